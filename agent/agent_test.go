@@ -1,0 +1,254 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// world is a node in memory: engine, systemd and source in one. Its text is
+// what the source says, "" for no document.
+type world struct {
+	current generation.Manifest
+	applied []string
+	state   unit.State
+	started []string
+	text    string
+	source  chan struct{}
+	units   chan string
+	shown   []status.Status
+	news    []status.Phase
+}
+
+func newWorld() *world {
+	return &world{
+		source: make(chan struct{}), units: make(chan string),
+		state: unit.State{Name: "a.service", Active: "active", Sub: "running"},
+	}
+}
+
+func (w *world) Resume(context.Context) (apply.Resumed, error) { return apply.Resumed{}, nil }
+
+func (w *world) Current() (generation.Manifest, bool, error) {
+	return w.current, w.current.Digest != "", nil
+}
+
+func (w *world) Apply(_ context.Context, d config.Desired, source string) (generation.Manifest, error) {
+	w.applied = append(w.applied, d.Digest())
+	w.current = generation.Manifest{
+		Number: len(w.applied), Digest: d.Digest(), Source: source,
+		Units: []generation.Unit{{Name: "a.service", Enabled: true}},
+	}
+	return w.current, nil
+}
+
+func (w *world) Start(_ context.Context, name string) error {
+	w.started = append(w.started, name)
+	return nil
+}
+
+func (w *world) Show(_ context.Context, names []string) ([]unit.State, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return []unit.State{w.state}, nil
+}
+
+func (w *world) Changes(context.Context) (<-chan string, error) { return w.units, nil }
+
+func (w *world) Watch(context.Context) (<-chan struct{}, error) { return w.source, nil }
+
+func (w *world) Read(context.Context) (source.Document, error) {
+	if w.text == "" {
+		return source.Document{}, fmt.Errorf("read: %w", source.ErrAbsent)
+	}
+	return source.Document{Name: "test.yaml", Text: []byte(w.text)}, nil
+}
+
+// decode takes any text but "bad" for a configuration with one file.
+func (w *world) decode(d source.Document) (config.Desired, error) {
+	if string(d.Text) == "bad" {
+		return config.Desired{}, document.Errors{{File: d.Name, Line: 3, Path: "spec", Problem: "bad", Hint: "better"}}
+	}
+	return config.Desired{Files: []config.File{{Path: "/etc/a", Content: d.Text}}}, nil
+}
+
+func (w *world) agent() *Agent {
+	start := time.Now()
+	return &Agent{
+		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
+		Ready: func() error { return nil }, Now: func() time.Duration { return time.Since(start) + time.Second },
+		Publish: func(s status.Status, news bool) {
+			w.shown = append(w.shown, s)
+			if news {
+				w.news = append(w.news, s.Phase)
+			}
+		},
+	}
+}
+
+// run runs an agent in a bubble; step is what happens to the world, with time
+// to settle after each call of its argument.
+func run(t *testing.T, w *world, step func(settle func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w.source, w.units = make(chan struct{}), make(chan string)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.agent().Run(ctx) }()
+		settle := func() {
+			time.Sleep(time.Second) // of the bubble's clock
+			synctest.Wait()
+		}
+		settle()
+		step(settle)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+}
+
+func (w *world) last() status.Status { return w.shown[len(w.shown)-1] }
+
+func TestFirstBootApplies(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(func()) {})
+	if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() || s.AppliedAt != time.Second {
+		t.Errorf("status: %+v", s)
+	}
+	if want := []status.Phase{status.Applying, status.Applied, status.Applied}; !slices.Equal(w.news, want) {
+		t.Errorf("news: %v, want %v (the last for the debug shell)", w.news, want)
+	}
+	if !slices.Equal(w.started, []string{"loam-debug-shell@ttyS1.service"}) || !slices.Equal(w.last().DebugShells, []string{"ttyS1"}) {
+		t.Errorf("started %v, shows %v", w.started, w.last().DebugShells)
+	}
+}
+
+func TestSameConfigurationIsNotAppliedAgain(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.source <- struct{}{}
+		settle()
+	})
+	run(t, w, func(func()) {})
+	if len(w.applied) != 1 {
+		t.Errorf("applied %d times", len(w.applied))
+	}
+}
+
+func TestManyChangesAreOneApply(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		for i := range 5 {
+			w.text = fmt.Sprint("two", i)
+			w.source <- struct{}{}
+		}
+		settle()
+	})
+	if len(w.applied) != 2 {
+		t.Errorf("applied %d times", len(w.applied))
+	}
+}
+
+func TestBadConfigurationChangesNothing(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		before := w.current.Name()
+		w.text = "bad"
+		w.source <- struct{}{}
+		settle()
+		s := w.last()
+		if s.Phase != status.Failed || s.Error == nil || s.Error.Path != "spec" || s.Error.Hint != "better" || s.Generation != before {
+			t.Errorf("status: %+v", s)
+		}
+		w.text = "one"
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
+			t.Errorf("status after the mistake was undone: %+v", s)
+		}
+	})
+	if len(w.applied) != 1 {
+		t.Errorf("applied %d times", len(w.applied))
+	}
+}
+
+func TestNoSource(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Waiting {
+			t.Errorf("without anything: %+v", s)
+		}
+		w.text = "one"
+		w.source <- struct{}{}
+		settle()
+		w.text = ""
+		w.source <- struct{}{}
+		settle()
+	})
+	run(t, w, func(func()) {})
+	if s := w.last(); s.Phase != status.Applied || len(w.applied) != 1 {
+		t.Errorf("after the source went: %+v", s)
+	}
+}
+
+func TestAppliedWaitsForUnits(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	w.state.Active, w.state.Sub = "activating", "start"
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Applying || s.AppliedAt != 0 {
+			t.Errorf("while a unit starts: %+v", s)
+		}
+		shown := len(w.shown)
+		w.units <- "other.service"
+		settle()
+		if len(w.shown) != shown {
+			t.Error("a unit that is not in the configuration was news")
+		}
+		w.state.Active, w.state.Sub = "active", "running"
+		w.units <- "a.service"
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.AppliedAt == 0 {
+			t.Errorf("once it is up: %+v", s)
+		}
+		w.state.Active, w.state.Result, w.state.ExitCode = "failed", "exit-code", 3
+		w.units <- "a.service"
+		settle()
+		if s := w.last(); s.Phase != status.Failed || s.Error.Problem != "unit a.service failed: exit-code, exit code 3" {
+			t.Errorf("once it has failed: %+v", s)
+		}
+	})
+}
+
+func TestAgentEndsWithoutSystemd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		done := make(chan error)
+		go func() { done <- w.agent().Run(t.Context()) }()
+		synctest.Wait()
+		close(w.units)
+		if err := <-done; !errors.Is(err, ErrDisconnected) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}

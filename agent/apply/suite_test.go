@@ -1,0 +1,233 @@
+package apply_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/container"
+)
+
+// node is a root directory with a systemd, real or not.
+type node struct {
+	root, image *os.Root
+	units       apply.Units
+}
+
+// executor makes an executor, with hook before each durable step.
+func (n node) executor(t *testing.T, hook func(string) error) *apply.Executor {
+	t.Helper()
+	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	state, err := n.root.OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
+	return &apply.Executor{
+		State: durable.New(state, hook), Node: durable.New(n.root, hook), Image: n.image, Units: n.units,
+		OSVersion: "0.1.0", BootID: "boot-1", JobWait: time.Minute, Now: func() time.Time { return time.Unix(0, 0) },
+	}
+}
+
+func fakeNode(t *testing.T) (node, *fakeSystemd) {
+	t.Helper()
+	root, image := tree(t, nil), tree(t, map[string]string{
+		"usr/lib/systemd/system/systemd-journald.service": "[Service]\n",
+		"etc/issue": "of the image\n",
+	})
+	fake := newFake(root, image)
+	return node{root, image, fake}, fake
+}
+
+func tree(t *testing.T, files map[string]string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	dir := durable.New(root, nil)
+	for name, text := range files {
+		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dir.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestExecutorWithFake(t *testing.T) {
+	n, _ := fakeNode(t)
+	suite(t, n)
+}
+
+func TestExecutorWithSystemd(t *testing.T) {
+	container.Run(t, func(t *testing.T, c *container.Container) {
+		image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		systemd, err := unit.Connect(t.Context(), c.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer systemd.Close()
+		suite(t, node{c.OpenRoot(t), image, systemd})
+	})
+}
+
+func text(s string) *string { return &s }
+
+const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+
+func first() config.Desired {
+	return config.Desired{
+		Files: []config.File{
+			{Path: "/etc/app/a.conf", Mode: 0o644, Content: []byte("one\n")},
+			{Path: "/etc/issue", Mode: 0o644, Content: []byte("of the configuration\n")},
+			{Path: "/var/lib/app/data", Mode: 0o600, Content: []byte("secret\n")},
+		},
+		Units: []config.Unit{
+			{Name: "gone.service", Content: text(sleeper)},
+			{Name: "one.service", Content: text(sleeper), FilePaths: []string{"/etc/app/a.conf"}},
+			{Name: "systemd-journald.service", DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"}}},
+			{Name: "two.service", Content: text(sleeper), DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"}}},
+		},
+	}
+}
+
+// second changes a file, and leaves out files, a unit, and the drop-in of a
+// unit of the image.
+func second() config.Desired {
+	d := first()
+	d.Files = []config.File{{Path: "/etc/app/a.conf", Mode: 0o644, Content: []byte("two\n")}}
+	d.Units = []config.Unit{d.Units[1], d.Units[3]}
+	return d
+}
+
+// suite is what holds of an executor, whatever systemd it has.
+func suite(t *testing.T, n node) {
+	e := n.executor(t, nil)
+	m, err := e.Apply(t.Context(), first(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []string{"one.service", "two.service", "gone.service", "systemd-journald.service"} {
+		if s := show(t, n, u); !s.Running() || s.InvocationID == "" {
+			t.Errorf("after the first apply: %+v", s)
+		}
+	}
+	if got := read(t, n, "var/lib/app/data"); got != "secret\n" {
+		t.Errorf("a real file has %q", got)
+	}
+	if p, err := e.Plan(t.Context(), first(), "test"); err != nil || len(p.Files)+len(p.Units) > 0 || p.Reload {
+		t.Errorf("the plan for what is there is not empty: %v %v", p, err)
+	}
+
+	before := invocations(t, n)
+	p, err := e.Plan(t.Context(), second(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Apply(t.Context(), second(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := changed(before, invocations(t, n)), []string{"one.service", "systemd-journald.service"}; !slices.Equal(got, want) {
+		t.Errorf("restarted %v, not %v; the plan was\n%s", got, want, p)
+	}
+	if s := show(t, n, "gone.service"); s.Running() {
+		t.Errorf("a unit that left the configuration: %+v", s)
+	}
+	for _, name := range []string{"etc/systemd/system/gone.service", "etc/systemd/system/multi-user.target.wants/gone.service", "var/lib/app", "etc/systemd/system/systemd-journald.service.d"} {
+		if _, err := n.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	history, err := e.History()
+	if err != nil || len(history) != 2 || history[0].Generation != m.Name() || history[1].Outcome != "applied" {
+		t.Errorf("history: %+v %v", history, err)
+	}
+
+	before = invocations(t, n)
+	if r, err := e.Resume(t.Context()); err != nil || r.Finished != "" || len(r.Repaired) > 0 {
+		t.Errorf("resume with nothing to do: %+v %v", r, err)
+	}
+	if got := changed(before, invocations(t, n)); len(got) > 0 {
+		t.Errorf("resume restarted %v", got)
+	}
+	failing(t, n, e)
+}
+
+// failing adds a unit that cannot start: it is reported, and the rest is done.
+func failing(t *testing.T, n node, e *apply.Executor) {
+	d := second()
+	d.Units = append([]config.Unit{{Name: "fails.service", Content: text("[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")}}, d.Units...)
+	d.Units = append(d.Units, config.Unit{Name: "zoo.service", Content: text(sleeper)})
+	var failure *unit.JobError
+	if _, err := e.Apply(t.Context(), d, "test"); !errors.As(err, &failure) || failure.Unit != "fails.service" {
+		t.Errorf("a unit that fails: %v", err)
+	}
+	if s := show(t, n, "zoo.service"); !s.Running() {
+		t.Errorf("after a unit failed, the next was not started: %+v", s)
+	}
+	before, _, _ := e.Current()
+	bad := config.Desired{Units: []config.Unit{{Name: "absent.service"}}}
+	if _, err := e.Apply(t.Context(), bad, "test"); err == nil {
+		t.Error("a unit that does not exist was applied")
+	}
+	if after, _, _ := e.Current(); cmp.Diff(before, after) != "" {
+		t.Error("a configuration that cannot be had changed the node")
+	}
+}
+
+func show(t *testing.T, n node, name string) unit.State {
+	t.Helper()
+	states, err := n.units.Show(t.Context(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states[0]
+}
+
+func read(t *testing.T, n node, name string) string {
+	t.Helper()
+	got, err := n.root.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+func invocations(t *testing.T, n node) map[string]string {
+	ids := map[string]string{}
+	for _, name := range []string{"one.service", "systemd-journald.service", "two.service"} {
+		ids[name] = show(t, n, name).InvocationID
+	}
+	return ids
+}
+
+func changed(before, after map[string]string) []string {
+	var names []string
+	for name, id := range after {
+		if before[name] != id {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

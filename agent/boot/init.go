@@ -1,0 +1,92 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Init is the right to act on the machine's mounts and disks. Only BecomeInit
+// makes one.
+type Init struct {
+	console *Console
+	steps   *stopwatch
+}
+
+// ErrNotInit says that this process must not boot a machine.
+var ErrNotInit = errors.New("not PID 1 on a ramfs")
+
+// BecomeInit returns the right to act if this process is PID 1 and its root is
+// the kernel's initramfs, and ErrNotInit otherwise. It touches nothing.
+func BecomeInit(console *Console) (*Init, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/", &fs); err != nil {
+		return nil, fmt.Errorf("look at the root file system: %w", err)
+	}
+	if err := mayAct(os.Getpid(), int64(fs.Type)); err != nil {
+		return nil, err
+	}
+	return &Init{console, newStopwatch()}, nil
+}
+
+// mayAct allows PID 1 on a ramfs or, as rootfs is on some kernels, a tmpfs.
+func mayAct(pid int, fsType int64) error {
+	if pid != 1 || (fsType != unix.RAMFS_MAGIC && fsType != unix.TMPFS_MAGIC) {
+		return fmt.Errorf("%w (PID %d, root file system type %#x)\nhint: `loam boot --facts FILE` decides without acting", ErrNotInit, pid, fsType)
+	}
+	return nil
+}
+
+// mount is a mount of the initramfs.
+type mount struct {
+	source, target, fstype string
+	flags                  uintptr
+	data                   string
+}
+
+// basic are the mounts that observing needs, with the options that systemd
+// gives the same mounts (systemd, src/shared/mount-setup.c).
+var basic = [...]mount{
+	{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""},
+	{"sysfs", "/sys", "sysfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""},
+	{"devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=0755"},
+	{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=0755,size=20%,nr_inodes=800k"},
+}
+
+// MountBasic mounts /proc, /sys, /dev and /run.
+func (i *Init) MountBasic() error {
+	for _, m := range basic {
+		if err := m.apply(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountEFIVariables makes the firmware's hints readable. Nothing depends on
+// them: a machine not started by UEFI has none, a kernel may lack the module.
+func (i *Init) mountEFIVariables(modules *moduleLoader) {
+	m := mount{"efivarfs", "/sys/firmware/efi/efivars", "efivarfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""}
+	if _, err := os.Stat(m.target); err != nil {
+		return
+	}
+	if err := modules.load("efivarfs"); err != nil {
+		i.console.Log("%v", err)
+		return
+	}
+	if err := m.apply(); err != nil {
+		i.console.Log("%v", err)
+	}
+}
+
+func (m mount) apply() error {
+	if err := os.MkdirAll(m.target, 0o755); err != nil {
+		return fmt.Errorf("mount point: %w", err)
+	}
+	if err := unix.Mount(m.source, m.target, m.fstype, m.flags, m.data); err != nil && !(m.fstype == "devtmpfs" && errors.Is(err, unix.EBUSY)) {
+		return fmt.Errorf("mount %s (%s) on %s: %w", m.source, m.fstype, m.target, err)
+	}
+	return nil
+}

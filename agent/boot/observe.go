@@ -1,0 +1,178 @@
+package boot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/ext4"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// Observe reads the facts. It changes nothing. A disk that cannot be read is
+// a fact too (Disk.Problem).
+func Observe() (Facts, error) {
+	text, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return Facts{}, fmt.Errorf("read kernel command line: %w", err)
+	}
+	f := Facts{Arch: runtime.GOARCH, Cmdline: strings.TrimSpace(string(text)), LoaderPartition: loaderPartition()}
+	names, err := os.ReadDir("/sys/block")
+	if err != nil {
+		return Facts{}, fmt.Errorf("list disks: %w", err)
+	}
+	for _, n := range names {
+		if d, ok := observeDisk(n.Name()); ok {
+			f.Disks = append(f.Disks, d)
+		}
+	}
+	return f, nil
+}
+
+// loaderPartition reads the EFI variable LoaderDevicePartUUID (Boot Loader
+// Interface): 4 bytes of attributes, then a UUID in UTF-16. It is a hint only.
+func loaderPartition() uuid.UUID {
+	b, err := os.ReadFile("/sys/firmware/efi/efivars/LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
+	if err != nil || len(b) < 4 {
+		return uuid.Nil
+	}
+	var units []uint16
+	for b = b[4:]; len(b) >= 2; b = b[2:] {
+		units = append(units, binary.LittleEndian.Uint16(b))
+	}
+	id, err := uuid.Parse(strings.TrimRight(string(utf16.Decode(units)), "\x00"))
+	if err != nil {
+		return uuid.Nil
+	}
+	return id
+}
+
+// observeDisk reads one entry of /sys/block; ok is false for devices that can
+// hold no system: empty drives, RAM disks, loops, mappings.
+func observeDisk(name string) (d Disk, ok bool) {
+	for _, prefix := range []string{"ram", "loop", "dm-", "sr", "fd", "zram", "md"} {
+		if strings.HasPrefix(name, prefix) {
+			return Disk{}, false
+		}
+	}
+	dir := filepath.Join("/sys/block", name)
+	sectors := sysNumber(dir, "size")
+	if sectors == 0 {
+		return Disk{}, false
+	}
+	d = Disk{
+		Device:     "/dev/" + strings.ReplaceAll(name, "!", "/"),
+		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always
+		SectorSize: int(sysNumber(dir, "queue/logical_block_size")),
+		Removable:  sysNumber(dir, "removable") == 1,
+		ReadOnly:   sysNumber(dir, "ro") == 1,
+	}
+	if err := d.readTable(dir); err != nil {
+		d.Problem = err.Error()
+	}
+	return d, true
+}
+
+func sysNumber(dir, name string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n
+}
+
+func (d *Disk) readTable(dir string) error {
+	f, err := os.Open(d.Device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	table, err := gpt.Read(f, d.Size, d.SectorSize)
+	if err != nil {
+		return err
+	}
+	if !table.Source.Healthy() {
+		d.Damage = damage(table.Source)
+	}
+	table.Source = gpt.Source{}
+	d.Table = &table
+	d.Contents = map[int]Content{}
+	nodes := partitionNodes(dir)
+	for _, p := range table.Partitions {
+		d.Contents[p.Index] = observeContent(f, p, nodes[p.Index])
+	}
+	return nil
+}
+
+func damage(s gpt.Source) string {
+	if s.Primary != nil {
+		return "primary copy: " + s.Primary.Error()
+	}
+	return "backup copy: " + s.Backup.Error()
+}
+
+// partitionNodes maps partition numbers to device nodes.
+func partitionNodes(dir string) map[int]string {
+	nodes := map[int]string{}
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition"))
+	for _, f := range found {
+		name := filepath.Base(filepath.Dir(f))
+		nodes[int(sysNumber(filepath.Dir(f), "partition"))] = "/dev/" + strings.ReplaceAll(name, "!", "/")
+	}
+	return nodes
+}
+
+// observeContent looks into the partitions that Decide asks about.
+func observeContent(disk io.ReaderAt, p gpt.Partition, node string) Content {
+	c := Content{Device: node}
+	r := io.NewSectionReader(disk, p.Start, p.Size)
+	switch p.Type {
+	case partitions.TypeUUID(partitions.RootVerity, runtime.GOARCH):
+		sb, err := verity.ReadSuperblock(r)
+		if err != nil {
+			c.Problem = err.Error()
+			return c
+		}
+		c.Verity = &sb
+	case partitions.TypeUUID(partitions.State, runtime.GOARCH):
+		c.observeFilesystem(r)
+	}
+	return c
+}
+
+// blankProbe is how much of a partition must be zero to call it empty.
+const blankProbe = 1 << 20
+
+func (c *Content) observeFilesystem(r io.ReaderAt) {
+	c.Filesystem = FilesystemOther
+	sb, err := ext4.ReadSuperblock(r)
+	if err == nil {
+		c.Filesystem, c.FilesystemSize = FilesystemExt4, sb.Size()
+		return
+	}
+	if !errors.Is(err, ext4.ErrNotExt4) {
+		c.Problem = err.Error()
+		return
+	}
+	start := make([]byte, blankProbe)
+	if _, err := r.ReadAt(start, 0); err != nil {
+		c.Problem = err.Error()
+		return
+	}
+	if bytes.HasPrefix(start, []byte(ext4.FormatMark)) || len(bytes.Trim(start, "\x00")) == 0 {
+		c.Filesystem = FilesystemEmpty
+	}
+}

@@ -1,0 +1,33 @@
+package boot
+
+import "time"
+
+// RecordPath is where /init leaves its record for the running system.
+const RecordPath = "/run/loam/boot.json"
+
+// Record is what /init did, for the agent and for a person.
+type Record struct {
+	// Slot is "a" or "b".
+	Slot string `json:"slot"`
+	// RootHash is the verity root hash, 64 hex digits.
+	RootHash string `json:"rootHash"`
+	// Root, Verity, ESP and State are device nodes.
+	Root   string `json:"root"`
+	Verity string `json:"verity"`
+	ESP    string `json:"esp,omitempty"`
+	State  string `json:"state"`
+	// Generation is the configuration /etc was built from, "" if there is none.
+	Generation string `json:"generation,omitempty"`
+	// Steps lists what was done and how long each step took.
+	Steps []Step `json:"steps"`
+	// KernelStart is the time from kernel start to the start of /init.
+	KernelStart time.Duration `json:"kernelStart"`
+	// Warnings are facts a person should see; the boot went on.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Step is one finished step of the boot.
+type Step struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"`
+}

@@ -1,0 +1,227 @@
+package boot
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	uroot "github.com/u-root/u-root/pkg/mount"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/dm"
+)
+
+const (
+	sysroot = "/sysroot"
+	systemd = "/usr/lib/systemd/systemd"
+	// patience is how long disks may take to appear: slow USB bridges need most of it.
+	patience = 60 * time.Second
+	// mapping is the name of the verity device.
+	mapping = "root"
+)
+
+// Main is /init. It returns only if the process must not or could not boot the
+// machine; the caller then shows the error and restarts (Init.Fail).
+func (i *Init) Main() error {
+	kernel := sinceKernelStart()
+	if err := i.MountBasic(); err != nil {
+		return err
+	}
+	i.steps.done("mount basic file systems")
+	d, err := i.find()
+	if err != nil {
+		return err
+	}
+	i.steps.done("find root by hash")
+	if err := i.mountRoot(d); err != nil {
+		return err
+	}
+	i.steps.done("map and mount root")
+	if err := i.mountState(d); err != nil {
+		return err
+	}
+	i.steps.done("mount state")
+	name, version, err := release(sysroot + "/usr/lib/os-release")
+	if err != nil {
+		return err
+	}
+	gen, err := buildEtc(sysroot, version)
+	if errors.Is(err, errGeneration) {
+		d.Warnings = append(d.Warnings, err.Error())
+	} else if err != nil {
+		return err
+	}
+	i.steps.done("build /etc")
+	i.announce(name, version, gen, d)
+	if err := i.record(d, gen, kernel); err != nil {
+		return err
+	}
+	return switchRoot()
+}
+
+// find loads drivers and looks at the disks until Decide has what it needs.
+func (i *Init) find() (Decision, error) {
+	events, err := openUevents()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer events.close()
+	modules, err := newModuleLoader()
+	if err != nil {
+		return Decision{}, err
+	}
+	for _, name := range needed {
+		if err := modules.load(name); err != nil {
+			return Decision{}, err
+		}
+	}
+	i.mountEFIVariables(modules)
+	deadline := time.Now().Add(patience)
+	for {
+		modules.coldplug(i.console.Log)
+		facts, err := Observe()
+		if err != nil {
+			return Decision{}, err
+		}
+		d, err := Decide(facts)
+		if !errors.Is(err, ErrNotThere) {
+			i.console.Log("modules: %s", strings.Join(modules.inserted(), " "))
+			return d, err
+		}
+		if !events.wait(deadline) {
+			return Decision{}, fmt.Errorf("%w\nhint: waited %s for it; is the disk plugged in, and is it the one that was flashed?", err, patience)
+		}
+	}
+}
+
+func (i *Init) mountRoot(d Decision) error {
+	dev, err := mapVerity(d)
+	if err != nil {
+		return err
+	}
+	if err := (mount{dev, sysroot, "erofs", unix.MS_RDONLY, ""}).apply(); err != nil {
+		return fmt.Errorf("%w\nhint: the first block of the root file system may be damaged", err)
+	}
+	return nil
+}
+
+// mapVerity makes the verified device and returns its node.
+func mapVerity(d Decision) (string, error) {
+	control, err := dm.Open()
+	if err != nil {
+		return "", err
+	}
+	defer control.Close()
+	// The UUID that veritysetup would give, so that it can tell about the mapping.
+	id := fmt.Sprintf("CRYPT-VERITY-%s-%s", strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
+	dev, err := control.Create(mapping, id)
+	if err != nil {
+		return "", err
+	}
+	if err := control.Load(mapping, []dm.Target{{Length: d.TargetLength, Type: "verity", Params: d.Target}}); err != nil {
+		return "", fmt.Errorf("verity of %s with %s: %w", d.Root, d.Verity, err)
+	}
+	if err := control.Resume(mapping); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
+}
+
+func (i *Init) mountState(d Decision) error {
+	if err := i.prepare(d.Disk, d.State); err != nil {
+		return err
+	}
+	target := sysroot + "/var"
+	if err := (mount{d.State.Device, target, "ext4", unix.MS_NODEV, "errors=remount-ro"}).apply(); err != nil {
+		return err
+	}
+	if d.State.Grow {
+		return growFilesystem(target, d.State.Size)
+	}
+	return nil
+}
+
+// release reads IMAGE_ID and IMAGE_VERSION of an os-release(5) file.
+func release(file string) (id, version string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", fmt.Errorf("version of the root file system: %w", err)
+	}
+	sc := bufio.NewScanner(bytes.NewReader(text))
+	for sc.Scan() {
+		key, value, _ := strings.Cut(sc.Text(), "=")
+		switch value = strings.Trim(value, `"'`); key {
+		case "IMAGE_ID":
+			id = value
+		case "IMAGE_VERSION":
+			version = value
+		}
+	}
+	if id == "" || version == "" || strings.ContainsAny(version, "/ ") {
+		return "", "", fmt.Errorf("%s: no usable IMAGE_ID and IMAGE_VERSION", file)
+	}
+	return id, version, nil
+}
+
+func (i *Init) announce(name, version, gen string, d Decision) {
+	if gen == "" {
+		gen = "none"
+	}
+	i.console.Say("%s %s, slot %s, root %.12s verified, generation %s", name, version, d.Slot, d.RootHash, gen)
+	for _, w := range d.Warnings {
+		i.console.Say("warning: %s", w)
+	}
+}
+
+// record leaves the Record for the agent.
+func (i *Init) record(d Decision, gen string, kernel time.Duration) error {
+	text, err := json.Marshal(Record{
+		Slot: d.Slot, RootHash: d.RootHash, Root: d.Root, Verity: d.Verity, ESP: d.ESP, State: d.State.Device,
+		Generation: gen, Steps: i.steps.steps, KernelStart: kernel, Warnings: d.Warnings,
+	})
+	if err != nil {
+		return fmt.Errorf("record the boot: %w", err)
+	}
+	if err := os.WriteFile(RecordPath, text, 0o644); err != nil {
+		return fmt.Errorf("record the boot: %w", err)
+	}
+	return nil
+}
+
+// sinceKernelStart is CLOCK_BOOTTIME.
+func sinceKernelStart() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// switchRoot frees the initramfs and becomes systemd. It returns only on error.
+func switchRoot() error {
+	log.SetOutput(io.Discard) // u-root tells each step
+	if err := uroot.SwitchRoot(sysroot, systemd); err != nil {
+		return fmt.Errorf("switch to the new root: %w", err)
+	}
+	return nil
+}
+
+// Fail shows why the machine cannot boot, waits so that a person can read it,
+// and restarts.
+func (i *Init) Fail(err error) {
+	const wait = 10 * time.Second
+	i.console.Say("cannot boot: %v", err)
+	i.console.Say("restarting in %s", wait)
+	time.Sleep(wait)
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	// Not reached; PID 1 must not end.
+	select {}
+}

@@ -1,0 +1,122 @@
+package boot
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/partitions/ext4"
+)
+
+// TemplatePath is the empty file system in the initramfs (ext4.Template).
+const TemplatePath = "/state.ext4"
+
+// prepare writes the grown partition table and formats, as decided.
+func (i *Init) prepare(disk string, s State) error {
+	if s.Table != nil {
+		if err := growPartition(disk, s); err != nil {
+			return err
+		}
+		i.console.Log("partition table of %s written: state partition is %d MiB", disk, s.Size>>20)
+	}
+	if s.Format {
+		if err := format(s.Device); err != nil {
+			return fmt.Errorf("format state partition %s: %w", s.Device, err)
+		}
+		i.console.Log("state partition %s formatted", s.Device)
+	}
+	return nil
+}
+
+func growPartition(disk string, s State) error {
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("grow state partition: %w", err)
+	}
+	defer f.Close()
+	if err := s.Table.Write(f); err != nil {
+		return fmt.Errorf("disk %s: %w", disk, err)
+	}
+	// The kernel keeps its own idea of the partition: tell it (linux/blkpg.h).
+	part := unix.BlkpgPartition{Start: s.Start, Length: s.Size, Pno: int32(s.Index)}
+	arg := unix.BlkpgIoctlArg{Op: unix.BLKPG_RESIZE_PARTITION, Datalen: int32(unsafe.Sizeof(part)), Data: (*byte)(unsafe.Pointer(&part))}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), blkpg, uintptr(unsafe.Pointer(&arg))); errno != 0 {
+		return fmt.Errorf("grow partition %d of %s: %w", s.Index, disk, errno)
+	}
+	return nil
+}
+
+// format writes the template. Its first block, which makes it a file system,
+// comes last and alone: after a power cut the partition still asks to be formatted.
+func format(device string) error {
+	text, err := os.ReadFile(TemplatePath)
+	if err != nil {
+		return err
+	}
+	t, err := ext4.DecodeTemplate(text)
+	if err != nil {
+		return err
+	}
+	id, seed := uuid.New(), uuid.New()
+	t = t.WithIdentity(id, seed)
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const first = 4096
+	// What an earlier life left on the disk must not look like a journal. The first block stays until the end.
+	if err := zero(f, first, t.Size-first); err != nil {
+		return err
+	}
+	for _, e := range t.Extents {
+		if e.Offset == 0 {
+			e = ext4.Extent{Offset: first, Data: e.Data[first:]}
+		}
+		if _, err := f.WriteAt(e.Data, e.Offset); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(t.Extents[0].Data[:first], 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func zero(f *os.File, start, length int64) error {
+	span := [2]uint64{uint64(start), uint64(length)}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
+		return fmt.Errorf("zero %d bytes at %d: %w", length, start, errno)
+	}
+	return nil
+}
+
+// blkpg is BLKPG: _IO(0x12, 105) (linux/blkpg.h).
+const blkpg = 0x1269
+
+// extResize is EXT4_IOC_RESIZE_FS: _IOW('f', 16, __u64) (fs/ext4/ext4.h).
+const extResize = 1<<30 | 8<<16 | 'f'<<8 | 16
+
+// growFilesystem lets the mounted ext4 at dir fill size bytes.
+func growFilesystem(dir string, size int64) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("grow file system: %w", err)
+	}
+	defer f.Close()
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return fmt.Errorf("grow file system %s: %w", dir, err)
+	}
+	blocks := uint64(size / fs.Bsize)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), extResize, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
+		return fmt.Errorf("grow file system %s to %d blocks: %w", dir, blocks, errno)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+// Package config is the desired state of a node as plain values: files and
+// units, whatever document they came from. It is pure.
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+)
+
+// Desired is everything a configuration asks of a node. Files are sorted by
+// path and Units by name; both are unique.
+type Desired struct {
+	Files []File `json:"files"`
+	Units []Unit `json:"units"`
+	// Provided are unit names and paths that the document asks for and Loam
+	// itself is: they are left out, for a person to be told. Sorted.
+	Provided []string `json:"provided,omitempty"`
+}
+
+// File is a regular file. Path is absolute and clean. Mode holds permission
+// bits and setuid, setgid and sticky as in io/fs. Owner is always root.
+type File struct {
+	Path    string      `json:"path"`
+	Mode    fs.FileMode `json:"mode"`
+	Content []byte      `json:"content"`
+}
+
+// Unit is a systemd unit, of ours (Content set) or of the image's (Content
+// nil, then DropIns, Enable and Command apply to the image's unit).
+type Unit struct {
+	Name string `json:"name"`
+	// Content is the unit file's text; nil leaves the image's own.
+	Content *string  `json:"content,omitempty"`
+	DropIns []DropIn `json:"dropIns,omitempty"`
+	// Enable nil means true, as in the OperatingSystemConfig contract.
+	Enable *bool `json:"enable,omitempty"`
+	// Command is "", "start", "restart" or "stop"; "" means start.
+	Command Command `json:"command,omitempty"`
+	// FilePaths are files whose change restarts the unit.
+	FilePaths []string `json:"filePaths,omitempty"`
+}
+
+// DropIn is a file NAME in the directory UNIT.d.
+type DropIn struct {
+	Name    string `json:"name"`
+	Content string `json:"content"`
+}
+
+// Command is what a configuration wants done with a unit.
+type Command string
+
+const (
+	CommandStart   Command = "start"
+	CommandRestart Command = "restart"
+	CommandStop    Command = "stop"
+)
+
+// Enabled reports whether the unit is to be started at boot.
+func (u Unit) Enabled() bool { return u.Enable == nil || *u.Enable }
+
+// Stopped reports whether the unit is to be inactive.
+func (u Unit) Stopped() bool { return u.Command == CommandStop || !u.Enabled() }
+
+// Digest is the SHA-256 of the files and units in hex, 64 characters: equal
+// configurations have equal digests.
+func (d Desired) Digest() string {
+	d.Provided = nil
+	text, err := json.Marshal(d)
+	if err != nil { // Desired holds nothing that JSON cannot express.
+		panic(fmt.Sprintf("encode desired state: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

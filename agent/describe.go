@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"errors"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// describe makes of err the one error that a person is shown: of a document
+// the first; nil for nil.
+func describe(err error) *status.Error {
+	var wrong document.Errors
+	var cannot *generation.Error
+	var job *unit.JobError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong) && len(wrong) > 0:
+		e := wrong[0]
+		return &status.Error{Path: e.Path, Document: e.File, Line: e.Line, Problem: e.Problem, Hint: e.Hint}
+	case errors.As(err, &cannot):
+		return &status.Error{Path: "unit " + cannot.Unit, Problem: cannot.Problem, Hint: cannot.Hint}
+	case errors.As(err, &job):
+		return &status.Error{Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
+	}
+	return &status.Error{Problem: err.Error()}
+}

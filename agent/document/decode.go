@@ -1,0 +1,115 @@
+// Package document decodes YAML and JSON documents strictly: an unknown
+// field, a duplicate key, a value of the wrong type or a second document is an
+// error that names the field, the line and, where one is known, the remedy. All
+// errors of a document are reported at once.
+//
+// Fields are found by their json tags. Null means absent, as in the Kubernetes
+// API. Scalars follow YAML 1.2, with one addition: an integer that begins with
+// 0 is octal, as YAML 1.1 and the Kubernetes tools read it, so that 0644,
+// 0o644 and 420 are one number.
+package document
+
+import (
+	"reflect"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits on what a document may expand to. Aliases count each time they are
+// used, so that a few lines cannot become a tree that fills the memory.
+const (
+	maxNodes = 100_000
+	maxDepth = 32
+	maxKey   = 512
+)
+
+// Decode reads the document in text into the struct that into points to. Errors
+// are of type Errors and name the file as given. What could be decoded is in
+// into even then.
+func Decode(name string, text []byte, into any) error {
+	_, err := DecodeWithOrigin(name, text, into)
+	return err
+}
+
+// DecodeWithOrigin is Decode for callers that check the value afterwards and
+// want the lines in their errors.
+func DecodeWithOrigin(name string, text []byte, into any) (Origin, error) {
+	origin := Origin{file: name, at: map[string]position{Whole: {line: 1, column: 1}}}
+	d := decoder{report: NewReport(origin), origin: origin}
+	if root := parse(text, d.report); root != nil {
+		d.value(root, reflect.ValueOf(into).Elem(), "", 0)
+	}
+	return origin, d.report.Err()
+}
+
+type decoder struct {
+	report *Report
+	origin Origin
+	nodes  int
+}
+
+// value decodes n into v, whatever its type. path is "" for the root.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
+	d.note(path, n)
+	n, ok := d.enter(n, path, depth)
+	if !ok || n.ShortTag() == "!!null" {
+		return
+	}
+	switch {
+	case v.Type() == timeType:
+		d.time(n, v, path)
+	case v.Kind() == reflect.Pointer:
+		target := reflect.New(v.Type().Elem())
+		d.value(n, target.Elem(), path, depth)
+		v.Set(target)
+	case v.Kind() == reflect.Interface:
+		if free := d.free(n, path, depth); free != nil {
+			v.Set(reflect.ValueOf(free))
+		}
+	case v.Kind() == reflect.Struct:
+		d.structure(n, v, path, depth)
+	case v.Kind() == reflect.Map:
+		d.mapping(n, v, path, depth)
+	case v.Kind() == reflect.Slice:
+		d.sequence(n, v, path, depth)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+// enter follows an alias and keeps to the limits. After the first error
+// about a limit nothing more is decoded or reported.
+func (d *decoder) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	d.nodes++
+	switch {
+	case d.nodes == maxNodes:
+		d.wrong(n, path, "the document has more than "+strconv.Itoa(maxNodes)+" values", "use fewer aliases")
+	case depth > maxDepth:
+		d.wrong(n, path, "nested more than "+strconv.Itoa(maxDepth)+" levels deep", "check the brackets and the indentation")
+		d.nodes = maxNodes
+	}
+	return n, d.nodes < maxNodes
+}
+
+// note remembers where a field stands.
+func (d *decoder) note(path string, n *yaml.Node) {
+	if path != "" {
+		d.origin.at[path] = place(n)
+	}
+}
+
+// wrong reports an error at n. A document with very many is given up.
+func (d *decoder) wrong(n *yaml.Node, path, problem, hint string) {
+	d.report.addAt(place(n), path, problem, hint)
+	if len(d.report.errs) >= 10*maxErrors {
+		d.nodes = maxNodes
+	}
+}
+
+func place(n *yaml.Node) position {
+	return position{line: n.Line, column: n.Column, block: n.Style&yaml.LiteralStyle != 0}
+}

@@ -1,0 +1,60 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is one thing wrong with a document.
+type Error struct {
+	// File is the name the document was decoded under.
+	File string
+	// Line and Column are where in the text, from 1; 0 is unknown.
+	Line, Column int
+	// Path is the field, such as "spec.units[2].name"; "document" is the whole.
+	Path string
+	// Problem says what is wrong, Hint what to do about it ("" if unknown).
+	Problem, Hint string
+}
+
+// Error is one line: FILE:LINE: PATH: PROBLEM; hint: HINT.
+func (e Error) Error() string {
+	var b strings.Builder
+	if e.File != "" {
+		b.WriteString(e.File + ":")
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:", e.Line)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	b.WriteString(e.Path + ": " + e.Problem)
+	if e.Hint != "" {
+		b.WriteString("; hint: " + e.Hint)
+	}
+	return b.String()
+}
+
+// Errors is everything wrong with a document, in the order of its lines. It
+// is never empty where it is returned as an error.
+type Errors []Error
+
+// Error is one line for each error.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Quote is text in quotes, cut to 60 characters, so that a value from a
+// document fits into an error.
+func Quote(text string) string {
+	const most = 60
+	if runes := []rune(text); len(runes) > most {
+		return fmt.Sprintf("%q…", string(runes[:most]))
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,104 @@
+package document
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// fields are the fields of a struct by the name in their json tag.
+type fields struct {
+	index map[string]int
+	names []string
+}
+
+func fieldsOf(t reflect.Type) fields {
+	found := fields{index: make(map[string]int, t.NumField())}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		found.index[name] = i
+		found.names = append(found.names, name)
+	}
+	return found
+}
+
+// join is the path of the field key of path.
+func join(path, key string) string {
+	if strings.ContainsAny(key, ".[]\" ") || key == "" {
+		return fmt.Sprintf("%s[%q]", path, key)
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// at is the path of item i of the list path.
+func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+func orWhole(path string) string {
+	if path == "" {
+		return Whole
+	}
+	return path
+}
+
+// suggest is a hint that names the known field that key is probably meant to
+// be, or all of them if none is near and they are few.
+func suggest(key string, known []string) string {
+	if near := Nearest(key, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(known) <= 12 {
+		return "known here: " + strings.Join(known, ", ")
+	}
+	return ""
+}
+
+// Nearest is the word in known that word is probably meant to be: one that
+// differs in case or in at most a third of its letters. It is "" if none is
+// near.
+func Nearest(word string, known []string) string {
+	best, bestDistance := "", len(word)/3+1
+	if len(word) > 64 { // No field has such a name.
+		return ""
+	}
+	for _, candidate := range known {
+		if strings.EqualFold(word, candidate) {
+			return candidate
+		}
+		if d := distance(word, candidate); d < bestDistance {
+			best, bestDistance = candidate, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, replace or swap with their
+// neighbour to make b of a (restricted Damerau-Levenshtein).
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replace := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			rows[i][j] = min(replace, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,110 @@
+// Package generation is a node's configuration on disk: versioned, immutable
+// trees over a content store, and the one symbolic link whose rename makes a
+// tree the current one.
+//
+// Beneath the root it is given (/var/lib/loam on a node):
+//
+//	store/sha256/<digest>-<mode>      content, once for each digest and mode
+//	generations/000042-<digest12>/    manifest.json, and root/ of hard links into the store
+//	os/<os version>/current           -> ../../generations/000042-<digest12>
+//	journal.json                      what is being applied; gone when done
+//	history.json                      what was applied, with what outcome
+//
+// The initramfs uses this package before systemd starts, so it stays small:
+// no D-Bus, no logger, no child processes.
+package generation
+
+import (
+	"fmt"
+	"io/fs"
+)
+
+// Dir is where the tree is on a node, Link what /init and the agent point at
+// the current generation of the running OS version, and managed files lead
+// through.
+const (
+	Dir  = "/var/lib/loam"
+	Link = "/run/loam/current"
+)
+
+// Manifest is what one generation consists of. It is written last: a directory
+// without one is no generation.
+type Manifest struct {
+	Number int `json:"number"`
+	// Digest is config.Desired.Digest, 64 hex digits.
+	Digest string `json:"digest"`
+	// OSVersion is the IMAGE_VERSION that the generation was made under.
+	OSVersion string `json:"osVersion"`
+	// Source names the document that it came from, for people.
+	Source string `json:"source"`
+	// Entries are sorted by path.
+	Entries []Entry `json:"entries"`
+	// Units are sorted by name.
+	Units []Unit `json:"units"`
+	// Dirs are the directories that hold entries and that the image does not
+	// have, sorted: they go when the last entry in them goes.
+	Dirs []string `json:"dirs,omitempty"`
+}
+
+// Name is the generation's directory name, such as 000042-0123456789ab.
+func (m Manifest) Name() string {
+	if m.Digest == "" {
+		return ""
+	}
+	return fmt.Sprintf("%06d-%.12s", m.Number, m.Digest)
+}
+
+// Kind tells files from links.
+type Kind string
+
+const (
+	KindFile Kind = "file"
+	KindLink Kind = "link"
+)
+
+// Entry is one file or symbolic link. Path is absolute and clean.
+type Entry struct {
+	Path string `json:"path"`
+	Kind Kind   `json:"kind"`
+	// Mode, Digest (SHA-256 of the content, hex) and Size (bytes) are of files.
+	Mode   fs.FileMode `json:"mode,omitempty"`
+	Digest string      `json:"digest,omitempty"`
+	Size   int64       `json:"size,omitempty"`
+	// Target is what a link says.
+	Target string `json:"target,omitempty"`
+}
+
+// Unit is what a generation wants of a systemd unit.
+type Unit struct {
+	Name string `json:"name"`
+	// Own says that the unit's text, or its template's, is the generation's and
+	// not the image's.
+	Own bool `json:"own,omitempty"`
+	// Enabled and Stopped are config.Unit's.
+	Enabled bool `json:"enabled,omitempty"`
+	Stopped bool `json:"stopped,omitempty"`
+	// Restart says that the unit is restarted when it is first listed.
+	Restart bool `json:"restart,omitempty"`
+	// ImageEnabled says that the image itself enables the unit.
+	ImageEnabled bool `json:"imageEnabled,omitempty"`
+	// FilePaths are files whose change restarts the unit: those it lists, and
+	// the environment files it reads that are part of the generation.
+	FilePaths []string `json:"filePaths,omitempty"`
+}
+
+// Error is a configuration that cannot become a generation.
+type Error struct {
+	// Unit is the unit at fault.
+	Unit string
+	// Problem and Hint are for a person; Hint may be empty.
+	Problem string
+	Hint    string
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("unit %s: %s", e.Unit, e.Problem)
+	if e.Hint != "" {
+		text += "; hint: " + e.Hint
+	}
+	return text
+}

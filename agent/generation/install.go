@@ -1,0 +1,189 @@
+package generation
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// install is a unit's [Install] section: systemd.unit(5).
+type install struct {
+	wantedBy, requiredBy, upheldBy, alias, also []string
+	defaultInstance                             string
+}
+
+// parseInstall reads the [Install] section of a unit's text. Sections of the
+// same name add up and an empty value empties a list, as in systemd.syntax(7).
+func parseInstall(text string) install {
+	var in install
+	lists := map[string]*[]string{
+		"WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
+		"Alias": &in.alias, "Also": &in.also,
+	}
+	for _, s := range settings(text) {
+		if s.section != "Install" {
+			continue
+		}
+		if s.key == "DefaultInstance" {
+			in.defaultInstance = s.value
+		}
+		list, ok := lists[s.key]
+		switch {
+		case !ok:
+		case s.value == "":
+			*list = nil
+		default:
+			*list = append(*list, strings.Fields(s.value)...)
+		}
+	}
+	return in
+}
+
+// setting is one "key=value" of a unit file.
+type setting struct{ section, key, value string }
+
+// settings lists a unit file's settings in order: comments left out, lines that
+// end in a backslash joined with a space.
+func settings(text string) []setting {
+	var all []setting
+	var section, held string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		line = held + line
+		if rest, more := strings.CutSuffix(line, `\`); more {
+			held = rest + " "
+			continue
+		}
+		held = ""
+		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
+			section = line[1 : len(line)-1]
+		} else if key, value, ok := strings.Cut(line, "="); ok {
+			all = append(all, setting{section, strings.TrimSpace(key), strings.TrimSpace(value)})
+		}
+	}
+	return all
+}
+
+// unitDir is where the generation's units and links go: it comes before the
+// image's own directory in systemd's search path.
+const unitDir = "/etc/systemd/system"
+
+// links are the symbolic links that enable unit name, whose text is at file,
+// by link path: what systemctl(1) "enable" would make.
+func (in install) links(name, file string) (map[string]string, error) {
+	links := map[string]string{}
+	base := name
+	if IsTemplate(name) && in.defaultInstance != "" {
+		instance, err := expand(in.defaultInstance, name)
+		if err != nil {
+			return nil, err
+		}
+		base = instantiate(name, instance)
+	}
+	if strings.Contains(base, "/") {
+		return nil, fmt.Errorf("DefaultInstance=%s: not part of a unit's name", in.defaultInstance)
+	}
+	for _, alias := range in.alias {
+		alias, err := expand(alias, base)
+		if err != nil {
+			return nil, err
+		}
+		if IsTemplate(alias) && !IsTemplate(base) {
+			alias = instantiate(alias, instanceOf(base))
+		}
+		if path.Ext(alias) != path.Ext(name) || strings.Contains(alias, "/") {
+			return nil, fmt.Errorf("Alias=%s: not a name of the same type", alias)
+		}
+		links[path.Join(unitDir, alias)] = file
+	}
+	for suffix, targets := range map[string][]string{"wants": in.wantedBy, "requires": in.requiredBy, "upholds": in.upheldBy} {
+		for _, target := range targets {
+			target, err := expand(target, base)
+			if err != nil {
+				return nil, err
+			}
+			if strings.Contains(target, "/") {
+				return nil, fmt.Errorf("[Install] value %q: not the name of a unit", target)
+			}
+			// A template without an instance can only be wanted by templates.
+			if IsTemplate(base) && !IsTemplate(target) {
+				continue
+			}
+			links[path.Join(unitDir, target+"."+suffix, base)] = file
+		}
+	}
+	return links, nil
+}
+
+// expand replaces the specifiers of systemd.unit(5) that follow from the
+// unit's name. Those that follow from the machine are errors: a generation
+// must not depend on where it is made.
+func expand(text, unit string) (string, error) {
+	stem := strings.TrimSuffix(unit, path.Ext(unit))
+	prefix, instance, _ := strings.Cut(stem, "@")
+	parts := strings.Split(prefix, "-")
+	values := map[byte]string{
+		'n': unit, 'N': stem, 'p': prefix, 'i': instance, 'j': parts[len(parts)-1],
+		'u': "root", 'U': "0", 'g': "root", 'G': "0", '%': "%",
+	}
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			out.WriteByte(text[i])
+			continue
+		}
+		i++
+		value, ok := "", false
+		if i < len(text) {
+			value, ok = values[text[i]]
+		}
+		if !ok {
+			return "", fmt.Errorf("[Install] value %q: specifier not supported there", text)
+		}
+		out.WriteString(value)
+	}
+	return out.String(), nil
+}
+
+// IsTemplate reports whether name is like foo@.service.
+func IsTemplate(name string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(name, path.Ext(name)), "@")
+}
+
+// TemplateOf is foo@.service for foo@bar.service, and "" for what is no
+// instance.
+func TemplateOf(name string) string {
+	ext := path.Ext(name)
+	prefix, instance, ok := strings.Cut(strings.TrimSuffix(name, ext), "@")
+	if !ok || instance == "" {
+		return ""
+	}
+	return prefix + "@" + ext
+}
+
+func instanceOf(name string) string {
+	_, instance, _ := strings.Cut(strings.TrimSuffix(name, path.Ext(name)), "@")
+	return instance
+}
+
+func instantiate(template, instance string) string {
+	prefix, _, _ := strings.Cut(template, "@")
+	return prefix + "@" + instance + path.Ext(template)
+}
+
+// environmentFiles are the files that EnvironmentFile= in text names, without
+// the "-" that makes one optional.
+func environmentFiles(text string) []string {
+	var files []string
+	for _, s := range settings(text) {
+		if s.section == "Service" && s.key == "EnvironmentFile" && s.value != "" {
+			files = append(files, strings.TrimPrefix(s.value, "-"))
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}

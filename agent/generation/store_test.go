@@ -1,0 +1,198 @@
+package generation
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+)
+
+func newStore(t *testing.T) (*Store, *os.Root) {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return Open(durable.New(root, nil)), root
+}
+
+// add writes and activates a generation with one file that says text, and one
+// that never changes.
+func add(t *testing.T, s *Store, osVersion, text string) Manifest {
+	t.Helper()
+	d := config.Desired{Files: []config.File{
+		{Path: "/etc/a/changes", Mode: 0o644, Content: []byte(text)},
+		{Path: "/etc/stays", Mode: 0o755, Content: []byte("stays")},
+	}}
+	tree, err := Expand(d, Vendor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := s.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Manifest{Number: number, Digest: d.Digest(), OSVersion: osVersion, Source: "test", Entries: tree.Entries, Units: tree.Units}
+	if err := s.Write(m, tree.Content); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Activate(osVersion, m.Name()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func names(t *testing.T, root *os.Root, dir string) []string {
+	t.Helper()
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteAndRead(t *testing.T) {
+	s, root := newStore(t)
+	if _, ok, err := s.Current("1"); ok || err != nil {
+		t.Errorf("a new store has a current generation: %v %v", ok, err)
+	}
+	first := add(t, s, "1", "one")
+	second := add(t, s, "1", "two")
+	if first.Number != 1 || second.Number != 2 {
+		t.Errorf("numbers %d, %d", first.Number, second.Number)
+	}
+	got, ok, err := s.Current("1")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if diff := cmp.Diff(second, got, cmp.Comparer(func(a, b []Unit) bool { return len(a) == len(b) })); diff != "" {
+		t.Errorf("current (-want +got):\n%s", diff)
+	}
+	if content := names(t, root, contentDir); len(content) != 3 {
+		t.Errorf("content that both have is there twice: %v", content)
+	}
+	if text, err := root.ReadFile("os/1/current/root/etc/a/changes"); err != nil || string(text) != "two" {
+		t.Errorf("through the flip: %q %v", text, err)
+	}
+	if err := s.Check(second); err != nil {
+		t.Error(err)
+	}
+	if err := root.WriteFile("os/1/current/root/etc/a/changes", []byte("bad"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(second); err == nil {
+		t.Error("changed content passes the check")
+	}
+	add(t, s, "1", "two") // finds the store's copy changed and writes it anew
+	if current, _, _ := s.Current("1"); s.Check(current) != nil {
+		t.Errorf("content that was changed in the store is used again: %v", s.Check(current))
+	}
+}
+
+func TestTornManifestIsNoGeneration(t *testing.T) {
+	for _, text := range []string{"", "{", "{}", `{"number":7,"digest":"0123456789abcdef"}`} {
+		s, root := newStore(t)
+		first := add(t, s, "1", "one")
+		second := add(t, s, "1", "two")
+		if err := root.WriteFile("generations/"+second.Name()+"/manifest.json", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := s.Current("1"); ok || !errors.Is(err, ErrTorn) {
+			t.Errorf("manifest %q: current is %v, %v", text, ok, err)
+		}
+		if list, err := s.List(); err != nil || !slices.Equal(list, []string{first.Name()}) {
+			t.Errorf("manifest %q: list %v, %v", text, list, err)
+		}
+		if again := add(t, s, "1", "two"); again.Name() != second.Name() {
+			t.Errorf("manifest %q: written again as %s", text, again.Name())
+		}
+	}
+}
+
+func TestRefusesNamesThatLeaveTheTree(t *testing.T) {
+	s, _ := newStore(t)
+	if _, err := s.Load("../../etc"); err == nil {
+		t.Error("a generation outside of the tree was read")
+	}
+	m := Manifest{Number: 1, Digest: "0123456789abcdef", OSVersion: "../x"}
+	if err := s.Write(m, nil); err == nil {
+		t.Error("a generation of an OS version outside of the tree was written")
+	}
+}
+
+func TestPrune(t *testing.T) {
+	s, root := newStore(t)
+	old := add(t, s, "1", "of the old OS")
+	add(t, s, "2", "one")
+	add(t, s, "2", "two")
+	last := add(t, s, "2", "three")
+	if err := root.MkdirAll("generations/000009-0123456789ab/root", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prune(1); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{old.Name(), last.Name()}, names(t, root, generationsDir)); diff != "" {
+		t.Errorf("generations (-want +got):\n%s", diff)
+	}
+	if content := names(t, root, contentDir); len(content) != 3 {
+		t.Errorf("content: %v", content)
+	}
+	for _, m := range []Manifest{old, last} {
+		if err := s.Check(m); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestVendorOfAnImage(t *testing.T) {
+	_, root := newStore(t)
+	for name, text := range map[string]string{
+		"usr/lib/systemd/system/a.service":                             "[Install]\nAlso=b.socket\n",
+		"usr/lib/systemd/system/b.socket":                              "socket",
+		"usr/lib/systemd/system/c@.service":                            "template",
+		"usr/lib/systemd/system/other.service":                         "not asked for",
+		"usr/lib/systemd/system/multi-user.target.wants/a.service":     "",
+		"usr/lib/systemd/system/multi-user.target.wants/other.service": "",
+	} {
+		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := root.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := root.Symlink("/usr/lib/systemd/system/a.service", "usr/lib/systemd/system/alias.service"); err != nil {
+		t.Fatal(err)
+	}
+	units := []config.Unit{{Name: "a.service"}, {Name: "c@x.service"}, {Name: "alias.service"}, {Name: "absent.service"}}
+	got, err := ReadVendor(root, config.Desired{Units: units})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Vendor{
+		Texts: map[string]string{
+			"a.service": "[Install]\nAlso=b.socket\n", "b.socket": "socket", "c@.service": "template", "alias.service": "[Install]\nAlso=b.socket\n",
+		},
+		Paths: map[string]string{
+			"a.service": "/usr/lib/systemd/system/a.service", "b.socket": "/usr/lib/systemd/system/b.socket",
+			"c@.service": "/usr/lib/systemd/system/c@.service", "alias.service": "/usr/lib/systemd/system/alias.service",
+		},
+		Links: []string{"multi-user.target.wants/a.service"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("vendor (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,128 @@
+package generation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// Vendor is what the image knows of the units a configuration names.
+type Vendor struct {
+	// Texts are unit texts by unit name, templates of instances included.
+	Texts map[string]string
+	// Paths are where those texts are in the image, absolute.
+	Paths map[string]string
+	// Links are the image's own enablement links to those units, such as
+	// multi-user.target.wants/containerd.service, sorted.
+	Links []string
+}
+
+// vendorDirs are where an image has units, the one that counts more first.
+var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"}
+
+// ReadVendor looks up in image, the root directory of the image alone, every
+// unit that d names, with templates and whatever Also= leads to. A unit that
+// is not there is not an error here.
+func ReadVendor(image *os.Root, d config.Desired) (Vendor, error) {
+	v := Vendor{Texts: map[string]string{}, Paths: map[string]string{}}
+	own := map[string]string{}
+	var queue []string
+	for _, u := range d.Units {
+		queue = append(queue, u.Name)
+		if u.Content != nil {
+			own[u.Name] = *u.Content
+		}
+	}
+	seen := map[string]bool{"": true}
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if err := v.read(image, name); err != nil {
+			return Vendor{}, err
+		}
+		text, ok := own[name]
+		if !ok {
+			text = v.Texts[name]
+		}
+		queue = append(queue, TemplateOf(name))
+		queue = append(queue, parseInstall(text).also...)
+	}
+	err := v.readLinks(image, seen)
+	return v, err
+}
+
+func (v *Vendor) read(image *os.Root, name string) error {
+	for _, dir := range vendorDirs {
+		file := path.Join(dir, name)
+		text, err := readThrough(image, file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the image's unit %s: %w", name, err)
+		}
+		v.Texts[name], v.Paths[name] = text, "/"+file
+		return nil
+	}
+	return nil
+}
+
+func (v *Vendor) readLinks(image *os.Root, names map[string]bool) error {
+	for _, dir := range vendorDirs {
+		children, err := fs.ReadDir(image.FS(), dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("list the image's units: %w", err)
+		}
+		for _, child := range children {
+			switch path.Ext(child.Name()) {
+			case ".wants", ".requires", ".upholds":
+			default:
+				continue
+			}
+			links, err := fs.ReadDir(image.FS(), path.Join(dir, child.Name()))
+			if err != nil {
+				return fmt.Errorf("list the image's units: %w", err)
+			}
+			for _, link := range links {
+				if names[link.Name()] {
+					v.Links = append(v.Links, path.Join(child.Name(), link.Name()))
+				}
+			}
+		}
+	}
+	slices.Sort(v.Links)
+	v.Links = slices.Compact(v.Links)
+	return nil
+}
+
+// readThrough reads a file whose name may be a symbolic link to an absolute
+// path of the same image; an *os.Root does not follow those. A unit that is a
+// link to /dev/null is masked: its text is empty.
+func readThrough(image *os.Root, name string) (string, error) {
+	for range 8 { // as deep as a chain of aliases gets
+		target, err := image.Readlink(name)
+		if err != nil {
+			text, err := image.ReadFile(name)
+			return string(text), err
+		}
+		if target == os.DevNull {
+			return "", nil
+		}
+		if rest, ok := strings.CutPrefix(target, "/"); ok {
+			name = path.Clean(rest)
+		} else {
+			name = path.Join(path.Dir(name), target)
+		}
+	}
+	return "", fmt.Errorf("%s: too many symbolic links", name)
+}

@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// identify finds machine.yaml and takes from it who the node is. A machine.yaml
+// that is wrong leaves the node as it is and is the error that the status shows.
+func (env Env) identify(ctx context.Context, a *Agent, root *os.Root, record boot.Record) {
+	host := a.Status.Hostname
+	a.Decode = func(doc source.Document) (config.Desired, error) { return decode(doc, host) }
+	cmdline, err := root.ReadFile("proc/cmdline")
+	if err != nil {
+		env.Log.Warn("read the kernel command line", zap.Error(err))
+	}
+	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials}
+	if record.ESP != "" {
+		places.ESP = source.Partition{Device: record.ESP}
+	}
+	doc, err := source.Find(ctx, places)
+	if errors.Is(err, source.ErrNone) {
+		env.Log.Info("no machine.yaml: the node keeps what it has")
+		return
+	}
+	if err != nil {
+		a.Status.Error = describe(err)
+		return
+	}
+	a.Status.Machine = doc.Name
+	m, err := machine.Decode(doc.Name, doc.Text)
+	if err != nil {
+		a.Status.Error = describe(err)
+		return
+	}
+	if m.Hostname != "" {
+		host = m.Hostname
+		if err := env.SetHostname(host); err != nil {
+			a.Status.Error = describe(fmt.Errorf("set the host name to %s: %w", host, err))
+			return
+		}
+		a.Status.Hostname = host
+	}
+	a.DebugShells = m.DebugShell
+	a.Source = source.New(m.Source, places)
+}
+
+func decode(doc source.Document, hostname string) (config.Desired, error) {
+	wanted, err := osc.Decode(doc.Name, doc.Text)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	return osc.Merge(wanted, osc.Env{Hostname: strings.ToLower(hostname)})
+}

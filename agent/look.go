@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// look observes the units of the current generation and publishes how the node
+// stands.
+func (l *loop) look(ctx context.Context) {
+	var names []string
+	for _, u := range l.current.Units {
+		if !generation.IsTemplate(u.Name) {
+			names = append(names, u.Name)
+		}
+	}
+	states, err := l.Units.Show(ctx, names)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		l.warn("observe units", err)
+	} else {
+		l.judge(states)
+	}
+	l.publish(decidePhase(l.status, l.current.Name() != ""))
+}
+
+// judge compares what the units are with what they should be.
+func (l *loop) judge(states []unit.State) {
+	l.status.Units = compare(l.current, states)
+	all := settled(l.status.Units)
+	if all {
+		l.done = nil
+	}
+	if all && l.current.Name() != "" && l.status.AppliedAt == 0 && l.asked == nil {
+		l.status.AppliedAt = l.Now()
+		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
+	}
+	l.status.Error = firstOf(l.asked, l.done, failure(states))
+}
+
+// decidePhase says how far the node is. A generation that was applied stays so
+// while its units come and go, as those of a timer do, until one fails.
+func decidePhase(s status.Status, hasGeneration bool) status.Phase {
+	switch {
+	case s.Error != nil:
+		return status.Failed
+	case !hasGeneration:
+		return status.Waiting
+	case s.AppliedAt > 0:
+		return status.Applied
+	}
+	return status.Applying
+}
+
+// compare puts the observed states next to what the generation wants. States
+// are in the order of the units, templates left out.
+func compare(m generation.Manifest, states []unit.State) []status.Unit {
+	wanted := map[string]generation.Unit{}
+	for _, u := range m.Units {
+		wanted[u.Name] = u
+	}
+	units := make([]status.Unit, 0, len(states))
+	for _, s := range states {
+		settled := s.Started()
+		if wanted[s.Name].Stopped {
+			settled = s.Stopped()
+		}
+		units = append(units, status.Unit{
+			Name: s.Name, Active: s.Active, Sub: s.Sub, Settled: settled, InvocationID: s.InvocationID, Since: s.Since,
+		})
+	}
+	return units
+}
+
+func settled(units []status.Unit) bool {
+	for _, u := range units {
+		if !u.Settled {
+			return false
+		}
+	}
+	return true
+}
+
+// failure is the first unit that systemd calls failed, as an error.
+func failure(states []unit.State) *status.Error {
+	for _, s := range states {
+		if s.Active == "failed" {
+			return &status.Error{
+				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
+				Hint:    "journalctl -u " + s.Name,
+			}
+		}
+	}
+	return nil
+}
+
+func firstOf(errs ...*status.Error) *status.Error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish shows the status if it is another than the one shown last.
+func (l *loop) publish(phase status.Phase) {
+	s := l.status
+	s.Phase = phase
+	s.Generation, s.Digest, s.Files = l.current.Name(), l.current.Digest, 0
+	if s.Generation != "" {
+		s.Source = l.current.Source
+	}
+	for _, e := range l.current.Entries {
+		if e.Kind == generation.KindFile {
+			s.Files++
+		}
+	}
+	if l.published && reflect.DeepEqual(s, l.shown) {
+		return
+	}
+	news := !l.published || s.Phase != l.shown.Phase || !reflect.DeepEqual(s.Error, l.shown.Error) ||
+		s.Generation != l.shown.Generation || len(s.DebugShells) != len(l.shown.DebugShells)
+	l.shown, l.published = s, true
+	s.Uptime = l.Now()
+	l.Publish(s, news)
+}

@@ -1,0 +1,71 @@
+// Package machine reads machine.yaml: what a node must know before it knows
+// anything else, above all where its configuration comes from.
+package machine
+
+import (
+	"github.com/loam-os/loam/agent/document"
+)
+
+// The only version and kind of document decoded here. Released versions are
+// frozen.
+const (
+	APIVersion = "loam.dev/v1alpha1"
+	Kind       = "Machine"
+)
+
+// Machine is the content of machine.yaml. Every field but the first two may be
+// left out.
+type Machine struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Hostname is a DNS name in lower case (RFC 1123); "" keeps the image's.
+	Hostname string `json:"hostname"`
+	// Source says where the configuration is; the zero Source is nowhere.
+	Source Source `json:"source"`
+	// DebugShell lists terminals that get a root shell without a password,
+	// without /dev/: ttyS1.
+	DebugShell []string `json:"debugShell"`
+}
+
+// Source has at most one field set.
+type Source struct {
+	File       *File       `json:"file"`
+	ESP        *ESP        `json:"esp"`
+	Credential *Credential `json:"credential"`
+}
+
+// File is a file of the node, watched for changes. Path is absolute.
+type File struct {
+	Path string `json:"path"`
+}
+
+// ESP is a file of the EFI system partition. Path begins with / at its root.
+type ESP struct {
+	Path string `json:"path"`
+}
+
+// Credential is a systemd credential, from firmware or hypervisor. Name begins
+// with "loam.", as the agent is given no others.
+type Credential struct {
+	Name string `json:"name"`
+}
+
+// Decode reads and checks a machine.yaml. Errors are of type document.Errors
+// and name the document as given.
+func Decode(name string, text []byte) (Machine, error) {
+	var m Machine
+	origin, err := document.DecodeWithOrigin(name, text, &m)
+	report := document.NewReport(origin)
+	if err == nil || m.APIVersion != "" && m.Kind != "" {
+		// Of another kind of document every field would be unknown.
+		report.Header(m.APIVersion, m.Kind, APIVersion, Kind)
+		if headerErr := report.Err(); headerErr != nil {
+			return m, headerErr
+		}
+	}
+	if err != nil {
+		return m, err
+	}
+	check(report, m)
+	return m, report.Err()
+}

@@ -1,0 +1,128 @@
+package machine_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/machine"
+)
+
+const head = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
+
+func TestDecode(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       machine.Machine
+	}{
+		{name: "nothing but the head", text: head},
+		{
+			name: "everything", text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\ndebugShell: [ttyS1, tty2, hvc0]\n",
+			want: machine.Machine{
+				Hostname:   "nuc-01.site",
+				Source:     machine.Source{File: &machine.File{Path: "/etc/loam/config.yaml"}},
+				DebugShell: []string{"ttyS1", "tty2", "hvc0"},
+			},
+		},
+		{
+			name: "a file of the ESP", text: head + "source: {esp: {path: /loam/config.yaml}}\n",
+			want: machine.Machine{Source: machine.Source{ESP: &machine.ESP{Path: "/loam/config.yaml"}}},
+		},
+		{
+			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",
+			want: machine.Machine{Source: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := machine.Decode("machine.yaml", []byte(test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.APIVersion, test.want.Kind = machine.APIVersion, machine.Kind
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Decode (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	const (
+		pathHint = "; hint: begin it with / and leave out . and .. and a / at the end"
+		nameHint = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
+		credHint = " is not the name of a credential for Loam; hint: write a name that begins with loam. such as loam.config"
+		termHint = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, without /dev/"
+	)
+	for _, test := range []struct{ name, text, want string }{
+		{
+			name: "another kind of document", text: "apiVersion: v1\nkind: Secret\ndata: {}\n",
+			want: "m:1: apiVersion: \"v1\" is not known here; hint: write apiVersion: loam.dev/v1alpha1\n" +
+				"m:2: kind: \"Secret\" is not known here; hint: write kind: Machine",
+		},
+		{
+			name: "a version that does not exist yet", text: "apiVersion: loam.dev/v1\nkind: Machine\nx: y\n",
+			want: "m:1: apiVersion: \"loam.dev/v1\" is not known here; hint: write apiVersion: loam.dev/v1alpha1",
+		},
+		{name: "no kind", text: "apiVersion: loam.dev/v1alpha1\n", want: "m:1: kind: an empty value is not known here; hint: write kind: Machine"},
+		{name: "an unknown field", text: head + "hostName: a\n", want: "m:3: hostName: unknown field; hint: did you mean hostname?"},
+		{name: "an upper-case host name", text: head + "hostname: NUC\n", want: `m:3: hostname: "NUC" is not a host name` + nameHint},
+		{name: "a host name that ends in a dash", text: head + "hostname: a-\n", want: `m:3: hostname: "a-" is not a host name` + nameHint},
+		{
+			name: "two sources", text: head + "source:\n  file: {path: /a}\n  esp: {path: /a}\n",
+			want: "m:3: source: has more than one kind; hint: keep one of file, esp and credential",
+		},
+		{name: "a source without a path", text: head + "source:\n  file: {}\n", want: "m:4: source.file.path: empty; hint: write an absolute path, such as /loam/config.yaml"},
+		{name: "a relative path", text: head + "source:\n  file: {path: a}\n", want: `m:4: source.file.path: "a" is not the absolute path of a file` + pathHint},
+		{name: "a path that leaves the ESP", text: head + "source:\n  esp: {path: /../a}\n", want: `m:4: source.esp.path: "/../a" is not the absolute path of a file` + pathHint},
+		{name: "a credential of others", text: head + "source:\n  credential: {name: passwd.root}\n", want: `m:4: source.credential.name: "passwd.root"` + credHint},
+		{name: "a credential that is a path", text: head + "source:\n  credential: {name: loam./x}\n", want: `m:4: source.credential.name: "loam./x"` + credHint},
+		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},
+		{name: "two shells on a terminal", text: head + "debugShell: [ttyS1, ttyS1]\n", want: `m:3: debugShell[1]: "ttyS1" given twice; hint: keep one of them`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := machine.Decode("m", []byte(test.text))
+			if err == nil {
+				t.Fatal("Decode: no error")
+			}
+			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
+				t.Errorf("Decode (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/machine.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := machine.Decode("examples/machine.yaml", text); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzDecode checks that whatever decodes is safe to act on.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(head + "hostname: a\nsource: {file: {path: /a}}\ndebugShell: [ttyS1]\n"))
+	f.Add([]byte(head + "source: {credential: {name: loam.config}}\n"))
+	f.Add([]byte(head + "source: {esp: {path: /loam/config.yaml}}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := machine.Decode("m", text)
+		if err != nil {
+			return
+		}
+		for _, name := range m.DebugShell {
+			if strings.ContainsAny(name, "/. \n") {
+				t.Errorf("terminal %q", name)
+			}
+		}
+		if m.Source.Credential != nil && strings.Contains(m.Source.Credential.Name, "/") {
+			t.Errorf("credential %q", m.Source.Credential.Name)
+		}
+		if m.Source.ESP != nil && strings.Contains(m.Source.ESP.Path, "/../") {
+			t.Errorf("ESP file %q", m.Source.ESP.Path)
+		}
+	})
+}

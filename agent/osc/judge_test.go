@@ -1,0 +1,63 @@
+package osc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/loam-os/loam/agent/osc"
+)
+
+// systemd itself finds nothing wrong with the units of the example.
+func TestExampleUnitsVerify(t *testing.T) {
+	judge, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	text, err := os.ReadFile("../../examples/hello.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := osc.Decode("hello.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, err := osc.Merge(decoded, osc.Env{Hostname: "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, file := range desired.Files {
+		place(t, root, file.Path, string(file.Content), file.Mode)
+	}
+	place(t, root, "/usr/bin/cat", "", 0o755)
+	args := []string{"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no"}
+	for _, unit := range desired.Units {
+		if unit.Content != nil {
+			place(t, root, "/etc/systemd/system/"+unit.Name, *unit.Content, 0o644)
+			args = append(args, unit.Name)
+		}
+		for _, dropIn := range unit.DropIns {
+			place(t, root, "/etc/systemd/system/"+unit.Name+".d/"+dropIn.Name, dropIn.Content, 0o644)
+		}
+	}
+	out, err := exec.Command(judge, args...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+func place(t *testing.T, root, path, text string, mode os.FileMode) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}

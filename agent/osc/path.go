@@ -1,0 +1,101 @@
+package osc
+
+import (
+	"path"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// allowed are the trees a document may write into: what an administrator owns
+// (Filesystem Hierarchy Standard 3.0). The rest belongs to the image, to the
+// kernel or to one boot.
+var allowed = []string{"/etc", "/opt", "/var", "/home", "/srv", "/root", "/usr/local"}
+
+// refused are the places in the allowed trees where a file would break the
+// node. A pattern is one of path.Match, and covers what is below it.
+var refused = []struct{ pattern, reason, hint string }{
+	{"/var/lib/loam", "it holds the node agent's own state", "choose another directory of /var/lib"},
+	{"/var/run", "it is a link to /run, which each boot empties", "choose a directory of /var/lib"},
+	{"/var/lock", "it is a link to /run/lock, which each boot empties", "choose a directory of /var/lib"},
+	{"/etc/machine-id", "it is the identity of this one machine", "leave it out"},
+	{"/etc/hostname", "the host name decides which files are for this node", "set hostname in machine.yaml"},
+	{"/etc/os-release", "it tells the version of the image", "leave it out"},
+	{"/etc/mtab", "it is a link to the kernel's list of mounts", "leave it out"},
+	{"/etc/passwd", "services of the image need the users in it", "add users with a file in /etc/sysusers.d"},
+	{"/etc/shadow", "services of the image need the users in it", "add users with a file in /etc/sysusers.d"},
+	{"/etc/group", "services of the image need the groups in it", "add groups with a file in /etc/sysusers.d"},
+	{"/etc/gshadow", "services of the image need the groups in it", "add groups with a file in /etc/sysusers.d"},
+	{"/etc/systemd/system/loam.*", "it belongs to Loam", "name the unit otherwise"},
+	{"/etc/systemd/system/loam-*", "it belongs to Loam", "name the unit otherwise"},
+	{"/etc/systemd/system/*.wants", "enablement follows from the units", "list the unit in units, with WantedBy= in [Install]"},
+	{"/etc/systemd/system/*.requires", "enablement follows from the units", "list the unit in units, with RequiredBy= in [Install]"},
+	{"/etc/systemd/system/*.upholds", "enablement follows from the units", "list the unit in units, with UpheldBy= in [Install]"},
+}
+
+// Longest path and longest part of one, in bytes. PATH_MAX is 4096 and has to
+// hold the directory of a generation too; NAME_MAX is 255.
+const (
+	maxPath = 1024
+	maxName = 255
+)
+
+// checkPath reports what is wrong with file, the value at path at.
+func checkPath(report *document.Report, at, file string) {
+	add := func(problem, hint string) {
+		report.Add(at, document.Quote(file)+" "+problem, hint)
+	}
+	switch {
+	case file == "":
+		report.Add(at, "empty", "write an absolute path, such as /etc/example.conf")
+	case strings.ContainsFunc(file, isControl):
+		add("holds a control character", "write the path in printable characters")
+	case !strings.HasPrefix(file, "/"):
+		add("is not absolute", "begin it with /")
+	case hasPart(file, ".."):
+		add("holds ..", "write the path without it")
+	case file == "/" || strings.HasSuffix(file, "/"):
+		add("is a directory", "name a file")
+	case path.Clean(file) != file:
+		add("is not in its shortest form", "write "+path.Clean(file))
+	case len(file) > maxPath || longestPart(file) > maxName:
+		add("is too long", "keep each part within 255 bytes, and all of it within 1024")
+	case !isAllowed(file):
+		add("is outside the trees a configuration may write", "choose a path below "+strings.Join(allowed, ", "))
+	default:
+		checkRefused(file, add)
+	}
+}
+
+func checkRefused(file string, add func(problem, hint string)) {
+	for part := file; part != "/"; part = path.Dir(part) {
+		for _, place := range refused {
+			if matched, err := path.Match(place.pattern, part); err == nil && matched {
+				add("is refused: "+place.reason, place.hint)
+				return
+			}
+		}
+	}
+}
+
+func isAllowed(file string) bool {
+	for _, tree := range allowed {
+		if strings.HasPrefix(file, tree+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPart(file, part string) bool {
+	return strings.Contains(file+"/", "/"+part+"/")
+}
+
+func longestPart(file string) (longest int) {
+	for part := range strings.SplitSeq(file, "/") {
+		longest = max(longest, len(part))
+	}
+	return longest
+}
+
+func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }

@@ -1,0 +1,71 @@
+package osc
+
+import (
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// sections are the sections of unit files (systemd.unit(5) and the pages of the
+// types). systemd ignores any other, except those beginning with X-.
+var sections = []string{
+	"Unit", "Install", "Service", "Socket", "Mount", "Automount", "Swap", "Timer", "Path", "Slice", "Scope",
+}
+
+// checkUnitFile reports the lines of text that systemd would skip with no more
+// than a warning (systemd.syntax(7)). at is the path of text.
+func checkUnitFile(report *document.Report, at, text string) {
+	inSection, continued := false, false
+	line := 0
+	for raw := range strings.SplitSeq(text, "\n") {
+		line++
+		trimmed := strings.TrimSpace(raw)
+		comment := strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")
+		switch {
+		case strings.ContainsRune(raw, 0):
+			report.AddLine(at, line, "holds a NUL character", "remove it")
+		case comment: // Also between the lines of one value.
+			continue
+		case continued || trimmed == "":
+		case strings.HasPrefix(trimmed, "["):
+			inSection = true
+			checkSection(report, at, line, trimmed)
+		default:
+			checkAssignment(report, at, line, trimmed, inSection)
+		}
+		continued = strings.HasSuffix(raw, `\`)
+	}
+}
+
+func checkSection(report *document.Report, at string, line int, text string) {
+	name, closed := strings.CutSuffix(text[1:], "]")
+	if !closed {
+		report.AddLine(at, line, document.Quote(text)+" has no closing bracket", "write it as [Service]")
+		return
+	}
+	if strings.HasPrefix(name, "X-") {
+		return
+	}
+	for _, known := range sections {
+		if name == known {
+			return
+		}
+	}
+	hint := "known are " + strings.Join(sections, ", ") + "; one of your own begins with X-"
+	if near := document.Nearest(name, sections); near != "" {
+		hint = "did you mean [" + near + "]?"
+	}
+	report.AddLine(at, line, "the section "+document.Quote(name)+" is unknown to systemd", hint)
+}
+
+func checkAssignment(report *document.Report, at string, line int, text string, inSection bool) {
+	key, _, assigned := strings.Cut(text, "=")
+	switch {
+	case !assigned:
+		report.AddLine(at, line, document.Quote(text)+" is no assignment", "write Name=value, or begin a comment with #")
+	case strings.TrimSpace(key) == "":
+		report.AddLine(at, line, "an assignment has no name", "write Name=value")
+	case !inSection:
+		report.AddLine(at, line, document.Quote(text)+" comes before any section", "begin with a section, such as [Service]")
+	}
+}

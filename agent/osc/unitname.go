@@ -1,0 +1,81 @@
+package osc
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// suffixes are the types of units (systemd.unit(5)).
+var suffixes = []string{
+	"service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice", "scope", "device",
+}
+
+// fileless are the types that have no unit files, only drop-ins.
+var fileless = []string{"scope", "device"}
+
+// checkUnitName reports what is wrong with name, the value at path at: see
+// "description" in systemd.unit(5).
+func checkUnitName(report *document.Report, at, name string) {
+	stem, suffix := cutSuffix(name)
+	add := func(problem, hint string) {
+		report.Add(at, document.Quote(name)+" "+problem, hint)
+	}
+	switch {
+	case name == "":
+		report.Add(at, "empty", "name the unit, with its type: example.service")
+	case len(name) > maxName:
+		add("is longer than 255 bytes", "")
+	case !slices.Contains(suffixes, suffix):
+		hint := "end it with .service or another type of unit"
+		if near := document.Nearest(suffix, suffixes); near != "" {
+			hint = "did you mean ." + near + "?"
+		}
+		add("does not end with a type of unit", hint)
+	case stem == "" || strings.HasPrefix(stem, "@"):
+		add("has nothing before its type", "write a name before it")
+	case strings.ContainsFunc(stem, isNotUnitName):
+		add("holds a character that no unit name has", `use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
+	case strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-"):
+		add("is refused: it belongs to Loam", "choose another name")
+	}
+}
+
+func checkDropInName(report *document.Report, at, name string) {
+	add := func(problem, hint string) {
+		report.Add(at, document.Quote(name)+" "+problem, hint)
+	}
+	switch {
+	case name == "":
+		report.Add(at, "empty", "name the drop-in, such as 10-example.conf")
+	case strings.Contains(name, "/") || strings.ContainsFunc(name, isControl):
+		add("is not a file name", "leave out slashes and control characters")
+	case len(name) > maxName:
+		add("is longer than 255 bytes", "")
+	case !strings.HasSuffix(name, ".conf"):
+		add("does not end with .conf, so systemd would ignore it", "write "+name+".conf")
+	case strings.HasPrefix(name, "."):
+		add("begins with a dot, so systemd would ignore it", "begin it with a digit or a letter")
+	}
+}
+
+// cutSuffix splits "a.b.service" into "a.b" and "service".
+func cutSuffix(name string) (stem, suffix string) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return name, ""
+	}
+	return name[:dot], name[dot+1:]
+}
+
+// isTemplate reports whether name is a template without an instance.
+func isTemplate(name string) bool {
+	stem, _ := cutSuffix(name)
+	return strings.IndexByte(stem, '@') == len(stem)-1 && stem != ""
+}
+
+func isNotUnitName(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune(`:-_.\@`, r)
+}

@@ -1,0 +1,70 @@
+package osc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// Env is what the outcome depends on besides the document.
+type Env struct {
+	// Hostname is the node's; files for other hosts are left out. With ""
+	// only files for every host remain, as for a check away from a node.
+	Hostname string
+}
+
+// Validate reports everything wrong with osc, as document.Errors in the order
+// of the document, and every field that this version of Loam cannot carry out.
+func Validate(osc OperatingSystemConfig, env Env) error {
+	report := document.NewReport(osc.origin)
+	report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
+	if !slices.Contains([]Purpose{"", "provision", "reconcile"}, osc.Spec.Purpose) {
+		report.Add("spec.purpose", document.Quote(string(osc.Spec.Purpose))+" is unknown", "write provision or reconcile")
+	}
+	files, units := osc.files(), osc.units()
+	paths := map[string]bool{}
+	for _, file := range files {
+		checkFile(report, file)
+		paths[file.value.Path] = true
+	}
+	for _, unit := range units {
+		checkUnit(report, unit, paths)
+	}
+	checkTwice(report, units)
+	checkPlaces(report, files, units)
+	checkSupport(report, osc, env)
+	return report.Err()
+}
+
+// located is a value of the document and its path there.
+type located[T any] struct {
+	at    string
+	value T
+}
+
+// files are the files of Spec, then those of Status.
+func (o OperatingSystemConfig) files() []located[File] {
+	return append(locate("spec.files", o.Spec.Files), locate("status.extensionFiles", o.Status.ExtensionFiles)...)
+}
+
+// units are the units of Spec, then those of Status.
+func (o OperatingSystemConfig) units() []located[Unit] {
+	return append(locate("spec.units", o.Spec.Units), locate("status.extensionUnits", o.Status.ExtensionUnits)...)
+}
+
+func locate[T any](list string, values []T) []located[T] {
+	out := make([]located[T], len(values))
+	for i, value := range values {
+		out[i] = located[T]{at: item(list, i), value: value}
+	}
+	return out
+}
+
+func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// isFor reports whether the file is for the node of that name.
+func (f File) isFor(env Env) bool {
+	return f.HostName == nil || env.Hostname != "" && *f.HostName == strings.ToLower(env.Hostname)
+}

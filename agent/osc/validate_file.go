@@ -1,0 +1,84 @@
+package osc
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// hostName is a DNS subdomain in lower case (RFC 1123).
+var hostName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+func checkFile(report *document.Report, file located[File]) {
+	at, value := file.at, file.value
+	checkPath(report, at+".path", value.Path)
+	if value.Permissions != nil {
+		checkPermissions(report, at+".permissions", *value.Permissions)
+	}
+	if host := value.HostName; host != nil && (len(*host) > 253 || !hostName.MatchString(*host)) {
+		report.Add(at+".hostName", document.Quote(*host)+" is not a host name",
+			"write it in lower case: letters, digits, dashes and dots")
+	}
+	checkContent(report, at+".content", value.Content)
+}
+
+// checkPermissions allows the bits of chmod(2). It refuses the decimal numbers
+// that are meant as octal, 644 for 0644: nearly all of them set the sticky bit,
+// which Linux ignores on files.
+func checkPermissions(report *document.Report, at string, mode uint32) {
+	switch {
+	case mode > 0o7777:
+		report.Addf(at, "write an octal number such as 0644 (decimal 420)", "%d is more than 07777", mode)
+	case mode&0o1000 != 0 && looksOctal(mode):
+		report.Addf(at, fmt.Sprintf("write 0%d for the octal number", mode), "%d is decimal and sets the mode %#o", mode, mode)
+	}
+}
+
+// looksOctal reports whether the decimal digits of mode are three octal ones.
+func looksOctal(mode uint32) bool {
+	return mode >= 100 && mode <= 777 && mode%10 <= 7 && mode/10%10 <= 7
+}
+
+func checkContent(report *document.Report, at string, content Content) {
+	kinds := 0
+	for _, given := range []bool{content.Inline != nil, content.SecretRef != nil, content.ImageRef != nil} {
+		if given {
+			kinds++
+		}
+	}
+	switch {
+	case kinds == 0:
+		report.Add(at, "empty", "give one of inline, secretRef and imageRef")
+	case kinds > 1:
+		report.Add(at, "has more than one kind", "keep one of inline, secretRef and imageRef")
+	case content.Inline != nil:
+		checkInline(report, at+".inline", *content.Inline)
+	}
+}
+
+func checkInline(report *document.Report, at string, inline Inline) {
+	switch {
+	case inline.Data == nil:
+		report.Add(at+".data", "empty", `write the content here, or "" for an empty file`)
+	case inline.Encoding != "" && inline.Encoding != "b64":
+		report.Add(at+".encoding", document.Quote(inline.Encoding)+" is unknown", "write b64, or leave it out for text")
+	default:
+		if _, err := inline.decode(); err != nil {
+			report.Add(at+".data", err.Error(), "encode the content with base64(1)")
+		}
+	}
+}
+
+// decode is the content as it goes into the file.
+func (i Inline) decode() ([]byte, error) {
+	if i.Encoding != "b64" {
+		return []byte(*i.Data), nil
+	}
+	content, err := base64.StdEncoding.DecodeString(*i.Data)
+	if err != nil {
+		return nil, fmt.Errorf("is not base64: %w", err)
+	}
+	return content, nil
+}

@@ -1,0 +1,61 @@
+package osc
+
+import (
+	"slices"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
+)
+
+// commands are the words for Unit.Command.
+var commands = []string{string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop)}
+
+// checkUnit reports what is wrong with a unit; files has the path of each file.
+func checkUnit(report *document.Report, unit located[Unit], files map[string]bool) {
+	at, value := unit.at, unit.value
+	checkUnitName(report, at+".name", value.Name)
+	if value.Command != nil {
+		checkCommand(report, at+".command", value)
+	}
+	if value.Content != nil {
+		checkUnitContent(report, at+".content", value)
+	}
+	for i, dropIn := range value.DropIns {
+		checkDropInName(report, item(at+".dropIns", i)+".name", dropIn.Name)
+		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content)
+	}
+	for i, path := range value.FilePaths {
+		if !files[path] {
+			report.Add(item(at+".filePaths", i), document.Quote(path)+" is not among the files", "add the file, or remove it here")
+		}
+	}
+}
+
+func checkCommand(report *document.Report, at string, unit Unit) {
+	command := *unit.Command
+	starts := command == string(config.CommandStart) || command == string(config.CommandRestart)
+	switch {
+	case !slices.Contains(commands, command):
+		hint := "write start, restart or stop"
+		if near := document.Nearest(command, commands); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		report.Add(at, document.Quote(command)+" is unknown", hint)
+	case starts && isTemplate(unit.Name):
+		report.Add(at, "a template cannot be started", "start an instance of it: example@instance.service")
+	case starts && unit.Enable != nil && !*unit.Enable:
+		report.Add(at, command+" contradicts enable: false", "write stop, or enable: true")
+	}
+}
+
+func checkUnitContent(report *document.Report, at string, unit Unit) {
+	_, suffix := cutSuffix(unit.Name)
+	switch {
+	case *unit.Content == "":
+		report.Add(at, "empty, which would mask the unit", "leave content out to keep the image's unit, or use enable: false")
+	case slices.Contains(fileless, suffix):
+		report.Add(at, "units of the type "+suffix+" have no unit file", "use drop-ins")
+	default:
+		checkUnitFile(report, at, *unit.Content)
+	}
+}

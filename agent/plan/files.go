@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/generation"
+)
+
+// unitDir is where systemd sees what a generation says of units.
+const unitDir = "/etc/systemd/system"
+
+// changes are the paths that differ between two generations.
+type changes struct {
+	list   []File
+	byPath map[string]Change
+}
+
+func diffEntries(have, want []generation.Entry) changes {
+	before, after := entriesByPath(have), entriesByPath(want)
+	c := changes{byPath: map[string]Change{}}
+	for name, entry := range after {
+		old, ok := before[name]
+		switch {
+		case !ok:
+			c.byPath[name] = Added
+		case old == entry:
+		case onlyMode(old, entry):
+			c.byPath[name] = ModeOnly
+		default:
+			c.byPath[name] = Changed
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			c.byPath[name] = Removed
+		}
+	}
+	for name, change := range c.byPath {
+		c.list = append(c.list, File{Path: name, Change: change})
+	}
+	slices.SortFunc(c.list, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return c
+}
+
+func onlyMode(a, b generation.Entry) bool {
+	b.Mode = a.Mode
+	return a == b
+}
+
+// concernUnits reports whether systemd has to read its units again.
+func (c changes) concernUnits() bool {
+	return slices.ContainsFunc(c.list, func(f File) bool { return strings.HasPrefix(f.Path, unitDir+"/") })
+}
+
+// unitFiles says what changes in the text and the drop-ins that systemd reads
+// for a unit, its template's included, as reasons.
+func (c changes) unitFiles(name string) []string {
+	var why []string
+	for _, of := range []string{name, generation.TemplateOf(name)} {
+		if of == "" {
+			continue
+		}
+		if change, ok := c.byPath[path.Join(unitDir, of)]; ok && change != ModeOnly {
+			why = append(why, "unit file "+of+" "+string(change))
+		}
+		for _, f := range c.list {
+			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly {
+				why = append(why, "drop-in "+path.Base(f.Path)+" "+string(f.Change))
+			}
+		}
+	}
+	return why
+}
+
+// watched says which of files change, as reasons.
+func (c changes) watched(files []string) []string {
+	var why []string
+	for _, name := range files {
+		if change, ok := c.byPath[name]; ok {
+			why = append(why, "file "+name+" "+string(change))
+		}
+	}
+	return why
+}
+
+// wants says how links that make systemd start the unit change: the link
+// itself, whatever it says.
+func wants(entries []generation.Entry, name string) []generation.Entry {
+	var links []generation.Entry
+	for _, e := range entries {
+		if e.Kind != generation.KindLink || path.Base(e.Path) != name {
+			continue
+		}
+		switch path.Ext(path.Dir(e.Path)) {
+		case ".wants", ".requires", ".upholds":
+			links = append(links, e)
+		}
+	}
+	return links
+}
+
+func entriesByPath(entries []generation.Entry) map[string]generation.Entry {
+	byPath := make(map[string]generation.Entry, len(entries))
+	for _, e := range entries {
+		byPath[e.Path] = e
+	}
+	return byPath
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/container"
+)
+
+// processVariable makes the test binary the agent: systemd in the container
+// starts it so.
+const processVariable = "LOAM_AGENT_PROCESS"
+
+func TestAgentProcess(t *testing.T) {
+	if os.Getenv(processVariable) == "" {
+		t.Skip("only for the container of TestAgentUnderSystemd")
+	}
+	log, err := zap.NewDevelopment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := NodeEnv(log)
+	if env.Consoles, err = OpenConsoles("/srv", "/srv/active"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const agentUnit = `[Unit]
+DefaultDependencies=no
+[Service]
+Type=notify
+ImportCredential=loam.*
+Environment=LOAM_AGENT_PROCESS=1
+ExecStart=/usr/bin/agent.test -test.run=^TestAgentProcess$ -test.v
+Restart=always
+`
+
+const machineYAML = `apiVersion: loam.dev/v1alpha1
+kind: Machine
+hostname: node-1
+source:
+  file:
+    path: /srv/config.yaml
+debugShell: [tty9]
+`
+
+const document1 = `apiVersion: extensions.gardener.cloud/v1alpha1
+kind: OperatingSystemConfig
+spec:
+  files:
+  - path: /etc/app/app.conf
+    permissions: 420
+    content: {inline: {data: "one\n"}}
+  units:
+  - name: app.service
+    filePaths: [/etc/app/app.conf]
+    content: |
+      [Service]
+      ExecStart=sleep infinity
+      [Install]
+      WantedBy=multi-user.target
+  - name: other.service
+    content: |
+      [Service]
+      ExecStart=sleep infinity
+`
+
+// TestAgentUnderSystemd runs the agent as a service of a real systemd: a first
+// configuration, a changed one, a wrong one, and a restart of the agent.
+func TestAgentUnderSystemd(t *testing.T) { container.Run(t, underSystemd) }
+
+func underSystemd(t *testing.T, c *container.Container) {
+	root := c.OpenRoot(t)
+	install(t, root)
+	screen := newScreen(t, c)
+	systemd, err := unit.Connect(t.Context(), c.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	if err := systemd.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Log(c.Command(t, "journalctl", "--no-pager", "-u", "loam-agent", "-n", "60"))
+		}
+	}()
+	if err := systemd.Start(t.Context(), "loam-agent.service"); err != nil {
+		t.Fatal(err)
+	}
+	first := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
+	if first.Hostname != "node-1" || first.Files != 3 || len(first.Units) != 2 || first.ImageVersion != "0.1.0" {
+		t.Errorf("first status: %+v", first)
+	}
+	t.Logf("\n%s%s", first.Table(79), first.AppliedLine())
+
+	write(t, root, "srv/config.yaml", strings.Replace(document1, "one", "two", 1))
+	second := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && s.Digest != first.Digest })
+	if second.Units[0].InvocationID == first.Units[0].InvocationID {
+		t.Error("app.service reads a changed file and was not restarted")
+	}
+	if second.Units[1].InvocationID != first.Units[1].InvocationID {
+		t.Error("other.service was restarted for nothing")
+	}
+
+	write(t, root, "srv/config.yaml", document1+"  unit: []\n")
+	bad := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Failed })
+	if bad.Generation != second.Generation || bad.Error == nil || bad.Error.Path != "spec.unit" {
+		t.Errorf("with an unknown field: %+v, error %+v", bad, bad.Error)
+	}
+	t.Logf("\n%s", bad.Table(79))
+
+	if err := root.Remove("srv/config.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := systemd.Restart(t.Context(), "loam-agent.service"); err != nil {
+		t.Fatal(err)
+	}
+	third := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
+	if third.Generation != second.Generation || third.Units[0].InvocationID != second.Units[0].InvocationID || third.AppliedAt != second.AppliedAt {
+		t.Errorf("after a restart without a source: %+v, before %+v", third, second)
+	}
+}
+
+func install(t *testing.T, root *os.Root) {
+	t.Helper()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	program, err := root.OpenFile("usr/bin/agent.test", os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if _, err := io.Copy(program, self); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.MkdirAll("etc/credstore", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "usr/lib/os-release", "IMAGE_ID=loam-node-os\nIMAGE_VERSION=\"0.1.0\"\n")
+	write(t, root, "etc/credstore/loam.machine", machineYAML)
+	write(t, root, "srv/config.yaml", document1)
+	write(t, root, "usr/lib/systemd/system/loam-agent.service", agentUnit)
+	write(t, root, "usr/lib/systemd/system/loam-debug-shell@.service", "[Service]\nExecStart=sleep infinity\n")
+}
+
+func write(t *testing.T, root *os.Root, name, text string) {
+	t.Helper()
+	if err := root.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// screen is a console of the container, a FIFO.
+type screen struct {
+	*bufio.Scanner
+}
+
+func newScreen(t *testing.T, c *container.Container) screen {
+	t.Helper()
+	write(t, c.OpenRoot(t), "srv/active", "console\n")
+	name := filepath.Join(c.Root, "srv/console")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0) // with a writer of its own, it does not end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return screen{bufio.NewScanner(f)}
+}
+
+// await reads the console until the status it tells of is wanted.
+func (s screen) await(t *testing.T, c *container.Container, wanted func(status.Status) bool) status.Status {
+	t.Helper()
+	var now status.Status
+	for s.Scan() {
+		text, err := os.ReadFile(c.Root + status.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, err = status.Parse(text); err != nil {
+			t.Fatal(err)
+		}
+		if wanted(now) {
+			return now
+		}
+	}
+	t.Fatalf("the status stays %+v, error %+v", now, now.Error)
+	return now
+}

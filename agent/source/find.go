@@ -1,0 +1,64 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/loam-os/loam/agent/cmdline"
+)
+
+// Where machine.yaml is looked for, in this order: the file or ESP file in the
+// kernel parameter, the credential, the ESP.
+const (
+	Parameter      = "loam.config"
+	CredentialName = "loam.machine"
+	ESPPath        = "/loam/machine.yaml"
+)
+
+// ErrNone means that the node was given no machine.yaml.
+var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential or on the ESP")
+
+// Find reads the machine.yaml of the node from the first place that has one. A
+// place that has one but cannot be read is an error: no other is tried, for the
+// node would then be another than the one that was meant.
+func Find(ctx context.Context, env Env) (Document, error) {
+	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
+		return readParameter(ctx, env, place)
+	}
+	places := []Source{credential{dir: env.Credentials, name: CredentialName}}
+	if env.ESP != nil {
+		places = append(places, espFile{esp: env.ESP, path: ESPPath})
+	}
+	for _, place := range places {
+		found, err := place.Read(ctx)
+		if !errors.Is(err, ErrAbsent) {
+			return found, err
+		}
+	}
+	return Document{}, ErrNone
+}
+
+// readParameter reads what loam.config= names: file:/PATH or esp:/PATH. It must
+// be there.
+func readParameter(ctx context.Context, env Env, place string) (Document, error) {
+	kind, path, _ := strings.Cut(place, ":")
+	if !strings.HasPrefix(path, "/") {
+		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH", Parameter, place)
+	}
+	var from Source
+	switch kind {
+	case "file":
+		from = File{Path: path}
+	case "esp":
+		from = espFile{esp: env.ESP, path: path}
+	default:
+		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH", Parameter, place)
+	}
+	found, err := from.Read(ctx)
+	if err != nil {
+		return Document{}, fmt.Errorf("kernel parameter %s: %w", Parameter, err)
+	}
+	return found, nil
+}

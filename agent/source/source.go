@@ -1,0 +1,62 @@
+// Package source finds and reads the documents that a node is given: its
+// machine.yaml, and from where that says, its configuration.
+package source
+
+import (
+	"context"
+	"errors"
+
+	"github.com/loam-os/loam/agent/machine"
+)
+
+// Document is a text and the name of the place it came from.
+type Document struct {
+	Name string
+	Text []byte
+}
+
+// ErrAbsent is in the error of Read when there is no document at the place. The
+// node then keeps what it has.
+var ErrAbsent = errors.New("no document")
+
+// Source is a place that a document comes from.
+type Source interface {
+	// Read reads the document as it is now. An error names the place.
+	Read(ctx context.Context) (Document, error)
+	// Watch sends whenever the document may have changed, appeared or gone, at
+	// least once after the last change. The channel closes when ctx ends, or
+	// earlier if watching has become impossible. To miss nothing, watch before
+	// the first Read.
+	Watch(ctx context.Context) (<-chan struct{}, error)
+}
+
+// Env is the node as far as finding documents goes.
+type Env struct {
+	// Cmdline is the text of /proc/cmdline.
+	Cmdline string
+	// Credentials is $CREDENTIALS_DIRECTORY, where systemd puts credentials; it
+	// takes them from SMBIOS OEM strings too (systemd.system-credentials(7)).
+	Credentials string
+	// ESP reads from the EFI system partition; nil if the node has none.
+	ESP ESP
+}
+
+// New is the source that machine.yaml names.
+func New(from machine.Source, env Env) Source {
+	switch {
+	case from.File != nil:
+		return File{Path: from.File.Path}
+	case from.ESP != nil:
+		return espFile{esp: env.ESP, path: from.ESP.Path}
+	case from.Credential != nil:
+		return credential{dir: env.Credentials, name: from.Credential.Name}
+	}
+	return none{}
+}
+
+// never is the channel of a source that cannot change while the node runs.
+func never(ctx context.Context) <-chan struct{} {
+	changes := make(chan struct{})
+	context.AfterFunc(ctx, func() { close(changes) })
+	return changes
+}

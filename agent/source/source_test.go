@@ -1,0 +1,210 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// fakeESP holds files by path. An entry "broken" cannot be read.
+type fakeESP map[string]string
+
+func (f fakeESP) Open(path string) (io.ReadCloser, error) {
+	text, ok := f[path]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	if text == "broken" {
+		return nil, errors.New("input/output error")
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "m.yaml"), "from the file")
+	credentials := filepath.Join(dir, "credentials")
+	write(t, filepath.Join(credentials, "loam.machine"), "from the credential")
+	unreadable := filepath.Join(dir, "unreadable")
+	if err := os.MkdirAll(filepath.Join(unreadable, "loam.machine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	esp := fakeESP{"/loam/machine.yaml": "from the ESP", "/x.yaml": "from elsewhere on the ESP"}
+	all := source.Env{Cmdline: "loam.config=file:" + dir + "/m.yaml", Credentials: credentials, ESP: esp}
+
+	for _, test := range []struct {
+		name     string
+		env      source.Env
+		want     string
+		wantName string
+		wantErr  string
+	}{
+		{name: "the kernel command line comes first", env: all, want: "from the file", wantName: dir + "/m.yaml"},
+		{
+			name: "the kernel command line may name a file of the ESP",
+			env:  source.Env{Cmdline: "quiet loam.config=esp:/x.yaml", Credentials: credentials, ESP: esp},
+			want: "from elsewhere on the ESP", wantName: "ESP file /x.yaml",
+		},
+		{
+			name: "then comes the credential", env: source.Env{Credentials: credentials, ESP: esp},
+			want: "from the credential", wantName: "credential loam.machine",
+		},
+		{
+			name: "then comes the ESP", env: source.Env{Credentials: dir, ESP: esp},
+			want: "from the ESP", wantName: "ESP file /loam/machine.yaml",
+		},
+		{name: "a node that was given nothing", env: source.Env{ESP: fakeESP{}}, wantErr: source.ErrNone.Error()},
+		{name: "a node without an ESP", env: source.Env{}, wantErr: source.ErrNone.Error()},
+		{
+			name: "a missing file on the command line is an error", env: source.Env{Cmdline: "loam.config=file:/absent", Credentials: credentials},
+			wantErr: "kernel parameter loam.config: /absent: no document",
+		},
+		{
+			name: "a parameter that is no place is an error", env: source.Env{Cmdline: "loam.config=http://x/", Credentials: credentials},
+			wantErr: "kernel parameter loam.config=http://x/: want file:/PATH or esp:/PATH",
+		},
+		{
+			name: "a relative path on the command line is an error", env: source.Env{Cmdline: "loam.config=file:x"},
+			wantErr: "kernel parameter loam.config=file:x: want file:/PATH or esp:/PATH",
+		},
+		{
+			name: "an ESP file without an ESP is an error", env: source.Env{Cmdline: "loam.config=esp:/x"},
+			wantErr: "kernel parameter loam.config: ESP file /x: this node has no EFI system partition",
+		},
+		{
+			name: "an unreadable credential is an error", env: source.Env{Credentials: unreadable, ESP: esp},
+			wantErr: "read credential loam.machine: not a regular file",
+		},
+		{
+			name: "an unreadable ESP is an error", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}},
+			wantErr: "read ESP file /loam/machine.yaml: input/output error",
+		},
+		{
+			name: "a file that is too large is an error", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": strings.Repeat("x", document.MaxSize+1)}},
+			wantErr: "read ESP file /loam/machine.yaml: more than 1572864 bytes",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found, err := source.Find(t.Context(), test.env)
+			if got := message(err); got != test.wantErr {
+				t.Fatalf("Find: error %q, want %q", got, test.wantErr)
+			}
+			if string(found.Text) != test.want || found.Name != test.wantName {
+				t.Errorf("Find = %q from %q, want %q from %q", found.Text, found.Name, test.want, test.wantName)
+			}
+		})
+	}
+}
+
+// A partition that is not there is no partition without a machine.yaml.
+func TestFindMissingPartition(t *testing.T) {
+	_, err := source.Find(t.Context(), source.Env{ESP: source.Partition{Device: "/dev/no-such-device"}})
+	if err == nil || errors.Is(err, source.ErrNone) || errors.Is(err, source.ErrAbsent) {
+		t.Errorf("Find: error %v, want one about the device", err)
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "plain"), "text")
+	write(t, filepath.Join(dir, "loam.config"), "text")
+	if err := os.Symlink("plain", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(write(t, filepath.Join(dir, "large"), ""), document.MaxSize+1); err != nil {
+		t.Fatal(err)
+	}
+	env := source.Env{Credentials: dir, ESP: fakeESP{"/a": "text"}}
+	file := func(name string) machine.Source {
+		return machine.Source{File: &machine.File{Path: filepath.Join(dir, name)}}
+	}
+	for _, test := range []struct {
+		name    string
+		from    machine.Source
+		env     source.Env
+		want    string
+		absent  bool
+		wantErr string
+	}{
+		{name: "a file", from: file("plain"), want: "text"},
+		{name: "a link", from: file("link"), want: "text"},
+		{name: "a missing file is absent", from: file("none"), absent: true, wantErr: dir + "/none: no document"},
+		{name: "a file below a file is absent", from: file("plain/x"), absent: true, wantErr: dir + "/plain/x: no document"},
+		{name: "a FIFO is an error at once", from: file("fifo"), wantErr: "read " + dir + "/fifo: not a regular file"},
+		{name: "a large file is an error", from: file("large"), wantErr: "read " + dir + "/large: more than 1572864 bytes"},
+		{name: "a credential", from: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}, env: env, want: "text"},
+		{
+			name: "a missing credential is absent", from: machine.Source{Credential: &machine.Credential{Name: "loam.x"}},
+			absent: true, wantErr: "credential loam.x: no document",
+		},
+		{name: "a file of the ESP", from: machine.Source{ESP: &machine.ESP{Path: "/a"}}, env: env, want: "text"},
+		{
+			name: "a missing file of the ESP is absent", from: machine.Source{ESP: &machine.ESP{Path: "/b"}}, env: env,
+			absent: true, wantErr: "ESP file /b: no document",
+		},
+		{name: "no source is absent", absent: true, wantErr: "machine.yaml names no source: no document"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := source.New(test.from, test.env).Read(t.Context())
+			if message(err) != test.wantErr || errors.Is(err, source.ErrAbsent) != test.absent {
+				t.Fatalf("Read: error %q, want %q, absent %t", message(err), test.wantErr, test.absent)
+			}
+			if string(got.Text) != test.want {
+				t.Errorf("Read = %q, want %q", got.Text, test.want)
+			}
+		})
+	}
+}
+
+// Sources that cannot change still end their channel with the context.
+func TestWatchOfConstantSourceEnds(t *testing.T) {
+	for name, from := range map[string]machine.Source{
+		"none":       {},
+		"credential": {Credential: &machine.Credential{Name: "loam.x"}},
+		"ESP":        {ESP: &machine.ESP{Path: "/x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			changes, err := source.New(from, source.Env{}).Watch(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			if _, open := <-changes; open {
+				t.Error("a change was sent")
+			}
+		})
+	}
+}
+
+// write makes a file with its directories and returns its path.
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,130 @@
+package source
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// watched are the changes of a directory that can change a file: an entry
+// comes, goes or is replaced, has been written, or may be read by others.
+const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+	unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_ONLYDIR
+
+// Watch watches every directory in which the path is looked up, so that a file
+// or directory that appears, is replaced by rename or hides behind another link
+// is noticed. Changes made while the last was not received yet are one.
+func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: inotify_init1: %w", f.Path, err)
+	}
+	w := watch{path: f.Path, events: os.NewFile(uintptr(fd), "inotify")}
+	if err := w.arm(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", f.Path, err), w.events.Close())
+	}
+	changes := make(chan struct{}, 1)
+	stop := context.AfterFunc(ctx, func() { w.events.Close() })
+	go func() {
+		defer close(changes)
+		defer w.events.Close()
+		defer stop()
+		w.run(changes)
+	}()
+	return changes, nil
+}
+
+// watch is an inotify instance and what it watches.
+type watch struct {
+	path   string
+	events *os.File
+	// names are the entries that matter in each watched directory.
+	names map[int][]string
+}
+
+// run sends on changes until the events are closed.
+func (w *watch) run(changes chan<- struct{}) {
+	buffer := make([]byte, 64*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+	for {
+		n, err := w.events.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !w.matter(buffer[:n]) {
+			continue
+		}
+		if err := w.arm(); err != nil {
+			return
+		}
+		select {
+		case changes <- struct{}{}:
+		default: // One is waiting already.
+		}
+	}
+}
+
+// arm watches the directories that path leads through now. It looks again until
+// nothing has changed meanwhile, so that no event falls between.
+func (w *watch) arm() error {
+	conn, err := w.events.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		taken := steps(w.path)
+		var addErr error
+		// Control keeps the descriptor open: ctx may end at any time.
+		if err := conn.Control(func(fd uintptr) { addErr = w.replace(int(fd), taken) }); err != nil {
+			return err
+		}
+		if addErr != nil || slices.Equal(taken, steps(w.path)) {
+			return addErr
+		}
+	}
+}
+
+// replace watches the directories of taken and no others.
+func (w *watch) replace(fd int, taken []step) error {
+	names := map[int][]string{}
+	for _, s := range taken {
+		wd, err := unix.InotifyAddWatch(fd, s.dir, watched)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			break // Gone since; then an earlier step changes.
+		}
+		if err != nil {
+			return fmt.Errorf("inotify_add_watch %s: %w", s.dir, err)
+		}
+		names[wd] = append(names[wd], s.name)
+	}
+	for wd := range w.names {
+		if names[wd] == nil {
+			// An error means that the directory is gone, and the watch with it.
+			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
+		}
+	}
+	w.names = names
+	return nil
+}
+
+// matter reports whether one of the events (inotify(7)) is about an entry that
+// path leads through.
+func (w *watch) matter(events []byte) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		wd := int(int32(binary.NativeEndian.Uint32(events)))
+		mask := binary.NativeEndian.Uint32(events[4:])
+		size := binary.NativeEndian.Uint32(events[12:])
+		end := unix.SizeofInotifyEvent + int(size)
+		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00")
+		if mask&unix.IN_Q_OVERFLOW != 0 || slices.Contains(w.names[wd], name) {
+			return true
+		}
+		events = events[end:]
+	}
+	return false
+}

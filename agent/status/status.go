@@ -1,0 +1,112 @@
+// Package status is what the agent says of its node: a value with a stable
+// JSON form, and a table for a console.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/loam-os/loam/agent/durable"
+)
+
+// Path is where the agent leaves the status for `loam status`.
+const Path = "/run/loam/status.json"
+
+// Phase is how far the node is with its configuration.
+type Phase string
+
+const (
+	// Waiting has no configuration and no source that gives one.
+	Waiting Phase = "waiting"
+	// Applying is on the way: files are written or units are starting.
+	Applying Phase = "applying"
+	// Applied is as the configuration says, every unit in its wanted state.
+	Applied Phase = "applied"
+	// Failed is not as the newest configuration says; Error tells why.
+	Failed Phase = "failed"
+)
+
+// Status is the state of one node. Durations are nanoseconds in JSON.
+type Status struct {
+	Phase Phase  `json:"phase"`
+	Error *Error `json:"error,omitempty"`
+
+	ImageID      string `json:"imageID"`
+	ImageVersion string `json:"imageVersion"`
+	Slot         string `json:"slot,omitempty"`
+	RootHash     string `json:"rootHash,omitempty"`
+	Kernel       string `json:"kernel"`
+	Hostname     string `json:"hostname"`
+
+	// Generation is a name such as 000042-0123456789ab, "" if there is none.
+	Generation string `json:"generation,omitempty"`
+	// Digest is that of the configuration, 64 hex digits.
+	Digest string `json:"digest,omitempty"`
+	// Source names the document that the generation came from, Machine the
+	// place where machine.yaml was found.
+	Source  string `json:"source,omitempty"`
+	Machine string `json:"machine,omitempty"`
+	Files   int    `json:"files"`
+	Units   []Unit `json:"units"`
+
+	// DebugShells are terminals on which a root shell is open.
+	DebugShells []string `json:"debugShells,omitempty"`
+	Warnings    []string `json:"warnings,omitempty"`
+
+	// Uptime is the time from kernel start to this status, AppliedAt to when
+	// the generation was first seen applied in this boot; 0 if it was not.
+	Uptime    time.Duration `json:"uptime"`
+	AppliedAt time.Duration `json:"appliedAt,omitempty"`
+	// AgentRSS is the agent's resident memory in bytes.
+	AgentRSS int64 `json:"agentRSS"`
+}
+
+// Error is the one error a person is shown.
+type Error struct {
+	// Path is where in the document, such as spec.units[2].name, or "".
+	Path string `json:"path,omitempty"`
+	// Document and Line are where in the text; Line counts from 1, 0 is unknown.
+	Document string `json:"document,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Problem  string `json:"problem"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// Unit is the state of one unit of the configuration; see systemd.unit(5) for
+// the words.
+type Unit struct {
+	Name   string `json:"name"`
+	Active string `json:"active"`
+	Sub    string `json:"sub"`
+	// Settled says that the unit is in the state the configuration wants.
+	Settled      bool   `json:"settled"`
+	InvocationID string `json:"invocationID,omitempty"`
+	// Since is when the state last changed, as time from kernel start.
+	Since time.Duration `json:"since,omitempty"`
+}
+
+// Write leaves s at Path beneath node, the running root directory, whole at
+// every moment.
+func Write(node *durable.Dir, s Status) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", Path, err)
+	}
+	if _, err := node.MkdirAll("run/loam"); err != nil {
+		return fmt.Errorf("write %s: %w", Path, err)
+	}
+	if _, err := node.WriteFile(Path[1:], append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", Path, err)
+	}
+	return nil
+}
+
+// Parse reads what Write has written.
+func Parse(text []byte) (Status, error) {
+	var s Status
+	if err := json.Unmarshal(text, &s); err != nil {
+		return Status{}, fmt.Errorf("parse %s: %w", Path, err)
+	}
+	return s, nil
+}

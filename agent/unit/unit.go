@@ -1,0 +1,73 @@
+// Package unit is systemd: starting, stopping and looking at units over D-Bus
+// (org.freedesktop.systemd1(5)). It is the only importer of go-systemd.
+package unit
+
+import (
+	"fmt"
+	"time"
+)
+
+// State is what systemd says about one unit; the words are systemd's own.
+type State struct {
+	Name string
+	// Load is "loaded", "not-found", "masked", "bad-setting", "error"…
+	Load string
+	// Active is "active", "inactive", "activating", "deactivating",
+	// "reloading" or "failed", Sub the finer state of the unit's type.
+	Active, Sub string
+	// File is UnitFileState: "enabled", "disabled", "static", "masked"…
+	File string
+	// Type is a service's Type=, "" for other units.
+	Type string
+	// InvocationID, 32 hex digits, is new at each start; "" before the first.
+	InvocationID string
+	// FragmentPath and DropInPaths are the files systemd has read.
+	FragmentPath string
+	DropInPaths  []string
+	// NeedDaemonReload says that those files have changed since.
+	NeedDaemonReload bool
+	// Result is "success" or why the unit failed; ExitCode is the main
+	// process's last.
+	Result   string
+	ExitCode int
+	MainPID  int
+	// Job says that a job for the unit is queued or running.
+	Job bool
+	// Skipped says that a Condition…= of the unit did not hold at its last start.
+	Skipped bool
+	// Since is when the state last changed, on the monotonic clock.
+	Since time.Duration
+}
+
+// Running reports whether the unit is up.
+func (s State) Running() bool { return s.Active == "active" || s.Active == "reloading" }
+
+// Started reports whether the unit is as a start leaves it: up, or done, as a
+// service of Type=oneshot is, or left out because of a condition.
+func (s State) Started() bool {
+	if s.Job {
+		return false
+	}
+	return s.Running() || s.Active == "inactive" && (s.Skipped || s.Type == "oneshot" && s.Result == "success")
+}
+
+// Stopped reports whether the unit is down, on its own or because it failed.
+func (s State) Stopped() bool {
+	return !s.Job && (s.Active == "inactive" || s.Active == "failed")
+}
+
+// JobError is a start, stop or restart that did not succeed.
+type JobError struct {
+	// Verb is "start", "stop" or "restart".
+	Verb string
+	Unit string
+	// Result is the job's: "failed", "timeout", "canceled", "dependency"…
+	Result string
+	// State is the unit's afterwards, as far as it could be had.
+	State State
+}
+
+func (e *JobError) Error() string {
+	return fmt.Sprintf("%s %s: %s (unit is %s/%s, result %s, exit code %d)",
+		e.Verb, e.Unit, e.Result, e.State.Active, e.State.Sub, e.State.Result, e.State.ExitCode)
+}

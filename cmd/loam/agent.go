@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent"
+)
+
+func agentCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "agent",
+		Short: "Make the node equal to its configuration, and keep it so",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return fmt.Errorf("the agent changes the node: it must be root\nhint: systemd starts it, see `systemctl status loam-agent`")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
+			defer stop()
+			log := logger()
+			defer log.Sync()
+			return agent.Run(ctx, agent.NodeEnv(log))
+		},
+	}
+}
+
+// logger writes for the journal, which adds the time.
+func logger() *zap.Logger {
+	config := zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder}
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(os.Stderr), zap.InfoLevel))
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+func statusCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what the node runs and how it is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return showStatus(cmd.OutOrStdout(), status.Path, format)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	return cmd
+}
+
+func showStatus(out io.Writer, file, format string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: not there\nhint: the agent writes it; see `systemctl status loam-agent`", file)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := status.Parse(text)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "json":
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(s)
+	case "table":
+		_, err = io.WriteString(out, s.Table(width(out)))
+		return err
+	}
+	return fmt.Errorf("output format %q: not known\nhint: table or json", format)
+}
+
+// width of the terminal, 80 columns where there is none.
+func width(out io.Writer) int {
+	if f, ok := out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {
+			return w
+		}
+	}
+	return 80
+}

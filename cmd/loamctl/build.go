@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/step"
+	"github.com/loam-os/loam/image/tools"
+)
+
+// buildOptions are the flags of every command that needs an image.
+type buildOptions struct {
+	arch, profile, out, source string
+	mirrors                    []string
+	flagsForGo                 []string
+}
+
+func (o *buildOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.arch, "arch", "amd64", strings.Join(image.Architectures(), " or "))
+	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or "))
+	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
+	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
+	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
+	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
+}
+
+// builder has what a build needs: a plan, and the tools that carry it out.
+type builder struct {
+	options buildOptions
+	plan    image.Plan
+	cache   string
+	tools   tools.Tree
+	steps   *step.Log
+}
+
+func buildCommand() *cobra.Command {
+	var o buildOptions
+	var planOnly bool
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build an image: raw, qcow2, its parts, and a manifest",
+		Long: `build makes a disk image from Debian packages and the loam binary, then reads it
+again and checks every claim of its manifest. It needs root, for the root tree.
+What it needs on this machine and does not find it installs, and says so.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if planOnly {
+				plan, err := o.decide()
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(cmd.OutOrStdout(), plan)
+				return err
+			}
+			b, err := o.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer b.steps.Close()
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b.plan)
+			_, err = b.build(cmd.Context())
+			return err
+		},
+	}
+	o.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&planOnly, "plan", false, "print the plan and stop")
+	return cmd
+}
+
+func (o buildOptions) decide() (image.Plan, error) {
+	text, err := os.ReadFile(filepath.Join(o.source, "os-release"))
+	if err != nil {
+		return image.Plan{}, fmt.Errorf("%w\nhint: run this in Loam's source directory, or name it with --source", err)
+	}
+	release, err := image.ParseRelease(text)
+	if err != nil {
+		return image.Plan{}, err
+	}
+	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, Release: release})
+}
+
+// open plans the build and makes its tools ready.
+func (o buildOptions) open(ctx context.Context) (*builder, error) {
+	plan, err := o.decide()
+	if err != nil {
+		return nil, err
+	}
+	if o.out == "" {
+		o.out = filepath.Join(o.source, "build", o.arch+"-"+o.profile)
+	}
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, tools.ErrNotRoot
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	steps, err := step.New(os.Stdout, o.out+".log")
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{options: o, plan: plan, cache: cache, steps: steps}
+	return b, b.ready(ctx)
+}
+
+// cacheDir keeps trees between builds and checkouts.
+func cacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("cache: %w\nhint: set HOME or XDG_CACHE_HOME", err)
+	}
+	dir = filepath.Join(dir, "loam")
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+func (b *builder) ready(ctx context.Context) error {
+	o := b.options
+	foreign := o.arch != hostArch()
+	if missing := tools.Missing(foreign); len(missing) > 0 {
+		err := b.steps.Do("install "+strings.Join(missing, ", "), "is a Debian mirror in reach?", func(w io.Writer) error {
+			return tools.Install(ctx, w, missing)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	lists := []string{filepath.Join(o.source, "mkosi/tools.list")}
+	if o.arch == "arm64" {
+		lists = append(lists, filepath.Join(o.source, "mkosi/tools-arm64.list"))
+	}
+	packages, err := tools.ReadList(lists...)
+	if err != nil {
+		return err
+	}
+	return b.steps.Do("tools tree (mmdebstrap)", "is a Debian mirror in reach? --mirror sets another", func(w io.Writer) error {
+		b.tools, err = tools.Ensure(ctx, tools.Env{Cache: b.cache, Packages: packages, Mirrors: o.mirrors, Log: w})
+		return err
+	})
+}
+
+func (b *builder) build(ctx context.Context) (manifest.Manifest, error) {
+	start := time.Now()
+	run := image.Build{
+		Plan: b.plan, Tools: b.tools, Cache: b.cache, Source: b.options.source, Out: b.options.out,
+		Steps: b.steps, BuildFlags: b.options.flagsForGo,
+	}
+	m, err := run.Run(ctx)
+	if err != nil {
+		return m, err
+	}
+	b.steps.Note("\n%s, root hash %s, in %.1f s", b.options.out, m.RootHash, time.Since(start).Seconds())
+	return m, nil
+}

@@ -1,0 +1,34 @@
+// Command loamctl is Loam's tool on a workstation: it builds images and runs
+// them in virtual machines.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "loamctl: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "loamctl",
+		Short:         "Build Loam images and run them in virtual machines",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(buildCommand(), verifyCommand(), runCommand(), judgesCommand())
+	return cmd
+}

@@ -1,0 +1,267 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/qcow2"
+	"github.com/loam-os/loam/image/rootfs"
+	"github.com/loam-os/loam/image/step"
+	"github.com/loam-os/loam/image/tools"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// epoch is the time of every file in an image, seconds since 1970: 2025-01-01.
+const epoch = 1735689600
+
+// Build is a build under way.
+type Build struct {
+	Plan Plan
+	// Tools is the tools tree; Cache keeps root trees.
+	Tools tools.Tree
+	Cache string
+	// Source is the project's directory; Out is replaced by the finished build.
+	Source, Out string
+	Steps       *step.Log
+	// BuildFlags are added to `go build`.
+	BuildFlags []string
+}
+
+// Run builds: Out is either what it was before or a whole, verified build.
+func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
+	var err error
+	for _, path := range []*string{&b.Source, &b.Out, &b.Cache} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return manifest.Manifest{}, err
+		}
+	}
+	dir := b.Out + ".new"
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return manifest.Manifest{}, err
+	}
+	defer os.RemoveAll(dir)
+	root, err := b.root(ctx, dir)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	kernel, err := b.image(ctx, dir, root)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	m, err := b.describe(dir, kernel, root)
+	if err != nil {
+		return m, err
+	}
+	return m, errors.Join(os.RemoveAll(b.Out), os.Rename(dir, b.Out))
+}
+
+// loam is the name of the node binary while a build goes on.
+const loam = "loam"
+
+// root makes the root tree and the node binary, and of both the root file system.
+func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err error) {
+	params := rootfs.Params{
+		Cache: b.Cache, Config: filepath.Join(b.Source, "mkosi"),
+		Arch: b.Plan.Spec.Arch, Profile: b.Plan.Spec.Profile, SourceDateEpoch: epoch,
+	}
+	err = b.Steps.Do("root tree (mkosi, "+params.Profile+")", "is a Debian mirror in reach? MIRROR= sets another", func(w io.Writer) error {
+		params.Log = w
+		root, err = rootfs.Tree(ctx, b.Tools, params)
+		return err
+	})
+	if err != nil {
+		return root, err
+	}
+	err = b.Steps.Do("loam (go build)", "", func(w io.Writer) error { return b.compile(ctx, filepath.Join(dir, loam), w) })
+	if err != nil {
+		return root, err
+	}
+	return root, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
+		params.Log = w
+		return rootfs.Image(ctx, b.Tools, root, rootfs.ImageParams{
+			Params: params, UUID: b.identity("erofs").String(),
+			Files: []rootfs.File{
+				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
+				{Path: "usr/lib/os-release", Mode: 0o644, Source: filepath.Join(b.Source, "os-release")},
+			},
+		}, b.output(dir, ".root"))
+	})
+}
+
+// compile builds the node binary. It carries no commit: the same sources give
+// the same bytes.
+func (b *Build) compile(ctx context.Context, out string, w io.Writer) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out}, b.BuildFlags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/loam")...)
+	cmd.Dir = b.Source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch, "GOAMD64=v2", "GOFLAGS=")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w", err)
+	}
+	return nil
+}
+
+func (b *Build) output(dir, suffix string) string { return filepath.Join(dir, b.Plan.Base()+suffix) }
+
+// identity derives a UUID from what is built, so that equal builds are equal.
+func (b *Build) identity(purpose string) uuid.UUID {
+	r := b.Plan.Spec.Release
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(r.ImageID+"/"+r.Version+"/"+b.Plan.Spec.Arch+"/"+b.Plan.Spec.Profile+"/"+purpose))
+}
+
+// image makes all that hangs on the root file system, up to the disk images.
+func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel string, err error) {
+	in := parts{root: b.output(dir, ".root"), verity: b.output(dir, ".verity")}
+	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(in) })
+	if err != nil {
+		return "", err
+	}
+	err = b.Steps.Do("initramfs, UKI", "", func(w io.Writer) error {
+		kernel, err = b.uki(ctx, dir, root, &in, w)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	raw := b.output(dir, ".raw")
+	err = b.Steps.Do("disk image (raw)", "is there room on the disk?", func(io.Writer) error { return writeRaw(raw, b.Plan, in) })
+	if err != nil {
+		return "", err
+	}
+	return kernel, b.Steps.Do("disk image (qcow2)", "is there room on the disk?", func(io.Writer) error {
+		return writeQcow2(b.output(dir, ".qcow2"), raw)
+	})
+}
+
+// hash makes the verity tree and settles the plan with its root hash.
+func (b *Build) hash(in parts) error {
+	data, err := os.Open(in.root)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	info, err := data.Stat()
+	if err != nil {
+		return err
+	}
+	tree, err := os.Create(in.verity)
+	if err != nil {
+		return err
+	}
+	salt := sha256.Sum256([]byte(b.identity("verity salt").String()))
+	hash, _, err := verity.Build(data, info.Size(), tree, verity.Params{Salt: salt, UUID: b.identity("verity")})
+	if err := errors.Join(err, tree.Close()); err != nil {
+		return err
+	}
+	b.Plan, err = b.Plan.Settle(hash)
+	return err
+}
+
+func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts, w io.Writer) (kernel string, err error) {
+	template, err := stateTemplate(ctx, b.tool(dir), dir, w)
+	if err != nil {
+		return "", err
+	}
+	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, loam), template)
+	if err != nil {
+		return "", err
+	}
+	stub, err := efiFile(b.Tools.Dir, b.Plan.Spec.Arch, "linuxARCH.efi.stub")
+	if err != nil {
+		return "", err
+	}
+	if in.loader, err = efiFile(b.Tools.Dir, b.Plan.Spec.Arch, "systemd-bootARCH.efi"); err != nil {
+		return "", err
+	}
+	if in.uki, err = makeUKI(b.Plan, stub, root.Kernel, kernel, archive); err != nil {
+		return "", err
+	}
+	if err := os.Remove(filepath.Join(dir, loam)); err != nil {
+		return "", err
+	}
+	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)
+}
+
+// tool runs programs of the tools tree that see dir.
+func (b *Build) tool(dir string) runner {
+	return func(ctx context.Context, name string, args ...string) *exec.Cmd {
+		return b.Tools.Command(ctx, []string{dir}, name, args...)
+	}
+}
+
+func writeQcow2(file, raw string) error {
+	src, err := os.Open(raw)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	dst, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(qcow2.Write(dst, src, info.Size()), dst.Close())
+}
+
+// describe writes manifest and sums, then reads everything again.
+func (b *Build) describe(dir, kernel string, root rootfs.Root) (m manifest.Manifest, err error) {
+	err = b.Steps.Do("manifest, SHA256SUMS", "", func(io.Writer) error {
+		if m, err = b.manifest(dir, kernel, root); err != nil {
+			return err
+		}
+		return writeManifest(dir, m)
+	})
+	if err != nil {
+		return m, err
+	}
+	return m, b.Steps.Do("reopen and check every claim", "the builder has a bug, or the disk has an error", func(io.Writer) error {
+		_, err := Verify(dir)
+		return err
+	})
+}
+
+func (b *Build) manifest(dir, kernel string, root rootfs.Root) (manifest.Manifest, error) {
+	packages, err := root.ReadPackages()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	files, err := describe(dir, b.Plan.Images())
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	p := b.Plan
+	return manifest.Manifest{
+		Format: manifest.Format, ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
+		Arch: p.Spec.Arch, Profile: p.Spec.Profile, RootHash: hex.EncodeToString(p.RootHash[:]),
+		Kernel: kernel, Cmdline: p.Cmdline, UKI: p.UKI,
+		DiskGUID: p.Table.DiskGUID, SectorSize: p.Table.SectorSize, DiskSize: p.Table.DiskSize,
+		Partitions: describePartitions(p.Table), Files: files, Packages: packages,
+	}, nil
+}
+
+func writeManifest(dir string, m manifest.Manifest) error {
+	text, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, ManifestName), text, 0o644); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	all := append(m.Files, manifest.File{Name: ManifestName, SHA256: hex.EncodeToString(sum[:])})
+	return os.WriteFile(filepath.Join(dir, SumsName), []byte(sums(all)), 0o644)
+}

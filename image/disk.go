@@ -1,0 +1,111 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/ext4"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// parts are the finished pieces of an image.
+type parts struct {
+	root, verity string // files
+	uki          []byte
+	loader       []byte // systemd-boot
+}
+
+// writeRaw writes the disk image: sparse, so that only what is used takes room.
+func writeRaw(file string, p Plan, in parts) (err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Truncate(p.Table.DiskSize); err != nil {
+		return fmt.Errorf("size of %s: %w", file, err)
+	}
+	if err := p.Table.Create(f); err != nil {
+		return err
+	}
+	if err := writeESP(f, p, in); err != nil {
+		return err
+	}
+	if err := writePart(f, p.slot(partitions.Root), in.root); err != nil {
+		return err
+	}
+	if err := writePart(f, p.slot(partitions.RootVerity), in.verity); err != nil {
+		return err
+	}
+	state := p.slot(partitions.State)
+	_, err = f.WriteAt([]byte(ext4.FormatMark), state.Start)
+	return err
+}
+
+func writePart(disk *os.File, part gpt.Partition, file string) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > part.Size {
+		return fmt.Errorf("%s: %d MiB, its partition has %d MiB\nhint: leave packages out, or make the slots larger in partitions/*.conf", file, info.Size()>>20, part.Size>>20)
+	}
+	if _, err := io.Copy(io.NewOffsetWriter(disk, part.Start), in); err != nil {
+		return fmt.Errorf("write %s: %w", part.Label, err)
+	}
+	return nil
+}
+
+func writeESP(disk io.WriterAt, p Plan, in parts) error {
+	boot := "EFI/BOOT/BOOTX64.EFI"
+	if p.Spec.Arch == "arm64" {
+		boot = "EFI/BOOT/BOOTAA64.EFI"
+	}
+	part := p.slot(partitions.ESP)
+	files := []esp.File{
+		{Path: boot, Data: in.loader},
+		{Path: p.UKI, Data: in.uki},
+		// No menu (a key held at start still shows it), no editing of command lines, and no
+		// random seed: writing it at each boot has damaged ESPs (systemd issues 42979, 42307).
+		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\nrandom-seed no\n")},
+		{Path: "loader/entries.srel", Data: []byte("type1\n")},
+	}
+	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, id, files); err != nil {
+		return fmt.Errorf("write ESP: %w", err)
+	}
+	return nil
+}
+
+// eachExtent calls do for every run of f that may hold other bytes than zero.
+func eachExtent(f *os.File, size int64, do func(start, end int64) error) error {
+	for pos := int64(0); pos < size; {
+		start, err := unix.Seek(int(f.Fd()), pos, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("find data in %s: %w", f.Name(), err)
+		}
+		end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			return fmt.Errorf("find hole in %s: %w", f.Name(), err)
+		}
+		if err := do(start, end); err != nil {
+			return err
+		}
+		pos = end
+	}
+	return nil
+}

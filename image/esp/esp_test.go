@@ -1,0 +1,199 @@
+package esp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const gib = 1 << 30
+
+// sampleFiles are an ESP as the builder makes it.
+func sampleFiles() []File {
+	data := make([]byte, 3_000_001)
+	rand.NewChaCha8([32]byte{3}).Read(data)
+	clear(data[100_000:900_000])
+	return []File{
+		{"EFI/BOOT/BOOTX64.EFI", data[:120_000]},
+		{"loader/loader.conf", []byte("timeout 0\n")},
+		{"loader/entries.srel", []byte("type1\n")},
+		{"EFI/Linux/loam-node-os_0.1.0_x86-64+3-0.efi", data},
+		{"EFI/Linux/loam-node-os_0.0.9_x86-64.efi", data[7:]},
+		{"EFI/systemd/systemd-bootx64.efi", data[:clusterSize]},
+		{"loam/empty", nil},
+	}
+}
+
+// written is a disk image with the files, sparse.
+func written(t *testing.T, files []File) *os.File {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "esp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := errors.Join(f.Truncate(gib), Write(f, gib, 0x4c4f414d, files)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestReadWhatWriteWrote(t *testing.T) {
+	f := written(t, sampleFiles())
+	for _, want := range sampleFiles() {
+		if len(want.Data) == 0 {
+			continue // mtools reads it below
+		}
+		got, err := Read(f, want.Path)
+		if err != nil || !bytes.Equal(got, want.Data) {
+			t.Errorf("%s: %d bytes, want %d; error %v", want.Path, len(got), len(want.Data), err)
+		}
+	}
+	if _, err := Read(f, "EFI/Linux/absent.efi"); err == nil {
+		t.Error("a file that is not there was read")
+	}
+}
+
+func TestWriteIsTheSameForAnyOrder(t *testing.T) {
+	sum := func(files []File) [32]byte {
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(written(t, files), 0, 64<<20)); err != nil {
+			t.Fatal(err)
+		}
+		return [32]byte(h.Sum(nil))
+	}
+	files := sampleFiles()
+	a := sum(files)
+	slices.Reverse(files)
+	if sum(files) != a {
+		t.Error("another order of files gives other bytes")
+	}
+}
+
+// TestBootDirRules checks what makes counting boot tries safe: see the package comment.
+func TestBootDirRules(t *testing.T) {
+	g, err := newGeometry(gib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.offset(2)%clusterSize != 0 || reserved*sectorSize%4096 != 0 || g.fatSectors*sectorSize%4096 != 0 {
+		t.Errorf("geometry %+v: data at %d is not aligned", g, g.offset(2))
+	}
+	root, err := newTree(sampleFiles())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fat, err := g.place(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := root.child("EFI").child("Linux")
+	chain := 1
+	for c := boot.first; fat[c] != endOfChain; c = fat[c] {
+		chain++
+	}
+	if chain*clusterSize != 64<<10 {
+		t.Errorf("the chain of %s is %d clusters", BootDir, chain)
+	}
+	dir := boot.content()
+	if len(dir) != 12*entrySize { // . .. two fillers, and two names of four slots
+		t.Fatalf("%d directory entries", len(dir)/entrySize)
+	}
+	for slot := 4; slot < 12; slot += 4 {
+		if dir[slot*entrySize] != 0x43 || dir[(slot+3)*entrySize+11] != attrArchive {
+			t.Errorf("slot %d does not begin a set of four", slot)
+		}
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		size  int64
+		files []File
+		err   string
+	}{
+		{"too small for FAT32", 400 << 20, nil, "FAT32 has at least 65525"},
+		{"no whole sectors", gib + 1, nil, "whole sectors"},
+		{"negative", -512, nil, "whole sectors"},
+		{"same name in another case", gib, []File{{"a/B", nil}, {"A/b", nil}}, "there already"},
+		{"a name of a filler", gib, []File{{"EFI/Linux/filler0", nil}}, "there already"},
+		{"file as directory", gib, []File{{"a", nil}, {"a/b", nil}}, "a is a file"},
+		{"up", gib, []File{{"../b", nil}}, "only dots"},
+		{"absolute", gib, []File{{"/b", nil}}, "empty"},
+		{"forbidden character", gib, []File{{"a:b", nil}}, "cannot be in a FAT file name"},
+		{"more than fits", 520 << 20, []File{{"a", make([]byte, 530<<20)}}, "files take"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := Write(discard{}, tc.size, 0, tc.files)
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+// discard takes writes and forgets them.
+type discard struct{}
+
+func (discard) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+
+func TestShortNames(t *testing.T) {
+	dir := &node{dir: true}
+	for _, name := range []string{"LOADER~1.CON", "loader.conf", "loader.confx", "BOOTX64.EFI", "a.b.c", ".x", "FILLER0", "loam-1.efi", "loam-2.efi"} {
+		dir.children = append(dir.children, &node{name: name})
+	}
+	if err := dir.nameChildren(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range dir.children {
+		got = append(got, string(c.short[:]))
+	}
+	want := []string{"LOADER~1CON", "LOADER~2CON", "LOADER~3CON", "BOOTX64 EFI", "AB~1    C  ", "X~1        ", "FILLER0    ", "LOAM-1~1EFI", "LOAM-2~1EFI"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestFsckAndMtools(t *testing.T) {
+	f := written(t, sampleFiles())
+	out := judge(t, "fsck.fat", "-n", "-v", f.Name())
+	if !strings.Contains(out, "8192 bytes per cluster") || strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
+		t.Errorf("fsck.fat:\n%s", out)
+	}
+	for _, want := range sampleFiles() {
+		got := filepath.Join(t.TempDir(), "copy")
+		judge(t, "mcopy", "-i", f.Name(), "::"+want.Path, got)
+		if data, err := os.ReadFile(got); err != nil || !bytes.Equal(data, want.Data) {
+			t.Errorf("mcopy %s: %d bytes, error %v", want.Path, len(data), err)
+		}
+	}
+	if out := judge(t, "mdir", "-i", f.Name(), "::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
+		t.Errorf("mdir:\n%s", out)
+	}
+}
+
+// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
+func judge(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}

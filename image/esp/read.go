@@ -1,0 +1,34 @@
+package esp
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/diskfs/go-diskfs/backend"
+	"github.com/diskfs/go-diskfs/filesystem/fat32"
+)
+
+// Read reads a file of a FAT32 file system that starts at byte 0 of r, by a path like "EFI/BOOT/BOOTX64.EFI". It is go-diskfs that
+// reads, so that the builder checks its own writer with another's reader. It cannot read an empty file: that is an error.
+func Read(r io.ReaderAt, path string) ([]byte, error) {
+	fsys, err := fat32.Read(storage{io.NewSectionReader(r, 0, fat32.Fat32MaxSize)}, fat32.Fat32MaxSize, 0, sectorSize)
+	if err != nil {
+		return nil, fmt.Errorf("read ESP: %w", err)
+	}
+	data, err := fsys.ReadFile("/" + path)
+	if err != nil {
+		return nil, fmt.Errorf("read ESP: %s: %w", path, err)
+	}
+	return data, nil
+}
+
+// storage is an io.ReaderAt as go-diskfs wants it.
+type storage struct{ *io.SectionReader }
+
+func (storage) Stat() (fs.FileInfo, error)              { return nil, fs.ErrInvalid }
+func (storage) Close() error                            { return nil }
+func (storage) Sys() (*os.File, error)                  { return nil, backend.ErrNotSuitable }
+func (storage) Writable() (backend.WritableFile, error) { return nil, backend.ErrIncorrectOpenMode }
+func (storage) Path() string                            { return "" }

@@ -1,0 +1,87 @@
+// Package manifest is the contract between the builder and whoever uses an
+// image: what an image claims about itself, in one JSON file beside it. The
+// builder checks every claim by reading the finished image again.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Format is the version of this document's shape.
+const Format = 1
+
+// Manifest describes one image. Sizes and offsets are in bytes.
+type Manifest struct {
+	Format  int    `json:"format"`
+	ImageID string `json:"imageID"`
+	Version string `json:"version"`
+	// Arch as Go names it: amd64, arm64. Profile: cloud, metal.
+	Arch    string `json:"arch"`
+	Profile string `json:"profile"`
+	// RootHash is the root of the verity tree, 64 hex digits.
+	RootHash string `json:"rootHash"`
+	// Kernel is the kernel release, Cmdline its whole command line.
+	Kernel  string `json:"kernel"`
+	Cmdline string `json:"cmdline"`
+	// UKI is the path of the unified kernel image on the ESP.
+	UKI        string      `json:"uki"`
+	DiskGUID   uuid.UUID   `json:"diskGUID"`
+	SectorSize int         `json:"sectorSize"`
+	DiskSize   int64       `json:"diskSize"`
+	Partitions []Partition `json:"partitions"`
+	// Files are the build's outputs, by name.
+	Files []File `json:"files"`
+	// Packages are the distribution packages in the root file system.
+	Packages []Package `json:"packages"`
+}
+
+// Partition is one entry of the image's partition table.
+type Partition struct {
+	Index int       `json:"index"`
+	Label string    `json:"label"`
+	Type  uuid.UUID `json:"type"`
+	UUID  uuid.UUID `json:"uuid"`
+	Start int64     `json:"start"`
+	Size  int64     `json:"size"`
+}
+
+// File is an output. SHA256 is in hex.
+type File struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Package is a distribution package.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Arch    string `json:"arch"`
+}
+
+// Encode writes m as indented JSON with a final newline.
+func (m Manifest) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode manifest: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// Decode reads a manifest. Unknown fields and other formats are errors.
+func Decode(text []byte) (Manifest, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	var m Manifest
+	if err := dec.Decode(&m); err != nil {
+		return Manifest{}, fmt.Errorf("decode manifest: %w", err)
+	}
+	if m.Format != Format {
+		return Manifest{}, fmt.Errorf("decode manifest: format %d, this program knows %d", m.Format, Format)
+	}
+	return m, nil
+}

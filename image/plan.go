@@ -1,0 +1,141 @@
+package image
+
+import (
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Plan is all that can be settled before the root file system is made, and,
+// after Settle, the identities that follow from its root hash.
+type Plan struct {
+	Spec Spec
+	// Table has every offset and size; the UUIDs are final after Settle.
+	Table gpt.Table
+	// UKI is the path of the unified kernel image on the ESP.
+	UKI string
+	// Cmdline is the kernel command line; roothash= is in it after Settle.
+	Cmdline string
+	// RootHash is unknown before Settle.
+	RootHash [32]byte
+	defs     []partitions.Definition
+}
+
+// SectorSize of the images: disks with other sectors are written by `loamctl flash`.
+const SectorSize = 512
+
+// Decide plans the image of s. It is pure.
+func Decide(s Spec) (Plan, error) {
+	if err := s.Validate(); err != nil {
+		return Plan{}, err
+	}
+	defs, err := partitions.Definitions()
+	if err != nil {
+		return Plan{}, err
+	}
+	name, err := bootentry.Format(s.entry())
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Spec: s, UKI: path.Join("EFI/Linux", name), defs: defs}
+	return p.Settle(unknown)
+}
+
+// unknown stands for the root hash until it is known: zero UUIDs are no table.
+var unknown = [32]byte{0: 1, 16: 2}
+
+// Settle gives the plan its root hash, and so its UUIDs and command line.
+func (p Plan) Settle(root [32]byte) (Plan, error) {
+	var err error
+	p.RootHash = root
+	p.Cmdline = cmdline(p.Spec.Arch, root)
+	p.Table, err = partitions.Place(p.defs, partitions.Params{
+		Arch: p.Spec.Arch, RootHash: root, SectorSize: SectorSize,
+		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
+	})
+	return p, err
+}
+
+// cmdline of the kernel. panic= restarts a machine that cannot go on; quiet
+// leaves the console to the node's status.
+func cmdline(arch string, root [32]byte) string {
+	serial := "ttyS0"
+	if arch == "arm64" {
+		serial = "ttyAMA0"
+	}
+	return fmt.Sprintf("roothash=%s console=tty0 console=%s quiet loglevel=4 panic=10 systemd.show_status=no", hex.EncodeToString(root[:]), serial)
+}
+
+// slot finds the partition of slot A with that role.
+func (p Plan) slot(role partitions.Role) gpt.Partition {
+	return p.first(partitions.TypeUUID(role, p.Spec.Arch))
+}
+
+func (p Plan) first(kind uuid.UUID) gpt.Partition {
+	for _, part := range p.Table.Partitions {
+		if part.Type == kind {
+			return part
+		}
+	}
+	return gpt.Partition{}
+}
+
+// Base is what the names of all outputs begin with: ID_VERSION_ARCH.
+func (p Plan) Base() string {
+	return fmt.Sprintf("%s_%s_%s", p.Spec.Release.ImageID, p.Spec.Release.Version, efiArch(p.Spec.Arch))
+}
+
+// Images are the outputs that hold the system, in whole or in part.
+func (p Plan) Images() []string {
+	var names []string
+	for _, suffix := range []string{".raw", ".qcow2", ".root", ".verity", ".efi"} {
+		names = append(names, p.Base()+suffix)
+	}
+	return names
+}
+
+// Names of the outputs that tell about the others.
+const (
+	ManifestName = "manifest.json"
+	SumsName     = "SHA256SUMS"
+)
+
+// String shows the plan to a person.
+func (p Plan) String() string {
+	var b strings.Builder
+	r := p.Spec.Release
+	fmt.Fprintf(&b, "%s %s for %s, profile %s\n\n", r.ImageID, r.Version, p.Spec.Arch, p.Spec.Profile)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PARTITION\tLABEL\tSTART\tSIZE\tUUID")
+	for _, part := range p.Table.Partitions {
+		fmt.Fprintf(w, "%d\t%s\t%d MiB\t%d MiB\t%s\n", part.Index, part.Label, part.Start>>20, part.Size>>20, p.identity(part))
+	}
+	_ = w.Flush()
+	fmt.Fprintf(&b, "\ndisk      %d MiB, sectors of %d bytes, sparse\nUKI       %s\ncmdline   %s\n", p.Table.DiskSize>>20, p.Table.SectorSize, p.UKI, p.shownCmdline())
+	fmt.Fprintf(&b, "outputs   %s\n", strings.Join(append(p.Images(), ManifestName, SumsName), " "))
+	return b.String()
+}
+
+func (p Plan) settled() bool { return p.RootHash != unknown }
+
+func (p Plan) identity(part gpt.Partition) string {
+	if !p.settled() {
+		return "from the root hash"
+	}
+	return part.UUID.String()
+}
+
+func (p Plan) shownCmdline() string {
+	if p.settled() {
+		return p.Cmdline
+	}
+	return strings.Replace(p.Cmdline, hex.EncodeToString(unknown[:]), "<root hash>", 1)
+}

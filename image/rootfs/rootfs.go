@@ -1,0 +1,88 @@
+// Package rootfs makes the root file system: by mkosi a tree of Debian
+// packages, trimmed, and from that tree an erofs image with the loam binary
+// and os-release in it. Both come from a cache when their inputs are the same.
+package rootfs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/loam-os/loam/image/cache"
+	"github.com/loam-os/loam/image/tools"
+)
+
+// Params say which root tree to make.
+type Params struct {
+	// Cache is the directory that keeps trees, images and Debian packages.
+	Cache string
+	// Config is the directory of the mkosi configuration.
+	Config string
+	// Arch as Go names it: amd64, arm64. Profile is one of mkosi.profiles.
+	Arch, Profile string
+	// SourceDateEpoch is the latest time of any file, in seconds since 1970.
+	SourceDateEpoch int64
+	// Log gets the output of the tools.
+	Log io.Writer
+}
+
+// Root is a finished root tree, not to be written to.
+type Root struct {
+	// Dir is the tree; Kernel the kernel image, which is not in the erofs
+	// image; Packages the list of packages, JSON as manifest.Package has it.
+	Dir, Kernel, Packages string
+	// entry is the tree's directory in the cache.
+	entry string
+}
+
+// Tree returns the root tree of p, built by mkosi if the cache has none.
+func Tree(ctx context.Context, t tools.Tree, p Params) (Root, error) {
+	digest, err := p.digest(t)
+	if err != nil {
+		return Root{}, fmt.Errorf("root tree: %w", err)
+	}
+	name := strings.Join([]string{"root", p.Arch, p.Profile, digest}, "-")
+	entry, err := cache.Ensure(ctx, p.Cache, name, func(tmp string) error { return p.build(ctx, t, tmp) })
+	if err != nil {
+		return Root{}, fmt.Errorf("root tree: %w", err)
+	}
+	return open(entry)
+}
+
+// open finds the parts of a finished entry.
+func open(entry string) (Root, error) {
+	root := Root{Dir: filepath.Join(entry, "tree"), Packages: filepath.Join(entry, "packages.json"), entry: entry}
+	kernels, err := filepath.Glob(filepath.Join(root.Dir, "usr/lib/modules/*/vmlinuz"))
+	if err != nil || len(kernels) != 1 {
+		return Root{}, fmt.Errorf("root tree %s: %d kernels, not one", root.Dir, len(kernels))
+	}
+	root.Kernel = kernels[0]
+	return root, nil
+}
+
+// digest names a tree by what it is made from, 12 hex digits: the mkosi
+// configuration and the parameters. The versions of the packages are not
+// known before they are installed; they are recorded in Root.Packages.
+func (p Params) digest(t tools.Tree) (string, error) {
+	config, err := Digest(p.Config)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile, p.SourceDateEpoch))
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// build fills dir with tree/ and packages.json.
+func (p Params) build(ctx context.Context, t tools.Tree, dir string) error {
+	if err := p.Mkosi(ctx, t, dir, "tree", nil, "--profile="+p.Profile); err != nil {
+		return err
+	}
+	if err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "packages.json")); err != nil {
+		return err
+	}
+	return removeAll(dir, "tree.manifest", "tree.vmlinuz")
+}

@@ -1,0 +1,75 @@
+// Package image makes disk images: from a Spec a Plan, in which every offset,
+// name and UUID is settled, from the plan the files, and then it opens what it
+// wrote and checks each claim that the manifest makes.
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+)
+
+// Spec is what to build.
+type Spec struct {
+	Arch    string // amd64, arm64
+	Profile string // cloud, metal
+	Release Release
+}
+
+// Release is what the file os-release says: the only place of a version.
+type Release struct {
+	ImageID, Version string
+	// Text is the whole file.
+	Text []byte
+}
+
+// ParseRelease reads an os-release(5) file.
+func ParseRelease(text []byte) (Release, error) {
+	r := Release{Text: text}
+	sc := bufio.NewScanner(bytes.NewReader(text))
+	for sc.Scan() {
+		key, value, _ := strings.Cut(sc.Text(), "=")
+		switch value = strings.Trim(value, `"'`); key {
+		case "IMAGE_ID":
+			r.ImageID = value
+		case "IMAGE_VERSION":
+			r.Version = value
+		}
+	}
+	if r.ImageID == "" || r.Version == "" {
+		return Release{}, fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION")
+	}
+	return r, nil
+}
+
+// Architectures and profiles that can be built.
+func Architectures() []string { return []string{"amd64", "arm64"} }
+func Profiles() []string      { return []string{"cloud", "metal"} }
+
+// Validate reports what cannot be built, with the choice there is.
+func (s Spec) Validate() error {
+	if !slices.Contains(Architectures(), s.Arch) {
+		return fmt.Errorf("architecture %q: unknown\nhint: %s", s.Arch, strings.Join(Architectures(), " or "))
+	}
+	if !slices.Contains(Profiles(), s.Profile) {
+		return fmt.Errorf("profile %q: unknown\nhint: %s", s.Profile, strings.Join(Profiles(), " or "))
+	}
+	_, err := bootentry.Format(s.entry())
+	return err
+}
+
+func (s Spec) entry() bootentry.Name {
+	return bootentry.Name{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: efiArch(s.Arch)}
+}
+
+// efiArch is the architecture as systemd and the boot entries write it (systemd.unit(5), ConditionArchitecture=).
+func efiArch(arch string) string {
+	if arch == "amd64" {
+		return "x86-64"
+	}
+	return arch
+}

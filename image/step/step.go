@@ -1,0 +1,112 @@
+// Package step shows long work to a person: a line a step with the time it
+// took, the detail in a log file, and the end of that file when a step fails.
+package step
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Log runs steps one after another.
+type Log struct {
+	out      io.Writer
+	terminal bool
+	file     *os.File
+}
+
+// New writes the steps to out and their detail to the file named path, which
+// is emptied. On a terminal the running step shows its elapsed time.
+func New(out *os.File, path string) (*Log, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	return &Log{out: out, terminal: term.IsTerminal(int(out.Fd())), file: file}, nil
+}
+
+// Close closes the log file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// Note writes a line between steps.
+func (l *Log) Note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintln(l.out, text)
+	fmt.Fprintln(l.file, text)
+}
+
+// Do runs one step. work writes its detail to the log; a failure shows the
+// detail's end and the hint.
+func (l *Log) Do(name, hint string, work func(detail io.Writer) error) error {
+	start := time.Now()
+	from, _ := l.file.Seek(0, io.SeekCurrent)
+	fmt.Fprintf(l.file, "== %s\n", name)
+	stop := l.show(name, start)
+	err := work(l.file)
+	stop()
+	took := time.Since(start)
+	if err != nil {
+		fmt.Fprintf(l.out, "%-44s failed after %.1f s\n", name, took.Seconds())
+		l.showEnd(from)
+		if hint != "" {
+			err = fmt.Errorf("%s: %w\nhint: %s", name, err, hint)
+		} else {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Fprintf(l.file, "== %v\n", err)
+		return err
+	}
+	fmt.Fprintf(l.out, "%-44s %6.1f s\n", name, took.Seconds())
+	fmt.Fprintf(l.file, "== %s: %.1f s\n", name, took.Seconds())
+	return nil
+}
+
+// show keeps the elapsed time on a terminal's last line until stop.
+func (l *Log) show(name string, start time.Time) (stop func()) {
+	if !l.terminal {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			fmt.Fprintf(l.out, "\r\x1b[K%-44s %6.0f s …", name, time.Since(start).Seconds())
+			select {
+			case <-tick.C:
+			case <-done:
+				fmt.Fprint(l.out, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// showEnd prints the last lines that the failed step logged.
+func (l *Log) showEnd(from int64) {
+	const most = 25
+	text, err := os.ReadFile(l.file.Name())
+	if err != nil || int64(len(text)) < from {
+		return
+	}
+	var lines []string
+	sc := bufio.NewScanner(bytes.NewReader(text[from:]))
+	for sc.Scan() {
+		lines = append(lines, sc.Text())
+	}
+	if len(lines) > most {
+		lines = lines[len(lines)-most:]
+	}
+	fmt.Fprintf(l.out, "  | %s\n  (all of it: %s)\n", strings.Join(lines, "\n  | "), l.file.Name())
+}

@@ -1,0 +1,46 @@
+package step
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
+	dir := t.TempDir()
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(out, filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Do("first", "", func(w io.Writer) error { fmt.Fprintln(w, "of the first"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("no space left")
+	err = l.Do("second", "make room", func(w io.Writer) error {
+		for i := range 100 {
+			fmt.Fprintf(w, "line %d\n", i)
+		}
+		return cause
+	})
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "second: no space left\nhint: make room") {
+		t.Errorf("error %q", err)
+	}
+	shown, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"first ": true, "of the first": false, "line 99": true, "line 10\n": false, "log)": true} {
+		if strings.Contains(string(shown), text) != want {
+			t.Errorf("%q shown: %v, want %v\n%s", text, !want, want, shown)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// hostPackage is a package the host needs: it is there when file is.
+type hostPackage struct{ name, file string }
+
+// hostPackages lists them, with those for a foreign architecture's trees.
+func hostPackages(foreign bool) []hostPackage {
+	packages := []hostPackage{
+		{"bubblewrap", "/usr/bin/bwrap"},
+		{"debian-archive-keyring", keyring},
+		{"mmdebstrap", "/usr/bin/mmdebstrap"},
+	}
+	if foreign {
+		packages = append(packages,
+			hostPackage{"arch-test", "/usr/bin/arch-test"},
+			hostPackage{"binfmt-support", "/usr/sbin/update-binfmts"},
+			hostPackage{"qemu-user-static", "/usr/bin/qemu-aarch64-static"})
+	}
+	return packages
+}
+
+// Missing returns the Debian and Ubuntu packages that this host lacks for
+// building; foreign is whether trees of another architecture are wanted.
+func Missing(foreign bool) []string {
+	var names []string
+	for _, p := range hostPackages(foreign) {
+		if _, err := os.Stat(p.file); err != nil {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// Install installs packages on this host by apt-get, without questions, with
+// sudo for anyone but root. It says on log what it installs.
+func Install(ctx context.Context, log io.Writer, packages []string) error {
+	if len(packages) == 0 {
+		return nil
+	}
+	fmt.Fprintln(log, "installing on this machine:", packages)
+	if err := aptGet(ctx, log, "update"); err != nil {
+		return err
+	}
+	return aptGet(ctx, log, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)...)
+}
+
+func aptGet(ctx context.Context, log io.Writer, args ...string) error {
+	argv := append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet=2"}, args...)
+	if os.Geteuid() != 0 {
+		argv = append([]string{"sudo"}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("apt-get %s: %w", args[0], err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// Package tools is the tools tree: a Debian root directory with the programs
+// that build and judge images, so that every host builds with the same ones.
+// The host itself needs mmdebstrap to make it and bubblewrap to enter it.
+package tools
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/loam-os/loam/image/cache"
+)
+
+// keyring signs Debian's archives; of the package debian-archive-keyring.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// ErrNotRoot says that only root can make trees whose files belong to root.
+var ErrNotRoot = errors.New("only root can build a tree\nhint: run the same command with sudo")
+
+// Env is what a tools tree is made from.
+type Env struct {
+	// Cache is the directory that keeps the tree.
+	Cache string
+	// Packages are the names of the Debian packages in it.
+	Packages []string
+	// Mirrors are the URIs of Debian archives to use instead of the ones this
+	// host uses or, on other distributions, of mmdebstrap's default.
+	Mirrors []string
+	// Log gets the output of the build.
+	Log io.Writer
+}
+
+// Tree is a complete tools tree.
+type Tree struct {
+	// Dir is its root directory. Read it, never write it.
+	Dir string
+	// Sources is where more packages of the same release come from.
+	Sources []Source
+}
+
+// ReadList reads lists of packages, one a line, with # comments.
+func ReadList(files ...string) ([]string, error) {
+	var packages []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("list of packages: %w", err)
+		}
+		for line := range bytes.Lines(text) {
+			if word := strings.TrimSpace(string(line)); word != "" && word[0] != '#' {
+				packages = append(packages, word)
+			}
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages), nil
+}
+
+// Ensure returns the tools tree of e, which it builds if the cache has none.
+func Ensure(ctx context.Context, e Env) (Tree, error) {
+	sources, err := e.sources(ctx)
+	if err != nil {
+		return Tree{}, err
+	}
+	dir, err := cache.Ensure(ctx, e.Cache, "tools-"+e.digest(), func(tmp string) error {
+		return e.build(ctx, tmp, sources)
+	})
+	if err != nil {
+		return Tree{}, fmt.Errorf("tools tree: %w", err)
+	}
+	if len(sources) == 0 {
+		if sources, err = readSources(dir); err != nil {
+			return Tree{}, err
+		}
+	}
+	return Tree{Dir: dir, Sources: sources}, nil
+}
+
+// sources decides where packages come from; none means mmdebstrap's default.
+func (e Env) sources(ctx context.Context) ([]Source, error) {
+	if len(e.Mirrors) > 0 {
+		return Mirror(e.Mirrors...), nil
+	}
+	host, err := HostMirrors(ctx)
+	return Mirror(host...), err
+}
+
+// digest names the tree by what is in it, 12 hex digits. A mirror is not: all
+// of them hold the same packages.
+func (e Env) digest() string {
+	sum := sha256.Sum256([]byte(Release + "\n" + strings.Join(e.Packages, "\n")))
+	return fmt.Sprintf("%x", sum[:6])
+}
+
+func (e Env) build(ctx context.Context, dir string, sources []Source) error {
+	if os.Geteuid() != 0 {
+		return ErrNotRoot
+	}
+	args := []string{"--mode=root", "--variant=minbase", "--keyring=" + keyring,
+		"--include=" + strings.Join(e.Packages, ","), Release, dir}
+	for _, s := range sources {
+		args = append(args, s.String())
+	}
+	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
+	cmd.Stdout, cmd.Stderr = e.Log, e.Log
+	// mmdebstrap mounts inside the tree. In a mount namespace of its own, what
+	// it leaves when it is killed is not there for a later removal to run into.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w", err)
+	}
+	// bubblewrap mounts the host's resolver configuration over this file.
+	resolv := filepath.Join(dir, "etc/resolv.conf")
+	if err := os.RemoveAll(resolv); err != nil {
+		return err
+	}
+	return os.WriteFile(resolv, nil, 0o644)
+}

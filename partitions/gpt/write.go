@@ -1,0 +1,51 @@
+package gpt
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Disk is where a table is written: *os.File has both methods.
+type Disk interface {
+	io.WriterAt
+	Sync() error // returns when all that was written is durable
+}
+
+// Create writes the protective MBR, then the table. For a disk that has no GPT yet.
+func (t Table) Create(d Disk) error {
+	if err := t.Validate(); err != nil {
+		return fmt.Errorf("create partition table: %w", err)
+	}
+	if _, err := d.WriteAt(protectiveMBR(t.SectorSize), 0); err != nil {
+		return fmt.Errorf("write protective MBR: %w", err)
+	}
+	return t.Write(d)
+}
+
+// Write replaces both copies of the table: backup array, backup header, flush, primary array, primary header, flush. After a power
+// cut at any point one copy is whole, if the other copy was valid before (Source.Healthy).
+func (t Table) Write(d Disk) error {
+	if err := t.Validate(); err != nil {
+		return fmt.Errorf("write partition table: %w", err)
+	}
+	array := t.array()
+	for _, c := range []Copy{Backup, Primary} {
+		h := t.header(c, crc32.ChecksumIEEE(array))
+		if err := t.write(d, h, array); err != nil {
+			return fmt.Errorf("write %s partition table: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// write writes one copy, the array before the header that vouches for it, and flushes.
+func (t Table) write(d Disk, h header, array []byte) error {
+	if _, err := d.WriteAt(array, int64(h.array)*int64(t.SectorSize)); err != nil {
+		return fmt.Errorf("array: %w", err)
+	}
+	if _, err := d.WriteAt(h.encode(t.SectorSize), int64(h.self)*int64(t.SectorSize)); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	return d.Sync()
+}

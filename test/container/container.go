@@ -1,0 +1,162 @@
+// Package container runs the systemd of a root tree as process 1 of a
+// container, for tests of what the agent asks of systemd. It takes a third of
+// a second and needs root and Linux namespaces, nothing else.
+package container
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+//go:embed start.sh
+var script string
+
+// TreeVariable names a root tree with systemd in it: the image's, or one made
+// by mmdebstrap. Nothing is written to it.
+const TreeVariable = "LOAM_ROOT_TREE"
+
+// insideVariable is the container's process 1, for the part of a test that
+// runs inside.
+const insideVariable = "LOAM_CONTAINER_PID"
+
+// Container is a running systemd.
+type Container struct {
+	// Root is the container's root directory as the test sees it.
+	Root string
+	// Socket is systemd's private D-Bus socket.
+	Socket string
+	pid    int
+}
+
+// Run starts systemd from the tree in LOAM_ROOT_TREE, waits until it has
+// reached basic.target and runs test, which must be all of the top-level test
+// t. The container ends with it. Without a tree, or without root, the test is
+// skipped, or fails where CI is set.
+//
+// test runs in a second process of the test binary, in the container's PID
+// namespace but with the files of the host: systemd turns away a peer whose
+// process it cannot see.
+func Run(t *testing.T, test func(t *testing.T, c *Container)) {
+	t.Helper()
+	if pid, err := strconv.Atoi(os.Getenv(insideVariable)); err == nil {
+		root := fmt.Sprintf("/proc/%d/root", pid)
+		test(t, &Container{Root: root, Socket: root + "/run/systemd/private", pid: pid})
+		return
+	}
+	tree := os.Getenv(TreeVariable)
+	if tree == "" || os.Getuid() != 0 {
+		lacking(t, "needs root, and "+TreeVariable+" to name a root tree with systemd")
+	}
+	pid := start(t, tree)
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--",
+		os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(pid))
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("in the container: %v", err)
+	}
+}
+
+// start starts a container and returns the id of its process 1.
+func start(t *testing.T, tree string) int {
+	t.Helper()
+	scratch, notify := t.TempDir(), t.TempDir()
+	ready := listen(t, filepath.Join(notify, "socket"))
+	var output bytes.Buffer
+	cmd := exec.Command("/bin/sh", "-c", script, "start.sh", tree, scratch, notify)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
+			syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP | syscall.CLONE_NEWIPC,
+		Setpgid: true,
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start a container: %v", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		// The kernel ends the whole PID namespace with its process 1.
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	if err := awaitReady(ready, exited); err != nil {
+		exited <- err
+		t.Fatalf("start systemd in a container: %v\n%s", err, output.String())
+	}
+	return cmd.Process.Pid
+}
+
+// Command runs a command in the container and returns what it prints. A
+// failing command's exit status is part of the text.
+func (c *Container) Command(t *testing.T, args ...string) string {
+	t.Helper()
+	enter := append([]string{"-t", strconv.Itoa(c.pid), "-m", "-u", "-n", "-C", "-i", "-r", "-w", "--"}, args...)
+	out, err := exec.Command("nsenter", enter...).CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%s%v", out, err)
+	}
+	return string(out)
+}
+
+// OpenRoot opens the container's root directory.
+func (c *Container) OpenRoot(t *testing.T) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(c.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+func listen(t *testing.T, socket string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// awaitReady waits for systemd's READY=1 (sd_notify(3)), which a service
+// manager in a container sends when its start job is done.
+func awaitReady(conn *net.UnixConn, exited <-chan error) error {
+	result := make(chan error, 1)
+	go func() {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // a hung container, not a slow one
+		buffer := make([]byte, 4096)
+		for {
+			n, err := conn.Read(buffer)
+			if err != nil || bytes.Contains(buffer[:n], []byte("READY=1")) {
+				result <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-result:
+		return err
+	case err := <-exited:
+		return fmt.Errorf("it ended: %w", err)
+	}
+}

@@ -1,0 +1,157 @@
+// Package layout holds the rules about which package may import which, as a
+// test (ARCHITECTURE.md, "Import rules").
+package layout
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/loam-os/loam/"
+
+// bottom packages import nothing of ours but each other.
+var bottom = []string{"partitions", "firmware", "image/manifest"}
+
+// walls are the only packages that may import a big dependency themselves.
+var walls = map[string][]string{
+	"github.com/coreos/go-systemd/":      {"agent/unit"},
+	"k8s.io/client-go/":                  {"agent/cluster"},
+	"github.com/containerd/":             {"agent/registry"},
+	"github.com/vishvananda/netlink":     {"agent/network"},
+	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
+	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
+	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
+}
+
+// notInBoot must not run as PID 1.
+var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "go.uber.org/zap", "os/exec"}
+
+// list is the import paths that `go list` prints for the arguments.
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	return strings.Fields(string(out))
+}
+
+// imports are the direct imports of each of our packages, named without the module.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	byPackage := map[string][]string{}
+	for _, line := range strings.Split(strings.Join(list(t, "-f", `{{.ImportPath}}:{{join .Imports ","}};`, "./..."), ""), ";") {
+		name, list, ok := strings.Cut(line, ":")
+		if ok {
+			byPackage[strings.TrimPrefix(name, module)] = strings.Split(list, ",")
+		}
+	}
+	return byPackage
+}
+
+func under(name string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return name == d || strings.HasPrefix(name, d+"/") })
+}
+
+func TestBottomPackagesImportOnlyTheBottom(t *testing.T) {
+	for name, list := range imports(t) {
+		for _, imp := range list {
+			own, isOurs := strings.CutPrefix(imp, module)
+			if under(name, bottom...) && isOurs && !under(own, bottom...) {
+				t.Errorf("%s imports %s", name, own)
+			}
+		}
+	}
+}
+
+func TestAgentAndImageDoNotKnowEachOther(t *testing.T) {
+	for name, list := range imports(t) {
+		for _, imp := range list {
+			own := strings.TrimPrefix(imp, module)
+			switch {
+			case under(own, "image/manifest") && under(name, "agent/registry", "agent/upgrade"):
+			case under(name, "agent") && under(own, "image"), under(name, "image") && under(own, "agent"):
+				t.Errorf("%s imports %s", name, own)
+			}
+		}
+	}
+}
+
+func TestBigDependenciesHaveOneWallEach(t *testing.T) {
+	for name, list := range imports(t) {
+		for _, imp := range list {
+			for dep, wall := range walls {
+				if strings.HasPrefix(imp+"/", dep) && !under(name, wall...) {
+					t.Errorf("%s imports %s: only %s may", name, imp, strings.Join(wall, ", "))
+				}
+			}
+		}
+	}
+}
+
+func TestPID1DependsOnNothingBig(t *testing.T) {
+	for _, dep := range list(t, "-deps", "./agent/boot") {
+		for _, no := range notInBoot {
+			if strings.HasPrefix(dep, no) {
+				t.Errorf("agent/boot depends on %s", dep)
+			}
+		}
+	}
+}
+
+func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
+	for _, dep := range list(t, "-deps", "./cmd/loam") {
+		if strings.HasPrefix(dep, "github.com/diskfs/") || under(strings.TrimPrefix(dep, module), "image") && dep != module+"image/manifest" {
+			t.Errorf("cmd/loam depends on %s", dep)
+		}
+	}
+}
+
+func TestTopLevelIsWhatTheDesignSays(t *testing.T) {
+	want := []string{".ci", ".git", ".gitignore", "ARCHITECTURE.md", "LICENSE", "Makefile", "README.md", "agent", "build", "cmd",
+		"examples", "firmware", "go.mod", "go.sum", "image", "mkosi", "os-release", "partitions", "test"}
+	have, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range have {
+		if !slices.Contains(want, e.Name()) {
+			t.Errorf("%s is not in the design of the top level", e.Name())
+		}
+	}
+}
+
+func TestVersionIsWrittenInOneFile(t *testing.T) {
+	text, err := os.ReadFile("../../os-release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var version string
+	for _, line := range strings.Split(string(text), "\n") {
+		if v, ok := strings.CutPrefix(line, "IMAGE_VERSION="); ok {
+			version = v
+		}
+	}
+	for _, pattern := range []string{"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../Makefile", "../../mkosi/mkosi.conf"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(f, "_test.go") && strings.Contains(string(text), version) {
+				t.Errorf("%s names version %s", f, version)
+			}
+		}
+	}
+}

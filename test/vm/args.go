@@ -1,0 +1,142 @@
+// Package vm runs a Loam image in QEMU as a person would: firmware, disk,
+// serial consoles, and credentials handed over by SMBIOS.
+package vm
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Config is a machine to be. Paths are of this host.
+type Config struct {
+	Arch string // amd64 or arm64
+	// Accel is "kvm" or "tcg" (see Accelerator).
+	Accel    string
+	CPUs     int
+	MemoryMB int
+	// Disk is a qcow2 or raw file, by its suffix; the machine writes to it.
+	Disk string
+	// FirmwareCode is read only, FirmwareVars is written. Empty: no firmware, Kernel is started directly.
+	FirmwareCode, FirmwareVars string
+	// Kernel, Initrd and Cmdline start a kernel without firmware.
+	Kernel, Initrd, Cmdline string
+	// Credentials are handed over as SMBIOS OEM strings (systemd.system-credentials(7)).
+	Credentials map[string]string
+	// Screen adds a display, for Screendump.
+	Screen bool
+	// NoReboot ends the machine where it would restart.
+	NoReboot bool
+	// Dir is for sockets and logs; its path must be short (unix(7): 108 bytes).
+	Dir string
+}
+
+// Files in Config.Dir.
+const (
+	consoleSocket = "console"
+	shellSocket   = "shell"
+	qmpSocket     = "qmp"
+	// ConsoleLog has all that the machine wrote to its first serial port.
+	ConsoleLog = "console.log"
+)
+
+// program is QEMU's name for the architecture.
+func program(arch string) string {
+	if arch == "arm64" {
+		return "qemu-system-aarch64"
+	}
+	return "qemu-system-x86_64"
+}
+
+// arguments of QEMU. Few devices: each costs the guest time to probe.
+func (c Config) arguments() []string {
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none",
+		"-name", "loam", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMB),
+	}
+	args = append(args, c.machine()...)
+	args = append(args, c.boot()...)
+	args = append(args, c.storage()...)
+	for _, s := range []string{consoleSocket, shellSocket, qmpSocket} {
+		args = append(args, "-chardev", "socket,id="+s+",path="+filepath.Join(c.Dir, s))
+	}
+	args = append(args,
+		"-serial", "chardev:"+consoleSocket, "-serial", "chardev:"+shellSocket,
+		"-mon", "chardev="+qmpSocket+",mode=control",
+		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-device", "virtio-rng-pci",
+	)
+	if c.Screen {
+		args = append(args, "-device", "virtio-gpu-pci")
+	}
+	if c.NoReboot {
+		args = append(args, "-no-reboot")
+	}
+	return append(args, c.smbios()...)
+}
+
+func (c Config) machine() []string {
+	kind, cpu := "q35,smm=off,vmport=off", "max"
+	if c.Arch == "arm64" {
+		kind = "virt"
+	}
+	accel := "kvm"
+	if c.Accel != "kvm" {
+		accel = "tcg,thread=multi,tb-size=512"
+		if c.Arch == "amd64" {
+			// Five-level page tables only make emulation slower.
+			cpu += ",la57=off"
+		}
+	}
+	return []string{"-machine", kind, "-accel", accel, "-cpu", cpu}
+}
+
+func (c Config) boot() []string {
+	if c.FirmwareCode == "" {
+		return []string{"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Cmdline}
+	}
+	return []string{
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + c.FirmwareCode,
+		"-drive", "if=pflash,format=raw,unit=1,file=" + c.FirmwareVars,
+	}
+}
+
+func (c Config) storage() []string {
+	if c.Disk == "" {
+		return nil
+	}
+	format := "raw"
+	if filepath.Ext(c.Disk) == ".qcow2" {
+		format = "qcow2"
+	}
+	return []string{
+		"-drive", fmt.Sprintf("if=none,id=disk,format=%s,file=%s,cache=unsafe,discard=unmap", format, c.Disk),
+		"-device", "virtio-blk-pci,drive=disk,bootindex=1",
+	}
+}
+
+// smbios writes credentials as files, because command lines are too short for them.
+func (c Config) smbios() []string {
+	var args []string
+	for _, name := range c.credentialNames() {
+		args = append(args, "-smbios", "type=11,path="+c.credentialFile(name))
+	}
+	return args
+}
+
+func (c Config) credentialNames() []string {
+	var names []string
+	for name := range c.Credentials {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c Config) credentialFile(name string) string { return filepath.Join(c.Dir, "credential-"+name) }
+
+func (c Config) credentialText(name string) string {
+	return "io.systemd.credential.binary:" + name + "=" + base64.StdEncoding.EncodeToString([]byte(c.Credentials[name]))
+}

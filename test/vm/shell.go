@@ -1,0 +1,151 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Shell runs commands in the debug shell on the machine's second serial port,
+// which is there if the machine's machine.yaml asks for one on ttyS1 (arm64: ttyAMA1).
+type Shell struct {
+	conn net.Conn
+	mu   sync.Mutex
+	data chan []byte
+	rest []byte
+	used int // number of commands, to tell their ends apart
+}
+
+func newShell(conn net.Conn) *Shell {
+	s := &Shell{conn: conn, data: make(chan []byte, 1024)}
+	go func() {
+		defer close(s.data)
+		for {
+			buf := make([]byte, 4096)
+			n, err := conn.Read(buf)
+			if n > 0 {
+				s.data <- buf[:n]
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// Open waits for the shell. It asks again and again, since a serial port
+// forgets what is written while nobody listens.
+func (s *Shell) Open(ctx context.Context) error {
+	for {
+		// The quotes keep the terminal's echo of the line from looking like the answer.
+		if _, err := io.WriteString(s.conn, "stty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo shell-'open'\n"); err != nil {
+			return fmt.Errorf("debug shell: %w", err)
+		}
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := s.until(try, "shell-open\n")
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Run runs a command and returns what it wrote; a command that ends with a code
+// other than 0 is an error with that output.
+func (s *Shell) Run(ctx context.Context, command string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used++
+	end := fmt.Sprintf("end-%d-", s.used)
+	// A group, so that the command reads nothing of what follows it.
+	line := fmt.Sprintf("{ %s\n} </dev/null 2>&1; echo; echo end-''%d-$?-\n", command, s.used)
+	if _, err := io.WriteString(s.conn, line); err != nil {
+		return "", fmt.Errorf("debug shell: %w", err)
+	}
+	out, err := s.until(ctx, "\n"+end)
+	if err != nil {
+		return out, fmt.Errorf("debug shell: %s: %w", command, err)
+	}
+	code, err := s.until(ctx, "-\n")
+	if err != nil {
+		return out, fmt.Errorf("debug shell: %s: %w", command, err)
+	}
+	if n, err := strconv.Atoi(code); err != nil || n != 0 {
+		return out, fmt.Errorf("debug shell: %s: exit code %s\n%s", command, code, out)
+	}
+	return strings.TrimSuffix(out, "\n"), nil
+}
+
+// until returns what comes before mark.
+func (s *Shell) until(ctx context.Context, mark string) (string, error) {
+	for {
+		clean := bytes.ReplaceAll(s.rest, []byte("\r"), nil)
+		if before, after, ok := bytes.Cut(clean, []byte(mark)); ok {
+			s.rest = after
+			return string(before), nil
+		}
+		select {
+		case b, ok := <-s.data:
+			if !ok {
+				return string(clean), io.ErrUnexpectedEOF
+			}
+			s.rest = append(s.rest, b...)
+		case <-ctx.Done():
+			return string(clean), ctx.Err()
+		}
+	}
+}
+
+// Attach connects a person's terminal to the shell until quit is typed or the
+// machine is off.
+func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
+	if _, err := io.WriteString(s.conn, "stty echo onlcr sane; PS1='loam# '\n"); err != nil {
+		return fmt.Errorf("debug shell: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		buf := make([]byte, 256)
+		for {
+			n, err := in.Read(buf)
+			if i := bytes.IndexByte(buf[:n], quit); i >= 0 || err != nil {
+				ended <- err
+				return
+			}
+			if _, err := s.conn.Write(buf[:n]); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case b, ok := <-s.data:
+			if !ok {
+				return nil
+			}
+			if _, err := out.Write(b); err != nil {
+				return err
+			}
+		case err := <-ended:
+			return err
+		}
+	}
+}
+
+// Write types into the shell and waits for nothing.
+func (s *Shell) Write(p []byte) (int, error) { return s.conn.Write(p) }
+
+// ShellTTY is the terminal, on the machine, of the second serial port.
+func ShellTTY(arch string) string {
+	if arch == "arm64" {
+		return "ttyAMA1"
+	}
+	return "ttyS1"
+}
