@@ -24,8 +24,9 @@ func (s *Systemd) Changes(ctx context.Context) (<-chan string, error) {
 	}
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
-	// Only a bus knows matches; systemd itself sends everything.
-	conn.BusObject().Call("org.freedesktop.DBus.AddMatch", 0, "type='signal',sender='org.freedesktop.systemd1'")
+	// Only a bus knows matches. systemd itself sends everything, and may leave
+	// the call without a reply.
+	conn.BusObject().Call("org.freedesktop.DBus.AddMatch", dbus.FlagNoReplyExpected, "type='signal',sender='org.freedesktop.systemd1'")
 	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	if err := manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.Subscribe", 0).Err; err != nil {
 		conn.Close()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -57,14 +58,24 @@ func Run(t *testing.T, test func(t *testing.T, c *Container)) {
 		lacking(t, "needs root, and "+TreeVariable+" to name a root tree with systemd")
 	}
 	pid := start(t, tree)
-	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--",
-		os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--", os.Args[0],
+		"-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout="+limit(t).String())
 	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(pid))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatalf("in the container: %v", err)
 	}
+}
+
+// limit is how long the part inside may take: a little less than is left, so
+// that it is the part inside that says where it hangs.
+func limit(t *testing.T) time.Duration {
+	deadline, ok := t.Deadline()
+	if !ok {
+		return 0
+	}
+	return time.Until(deadline) * 9 / 10
 }
 
 // start starts a container and returns the id of its process 1.
@@ -75,7 +86,11 @@ func start(t *testing.T, tree string) int {
 	var output bytes.Buffer
 	cmd := exec.Command("/bin/sh", "-c", script, "start.sh", tree, scratch, notify)
 	cmd.Stdout, cmd.Stderr = &output, &output
+	// The container goes with the thread that starts it, even if the test is
+	// killed; the thread goes with the test.
+	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
 			syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP | syscall.CLONE_NEWIPC,
 		Setpgid: true,
