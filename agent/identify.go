@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
@@ -46,14 +47,25 @@ func (env Env) identify(ctx context.Context, a *Agent, root *os.Root, record boo
 	}
 	if m.Hostname != "" {
 		host = m.Hostname
-		if err := env.SetHostname(host); err != nil {
-			a.Status.Error = describe(fmt.Errorf("set the host name to %s: %w", host, err))
+		if err := env.setHostname(root, host); err != nil {
+			a.Status.Error = describe(err)
 			return
 		}
 		a.Status.Hostname = host
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
+}
+
+// setHostname names the node now, and at its next start before all else.
+func (env Env) setHostname(root *os.Root, name string) error {
+	if err := env.SetHostname(name); err != nil {
+		return fmt.Errorf("set the host name to %s: %w", name, err)
+	}
+	if _, err := durable.New(root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644); err != nil {
+		return fmt.Errorf("keep the host name: %w", err)
+	}
+	return nil
 }
 
 func decode(doc source.Document, hostname string) (config.Desired, error) {

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,21 +23,26 @@ import (
 // starts it so.
 const processVariable = "LOAM_AGENT_PROCESS"
 
-func TestAgentProcess(t *testing.T) {
+func TestMain(m *testing.M) {
 	if os.Getenv(processVariable) == "" {
-		t.Skip("only for the container of TestAgentUnderSystemd")
+		os.Exit(m.Run())
 	}
+	if err := runAgent(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runAgent() error {
 	log, err := zap.NewDevelopment()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	env := NodeEnv(log)
 	if env.Consoles, err = OpenConsoles("/srv", "/srv/active"); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := Run(t.Context(), env); err != nil {
-		t.Fatal(err)
-	}
+	return Run(context.Background(), env)
 }
 
 const agentUnit = `[Unit]
@@ -44,7 +51,7 @@ DefaultDependencies=no
 Type=notify
 ImportCredential=loam.*
 Environment=LOAM_AGENT_PROCESS=1
-ExecStart=/usr/bin/agent.test -test.run=^TestAgentProcess$ -test.v
+ExecStart=/usr/bin/agent.test
 Restart=always
 `
 

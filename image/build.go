@@ -39,11 +39,8 @@ type Build struct {
 
 // Run builds: Out is either what it was before or a whole, verified build.
 func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
-	var err error
-	for _, path := range []*string{&b.Source, &b.Out, &b.Cache} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return manifest.Manifest{}, err
-		}
+	if err := b.resolve(); err != nil {
+		return manifest.Manifest{}, err
 	}
 	dir := b.Out + ".new"
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
@@ -65,23 +62,50 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	return m, errors.Join(os.RemoveAll(b.Out), os.Rename(dir, b.Out))
 }
 
-// loam is the name of the node binary while a build goes on.
-const loam = "loam"
+// resolve makes the paths absolute.
+func (b *Build) resolve() (err error) {
+	for _, path := range []*string{&b.Source, &b.Out, &b.Cache} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// root makes the root tree and the node binary, and of both the root file system.
-func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err error) {
-	params := rootfs.Params{
+// Tree returns the root tree of the image, without loam and os-release in it.
+func (b *Build) Tree(ctx context.Context) (rootfs.Root, error) {
+	if err := b.resolve(); err != nil {
+		return rootfs.Root{}, err
+	}
+	return b.tree(ctx)
+}
+
+func (b *Build) params() rootfs.Params {
+	return rootfs.Params{
 		Cache: b.Cache, Config: filepath.Join(b.Source, "mkosi"),
 		Arch: b.Plan.Spec.Arch, Profile: b.Plan.Spec.Profile, SourceDateEpoch: epoch,
 	}
+}
+
+func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
+	params := b.params()
 	err = b.Steps.Do("root tree (mkosi, "+params.Profile+")", "is a Debian mirror in reach? MIRROR= sets another", func(w io.Writer) error {
 		params.Log = w
 		root, err = rootfs.Tree(ctx, b.Tools, params)
 		return err
 	})
-	if err != nil {
+	return root, err
+}
+
+// loam is the name of the node binary while a build goes on.
+const loam = "loam"
+
+// root makes the root tree and the node binary, and of both the root file system.
+func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err error) {
+	if root, err = b.tree(ctx); err != nil {
 		return root, err
 	}
+	params := b.params()
 	err = b.Steps.Do("loam (go build)", "", func(w io.Writer) error { return b.compile(ctx, filepath.Join(dir, loam), w) })
 	if err != nil {
 		return root, err
@@ -261,7 +285,5 @@ func writeManifest(dir string, m manifest.Manifest) error {
 	if err := os.WriteFile(filepath.Join(dir, ManifestName), text, 0o644); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	all := append(m.Files, manifest.File{Name: ManifestName, SHA256: hex.EncodeToString(sum[:])})
-	return os.WriteFile(filepath.Join(dir, SumsName), []byte(sums(all)), 0o644)
+	return os.WriteFile(filepath.Join(dir, SumsName), []byte(sums(m, text)), 0o644)
 }

@@ -76,9 +76,10 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 	files := []esp.File{
 		{Path: boot, Data: in.loader},
 		{Path: p.UKI, Data: in.uki},
-		// No menu (a key held at start still shows it), no editing of command lines, and no
-		// random seed: writing it at each boot has damaged ESPs (systemd issues 42979, 42307).
-		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\nrandom-seed no\n")},
+		// No menu (a key held at start still shows it), no editing of command lines. And no file
+		// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs
+		// (systemd issues 42979, 42307).
+		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\n")},
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
 	}
 	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])

@@ -74,11 +74,13 @@ func sumZeros(sum hash.Hash, n int64) error {
 	return nil
 }
 
-// sums is the text of SHA256SUMS, as sha256sum(1) checks it.
-func sums(files []manifest.File) string {
+// sums is the text of SHA256SUMS, as sha256sum(1) checks it: the files of m,
+// and m itself, whose encoding is text.
+func sums(m manifest.Manifest, text []byte) string {
 	var b strings.Builder
-	for _, f := range files {
+	for _, f := range m.Files {
 		fmt.Fprintf(&b, "%s  %s\n", f.SHA256, f.Name)
 	}
+	fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(text), ManifestName)
 	return b.String()
 }

@@ -32,6 +32,9 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := setMachineID(root); err != nil {
 		return "", err
 	}
+	if err := setHostname(root); err != nil {
+		return "", err
+	}
 	// Links in /etc lead through this one, whether there is a generation or not yet.
 	if err := os.Symlink(generation.Dir+"/os/"+osVersion+"/current", generation.Link); err != nil {
 		return "", fmt.Errorf("link the current generation: %w", err)
@@ -106,6 +109,21 @@ func setMachineID(root *os.Root) error {
 	}
 	if err := root.WriteFile("etc/machine-id", text, 0o444); err != nil {
 		return fmt.Errorf("machine ID: %w", err)
+	}
+	return nil
+}
+
+// HostnameFile keeps the host name that machine.yaml gave last, relative to
+// the root directory: a node stays who it is when the document is gone.
+const HostnameFile = "var/lib/loam/hostname"
+
+func setHostname(root *os.Root) error {
+	text, err := root.ReadFile(HostnameFile)
+	if err != nil || strings.TrimSpace(string(text)) == "" {
+		return nil // the image's
+	}
+	if err := root.WriteFile("etc/hostname", text, 0o644); err != nil {
+		return fmt.Errorf("host name: %w", err)
 	}
 	return nil
 }

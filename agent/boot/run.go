@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -88,6 +89,9 @@ func (i *Init) find() (Decision, error) {
 		modules.coldplug(i.console.Log)
 		facts, err := Observe()
 		if err != nil {
+			return Decision{}, err
+		}
+		if err := keepFacts(facts); err != nil {
 			return Decision{}, err
 		}
 		d, err := Decide(facts)
@@ -191,6 +195,23 @@ func (i *Init) record(d Decision, gen string, kernel time.Duration) error {
 	}
 	if err := os.WriteFile(RecordPath, text, 0o644); err != nil {
 		return fmt.Errorf("record the boot: %w", err)
+	}
+	return nil
+}
+
+// FactsPath is where /init leaves the facts it decided on: `loam boot --facts` replays them.
+const FactsPath = "/run/loam/facts.json"
+
+func keepFacts(f Facts) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("keep the facts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(FactsPath), 0o755); err != nil {
+		return fmt.Errorf("keep the facts: %w", err)
+	}
+	if err := os.WriteFile(FactsPath, text, 0o644); err != nil {
+		return fmt.Errorf("keep the facts: %w", err)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (in install) links(name, file string) (map[string]string, error) {
 			alias = instantiate(alias, instanceOf(base))
 		}
 		if path.Ext(alias) != path.Ext(name) || strings.Contains(alias, "/") {
-			return nil, fmt.Errorf("Alias=%s: not a name of the same type", alias)
+			return nil, fmt.Errorf("alias %s: not a name of the same type", alias)
 		}
 		links[path.Join(unitDir, alias)] = file
 	}

@@ -128,8 +128,7 @@ func cacheDir() (string, error) {
 
 func (b *builder) ready(ctx context.Context) error {
 	o := b.options
-	foreign := o.arch != hostArch()
-	if missing := tools.Missing(foreign); len(missing) > 0 {
+	if missing := tools.Missing(); len(missing) > 0 {
 		err := b.steps.Do("install "+strings.Join(missing, ", "), "is a Debian mirror in reach?", func(w io.Writer) error {
 			return tools.Install(ctx, w, missing)
 		})
@@ -145,18 +144,31 @@ func (b *builder) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.steps.Do("tools tree (mmdebstrap)", "is a Debian mirror in reach? --mirror sets another", func(w io.Writer) error {
+	err = b.steps.Do("tools tree (mmdebstrap)", "is a Debian mirror in reach? --mirror sets another", func(w io.Writer) error {
 		b.tools, err = tools.Ensure(ctx, tools.Env{Cache: b.cache, Packages: packages, Mirrors: o.mirrors, Log: w})
+		return err
+	})
+	if err != nil || o.arch == hostArch() {
+		return err
+	}
+	hint := "in a container, install qemu-user-static on the machine itself; anywhere, the kernel needs CONFIG_BINFMT_MISC"
+	return b.steps.Do("emulation of "+o.arch+" (binfmt_misc)", hint, func(w io.Writer) error {
+		interpreter, err := b.tools.Emulate(o.arch)
+		fmt.Fprintln(w, o.arch, "programs are run by", interpreter)
 		return err
 	})
 }
 
-func (b *builder) build(ctx context.Context) (manifest.Manifest, error) {
-	start := time.Now()
-	run := image.Build{
+func (b *builder) run() image.Build {
+	return image.Build{
 		Plan: b.plan, Tools: b.tools, Cache: b.cache, Source: b.options.source, Out: b.options.out,
 		Steps: b.steps, BuildFlags: b.options.flagsForGo,
 	}
+}
+
+func (b *builder) build(ctx context.Context) (manifest.Manifest, error) {
+	start := time.Now()
+	run := b.run()
 	m, err := run.Run(ctx)
 	if err != nil {
 		return m, err

@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	unix.Umask(0o022) // modes in an image must not depend on who builds it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	if err := root().ExecuteContext(ctx); err != nil {

@@ -34,7 +34,6 @@ var appliedLine = regexp.MustCompile(`loam: applied generation (\S+) after`)
 type runOptions struct {
 	build  buildOptions
 	config string
-	keep   bool
 }
 
 func runCommand() *cobra.Command {

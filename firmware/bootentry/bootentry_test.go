@@ -2,13 +2,14 @@ package bootentry
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 func TestParseAndFormat(t *testing.T) {
@@ -136,15 +137,10 @@ func TestCompareVersions(t *testing.T) {
 
 // TestSystemdAnalyze lets systemd compare neighbours, which with TestCompareVersions settles the whole order.
 func TestSystemdAnalyze(t *testing.T) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	analyze := judge.Find(t, "systemd-analyze")
 	for i := 1; i < len(versions); i++ {
 		a, b := versions[i-1][0], versions[i][0]
-		out, err := exec.Command("systemd-analyze", "compare-versions", "--", a, b).CombinedOutput()
+		out, err := exec.Command(analyze, "compare-versions", "--", a, b).CombinedOutput()
 		var exit *exec.ExitError // 12: the first is older
 		if !errors.As(err, &exit) || exit.ExitCode() != 12 {
 			t.Errorf("systemd does not find %q older than %q: %v %s", a, b, err, out)

@@ -79,12 +79,15 @@ func (x *Index) dep(line string) error {
 	return nil
 }
 
+// alias reads "alias PATTERN MODULE". Some drivers of arm64 sound cards have
+// patterns with spaces in them.
 func (x *Index) alias(line string) error {
-	f := strings.Fields(line)
-	if len(f) != 3 || f[0] != "alias" {
+	rest, ok := strings.CutPrefix(line, "alias ")
+	end := strings.LastIndexByte(rest, ' ')
+	if !ok || end < 1 {
 		return fmt.Errorf("not an alias: %q", line)
 	}
-	x.aliases = append(x.aliases, alias{f[1], Name(f[2])})
+	x.aliases = append(x.aliases, alias{rest[:end], Name(rest[end+1:])})
 	return nil
 }
 

@@ -16,7 +16,7 @@ kernel/drivers/virtio/virtio.ko.xz:
 kernel/drivers/net/e1000e.ko:
 kernel/crypto/crc32c_generic.ko.xz:
 `),
-	Alias:   []byte("# Aliases\nalias virtio:d00000002v* virtio_blk\nalias fs-erofs erofs\nalias pci:v00008086d000010D3sv*sd*bc*sc*i* e1000e\n"),
+	Alias:   []byte("# Aliases\nalias virtio:d00000002v* virtio_blk\nalias fs-erofs erofs\nalias pci:v00008086d000010D3sv*sd*bc*sc*i* e1000e\nalias platform:e1000e soc card e1000e\n"),
 	Softdep: []byte("softdep libcrc32c pre: crc32c-generic\nsoftdep e1000e post: virtio\n"),
 	Builtin: []byte("kernel/fs/ext4/ext4.ko\nkernel/drivers/nvme/host/nvme.ko\n"),
 }
@@ -66,6 +66,7 @@ func TestMatchFindsDriversByModalias(t *testing.T) {
 		{"virtio:d00000002v00001AF4", []string{"virtio_blk"}},
 		{"fs-erofs", []string{"erofs"}},
 		{"pci:v00008086d000010D3sv00008086sd00000000bc02sc00i00", []string{"e1000e"}},
+		{"platform:e1000e soc card", []string{"e1000e"}},
 		{"pci:v0000BEEFd00000000sv0sd0bc0sc0i0", nil},
 	}
 	for _, tt := range tests {

@@ -76,8 +76,8 @@ func (im *image) add(s Section) error {
 	h.PointerToRawData = uint32(raw)
 	if s.Name == ".linux" {
 		h.Characteristics = pe.IMAGE_SCN_MEM_READ | pe.IMAGE_SCN_CNT_CODE
-		if err := im.matchNX(s.Data); err != nil {
-			return fmt.Errorf("kernel is no EFI application (CONFIG_EFI_STUB): %w", err)
+		if err := im.match(s.Data); err != nil {
+			return fmt.Errorf("kernel: %w", err)
 		}
 	}
 	im.data = append(im.data, make([]byte, raw-int64(len(im.data)))...)
@@ -90,12 +90,15 @@ func (im *image) add(s Section) error {
 	return nil
 }
 
-// matchNX drops the stub's claim to run with non-executable data pages if the kernel does not make it: the stub's claim counts for
-// both, and firmware that enforces it would not start such a kernel.
-func (im *image) matchNX(kernel []byte) error {
+// match refuses a kernel for another machine than the stub's. It drops the stub's claim to run with non-executable data pages if the
+// kernel does not make it: the stub's claim counts for both, and firmware that enforces it would not start such a kernel.
+func (im *image) match(kernel []byte) error {
 	f, err := pe.NewFile(bytes.NewReader(kernel))
 	if err != nil {
-		return err
+		return fmt.Errorf("no EFI application (CONFIG_EFI_STUB): %w", err)
+	}
+	if f.Machine != im.file.Machine {
+		return fmt.Errorf("for machine %#x, the stub for %#x", f.Machine, im.file.Machine)
 	}
 	if h, ok := f.OptionalHeader.(*pe.OptionalHeader64); !ok || h.DllCharacteristics&pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT == 0 {
 		im.optional.DllCharacteristics &^= pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT

@@ -152,7 +152,8 @@ func TestBuildRefuses(t *testing.T) {
 		{"unknown section", testStub(1024, 0), []Section{{".foo", []byte("x")}}, `section ".foo": not one of`},
 		{"section twice", testStub(1024, 0), []Section{{".uname", []byte("x")}, {".uname", []byte("y")}}, "given twice"},
 		{"empty section", testStub(1024, 0), []Section{{".uname", nil}}, ".uname: empty"},
-		{"kernel that is no PE", testStub(1024, 0), []Section{{".linux", []byte("x")}}, "kernel is no EFI application"},
+		{"kernel that is no PE", testStub(1024, 0), []Section{{".linux", []byte("x")}}, "kernel: no EFI application"},
+		{"kernel of another machine", testStub(1024, 0), []Section{{".linux", arm64Kernel()}}, "kernel: for machine 0xaa64, the stub for 0x8664"},
 		{"UKI as stub", mustBuild(t), []Section{{".uname", []byte("x")}}, "the stub has one already"},
 		{"stub that is no PE", []byte("MZ"), nil, "stub: "},
 		{"signed stub", signed, nil, "stub: signed"},
@@ -163,6 +164,13 @@ func TestBuildRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// arm64Kernel says in its COFF header, 4 bytes after the PE header's start, that it is for arm64.
+func arm64Kernel() []byte {
+	kernel := testStub(512, 0)
+	binary.LittleEndian.PutUint16(kernel[0x40+4:], pe.IMAGE_FILE_MACHINE_ARM64)
+	return kernel
 }
 
 func mustBuild(t testing.TB) []byte {

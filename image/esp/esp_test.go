@@ -7,11 +7,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 const gib = 1 << 30
@@ -166,34 +167,18 @@ func TestShortNames(t *testing.T) {
 
 func TestFsckAndMtools(t *testing.T) {
 	f := written(t, sampleFiles())
-	out := judge(t, "fsck.fat", "-n", "-v", f.Name())
+	out := judge.Run(t, "fsck.fat", "-n", "-v", f.Name())
 	if !strings.Contains(out, "8192 bytes per cluster") || strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
 		t.Errorf("fsck.fat:\n%s", out)
 	}
 	for _, want := range sampleFiles() {
 		got := filepath.Join(t.TempDir(), "copy")
-		judge(t, "mcopy", "-i", f.Name(), "::"+want.Path, got)
+		judge.Run(t, "mcopy", "-i", f.Name(), "::"+want.Path, got)
 		if data, err := os.ReadFile(got); err != nil || !bytes.Equal(data, want.Data) {
 			t.Errorf("mcopy %s: %d bytes, error %v", want.Path, len(data), err)
 		}
 	}
-	if out := judge(t, "mdir", "-i", f.Name(), "::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
+	if out := judge.Run(t, "mdir", "-i", f.Name(), "::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
 		t.Errorf("mdir:\n%s", out)
 	}
-}
-
-// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
-func judge(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
 }

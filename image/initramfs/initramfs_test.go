@@ -5,13 +5,14 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 func sample() []Entry {
@@ -75,7 +76,7 @@ func TestCpio(t *testing.T) {
 	if err := os.WriteFile(path, archived(t, sample()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	list := judge(t, "cpio", "-itv", "--numeric-uid-gid", "--quiet", "-F", path)
+	list := judge.Run(t, "cpio", "-itv", "--numeric-uid-gid", "--quiet", "-F", path)
 	var got []string
 	for line := range strings.Lines(list) {
 		f := strings.Fields(line)
@@ -100,7 +101,7 @@ func TestCpio(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if data := judge(t, "cpio", "-i", "--to-stdout", "--quiet", "-F", path, "init"); data != "#!/loam\n" {
+	if data := judge.Run(t, "cpio", "-i", "--to-stdout", "--quiet", "-F", path, "init"); data != "#!/loam\n" {
 		t.Errorf("init extracts as %q", data)
 	}
 }
@@ -128,21 +129,5 @@ func TestCompress(t *testing.T) {
 	if err := os.WriteFile(path, a, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	judge(t, "zstd", "--test", "--memory=1MB", path)
-}
-
-// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
-func judge(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
+	judge.Run(t, "zstd", "--test", "--memory=1MB", path)
 }

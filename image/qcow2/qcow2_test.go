@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 const mib = 1 << 20
@@ -74,11 +75,11 @@ func TestQemuImg(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			src := raw(t, tc.size, tc.chunks)
 			img := converted(t, src, tc.size)
-			if out := judge(t, "qemu-img", "check", "-f", "qcow2", img); !strings.Contains(out, "No errors were found") {
+			if out := judge.Run(t, "qemu-img", "check", "-f", "qcow2", img); !strings.Contains(out, "No errors were found") {
 				t.Errorf("qemu-img check:\n%s", out)
 			}
-			judge(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", src.Name(), img)
-			if out := judge(t, "qemu-img", "info", "-f", "qcow2", img); !strings.Contains(out, fmt.Sprintf("(%d bytes)", tc.size)) {
+			judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", src.Name(), img)
+			if out := judge.Run(t, "qemu-img", "info", "-f", "qcow2", img); !strings.Contains(out, fmt.Sprintf("(%d bytes)", tc.size)) {
 				t.Errorf("qemu-img info:\n%s", out)
 			}
 		})
@@ -135,20 +136,4 @@ func TestWriteRefuses(t *testing.T) {
 	if _, err := newLayout(maxSize+512, nil); err == nil {
 		t.Error("a disk of more than 16 TiB was accepted")
 	}
-}
-
-// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
-func judge(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
 }

@@ -10,19 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/image/tools"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // toolsTree is the tree that LOAM_TOOLS_TREE names, which make sets.
 func toolsTree(t *testing.T) tools.Tree {
 	t.Helper()
-	dir := os.Getenv("LOAM_TOOLS_TREE")
-	switch {
-	case dir == "" && os.Getenv("CI") != "":
-		t.Fatal("LOAM_TOOLS_TREE is not set")
-	case dir == "":
-		t.Skip("LOAM_TOOLS_TREE is not set")
-	}
-	return tools.Tree{Dir: dir}
+	return tools.Tree{Dir: judge.Dir(t, "LOAM_TOOLS_TREE")}
 }
 
 func TestParents(t *testing.T) {

@@ -11,27 +11,17 @@ import (
 // hostPackage is a package the host needs: it is there when file is.
 type hostPackage struct{ name, file string }
 
-// hostPackages lists them, with those for a foreign architecture's trees.
-func hostPackages(foreign bool) []hostPackage {
-	packages := []hostPackage{
-		{"bubblewrap", "/usr/bin/bwrap"},
-		{"debian-archive-keyring", keyring},
-		{"mmdebstrap", "/usr/bin/mmdebstrap"},
-	}
-	if foreign {
-		packages = append(packages,
-			hostPackage{"arch-test", "/usr/bin/arch-test"},
-			hostPackage{"binfmt-support", "/usr/sbin/update-binfmts"},
-			hostPackage{"qemu-user-static", "/usr/bin/qemu-aarch64-static"})
-	}
-	return packages
+var hostPackages = [...]hostPackage{
+	{"bubblewrap", "/usr/bin/bwrap"},
+	{"debian-archive-keyring", keyring},
+	{"mmdebstrap", "/usr/bin/mmdebstrap"},
 }
 
 // Missing returns the Debian and Ubuntu packages that this host lacks for
-// building; foreign is whether trees of another architecture are wanted.
-func Missing(foreign bool) []string {
+// building. An emulator for other architectures is in the tools tree.
+func Missing() []string {
 	var names []string
-	for _, p := range hostPackages(foreign) {
+	for _, p := range hostPackages {
 		if _, err := os.Stat(p.file); err != nil {
 			names = append(names, p.name)
 		}

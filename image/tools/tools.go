@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -101,11 +102,24 @@ func (e Env) digest() string {
 	return fmt.Sprintf("%x", sum[:6])
 }
 
+// architectures of a tree with these packages: the host's own first, then
+// those they name, as systemd-boot-efi:arm64 does.
+func architectures(native string, packages []string) []string {
+	all := []string{native}
+	for _, p := range packages {
+		if _, arch, ok := strings.Cut(p, ":"); ok && !slices.Contains(all, arch) {
+			all = append(all, arch)
+		}
+	}
+	return all
+}
+
 func (e Env) build(ctx context.Context, dir string, sources []Source) error {
 	if os.Geteuid() != 0 {
 		return ErrNotRoot
 	}
 	args := []string{"--mode=root", "--variant=minbase", "--keyring=" + keyring,
+		"--architectures=" + strings.Join(architectures(runtime.GOARCH, e.Packages), ","),
 		"--include=" + strings.Join(e.Packages, ","), Release, dir}
 	for _, s := range sources {
 		args = append(args, s.String())

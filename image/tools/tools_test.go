@@ -69,6 +69,13 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+func TestArchitectures(t *testing.T) {
+	packages := []string{"mkosi", "grub-efi:arm64", "systemd-boot-efi:amd64", "systemd-boot-efi:arm64"}
+	if diff := cmp.Diff([]string{"amd64", "arm64"}, architectures("amd64", packages)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReadList(t *testing.T) {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	if err := os.WriteFile(a, []byte("# judges\nmtools\n\nkmod\n"), 0o644); err != nil {

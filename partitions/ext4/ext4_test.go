@@ -3,28 +3,19 @@ package ext4
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 func mke2fs(t *testing.T) string {
 	t.Helper()
-	tool, err := exec.LookPath("mke2fs")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 	img := filepath.Join(t.TempDir(), "fs")
-	out, err := exec.Command(tool, "-q", "-t", "ext4", "-O", "metadata_csum,metadata_csum_seed,64bit", "-b", "4096", "-L", "loam-state", "-J", "size=16", img, "256M").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	judge.Run(t, "mke2fs", "-q", "-t", "ext4", "-O", "metadata_csum,metadata_csum_seed,64bit", "-b", "4096", "-L", "loam-state", "-J", "size=16", img, "256M")
 	return img
 }
 
@@ -81,9 +72,7 @@ func TestTemplateWithNewIdentityPassesFsck(t *testing.T) {
 	if sb, err := parseSuperblock(backup); err != nil || sb.UUID != id {
 		t.Errorf("backup superblock: %v, %v", sb, err)
 	}
-	if out, err := exec.Command("e2fsck", "-fn", img).CombinedOutput(); err != nil {
-		t.Errorf("e2fsck: %v\n%s", err, out)
-	}
+	judge.Run(t, "e2fsck", "-fn", img)
 }
 
 func TestReadSuperblockSaysWhatIsNotExt4(t *testing.T) {

@@ -5,37 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-)
 
-// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
-func judge(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
+	"github.com/loam-os/loam/test/judge"
+)
 
 // TestSfdisk lets sfdisk judge a new and a grown table. Before version 2.40 it knows a file's sectors as 512 bytes only.
 func TestSfdisk(t *testing.T) {
 	for _, sectorSize := range []int{512, 4096} {
 		t.Run(fmt.Sprint("sectors of ", sectorSize), func(t *testing.T) {
-			if sectorSize != 512 && !strings.Contains(judge(t, "sfdisk", "--help"), "--sector-size") {
-				t.Skip("sfdisk is too old")
+			if sectorSize != 512 && !strings.Contains(judge.Run(t, "sfdisk", "--help"), "--sector-size") {
+				judge.Lacking(t, "sfdisk is too old")
 			}
 			path := filepath.Join(t.TempDir(), "disk")
 			f, err := os.Create(path)
@@ -64,7 +49,7 @@ func sfdiskAgrees(t *testing.T, path string, want Table) {
 	if want.SectorSize != 512 {
 		sectorSize = []string{"--sector-size", fmt.Sprint(want.SectorSize)}
 	}
-	out := judge(t, "sfdisk", append(sectorSize, "--verify", path)...)
+	out := judge.Run(t, "sfdisk", append(sectorSize, "--verify", path)...)
 	if !strings.Contains(out, "No errors detected") || strings.Contains(out, "mismatch") {
 		t.Errorf("sfdisk --verify:\n%s", out)
 	}
@@ -77,7 +62,7 @@ func sfdiskAgrees(t *testing.T, path string, want Table) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(judge(t, "sfdisk", append(sectorSize, "--json", path)...)), &doc); err != nil {
+	if err := json.Unmarshal([]byte(judge.Run(t, "sfdisk", append(sectorSize, "--json", path)...)), &doc); err != nil {
 		t.Fatal(err)
 	}
 	got := Table{DiskGUID: uuid.MustParse(doc.PartitionTable.ID), SectorSize: want.SectorSize, DiskSize: want.DiskSize}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 var params = Params{Salt: [32]byte{0xde, 0xad, 31: 0x01}, UUID: uuid.MustParse("b9f0a2f4-53a5-4d0b-8a5e-0c3a3a2d4f11")}
@@ -172,8 +173,8 @@ func TestVeritysetup(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			judge(t, "veritysetup", "verify", d, h, hex.EncodeToString(root[:]))
-			out := judge(t, "veritysetup", "format", "--salt", hex.EncodeToString(params.Salt[:]), "--uuid", params.UUID.String(), d, theirs)
+			judge.Run(t, "veritysetup", "verify", d, h, hex.EncodeToString(root[:]))
+			out := judge.Run(t, "veritysetup", "format", "--salt", hex.EncodeToString(params.Salt[:]), "--uuid", params.UUID.String(), d, theirs)
 			m := regexp.MustCompile(`Root hash:\s+(\S+)`).FindStringSubmatch(out)
 			if m == nil || m[1] != hex.EncodeToString(root[:]) {
 				t.Errorf("root hash %x, veritysetup:\n%s", root, out)
@@ -183,22 +184,6 @@ func TestVeritysetup(t *testing.T) {
 			}
 		})
 	}
-}
-
-// judge runs a real tool and returns its output. A missing tool is a skip for a person and a failure in CI.
-func judge(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
 }
 
 // FuzzReadSuperblock: any bytes give an error or a superblock that encodes to the same bytes.

@@ -1,0 +1,183 @@
+package image
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/judge"
+)
+
+// epoch is the time of every file: 2025-01-01 in UTC.
+var epoch = time.Unix(1735689600, 0)
+
+// Sizes that the project promises, in bytes.
+const (
+	mb      = 1000 * 1000
+	maxRoot = 150 * mb
+	maxLoam = 45 * mb
+)
+
+// TestRoot looks at what the root file system holds, as fsck.erofs reads it.
+func TestRoot(t *testing.T) {
+	b := underTest(t)
+	if os.Geteuid() != 0 {
+		judge.Lacking(t, "owners are kept only for root")
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	judge.Run(t, "fsck.erofs", "--extract="+root, "--preserve", "--xattrs", b.file(t, ".root"))
+	for _, test := range []struct {
+		name  string
+		check func(t *testing.T, root string)
+	}{
+		{"no account has a password", noPassword},
+		{"no key, login, shell or package manager", noUnwanted},
+		{"no file gives rights to who runs it", noSetuid},
+		{"root owns everything, nobody else writes", rootOwns},
+		{"the machine ID is left to the machine", emptyMachineID},
+		{"os-release is that of the sources", osRelease},
+		{"every file has the same time", oneTime},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.check(t, root) })
+	}
+	if info, err := os.Stat(filepath.Join(root, "usr/bin/loam")); err != nil || info.Size() > maxLoam {
+		t.Errorf("loam: %v, %v; at most %d bytes", info, err, maxLoam)
+	}
+}
+
+func TestRootIsSmall(t *testing.T) {
+	b := underTest(t)
+	if info, err := os.Stat(b.file(t, ".root")); err != nil || info.Size() > maxRoot {
+		t.Errorf("root: %v, %v; at most %d bytes", info, err, maxRoot)
+	}
+}
+
+// files calls do for everything in the tree.
+func files(t *testing.T, root string, do func(name string, info fs.FileInfo)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		do(name, info)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, root, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// noPassword: shadow(5), a hash that no password has. An account that is not
+// in /etc/shadow would have its password in /etc/passwd.
+func noPassword(t *testing.T, root string) {
+	locked := map[string]bool{}
+	for line := range strings.Lines(read(t, root, "etc/shadow")) {
+		field := strings.Split(line, ":")
+		locked[field[0]] = strings.HasPrefix(field[1], "*") || strings.HasPrefix(field[1], "!")
+	}
+	if !locked["root"] {
+		t.Error("root is not locked")
+	}
+	for line := range strings.Lines(read(t, root, "etc/passwd")) {
+		if field := strings.Split(line, ":"); field[1] != "x" || !locked[field[0]] {
+			t.Errorf("%s is not locked", field[0])
+		}
+	}
+}
+
+var unwanted = regexp.MustCompile(`(^|/)(authorized_keys.*|ssh_host_.*|id_(rsa|ecdsa|ed25519).*|sshd|dropbear|` +
+	`.*getty@?\.service|debug-shell\.service|` +
+	`apt|apt-get|dpkg|dpkg-.*|aptitude|perl|python3?|pip3?|gcc|make|` +
+	`\.bash_history|.*\.pyc|random-seed|\.viminfo)$`)
+
+func noUnwanted(t *testing.T, root string) {
+	files(t, root, func(name string, info fs.FileInfo) {
+		if unwanted.MatchString(name) && !strings.HasPrefix(name, "usr/share/doc/") {
+			t.Errorf("%s is in the image", name)
+		}
+		if info.Mode().IsRegular() && strings.HasPrefix(name, "etc/") && strings.Contains(read(t, root, name), "PRIVATE KEY-----") {
+			t.Errorf("%s is a private key", name)
+		}
+	})
+	if entries, err := os.ReadDir(filepath.Join(root, "var")); err != nil || len(entries) > 0 {
+		t.Errorf("/var has %d entries, %v: it is the state partition's", len(entries), err)
+	}
+}
+
+func noSetuid(t *testing.T, root string) {
+	files(t, root, func(name string, info fs.FileInfo) {
+		if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+			t.Errorf("%s: %v", name, info.Mode())
+		}
+		if n, err := unix.Lgetxattr(filepath.Join(root, name), "security.capability", nil); err == nil && n > 0 {
+			t.Errorf("%s: has file capabilities", name)
+		}
+	})
+}
+
+// groupOwned are files that a group may read.
+var groupOwned = map[string]bool{
+	"etc/gshadow": true, "etc/shadow": true, "usr/bin/chage": true, "usr/bin/expiry": true, "usr/sbin/unix_chkpwd": true,
+	"usr/lib/dbus-1.0/dbus-daemon-launch-helper": true,
+}
+
+func rootOwns(t *testing.T, root string) {
+	files(t, root, func(name string, info fs.FileInfo) {
+		stat := info.Sys().(*syscall.Stat_t)
+		if stat.Uid != 0 || stat.Gid != 0 && !groupOwned[name] {
+			t.Errorf("%s: belongs to %d:%d", name, stat.Uid, stat.Gid)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			t.Errorf("%s: %v", name, info.Mode())
+		}
+		if info.Mode().Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 {
+			t.Errorf("%s: %v in a file system without devices", name, info.Mode())
+		}
+	})
+}
+
+func emptyMachineID(t *testing.T, root string) {
+	if id := read(t, root, "etc/machine-id"); id != "" {
+		t.Errorf("machine-id %q", id)
+	}
+}
+
+func osRelease(t *testing.T, root string) {
+	want, err := os.ReadFile("../../os-release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), read(t, root, "usr/lib/os-release")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func oneTime(t *testing.T, root string) {
+	files(t, root, func(name string, info fs.FileInfo) {
+		if !info.ModTime().Equal(epoch) {
+			t.Errorf("%s: %v", name, info.ModTime().UTC())
+		}
+	})
+}

@@ -1,0 +1,51 @@
+// Package judge runs real tools that tests trust more than our own code.
+// `make test` puts those of the tools tree first in PATH.
+package judge
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Lacking ends a test that cannot run here: a skip for a person, a failure
+// where CI is set.
+func Lacking(t testing.TB, what any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// Find returns the path of the tool name. A missing tool is Lacking.
+func Find(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Lacking(t, err)
+	}
+	return path
+}
+
+// Run runs the tool name, which must succeed, and returns what it prints.
+func Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(Find(t, name), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// Dir is the directory that an environment variable names: LOAM_BUILD, a
+// finished build; LOAM_ROOT_TREE, its root tree; LOAM_TOOLS_TREE, the tools
+// tree. `make test` sets them; one that is not set is Lacking.
+func Dir(t testing.TB, variable string) string {
+	t.Helper()
+	dir := os.Getenv(variable)
+	if dir == "" {
+		Lacking(t, variable+" is not set: make test sets it")
+	}
+	return dir
+}

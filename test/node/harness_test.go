@@ -1,0 +1,244 @@
+// Package node tests the finished image as a whole machine: firmware, loader,
+// kernel, /init, systemd and agent, in QEMU.
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/tools"
+	"github.com/loam-os/loam/test/vm"
+)
+
+// patience is for one thing to happen on an emulated machine that shares its host.
+const patience = 4 * time.Minute
+
+var (
+	appliedLine = regexp.MustCompile(`loam: applied generation (\S+) after`)
+	failedPhase = regexp.MustCompile(`phase +failed`)
+)
+
+// build is the image under test.
+type build struct {
+	dir      string
+	manifest manifest.Manifest
+	tools    tools.Tree
+}
+
+// open finds the build that `make test` has made.
+func open(t *testing.T) build {
+	t.Helper()
+	dir, tree := os.Getenv("LOAM_BUILD"), os.Getenv("LOAM_TOOLS_TREE")
+	if dir == "" || tree == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("LOAM_BUILD or LOAM_TOOLS_TREE is not set")
+		}
+		t.Skip("needs a finished build: make test sets LOAM_BUILD and LOAM_TOOLS_TREE")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := manifest.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return build{dir, m, tools.Tree{Dir: tree}}
+}
+
+func (b build) file(suffix string) string {
+	found, _ := filepath.Glob(filepath.Join(b.dir, "*"+suffix))
+	return found[0]
+}
+
+// machine is a computer with a disk; it can be switched on many times.
+type machine struct {
+	t      *testing.T
+	build  build
+	config vm.Config
+}
+
+// flash makes a machine whose disk is layered over the raw image base.
+func (b build) flash(t *testing.T, base string) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "loam") // t.TempDir is too long for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	m := &machine{t: t, build: b}
+	m.config, err = vm.Prepare(t.Context(), b.tools.Dir, m.run(dir, base), vm.Image{Arch: b.manifest.Arch, Base: base, DiskSize: "8G"}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *machine) run(dirs ...string) vm.Runner {
+	return func(ctx context.Context, name string, args ...string) *exec.Cmd {
+		return m.build.tools.Command(ctx, append(dirs, m.build.dir), name, args...)
+	}
+}
+
+// tool runs a program of the tools tree that sees the machine's directory.
+func (m *machine) tool(name string, args ...string) string {
+	m.t.Helper()
+	out, err := m.run(m.config.Dir)(m.t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// node is a machine that is switched on.
+type node struct {
+	*vm.VM
+	t    *testing.T
+	next int // line of the console after what was expected last
+}
+
+// on switches the machine on with these credentials.
+func (m *machine) on(t *testing.T, credentials map[string]string) *node {
+	t.Helper()
+	c := m.config
+	c.Credentials = credentials
+	v, err := vm.Start(t.Context(), m.run(c.Dir, filepath.Dir(c.Disk)), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Kill() })
+	return &node{VM: v, t: t}
+}
+
+// expect waits for a line on the console.
+func (n *node) expect(pattern *regexp.Regexp) []string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	_, groups, next, err := n.Console().Expect(ctx, n.next, pattern)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.next = next
+	return groups
+}
+
+// applied waits until a generation is applied, and returns its name.
+func (n *node) applied() string { n.t.Helper(); return n.expect(appliedLine)[1] }
+
+// shell opens the debug shell.
+func (n *node) shell() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	if err := n.Shell().Open(ctx); err != nil {
+		n.t.Fatalf("%v\n%s", err, n.Console().Tail(20))
+	}
+}
+
+// sh runs a command on the node, which must succeed.
+func (n *node) sh(command string) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	out, err := n.Shell().Run(ctx, command)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return out
+}
+
+// want fails unless the command's output is this.
+func (n *node) want(command, output string) {
+	n.t.Helper()
+	if got := n.sh(command); got != output {
+		n.t.Errorf("%s: %q, want %q", command, got, output)
+	}
+}
+
+func (n *node) status() status.Status {
+	n.t.Helper()
+	s, err := status.Parse([]byte(n.sh("loam status -o json")))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// invocations are the InvocationIDs of units by name.
+func (n *node) invocations(units ...string) map[string]string {
+	n.t.Helper()
+	ids := map[string]string{}
+	for i, id := range strings.Fields(n.sh("systemctl show -P InvocationID " + strings.Join(units, " "))) {
+		ids[units[i]] = id
+	}
+	if len(ids) != len(units) {
+		n.t.Fatalf("InvocationIDs of %v: only %v", units, ids)
+	}
+	return ids
+}
+
+// write puts a file on the node, whole at every moment.
+func (n *node) write(path, text string) {
+	n.t.Helper()
+	// Short lines: a terminal takes 4095 bytes of one.
+	n.sh("mkdir -p " + filepath.Dir(path) + "; rm -f /run/upload")
+	for len(text) > 0 {
+		part := text[:min(len(text), 1500)]
+		text = text[len(part):]
+		n.sh(fmt.Sprintf("printf '%%s' '%s' >>/run/upload", strings.ReplaceAll(part, "'", `'\''`)))
+	}
+	n.sh("cp /run/upload " + path + ".part && mv " + path + ".part " + path)
+}
+
+// off types poweroff into the shell and waits.
+func (n *node) off() {
+	n.t.Helper()
+	fmt.Fprintln(n.Shell(), "systemctl poweroff")
+	n.ended()
+}
+
+// ended waits until the machine is off.
+func (n *node) ended() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	if err := n.Wait(ctx); err != nil {
+		n.t.Fatalf("%v\n%s", err, n.Console().Tail(20))
+	}
+}
+
+// pressPowerButton presses it until the machine is off: a press before logind
+// listens is lost, as on any machine.
+func (n *node) pressPowerButton() {
+	n.t.Helper()
+	again := time.NewTicker(5 * time.Second)
+	defer again.Stop()
+	giveUp := time.After(patience)
+	for {
+		if err := n.PowerOff(); err != nil {
+			select {
+			case <-n.Done(): // between two presses
+				return
+			default:
+				n.t.Fatal(err)
+			}
+		}
+		select {
+		case <-n.Done():
+			return
+		case <-again.C:
+		case <-giveUp:
+			n.t.Fatalf("the power button does nothing\n%s", n.Console().Tail(20))
+		}
+	}
+}
