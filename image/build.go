@@ -287,3 +287,6 @@ func writeManifest(dir string, m manifest.Manifest) error {
 	}
 	return os.WriteFile(filepath.Join(dir, SumsName), []byte(sums(m, text)), 0o644)
 }
+
+// Epoch is the latest time of any file in the image, seconds since 1970.
+func (b *Build) Epoch() int64 { return epoch }

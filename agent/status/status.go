@@ -106,7 +106,7 @@ func Write(node *durable.Dir, s Status) error {
 func Parse(text []byte) (Status, error) {
 	var s Status
 	if err := json.Unmarshal(text, &s); err != nil {
-		return Status{}, fmt.Errorf("parse %s: %w", Path, err)
+		return Status{}, fmt.Errorf("parse status: %w", err)
 	}
 	return s, nil
 }

@@ -15,16 +15,17 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	var format string
+	var file, format string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what the node runs and how it is",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return showStatus(cmd.OutOrStdout(), status.Path, format)
+			return showStatus(cmd.OutOrStdout(), file, format)
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	cmd.Flags().StringVar(&file, "file", status.Path, "the agent's status, or that of another node")
 	return cmd
 }
 
@@ -38,7 +39,7 @@ func showStatus(out io.Writer, file, format string) error {
 	}
 	s, err := status.Parse(text)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	switch format {
 	case "json":

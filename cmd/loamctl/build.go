@@ -95,14 +95,14 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if os.Geteuid() != 0 {
+		return nil, tools.ErrNotRoot
+	}
 	if o.out == "" {
 		o.out = filepath.Join(o.source, "build", o.arch+"-"+o.profile)
 	}
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return nil, err
-	}
-	if os.Geteuid() != 0 {
-		return nil, tools.ErrNotRoot
 	}
 	cache, err := cacheDir()
 	if err != nil {

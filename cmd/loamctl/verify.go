@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +17,9 @@ func verifyCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := image.Verify(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%w\nhint: DIR is the directory of a build, such as build/amd64-cloud", err)
+			}
 			if err != nil {
 				return err
 			}

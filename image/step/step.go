@@ -5,10 +5,12 @@ package step
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -45,15 +47,19 @@ func (l *Log) Note(format string, args ...any) {
 // detail's end and the hint.
 func (l *Log) Do(name, hint string, work func(detail io.Writer) error) error {
 	start := time.Now()
-	from, _ := l.file.Seek(0, io.SeekCurrent)
 	fmt.Fprintf(l.file, "== %s\n", name)
+	from, _ := l.file.Seek(0, io.SeekCurrent)
 	stop := l.show(name, start)
 	err := work(l.file)
 	stop()
 	took := time.Since(start)
 	if err != nil {
 		fmt.Fprintf(l.out, "%-44s failed after %.1f s\n", name, took.Seconds())
-		l.showEnd(from)
+		detail := l.since(from)
+		l.showEnd(detail)
+		if errors.Is(err, syscall.ENOSPC) || bytes.Contains(detail, []byte("No space left on device")) {
+			hint = full
+		}
 		if hint != "" {
 			err = fmt.Errorf("%s: %w\nhint: %s", name, err, hint)
 		} else {
@@ -93,17 +99,28 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 	}
 }
 
-// showEnd prints the last lines that the failed step logged.
-func (l *Log) showEnd(from int64) {
-	const most = 25
+// full is the hint for any step that fills a disk, itself or by a tool.
+const full = "a disk is full: see `df -h`; a build takes 1 GB, the cache 2 GB"
+
+// since is what was logged from that offset on.
+func (l *Log) since(from int64) []byte {
 	text, err := os.ReadFile(l.file.Name())
 	if err != nil || int64(len(text)) < from {
-		return
+		return nil
 	}
+	return text[from:]
+}
+
+// showEnd prints the last lines that the failed step logged.
+func (l *Log) showEnd(detail []byte) {
+	const most = 25
 	var lines []string
-	sc := bufio.NewScanner(bytes.NewReader(text[from:]))
+	sc := bufio.NewScanner(bytes.NewReader(detail))
 	for sc.Scan() {
 		lines = append(lines, sc.Text())
+	}
+	if len(lines) == 0 {
+		return
 	}
 	if len(lines) > most {
 		lines = lines[len(lines)-most:]

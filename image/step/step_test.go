@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -42,5 +43,38 @@ func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
 		if strings.Contains(string(shown), text) != want {
 			t.Errorf("%q shown: %v, want %v\n%s", text, !want, want, shown)
 		}
+	}
+}
+
+func TestFullDiskHasItsOwnHint(t *testing.T) {
+	tests := []struct {
+		name, detail string
+		err          error
+		want         string
+	}{
+		{"we write", "", fmt.Errorf("write image: %w", syscall.ENOSPC), full},
+		{"a tool writes", "cp: error writing 'b': No space left on device\n", errors.New("exit status 1"), full},
+		{"another error", "", errors.New("exit status 1"), "look elsewhere"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			out, err := os.Create(filepath.Join(dir, "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := New(out, filepath.Join(dir, "log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			err = l.Do("step", "look elsewhere", func(w io.Writer) error {
+				fmt.Fprint(w, tt.detail)
+				return tt.err
+			})
+			if !errors.Is(err, tt.err) || !strings.HasSuffix(err.Error(), "\nhint: "+tt.want) {
+				t.Errorf("error %q, want hint %q", err, tt.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,59 @@
+// Command bench measures the figures that the README names: a JSON object a
+// line in build/bench/results.jsonl, and a table. `make bench` runs it, on a
+// machine that does nothing else.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	boots := flag.Int("boots", 5, "boots of each kind")
+	cold := flag.Bool("cold", true, "build with an empty cache, too")
+	flag.Parse()
+	if err := run(ctx, *boots, *cold); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// dir is where all that is measured goes.
+const dir = "build/bench"
+
+func run(ctx context.Context, boots int, cold bool) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(dir, "results.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	r := &report{file: file}
+	defer r.table(os.Stdout)
+	if err := measureBuild(ctx, r, cold); err != nil {
+		return err
+	}
+	b, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := measureSizes(ctx, r, b); err != nil {
+		return err
+	}
+	return measureBoots(ctx, r, b, boots)
+}
+
+// conditions every figure was taken under.
+func conditions(more string) string {
+	return fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), more)
+}
