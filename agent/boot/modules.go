@@ -43,7 +43,9 @@ func newModuleLoader() (*moduleLoader, error) {
 	return &moduleLoader{index, map[string]bool{}, map[string]bool{}}, nil
 }
 
-// load inserts a module with what it depends on.
+// load inserts a module with what it depends on. A dependency that refuses the
+// machine (ENODEV: a faster variant for other processors) is passed over; if
+// it was needed, the module that needs it says so.
 func (l *moduleLoader) load(name string) error {
 	files, err := l.index.Order(name)
 	if err != nil {
@@ -53,7 +55,11 @@ func (l *moduleLoader) load(name string) error {
 		if l.done[file] {
 			continue
 		}
-		if err := insert(filepath.Join(ModulesDir, file)); err != nil {
+		err := insert(filepath.Join(ModulesDir, file))
+		if errors.Is(err, unix.ENODEV) && file != files[len(files)-1] {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		l.done[file] = true

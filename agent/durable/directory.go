@@ -46,6 +46,29 @@ func (d *Dir) mkdir(name string) error {
 	return d.SyncDir(path.Dir(name))
 }
 
+// AddDir makes a directory with its parents beneath top, for many of one tree:
+// the caller syncs each directory of the tree once, after the last change in it.
+func (d *Dir) AddDir(top, name string) error {
+	if name == top {
+		return nil
+	}
+	if err := d.AddDir(top, path.Dir(name)); err != nil {
+		return err
+	}
+	if err := d.step("add directory " + name); err != nil {
+		return err
+	}
+	if err := d.root.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("make directory %s: %w", name, err)
+	}
+	if err := d.root.Chmod(name, 0o755); err != nil { // mkdir(2) applies the umask.
+		return fmt.Errorf("make directory %s: %w", name, err)
+	}
+	return nil
+}
+
 // Link makes the new name a hard link to the file old. The caller syncs the
 // directory.
 func (d *Dir) Link(old, name string) error {

@@ -39,6 +39,16 @@ func (d *Dir) Root() *os.Root { return d.root }
 // rewritten. The parent directory must exist. An error of fsync is final: the
 // kernel has dropped the pages, so a second fsync would lie (fsync(2)).
 func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error) {
+	did, err := d.AddFile(name, data, mode)
+	if !did || err != nil {
+		return did, err
+	}
+	return true, d.SyncDir(path.Dir(name))
+}
+
+// AddFile is WriteFile for many files of one directory: the caller syncs the
+// directory once, after the last of them.
+func (d *Dir) AddFile(name string, data []byte, mode fs.FileMode) (bool, error) {
 	if d.equal(name, data, mode) {
 		return false, nil
 	}
@@ -46,7 +56,7 @@ func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error
 	if err := d.writeTemporary(temp, data, mode); err != nil {
 		return false, fmt.Errorf("write %s: %w", name, err)
 	}
-	return true, d.replace(temp, name)
+	return true, d.rename(temp, name)
 }
 
 // Symlink makes name a symbolic link to target and reports whether it had to.
@@ -157,15 +167,23 @@ func (d *Dir) fill(f *os.File, data []byte, mode fs.FileMode) error {
 	return f.Sync()
 }
 
-// replace is the step at which name changes.
+// replace makes name what temp is, durably.
 func (d *Dir) replace(temp, name string) error {
+	if err := d.rename(temp, name); err != nil {
+		return err
+	}
+	return d.SyncDir(path.Dir(name))
+}
+
+// rename is the step at which name changes.
+func (d *Dir) rename(temp, name string) error {
 	if err := d.step("rename " + name); err != nil {
 		return err
 	}
 	if err := d.root.Rename(temp, name); err != nil {
 		return errors.Join(fmt.Errorf("rename to %s: %w", name, err), d.discard(temp))
 	}
-	return d.SyncDir(path.Dir(name))
+	return nil
 }
 
 // temporary is the name that a new version of name is written under: in the

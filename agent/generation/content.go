@@ -18,11 +18,11 @@ func (s *Store) writeContent(entries []Entry, content map[string][]byte) error {
 		if e.Kind != KindFile {
 			continue
 		}
-		if _, err := s.dir.WriteFile(contentName(e), content[e.Digest], e.Mode); err != nil {
+		if _, err := s.dir.AddFile(contentName(e), content[e.Digest], e.Mode); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.dir.SyncDir(contentDir)
 }
 
 // contentName is where the store has a file's content. Mode is part of it, as

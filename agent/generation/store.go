@@ -87,17 +87,19 @@ func (s *Store) writeTree(m Manifest) error {
 
 // link makes root a tree of hard links to the content of entries.
 func (s *Store) link(root string, entries []Entry) error {
-	touched := map[string]bool{}
+	touched := map[string]bool{root: true}
 	for _, e := range entries {
 		if e.Kind != KindFile {
 			continue
 		}
 		name := path.Join(root, e.Path)
 		if !touched[path.Dir(name)] {
-			if _, err := s.dir.MkdirAll(path.Dir(name)); err != nil {
+			if err := s.dir.AddDir(root, path.Dir(name)); err != nil {
 				return err
 			}
-			touched[path.Dir(name)] = true
+		}
+		for dir := path.Dir(name); !touched[dir]; dir = path.Dir(dir) {
+			touched[dir] = true
 		}
 		if err := s.dir.Link(contentName(e), name); err != nil {
 			return err

@@ -22,7 +22,7 @@ type Files struct{ Dep, Alias, Softdep, Builtin []byte }
 type Index struct {
 	file    map[string]string   // module name -> file, relative to the modules directory
 	needs   map[string][]string // file -> files it depends on, all levels
-	pre     map[string][]string // module name -> names a soft dependency puts before it
+	pre     map[string][]string // module name -> names or aliases a soft dependency puts before it
 	builtin map[string]bool
 	aliases []alias
 }
@@ -102,7 +102,7 @@ func (x *Index) softdep(line string) error {
 		case strings.HasSuffix(word, ":"):
 			before = word == "pre:"
 		case before:
-			x.pre[Name(f[1])] = append(x.pre[Name(f[1])], Name(word))
+			x.pre[Name(f[1])] = append(x.pre[Name(f[1])], word)
 		}
 	}
 	return nil
@@ -152,9 +152,8 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 		return fmt.Errorf("module %s: not in this kernel", name)
 	}
 	for _, p := range x.pre[name] {
-		// A soft dependency may be absent: the module loads without it.
-		if _, ok := x.file[p]; ok {
-			if err := x.order(p, out, seen); err != nil {
+		for _, soft := range x.soft(p) {
+			if err := x.order(soft, out, seen); err != nil {
 				return err
 			}
 		}
@@ -166,6 +165,15 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 	}
 	*out = append(*out, file)
 	return nil
+}
+
+// soft lists the modules that a soft dependency on name is met by: all that
+// have it as an alias, or none, as the module may load without it.
+func (x *Index) soft(name string) []string {
+	if _, ok := x.file[Name(name)]; ok {
+		return []string{Name(name)}
+	}
+	return slices.DeleteFunc(x.Match(name), func(module string) bool { return x.file[module] == "" })
 }
 
 // Subset cuts the index down to the named modules with all they need: the

@@ -58,6 +58,36 @@ func TestOrderPutsDependenciesFirst(t *testing.T) {
 	}
 }
 
+// TestSoftDependencyNamesAnAlias: Debian's arm64 kernel has CRC-32C as a module, and libcrc32c, which erofs needs, asks for any.
+func TestSoftDependencyNamesAnAlias(t *testing.T) {
+	x, err := Parse(Files{
+		Dep:     []byte("erofs.ko: libcrc32c.ko\nlibcrc32c.ko:\ncrc32c_generic.ko:\ncrc32c-fast.ko: simd.ko\nsimd.ko:\n"),
+		Alias:   []byte("alias crypto-crc32c crc32c_generic\nalias crypto-crc32c crc32c_fast\n"),
+		Softdep: []byte("softdep libcrc32c pre: crypto-crc32c crypto-none\n"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"crc32c_generic.ko", "simd.ko", "crc32c-fast.ko", "libcrc32c.ko", "erofs.ko"}
+	_, texts, err := x.Subset([]string{"erofs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := Parse(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*Index{x, small} {
+		got, err := x.Order("erofs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
 func TestMatchFindsDriversByModalias(t *testing.T) {
 	tests := []struct {
 		modalias string

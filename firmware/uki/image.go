@@ -53,7 +53,7 @@ func parseImage(data []byte) (*image, error) {
 	if err := binary.Read(r, binary.LittleEndian, im.sections); err != nil {
 		return nil, fmt.Errorf("section table: %w", err)
 	}
-	return im, im.check()
+	return im, errors.Join(im.check(), im.checkContents())
 }
 
 // check makes sure that the section table lies in the headers, and the sections ascend in memory.
@@ -68,6 +68,21 @@ func (im *image) check() error {
 			return fmt.Errorf("section %s: at %#x, before the end of what precedes it", name(s), s.VirtualAddress)
 		}
 		end = int64(s.VirtualAddress) + int64(s.VirtualSize)
+	}
+	return nil
+}
+
+// checkContents makes sure that the sections which Parse reads are in the file, each once.
+func (im *image) checkContents() error {
+	known := append(Names(), stubSections()...)
+	for i, s := range im.sections {
+		switch {
+		case !slices.Contains(known, name(s)):
+		case s.PointerToRawData == 0 || s.VirtualSize > s.SizeOfRawData || int64(s.PointerToRawData)+int64(s.VirtualSize) > int64(len(im.data)):
+			return fmt.Errorf("section %s: not in the file", name(s))
+		case slices.ContainsFunc(im.sections[:i], func(o pe.SectionHeader32) bool { return name(o) == name(s) }):
+			return fmt.Errorf("section %s: there twice", name(s))
+		}
 	}
 	return nil
 }
@@ -111,7 +126,10 @@ func checksum(data []byte) uint32 {
 }
 
 // name is the section's name without its padding.
-func name(s pe.SectionHeader32) string { return string(bytes.TrimRight(s.Name[:], "\x00")) }
+func name(s pe.SectionHeader32) string {
+	text, _, _ := bytes.Cut(s.Name[:], []byte{0})
+	return string(text)
+}
 
 // alignment reports whether n is a power of two that a PE may align to.
 func alignment(n uint32) bool { return n >= 512 && n <= 1<<16 && n&(n-1) == 0 }

@@ -143,6 +143,8 @@ func TestNXFollowsTheKernel(t *testing.T) {
 func TestBuildRefuses(t *testing.T) {
 	signed := testStub(1024, 0)
 	signed[0x40+4+20+112+4*8+4] = 1
+	hollow := testStub(1024, 0)
+	clear(hollow[0x40+4+20+240+40+20:][:4]) // PointerToRawData of .sbat
 	for _, tc := range []struct {
 		name     string
 		stub     []byte
@@ -157,6 +159,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"UKI as stub", mustBuild(t), []Section{{".uname", []byte("x")}}, "the stub has one already"},
 		{"stub that is no PE", []byte("MZ"), nil, "stub: "},
 		{"signed stub", signed, nil, "stub: signed"},
+		{"stub without the content of a section", hollow, nil, "stub: section .sbat: not in the file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := Build(tc.stub, tc.sections); err == nil || !strings.Contains(err.Error(), tc.err) {
