@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -19,14 +20,25 @@ const ModulesDir = "/lib/modules"
 // needed are modules that no hardware asks for by a modalias.
 var needed = [...]string{"dm_verity", "erofs", "overlay", "ext4", "quota_v2"}
 
-// moduleLoader inserts modules, each once.
+// moduleLoader inserts modules, each once, side by side: some drivers take
+// long to look at their hardware, and the disk may hang on another one.
 type moduleLoader struct {
 	index *kmod.Index
-	done  map[string]bool // files inserted
+	log   func(format string, args ...any)
 	seen  map[string]bool // modaliases looked up
+
+	mu       sync.Mutex
+	inserted map[string]*insertion // by file
+	closed   bool
 }
 
-func newModuleLoader() (*moduleLoader, error) {
+// insertion is one module on its way into the kernel.
+type insertion struct {
+	once sync.Once
+	err  error
+}
+
+func newModuleLoader(log func(format string, args ...any)) (*moduleLoader, error) {
 	var f kmod.Files
 	for name, text := range map[string]*[]byte{
 		"modules.dep": &f.Dep, "modules.alias": &f.Alias, "modules.softdep": &f.Softdep, "modules.builtin": &f.Builtin,
@@ -40,7 +52,7 @@ func newModuleLoader() (*moduleLoader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("modules of the initramfs: %w", err)
 	}
-	return &moduleLoader{index, map[string]bool{}, map[string]bool{}}, nil
+	return &moduleLoader{index: index, log: log, seen: map[string]bool{}, inserted: map[string]*insertion{}}, nil
 }
 
 // load inserts a module with what it depends on. A dependency that refuses the
@@ -52,19 +64,60 @@ func (l *moduleLoader) load(name string) error {
 		return err
 	}
 	for _, file := range files {
-		if l.done[file] {
-			continue
-		}
-		err := insert(filepath.Join(ModulesDir, file))
+		err := l.insert(file)
 		if errors.Is(err, unix.ENODEV) && file != files[len(files)-1] {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		l.done[file] = true
 	}
 	return nil
+}
+
+// loadAll loads modules side by side, and waits for all.
+func (l *moduleLoader) loadAll(names []string) error {
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { errs[i] = l.load(name) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// insert inserts a file, or waits until it is inserted.
+func (l *moduleLoader) insert(file string) error {
+	l.mu.Lock()
+	in := l.inserted[file]
+	if in == nil {
+		in = &insertion{}
+		l.inserted[file] = in
+	}
+	closed := l.closed
+	l.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	in.once.Do(func() { in.err = insert(filepath.Join(ModulesDir, file)) })
+	return in.err
+}
+
+// errClosed says that the initramfs is about to go.
+var errClosed = errors.New("module left to the running system")
+
+// close lets no further module in. Insertions under way end in the kernel,
+// which finishes them before this process can become systemd.
+func (l *moduleLoader) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	var names []string
+	for file := range l.inserted {
+		names = append(names, kmod.Name(file))
+	}
+	slices.Sort(names)
+	l.log("modules: %s", strings.Join(names, " "))
 }
 
 func insert(file string) error {
@@ -79,19 +132,19 @@ func insert(file string) error {
 	return nil
 }
 
-// coldplug loads the drivers of all hardware that sysfs shows and that has
-// none yet. A driver that refuses its hardware (ENODEV) is no reason to stop:
-// the disk may hang on another one.
-func (l *moduleLoader) coldplug(log func(format string, args ...any)) {
+// coldplug begins to load the drivers of all hardware that sysfs shows and
+// that was not there before. It does not wait: a driver that is ready makes
+// device events. One that refuses its hardware (ENODEV) is no reason to stop.
+func (l *moduleLoader) coldplug() {
 	// The processor's crypto extensions make dm-verity several times faster.
 	paths := []string{"/sys/devices/system/cpu/modalias"}
 	found, _ := filepath.Glob("/sys/bus/*/devices/*/modalias")
 	for _, p := range append(paths, found...) {
-		l.plug(p, log)
+		l.plug(p)
 	}
 }
 
-func (l *moduleLoader) plug(path string, log func(format string, args ...any)) {
+func (l *moduleLoader) plug(path string) {
 	text, err := os.ReadFile(path)
 	modalias := strings.TrimSpace(string(text))
 	if err != nil || modalias == "" || l.seen[modalias] {
@@ -99,18 +152,10 @@ func (l *moduleLoader) plug(path string, log func(format string, args ...any)) {
 	}
 	l.seen[modalias] = true
 	for _, name := range l.index.Match(modalias) {
-		if err := l.load(name); err != nil {
-			log("%v (for %s)", err, modalias)
-		}
+		go func() {
+			if err := l.load(name); err != nil && !errors.Is(err, errClosed) {
+				l.log("%v (for %s)", err, modalias)
+			}
+		}()
 	}
-}
-
-// inserted lists the modules that run, for the record.
-func (l *moduleLoader) inserted() []string {
-	var names []string
-	for file := range l.done {
-		names = append(names, kmod.Name(file))
-	}
-	slices.Sort(names)
-	return names
 }

@@ -74,19 +74,18 @@ func (i *Init) find() (Decision, error) {
 		return Decision{}, err
 	}
 	defer events.close()
-	modules, err := newModuleLoader()
+	modules, err := newModuleLoader(i.console.Log)
 	if err != nil {
 		return Decision{}, err
 	}
-	for _, name := range needed {
-		if err := modules.load(name); err != nil {
-			return Decision{}, err
-		}
+	defer modules.close()
+	modules.coldplug()
+	if err := modules.loadAll(needed[:]); err != nil {
+		return Decision{}, err
 	}
 	i.mountEFIVariables(modules)
 	deadline := time.Now().Add(patience)
 	for {
-		modules.coldplug(i.console.Log)
 		facts, err := Observe()
 		if err != nil {
 			return Decision{}, err
@@ -96,12 +95,12 @@ func (i *Init) find() (Decision, error) {
 		}
 		d, err := Decide(facts)
 		if !errors.Is(err, ErrNotThere) {
-			i.console.Log("modules: %s", strings.Join(modules.inserted(), " "))
 			return d, err
 		}
 		if !events.wait(deadline) {
 			return Decision{}, fmt.Errorf("%w\nhint: waited %s for it; is the disk plugged in, and is it the one that was flashed?", err, patience)
 		}
+		modules.coldplug()
 	}
 }
 
