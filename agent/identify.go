@@ -48,8 +48,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root *os.Root, record boo
 	if m.Hostname != "" {
 		host = m.Hostname
 		if err := env.setHostname(root, host); err != nil {
-			a.Status.Error = describe(err)
-			return
+			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
 		a.Status.Hostname = host
 	}

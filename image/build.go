@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/qcow2"
@@ -42,6 +44,11 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err := b.resolve(); err != nil {
 		return manifest.Manifest{}, err
 	}
+	unlock, err := b.lock()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	defer unlock()
 	dir := b.Out + ".new"
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return manifest.Manifest{}, err
@@ -59,7 +66,36 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	return m, errors.Join(os.RemoveAll(b.Out), os.Rename(dir, b.Out))
+	return m, replace(dir, b.Out)
+}
+
+// lock keeps other builds away from Out, and Out from being anything but a build.
+func (b *Build) lock() (unlock func(), err error) {
+	if entries, err := os.ReadDir(b.Out); err == nil && len(entries) > 0 {
+		if _, err := os.Stat(filepath.Join(b.Out, ManifestName)); err != nil {
+			return nil, fmt.Errorf("%s: not empty, and not a build\nhint: name another directory with --out; a build replaces it whole", b.Out)
+		}
+	}
+	f, err := os.OpenFile(b.Out+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: another build is under way: %w", b.Out, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// replace puts the directory fresh in the place of old, if there is one, in one step.
+func replace(fresh, old string) error {
+	if _, err := os.Stat(old); errors.Is(err, fs.ErrNotExist) {
+		return os.Rename(fresh, old)
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, old, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("put the build in place of %s: %w", old, err)
+	}
+	return os.RemoveAll(fresh)
 }
 
 // resolve makes the paths absolute.

@@ -64,14 +64,15 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	return p, err
 }
 
-// cmdline of the kernel. panic= restarts a machine that cannot go on; quiet
+// cmdline of the kernel. gpt lets it use the backup of a damaged partition
+// table, which /init then repairs; panic= restarts a machine that cannot go on; quiet
 // leaves the console to the node's status.
 func cmdline(arch string, root [32]byte) string {
 	serial := "ttyS0"
 	if arch == "arm64" {
 		serial = "ttyAMA0"
 	}
-	return fmt.Sprintf("roothash=%s console=tty0 console=%s quiet loglevel=4 panic=10 systemd.show_status=no", hex.EncodeToString(root[:]), serial)
+	return fmt.Sprintf("roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 systemd.show_status=no", hex.EncodeToString(root[:]), serial)
 }
 
 // slot finds the partition of slot A with that role.

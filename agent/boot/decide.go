@@ -22,9 +22,11 @@ type Decision struct {
 	Slot     string `json:"slot"`
 	RootHash string `json:"rootHash"`
 	Disk     string `json:"disk"`
-	Root     string `json:"root"`
-	Verity   string `json:"verity"`
-	ESP      string `json:"esp,omitempty"`
+	// Removable says that another disk, if one appears, may be the better choice.
+	Removable bool   `json:"removable,omitempty"`
+	Root      string `json:"root"`
+	Verity    string `json:"verity"`
+	ESP       string `json:"esp,omitempty"`
 	// Target is the dm-verity line; Length in sectors of 512 bytes.
 	Target       string `json:"target"`
 	TargetLength uint64 `json:"targetLength"`
@@ -75,7 +77,7 @@ func Decide(f Facts) (Decision, error) {
 		return Decision{}, fmt.Errorf("root hash %x…: %w (%s)", hash[:6], ErrNotThere, seen(f.Disks))
 	}
 	chosen, warnings := choose(found, f.LoaderPartition)
-	d := Decision{Slot: chosen.slot, RootHash: hex.EncodeToString(hash[:]), Disk: chosen.disk.Device, Warnings: warnings}
+	d := Decision{Slot: chosen.slot, RootHash: hex.EncodeToString(hash[:]), Disk: chosen.disk.Device, Removable: chosen.disk.Removable, Warnings: warnings}
 	if err := d.mapping(chosen, hash); err != nil {
 		return Decision{}, err
 	}
@@ -142,11 +144,16 @@ func slotOf(t *gpt.Table, arch string, index int) string {
 	return slot
 }
 
-// choose prefers the disk that the loader came from, then a disk that is not
-// removable: after flashing, the USB stick is often still plugged in.
+// choose prefers a disk whose verity tree can be read, then the disk that the
+// loader came from, then one that is not removable: after flashing, the USB
+// stick is often still plugged in. Disks flashed from one image are clones, and
+// all look like the loader's.
 func choose(found []candidate, loader uuid.UUID) (candidate, []string) {
 	rank := func(c candidate) int {
 		r := 0
+		if c.disk.Contents[c.verity].Verity == nil {
+			r += 4
+		}
 		if loader != uuid.Nil && byUUID(c.disk.Table, loader) == 0 {
 			r += 2
 		}

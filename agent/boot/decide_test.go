@@ -2,6 +2,7 @@ package boot
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -134,6 +135,15 @@ func TestDecide(t *testing.T) {
 			f.Disks[0].Table, f.LoaderPartition = &own, uuid.UUID{15: 99}
 			return f
 		}(), check: func(d Decision) string { return cmp.Diff("/dev/sda3", d.Root) }},
+		{name: "a disk without its verity tree goes last", facts: func() Facts {
+			f := stick(machine(), "/dev/sda")
+			return with(f, 2, func(c *Content) { c.Verity = nil })
+		}(), check: func(d Decision) string { return cmp.Diff("/dev/vda3", d.Root) }},
+		{name: "a system on a stick says that it may not be the best", facts: func() Facts {
+			f := stick(machine(), "/dev/sda")
+			f.Disks = f.Disks[:1]
+			return f
+		}(), check: func(d Decision) string { return cmp.Diff("/dev/sda3 true", fmt.Sprint(d.Root, " ", d.Removable)) }},
 		{name: "no root hash on the command line", facts: Facts{Cmdline: "quiet"}, wantErr: "no roothash="},
 		{name: "a root hash cut short", facts: Facts{Cmdline: "roothash=00ff"}, wantErr: "not 64 hexadecimal digits"},
 		{name: "no disk yet", facts: Facts{Cmdline: "roothash=" + hash}, wantErr: "no disk at all", notYet: true},

@@ -25,8 +25,9 @@ type Disk struct {
 	Device     string `json:"device"`
 	Size       int64  `json:"size"`
 	SectorSize int    `json:"sectorSize"`
-	Removable  bool   `json:"removable,omitempty"`
-	ReadOnly   bool   `json:"readOnly,omitempty"`
+	// Removable also means on a USB port.
+	Removable bool `json:"removable,omitempty"`
+	ReadOnly  bool `json:"readOnly,omitempty"`
 	// Table is the partition table; nil, and Problem says why, if there is none.
 	Table   *gpt.Table `json:"table,omitempty"`
 	Problem string     `json:"problem,omitempty"`

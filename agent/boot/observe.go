@@ -76,13 +76,20 @@ func observeDisk(name string) (d Disk, ok bool) {
 		Device:     "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always
 		SectorSize: int(sysNumber(dir, "queue/logical_block_size")),
-		Removable:  sysNumber(dir, "removable") == 1,
+		Removable:  sysNumber(dir, "removable") == 1 || onUSB(dir),
 		ReadOnly:   sysNumber(dir, "ro") == 1,
 	}
 	if err := d.readTable(dir); err != nil {
 		d.Problem = err.Error()
 	}
 	return d, true
+}
+
+// onUSB reports whether a disk hangs on a USB port, which hides that it can be
+// unplugged from the attribute "removable".
+func onUSB(dir string) bool {
+	path, err := filepath.EvalSymlinks(dir)
+	return err == nil && strings.Contains(path, "/usb")
 }
 
 func sysNumber(dir, name string) int64 {
@@ -107,7 +114,7 @@ func (d *Disk) readTable(dir string) error {
 	if !table.Source.Healthy() {
 		d.Damage = damage(table.Source)
 	}
-	table.Source = gpt.Source{}
+	table.Source = gpt.Source{Used: table.Source.Used} // errors are no JSON
 	d.Table = &table
 	d.Contents = map[int]Content{}
 	nodes := partitionNodes(dir)

@@ -24,6 +24,8 @@ const (
 	systemd = "/usr/lib/systemd/systemd"
 	// patience is how long disks may take to appear: slow USB bridges need most of it.
 	patience = 60 * time.Second
+	// courtesy is how long a system on a stick waits for a disk that has it too.
+	courtesy = 5 * time.Second
 	// mapping is the name of the verity device.
 	mapping = "root"
 )
@@ -45,7 +47,7 @@ func (i *Init) Main() error {
 		return err
 	}
 	i.steps.done("map and mount root")
-	if err := i.mountState(d); err != nil {
+	if err := i.mountState(&d); err != nil {
 		return err
 	}
 	i.steps.done("mount state")
@@ -84,7 +86,8 @@ func (i *Init) find() (Decision, error) {
 		return Decision{}, err
 	}
 	i.mountEFIVariables(modules)
-	deadline := time.Now().Add(patience)
+	started := time.Now()
+	deadline := started.Add(patience)
 	for {
 		facts, err := Observe()
 		if err != nil {
@@ -94,6 +97,10 @@ func (i *Init) find() (Decision, error) {
 			return Decision{}, err
 		}
 		d, err := Decide(facts)
+		if err == nil && d.Removable && events.wait(started.Add(courtesy)) {
+			modules.coldplug()
+			continue
+		}
 		if !errors.Is(err, ErrNotThere) {
 			return d, err
 		}
@@ -137,7 +144,9 @@ func mapVerity(d Decision) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-func (i *Init) mountState(d Decision) error {
+// mountState mounts the state partition. A file system that refuses to grow is
+// smaller than it could be, and no reason to stay down.
+func (i *Init) mountState(d *Decision) error {
 	if err := i.prepare(d.Disk, d.State); err != nil {
 		return err
 	}
@@ -146,7 +155,9 @@ func (i *Init) mountState(d Decision) error {
 		return err
 	}
 	if d.State.Grow {
-		return growFilesystem(target, d.State.Size)
+		if err := growFilesystem(target, d.State.Size); err != nil {
+			d.Warnings = append(d.Warnings, err.Error())
+		}
 	}
 	return nil
 }

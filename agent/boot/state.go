@@ -68,6 +68,13 @@ func format(device string) error {
 	}
 	defer f.Close()
 	const first = 4096
+	// From here on the partition is not blank any more: it must say that it asks to be formatted.
+	if _, err := f.WriteAt([]byte(ext4.FormatMark), 0); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
 	// What an earlier life left on the disk must not look like a journal. The first block stays until the end.
 	if err := zero(f, first, t.Size-first); err != nil {
 		return err

@@ -35,6 +35,23 @@ func checkUnitFile(report *document.Report, at, text string) {
 		}
 		continued = strings.HasSuffix(raw, `\`)
 	}
+	checkAliases(report, at, text)
+}
+
+// checkAliases refuses names of Loam's own units: an alias is a link that
+// systemd would follow instead of the image's unit.
+func checkAliases(report *document.Report, at, text string) {
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
+		key, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(key) != "Alias" {
+			continue
+		}
+		for _, name := range strings.Fields(value) {
+			if ownUnit(name) {
+				report.Add(at, "the alias "+document.Quote(name)+" is refused: it belongs to Loam", "choose another name")
+			}
+		}
+	}
 }
 
 func checkSection(report *document.Report, at string, line int, text string) {

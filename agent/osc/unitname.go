@@ -37,7 +37,7 @@ func checkUnitName(report *document.Report, at, name string) {
 		add("has nothing before its type", "write a name before it")
 	case strings.ContainsFunc(stem, isNotUnitName):
 		add("holds a character that no unit name has", `use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
-	case strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-"):
+	case ownUnit(name):
 		add("is refused: it belongs to Loam", "choose another name")
 	}
 }
@@ -78,4 +78,9 @@ func isTemplate(name string) bool {
 func isNotUnitName(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 	return !letter && !strings.ContainsRune(`:-_.\@`, r)
+}
+
+// ownUnit reports whether a unit's name is kept for Loam's own.
+func ownUnit(name string) bool {
+	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
 }

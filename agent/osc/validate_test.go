@@ -87,6 +87,15 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.files[0].path: "/etc/` + strings.Repeat("a", 55) + `"… is too long; hint: keep each part within 255 bytes, and all of it within 1024`,
 		},
 		{
+			name: "a directory by its second name", text: file("/var/opt/bin/x"),
+			want: `c:5: spec.files[0].path: "/var/opt/bin/x" is refused: it is the same directory as /opt; hint: write the path with /opt`,
+		},
+		{
+			name: "a unit before the image's", text: file("/etc/systemd/system.control/loam-agent.service"),
+			want: `c:5: spec.files[0].path: "/etc/systemd/system.control/loam-agent.service" is refused: ` +
+				`units there go before those of the image, the node agent's too; hint: list the unit in units`,
+		},
+		{
 			name: "the agent's state", text: file("/var/lib/loam/journal.json"),
 			want: `c:5: spec.files[0].path: "/var/lib/loam/journal.json" is refused: it holds the node agent's own state; hint: choose another directory of /var/lib`,
 		},
@@ -171,6 +180,10 @@ func TestBadInput(t *testing.T) {
 		{
 			name: "a unit with a slash", text: unit("name: ../a.service"),
 			want: `c:5: spec.units[0].name: "../a.service" holds a character that no unit name has; hint: use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`,
+		},
+		{
+			name: "an alias over a unit of Loam", text: unit(`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=b.service \\\n loam-agent.service\n"}`),
+			want: `c:5: spec.units[0].content: the alias "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
 		},
 		{name: "a unit of Loam", text: unit("name: loam-agent.service"), want: `c:5: spec.units[0].name: "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`},
 		{name: "an unknown command", text: unit("name: a.service", "command: reload"), want: `c:6: spec.units[0].command: "reload" is unknown; hint: write start, restart or stop`},

@@ -23,14 +23,18 @@ func (t Table) Create(d Disk) error {
 	return t.Write(d)
 }
 
-// Write replaces both copies of the table: backup array, backup header, flush, primary array, primary header, flush. After a power
-// cut at any point one copy is whole, if the other copy was valid before (Source.Healthy).
+// Write replaces both copies of the table: backup array, backup header, flush, primary array, primary header, flush; the primary
+// first if only the backup was valid (Source.Used). After a power cut at any point one copy is whole.
 func (t Table) Write(d Disk) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("write partition table: %w", err)
 	}
 	array := t.array()
-	for _, c := range []Copy{Backup, Primary} {
+	order := []Copy{Backup, Primary}
+	if t.Source.Used == Backup {
+		order = []Copy{Primary, Backup}
+	}
+	for _, c := range order {
 		h := t.header(c, crc32.ChecksumIEEE(array))
 		if err := t.write(d, h, array); err != nil {
 			return fmt.Errorf("write %s partition table: %w", c, err)
