@@ -60,6 +60,10 @@ type Agent struct {
 // editor writes several times, a unit that starts changes several times.
 const settle = 100 * time.Millisecond
 
+// retry is how long the loop waits before it tries again to complete what it
+// could not.
+const retry = 30 * time.Second
+
 // ErrDisconnected means that systemd no longer tells the agent of its units;
 // the agent ends, to be started again.
 var ErrDisconnected = errors.New("connection to systemd lost")
@@ -81,8 +85,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	l.resume(ctx)
-	l.read(ctx)
+	l.follow(ctx)
 	var readAt, lookAt <-chan time.Time
+	retryAt := l.retryAt()
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,6 +110,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-readAt:
 			readAt = nil
 			l.read(ctx)
+			retryAt = l.retryAt()
+		case <-retryAt:
+			l.read(ctx)
+			retryAt = l.retryAt()
 		case <-lookAt:
 			lookAt = nil
 			l.look(ctx)

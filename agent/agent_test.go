@@ -32,6 +32,9 @@ type world struct {
 	units   chan string
 	shown   []status.Status
 	news    []status.Phase
+	// resume and fail are what Resume and Apply return; resumed counts.
+	resume, fail error
+	resumed      int
 }
 
 func newWorld() *world {
@@ -41,7 +44,10 @@ func newWorld() *world {
 	}
 }
 
-func (w *world) Resume(context.Context) (apply.Resumed, error) { return apply.Resumed{}, nil }
+func (w *world) Resume(context.Context) (apply.Resumed, error) {
+	w.resumed++
+	return apply.Resumed{}, w.resume
+}
 
 func (w *world) Current() (generation.Manifest, bool, error) {
 	return w.current, w.current.Digest != "", nil
@@ -53,7 +59,7 @@ func (w *world) Apply(_ context.Context, d config.Desired, source string) (gener
 		Number: len(w.applied), Digest: d.Digest(), Source: source,
 		Units: []generation.Unit{{Name: "a.service", Enabled: true}},
 	}
-	return w.current, nil
+	return w.current, w.fail
 }
 
 func (w *world) Start(_ context.Context, name string) error {
@@ -249,6 +255,74 @@ func TestAgentEndsWithoutSystemd(t *testing.T) {
 		close(w.units)
 		if err := <-done; !errors.Is(err, ErrDisconnected) {
 			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestSlowUnitIsNoFailureOnceItIsUp(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	w.fail = fmt.Errorf("start a.service: waiting for the job: %w", context.DeadlineExceeded)
+	w.state.Active, w.state.Sub = "activating", "start"
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Failed || s.Error == nil {
+			t.Errorf("while it is late: %+v", s)
+		}
+		w.state.Active, w.state.Sub = "active", "running"
+		w.units <- "a.service"
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
+			t.Errorf("once it is up: %+v, error %+v", s, s.Error)
+		}
+	})
+}
+
+func TestResumeThatFailsIsTriedAgain(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(func()) {})
+	w.resume, w.resumed = errors.New("place /var/x: no space left on device"), 0
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Failed || s.Error == nil || s.Error.Problem != w.resume.Error() {
+			t.Errorf("after it failed: %+v, error %+v", s, s.Error)
+		}
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); s.Phase != status.Failed || w.resumed != 2 {
+			t.Errorf("after the source was touched: %+v, resumed %d times", s, w.resumed)
+		}
+		w.resume = nil
+		time.Sleep(retry)
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil || w.resumed != 3 {
+			t.Errorf("after a while: %+v, resumed %d times", s, w.resumed)
+		}
+		time.Sleep(2 * retry)
+	})
+	if w.resumed != 3 || len(w.applied) != 1 {
+		t.Errorf("resumed %d times, applied %d times", w.resumed, len(w.applied))
+	}
+}
+
+func TestUnfinishedApplyIsCompletedBeforeItCountsAsApplied(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	w.fail = fmt.Errorf("%w: reload systemd: timeout", apply.ErrUnfinished)
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Failed {
+			t.Errorf("after the reload failed: %+v", s)
+		}
+		w.resume = w.fail
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); s.Phase != status.Failed || w.resumed != 2 {
+			t.Errorf("same text, still no reload: %+v, resumed %d times", s, w.resumed)
+		}
+		w.resume = nil
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); s.Phase != status.Applied || w.resumed != 3 || len(w.applied) != 1 {
+			t.Errorf("once completed: %+v, resumed %d, applied %d times", s, w.resumed, len(w.applied))
 		}
 	})
 }

@@ -40,11 +40,11 @@ func (l *loop) judge(states []unit.State) {
 	if all {
 		l.done = nil
 	}
-	if all && l.current.Name() != "" && l.status.AppliedAt == 0 && l.asked == nil {
+	if all && l.current.Name() != "" && l.status.AppliedAt == 0 && l.asked == nil && l.unfinished == nil {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.done, failure(states))
+	l.status.Error = firstOf(l.asked, l.unfinished, l.done, failure(states))
 }
 
 // decidePhase says how far the node is. A generation that was applied stays so

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/unit"
 )
 
 // loop is what Run knows of the node.
@@ -25,6 +26,9 @@ type loop struct {
 	// asked is what is wrong with what the node was asked to be, or with
 	// applying it; done what systemd could not do of the current generation.
 	asked, done *status.Error
+	// unfinished is what keeps the node between two generations, or from being
+	// its current one.
+	unfinished *status.Error
 }
 
 // watch begins to watch the source, before the first read, so that no change
@@ -41,36 +45,62 @@ func (l *loop) watch(ctx context.Context) <-chan struct{} {
 	return changed
 }
 
-// resume completes an apply that was cut off and finds out what the node is.
+// resume completes an apply that was cut off and finds out what the node is. A
+// unit that did not come up is no reason to try again.
 func (l *loop) resume(ctx context.Context) {
 	resumed, err := l.Engine.Resume(ctx)
+	l.unfinished = nil
 	switch {
-	case errors.As(err, new(*unit.JobError)):
+	case ctx.Err() != nil:
+	case err != nil && resumed.Finished != "" && !errors.Is(err, apply.ErrUnfinished):
 		l.done = describe(err)
 	case err != nil:
-		l.warn("resume", err)
+		l.Log.Error("resume", zap.Error(err))
+		l.unfinished = describe(err)
 	case resumed.Finished != "":
 		l.Log.Info("finished an apply that was cut off", zap.String("generation", resumed.Finished))
 	case len(resumed.Repaired) > 0:
 		l.Log.Warn("repaired what had changed", zap.Strings("paths", resumed.Repaired))
 	}
+	l.observe()
+}
+
+// observe finds out which generation is current.
+func (l *loop) observe() {
+	var err error
 	l.current, _, err = l.Engine.Current()
 	if err != nil {
 		l.warn("read the current generation", err)
 	}
 }
 
-// read takes up what the source says now.
+// retryAt starts the time until the next try, if something is left to complete.
+func (l *loop) retryAt() <-chan time.Time {
+	if l.unfinished == nil {
+		return nil
+	}
+	return time.After(retry)
+}
+
+// read completes what is left to complete and takes up what the source says
+// now.
 func (l *loop) read(ctx context.Context) {
+	if l.unfinished != nil {
+		l.resume(ctx)
+	}
+	l.follow(ctx)
+}
+
+func (l *loop) follow(ctx context.Context) {
 	if l.Source != nil {
-		l.asked = describe(l.follow(ctx))
+		l.asked = describe(l.obey(ctx))
 	}
 	l.look(ctx)
 }
 
-// follow makes the node what the source says. Without a document it stays as
+// obey makes the node what the source says. Without a document it stays as
 // it is, and so it does if the document is wrong.
-func (l *loop) follow(ctx context.Context) error {
+func (l *loop) obey(ctx context.Context) error {
 	doc, err := l.Source.Read(ctx)
 	if errors.Is(err, source.ErrAbsent) {
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
@@ -90,25 +120,29 @@ func (l *loop) follow(ctx context.Context) error {
 }
 
 // apply applies a configuration that is not the current one. A unit that did
-// not come up is a fact about the node, which look follows up, and no error
-// here.
+// not come up, or not yet, is a fact about the node, which look follows up, and
+// no error here.
 func (l *loop) apply(ctx context.Context, desired config.Desired, source string) error {
 	l.Log.Info("applying", zap.String("digest", desired.Digest()), zap.String("source", source))
 	l.asked, l.done = nil, nil
 	l.status.AppliedAt = 0
 	l.publish(status.Applying)
 	m, err := l.Engine.Apply(ctx, desired, source)
-	if m.Name() != "" {
-		l.current = m
+	l.observe()
+	switch {
+	case errors.Is(err, apply.ErrUnfinished):
+		l.Log.Error("apply", zap.Error(err))
+		l.unfinished = describe(err)
+		return nil
+	case err != nil && m.Name() == "":
+		l.Log.Error("apply", zap.Error(err))
+		return err
 	}
-	if errors.As(err, new(*unit.JobError)) {
+	l.unfinished = nil
+	if err != nil {
 		l.Log.Warn("units did not come up", zap.String("generation", m.Name()), zap.Error(err))
 		l.done = describe(err)
 		return nil
-	}
-	if err != nil {
-		l.Log.Error("apply", zap.Error(err))
-		return err
 	}
 	l.Log.Info("applied", zap.String("generation", m.Name()))
 	return nil

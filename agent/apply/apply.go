@@ -39,6 +39,8 @@ type Executor struct {
 	// this boot.
 	OSVersion string
 	BootID    string
+	// reload says that a repair is on disk which systemd has not read yet.
+	reload bool
 	// JobWait is how long one stage of units may take; a job that takes longer
 	// goes on and counts as an error.
 	JobWait time.Duration
@@ -48,6 +50,10 @@ type Executor struct {
 
 // kept is how many generations stay on disk besides the current ones.
 const kept = 5
+
+// ErrUnfinished says that the node is between two generations: the journal
+// stays, and Resume completes what is left.
+var ErrUnfinished = errors.New("apply is unfinished")
 
 // Current is the generation the node runs; false if it has none.
 func (e *Executor) Current() (generation.Manifest, bool, error) {
@@ -63,8 +69,12 @@ func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (p
 // Apply makes d the node's configuration. An error before the flip has changed
 // nothing on the node; an error in bringing files about has been undone. A
 // unit that systemd could not start, stop or restart is an error too, after all
-// else is done: the generation stays, and *unit.JobError tells which unit.
+// else is done: the generation stays, and *unit.JobError tells which unit. An
+// apply that was cut off before is completed first.
 func (e *Executor) Apply(ctx context.Context, d config.Desired, source string) (generation.Manifest, error) {
+	if err := e.settle(ctx); err != nil {
+		return generation.Manifest{}, err
+	}
 	change, err := e.prepare(ctx, d, source)
 	if err != nil {
 		return generation.Manifest{}, err
@@ -110,7 +120,7 @@ func (e *Executor) prepare(ctx context.Context, d config.Desired, source string)
 	if err != nil {
 		return change{}, err
 	}
-	dirs, err := generation.MissingDirs(e.Node.Root(), tree.Entries, have.Dirs)
+	dirs, err := generation.MissingDirs(e.Node.Root(), tree.Entries, have)
 	if err != nil {
 		return change{}, err
 	}
@@ -144,30 +154,38 @@ func (e *Executor) revert(c change) error {
 		return e.store().Activate(e.OSVersion, c.have.Name())
 	}
 	if err := undo(); err != nil {
-		return fmt.Errorf("go back: %w", err)
+		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 	if err := e.place(c.want, c.have); err != nil {
-		return fmt.Errorf("go back: %w", err)
+		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
-	return e.removeJournal()
+	return unfinished(e.removeJournal())
+}
+
+// unfinished marks err, if it is one, as ErrUnfinished.
+func unfinished(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnfinished, err)
 }
 
 // finish does what comes after the files are in place.
 func (e *Executor) finish(ctx context.Context, c change, j journal) error {
 	if c.plan.Reload {
 		if err := e.Units.Reload(ctx); err != nil {
-			return err
+			return unfinished(err)
 		}
 	}
 	failed := e.act(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
-		return errors.Join(failed, err) // Cut off, not done: the journal stays.
+		return errors.Join(failed, unfinished(err)) // Cut off, not done: the journal stays.
 	}
 	if err := e.record(c.want, failed); err != nil {
-		return errors.Join(failed, err)
+		return errors.Join(failed, unfinished(err))
 	}
 	if err := e.removeJournal(); err != nil {
-		return errors.Join(failed, err)
+		return errors.Join(failed, unfinished(err))
 	}
 	return errors.Join(failed, e.store().Prune(kept))
 }

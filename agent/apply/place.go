@@ -14,22 +14,68 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// place brings the files and links of want about on the node and takes those
-// of have away that want does not have.
+// place takes the files and links of have away that want does not have, and
+// brings those of want about. In this order a file can become a directory, and
+// a directory a file.
 func (e *Executor) place(have, want generation.Manifest) error {
-	if _, err := e.repair(want); err != nil {
+	if err := e.clear(have, want); err != nil {
 		return err
 	}
-	wanted := pathsOf(want)
-	for _, entry := range have.Entries {
-		if wanted[entry.Path] {
-			continue
-		}
-		if err := e.takeAway(entry.Path); err != nil {
-			return err
-		}
+	_, err := e.repair(want)
+	return err
+}
+
+// clear takes away what have placed and want does not have.
+func (e *Executor) clear(have, want generation.Manifest) error {
+	if have.Name() == "" {
+		return nil
+	}
+	if _, err := e.removePlaced(have, want, ""); err != nil {
+		return err
 	}
 	return e.removeDirs(have.Dirs, want.Dirs)
+}
+
+// removePlaced takes away the paths that are just as m has them and that
+// current does not have, those beneath except left alone ("" for none). What
+// another wrote over them stays, unless current has something beneath it.
+func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
+	content, err := e.store().Content(m.Name())
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	wanted, above := pathsOf(current), parentsOf(current)
+	var removed []string
+	for _, p := range generation.Place(m) {
+		alone := except != "" && strings.HasPrefix(p.Path, except)
+		if alone || wanted[p.Path] {
+			continue
+		}
+		did := false
+		if above[p.Path] {
+			did, err = e.clearWay(p.Path)
+		} else if generation.Placed(e.Node.Root(), p, content) {
+			did, err = true, e.takeAway(p.Path)
+		}
+		if err != nil {
+			return removed, err
+		}
+		if did {
+			removed = append(removed, p.Path)
+		}
+	}
+	return removed, nil
+}
+
+// clearWay removes a managed file or link whose path is to be a directory, and
+// reports whether it had to.
+func (e *Executor) clearWay(name string) (bool, error) {
+	info, err := e.Node.Root().Lstat(name[1:])
+	if err != nil || info.IsDir() {
+		return false, nil // Put says what is wrong with the path, if anything is.
+	}
+	return true, e.Node.Remove(name[1:])
 }
 
 // repair makes every path of m what it should be and returns those that were
@@ -116,6 +162,9 @@ func (e *Executor) removeDirs(have, want []string) error {
 		if slices.Contains(want, dir) {
 			continue
 		}
+		if info, err := e.Node.Root().Lstat(dir[1:]); err != nil || !info.IsDir() {
+			continue
+		}
 		err := e.Node.Remove(dir[1:])
 		if err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EEXIST) {
 			return err
@@ -130,4 +179,15 @@ func pathsOf(m generation.Manifest) map[string]bool {
 		paths[entry.Path] = true
 	}
 	return paths
+}
+
+// parentsOf are the directories above the entries of m.
+func parentsOf(m generation.Manifest) map[string]bool {
+	parents := map[string]bool{}
+	for _, entry := range m.Entries {
+		for dir := path.Dir(entry.Path); dir != "/" && !parents[dir]; dir = path.Dir(dir) {
+			parents[dir] = true
+		}
+	}
+	return parents
 }

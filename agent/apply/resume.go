@@ -3,6 +3,8 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -60,24 +62,21 @@ func (e *Executor) undo(j journal, current generation.Manifest) error {
 	if err != nil {
 		return err
 	}
-	if _, err := e.removePlaced(to, current, ""); err != nil {
-		return err
-	}
-	return e.removeDirs(to.Dirs, current.Dirs)
+	return e.clear(to, current)
 }
 
 // complete does all of a change again that comes after the flip.
 func (e *Executor) complete(ctx context.Context, want generation.Manifest, j journal) error {
 	have, err := e.before(j)
 	if err != nil {
-		return err
+		return unfinished(err)
 	}
 	if err := e.place(have, want); err != nil {
-		return err
+		return unfinished(&placeError{err})
 	}
 	p, err := e.diff(ctx, have, want)
 	if err != nil {
-		return err
+		return unfinished(err)
 	}
 	if j.BootID != e.BootID {
 		// systemd has started with the new files: nothing runs the old ones.
@@ -85,6 +84,50 @@ func (e *Executor) complete(ctx context.Context, want generation.Manifest, j jou
 		p.Units = slices.DeleteFunc(p.Units, func(a plan.Action) bool { return a.Verb == plan.Restart })
 	}
 	return e.finish(ctx, change{have: have, want: want, plan: p}, j)
+}
+
+// placeError is an error in bringing the files of a generation about.
+type placeError struct{ error }
+
+func (e *placeError) Unwrap() error { return e.error }
+
+// settle ends an apply that was cut off, so that the next begins at a whole
+// generation. One whose files cannot be placed is taken back, as the next may
+// be what mends it, if no unit has seen it yet.
+func (e *Executor) settle(ctx context.Context) error {
+	j, cut, err := e.readJournal()
+	if err != nil || !cut {
+		return err
+	}
+	current, _, err := e.Current()
+	if errors.Is(err, generation.ErrTorn) {
+		return nil // The next generation replaces it.
+	}
+	if err != nil {
+		return err
+	}
+	if j.To == "" || j.To != current.Name() {
+		if err := e.undo(j, current); err != nil {
+			return unfinished(err)
+		}
+		return unfinished(e.removeJournal())
+	}
+	failed := e.complete(ctx, current, j)
+	if _, still, err := e.readJournal(); err != nil || !still {
+		return err // Units that did not come up are the next plan's.
+	}
+	if !errors.As(failed, new(*placeError)) || len(j.Done) > 0 {
+		return fmt.Errorf("complete the apply before: %w", failed)
+	}
+	have, err := e.before(j)
+	if err != nil {
+		return err
+	}
+	if err := e.revert(change{have: have, want: current}); err != nil {
+		return errors.Join(failed, err)
+	}
+	e.reload = true
+	return unfinished(e.reloadOwed(ctx))
 }
 
 // before is the generation that j began with, the zero Manifest if there was
@@ -113,54 +156,57 @@ func (e *Executor) reconcile(ctx context.Context, m generation.Manifest) ([]stri
 	}
 	repaired = append(repaired, stale...)
 	if slices.ContainsFunc(repaired, func(p string) bool { return strings.HasPrefix(p, "/etc/systemd/system/") }) {
-		return repaired, e.Units.Reload(ctx)
+		e.reload = true
 	}
-	return repaired, nil
+	return repaired, e.reloadOwed(ctx)
 }
 
-// removeStale takes away what other generations placed outside of /etc, which
-// is made anew at each boot: after a fallback of the OS, its configuration
-// finds what the newer one left. Only what is exactly as that generation had
-// it goes.
+// reloadOwed has systemd read its units if a repair asks for it.
+func (e *Executor) reloadOwed(ctx context.Context) error {
+	if !e.reload {
+		return nil
+	}
+	err := e.Units.Reload(ctx)
+	e.reload = err != nil
+	return err
+}
+
+// osVersionName is the file that names the OS version that ran last.
+const osVersionName = "os-version"
+
+// removeStale takes away what the OS version that ran last placed outside of
+// /etc, which is made anew at each boot: after an update or a fallback of the
+// OS, its configuration finds what the other one left. Only what is exactly as
+// that generation had it goes. Under the same OS version there is nothing to do.
 func (e *Executor) removeStale(current generation.Manifest) ([]string, error) {
-	others, err := e.store().List()
-	if err != nil {
-		return nil, err
+	text, err := e.State.Root().ReadFile(osVersionName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the last OS version: %w", err)
+	}
+	last := strings.TrimSpace(string(text))
+	if last == e.OSVersion {
+		return nil, nil
 	}
 	var removed []string
-	for _, name := range others {
-		m, err := e.store().Load(name)
+	if last != "" {
+		removed, err = e.removeOther(last, current)
 		if err != nil {
 			return removed, err
 		}
-		gone, err := e.removePlaced(m, current, "/etc/")
-		if err != nil {
-			return removed, err
-		}
-		removed = append(removed, gone...)
 	}
-	return removed, nil
+	_, err = e.State.WriteFile(osVersionName, []byte(e.OSVersion+"\n"), 0o644)
+	return removed, err
 }
 
-// removePlaced takes away the paths that are just as m has them and that
-// current does not have, those beneath except left alone ("" for none).
-func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
-	content, err := e.store().Content(m.Name())
+// removeOther is removeStale for the generation that osVersion has as its
+// current one, if it has one.
+func (e *Executor) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
+	other, ok, err := e.store().Current(osVersion)
+	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer content.Close()
-	wanted := pathsOf(current)
-	var removed []string
-	for _, p := range generation.Place(m) {
-		alone := except != "" && strings.HasPrefix(p.Path, except)
-		if alone || wanted[p.Path] || !generation.Placed(e.Node.Root(), p, content) {
-			continue
-		}
-		if err := e.takeAway(p.Path); err != nil {
-			return removed, err
-		}
-		removed = append(removed, p.Path)
-	}
-	return removed, nil
+	return e.removePlaced(other, current, "/etc/")
 }

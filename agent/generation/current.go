@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Activate makes name, a generation that Write has finished, the current one of
@@ -48,10 +49,10 @@ func (s *Store) Current(osVersion string) (Manifest, bool, error) {
 // Load reads the manifest of the generation called name.
 func (s *Store) Load(name string) (Manifest, error) {
 	if !nameForm.MatchString(name) {
-		return Manifest{}, fmt.Errorf("generation %q: not a name of one", name)
+		return Manifest{}, fmt.Errorf("generation %q: %w: not a name of one", name, ErrTorn)
 	}
 	text, err := s.dir.Root().ReadFile(path.Join(generationsDir, name, manifestName))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return Manifest{}, fmt.Errorf("generation %s: %w", name, ErrTorn)
 	}
 	if err != nil {
@@ -63,6 +64,12 @@ func (s *Store) Load(name string) (Manifest, error) {
 	}
 	if m.Name() != name {
 		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is of %s", name, ErrTorn, m.Name())
+	}
+	root := path.Join(generationsDir, name, rootName)
+	if info, err := s.dir.Root().Lstat(root); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return Manifest{}, fmt.Errorf("generation %s: %w: no directory %s", name, ErrTorn, rootName)
+	} else if err != nil {
+		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
 	}
 	return m, nil
 }

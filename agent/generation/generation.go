@@ -7,6 +7,7 @@
 //	store/sha256/<digest>-<mode>      content, once for each digest and mode
 //	generations/000042-<digest12>/    manifest.json, and root/ of hard links into the store
 //	os/<os version>/current           -> ../../generations/000042-<digest12>
+//	os-version                        the OS version that ran last
 //	journal.json                      what is being applied; gone when done
 //	history.json                      what was applied, with what outcome
 //

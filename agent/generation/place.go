@@ -107,28 +107,47 @@ func Put(dir *durable.Dir, p Placement, content *os.Root) (bool, error) {
 	return dir.WriteFile(name, text, p.Mode)
 }
 
-// MissingDirs are the directories above the entries of t that root does not
-// have, or that have lists already, sorted: what goes when the entries go.
-func MissingDirs(root *os.Root, entries []Entry, have []string) ([]string, error) {
-	known := map[string]bool{}
-	for _, dir := range have {
+// MissingDirs are the directories above the entries that root does not have,
+// or that have made, sorted: what goes when the entries go. A path that have
+// has as a file or link is no directory yet.
+func MissingDirs(root *os.Root, entries []Entry, have Manifest) ([]string, error) {
+	known, files := map[string]bool{}, map[string]bool{}
+	for _, dir := range have.Dirs {
 		known[dir] = true
 	}
-	missing := map[string]bool{}
+	for _, e := range have.Entries {
+		files[e.Path] = true
+	}
+	missing := map[string]bool{"/": false}
 	for _, e := range entries {
-		for dir := path.Dir(e.Path); dir != "/" && !missing[dir]; dir = path.Dir(dir) {
+		for _, dir := range dirsAbove(e.Path) {
+			if _, seen := missing[dir]; seen {
+				continue
+			}
+			if known[dir] || files[dir] || missing[path.Dir(dir)] && !known[path.Dir(dir)] {
+				missing[dir] = true
+				continue
+			}
 			// Not Stat: /opt may be a link of the image to where nothing is yet.
 			_, err := root.Lstat(dir[1:])
-			if errors.Is(err, fs.ErrNotExist) || known[dir] {
-				missing[dir] = true
-			} else if err != nil {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("look at %s: %w", dir, err)
-			} else {
-				break
 			}
+			missing[dir] = err != nil
 		}
 	}
+	maps.DeleteFunc(missing, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(missing)), nil
+}
+
+// dirsAbove are the directories above name, outermost first, "/" left out.
+func dirsAbove(name string) []string {
+	var dirs []string
+	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+		dirs = append(dirs, dir)
+	}
+	slices.Reverse(dirs)
+	return dirs
 }
 
 // Placed reports whether p is already as Put would make it.

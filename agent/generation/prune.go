@@ -47,6 +47,9 @@ func (s *Store) currentNames() ([]string, error) {
 	}
 	var names []string
 	for _, v := range versions {
+		if !v.IsDir() {
+			continue
+		}
 		target, err := s.dir.Root().Readlink(path.Join("os", v.Name(), "current"))
 		if err == nil {
 			names = append(names, path.Base(target))

@@ -26,8 +26,8 @@ const (
 	rootName       = "root"
 )
 
-// ErrTorn says that a generation cannot be used: its manifest is missing or
-// does not fit its name.
+// ErrTorn says that a generation cannot be used: its manifest or its files are
+// missing, its manifest does not fit its name, or its name is none.
 var ErrTorn = errors.New("generation is incomplete")
 
 var (
@@ -81,7 +81,7 @@ func (s *Store) writeTree(m Manifest) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.dir.WriteFile(path.Join(base, manifestName), append(text, '\n'), 0o644)
+	_, err = s.dir.WriteFile(path.Join(base, manifestName), append(text, '\n'), 0o600)
 	return err
 }
 

@@ -196,3 +196,33 @@ func TestVendorOfAnImage(t *testing.T) {
 		t.Errorf("vendor (-want +got):\n%s", diff)
 	}
 }
+
+func TestManifestIsForRootOnly(t *testing.T) {
+	s, root := newStore(t)
+	info, err := root.Lstat(path.Join(generationsDir, add(t, s, "1", "one").Name(), manifestName))
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("manifest: %v %v", info.Mode(), err)
+	}
+}
+
+func TestDamagedGenerationsAreTorn(t *testing.T) {
+	s, root := newStore(t)
+	old := add(t, s, "1", "one")
+	last := add(t, s, "1", "two")
+	err := errors.Join(root.RemoveAll(path.Join(generationsDir, old.Name(), rootName)),
+		root.WriteFile("os/stray", nil, 0o644), root.WriteFile(generationsDir+"/000009-0123456789ab", nil, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{old.Name(), "no-name", "000009-0123456789ab", "000008-0123456789ab"} {
+		if _, err := s.Load(name); !errors.Is(err, ErrTorn) {
+			t.Errorf("load %s: %v", name, err)
+		}
+	}
+	if err := s.Prune(1); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{last.Name()}, names(t, root, generationsDir)); diff != "" {
+		t.Errorf("generations (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,225 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+)
+
+// filesOf is a configuration of files: paths and texts in turn.
+func filesOf(pairs ...string) config.Desired {
+	var d config.Desired
+	for i := 0; i < len(pairs); i += 2 {
+		d.Files = append(d.Files, config.File{Path: pairs[i], Mode: 0o644, Content: []byte(pairs[i+1])})
+	}
+	return d
+}
+
+func mustApply(t *testing.T, e *apply.Executor, d config.Desired) string {
+	t.Helper()
+	m, err := e.Apply(t.Context(), d, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Name()
+}
+
+// put writes a file on the node as another program does.
+func put(t *testing.T, n node, name, text string) {
+	t.Helper()
+	if err := errors.Join(n.root.MkdirAll(path.Dir(name), 0o755), n.root.WriteFile(name, []byte(text), 0o644), n.root.Chmod(name, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func absent(n node, name string) bool {
+	_, err := n.root.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func TestFailedApplyLeavesWhatIsNotOurs(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	mustApply(t, e, filesOf("/etc/foo", "x"))
+	put(t, n, "var/lib/db/data", "precious")
+	put(t, n, "etc/dir/x", "in the way")
+	if err := n.image.Mkdir("etc/dir", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, n, "var/lib/blocked/x", "in the way")
+	for _, way := range []string{"/etc/dir", "/var/lib/blocked"} {
+		if _, err := e.Apply(t.Context(), filesOf("/etc/aaa", "1", way, "2", "/var/lib/db/data", "3"), "test"); err == nil {
+			t.Fatal("a file took the place of a directory that is not ours")
+		}
+		if got, err := n.root.ReadFile("var/lib/db/data"); err != nil || string(got) != "precious" {
+			t.Errorf("a file that was never placed: %q %v", got, err)
+		}
+	}
+	if !absent(n, "etc/aaa") || !absent(n, "var/lib/loam/journal.json") || absent(n, "etc/foo") {
+		t.Error("the apply was not undone")
+	}
+}
+
+func TestFileBecomesDirectoryAndBack(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"/etc/foo", "/etc/foo/bar"}, {"/etc/foo", "/etc/foo/bar/baz"}, {"/var/foo", "/var/foo/bar"}, {"/var/foo", "/var/foo/bar/baz"},
+	} {
+		n, _ := fakeNode(t)
+		e := n.executor(t, nil)
+		for _, name := range []string{pair[0], pair[1], pair[0], pair[1]} {
+			mustApply(t, e, filesOf(name, "of "+name))
+			if copied := strings.HasPrefix(name, "/var/"); copied && read(t, n, name[1:]) != "of "+name || absent(n, name[1:]) {
+				t.Errorf("%v: %s is not there", pair, name)
+			}
+			if r, err := e.Resume(t.Context()); err != nil || len(r.Repaired) > 0 {
+				t.Errorf("%v: resume afterwards: %+v %v", pair, r, err)
+			}
+		}
+		mustApply(t, e, filesOf("/etc/other", ""))
+		if !absent(n, pair[0][1:]) {
+			t.Errorf("%v: something is left", pair)
+		}
+	}
+}
+
+// failingReload is a systemd whose reload fails as long as it says so.
+type failingReload struct {
+	*fakeSystemd
+	fails bool
+}
+
+func (f *failingReload) Reload(ctx context.Context) error {
+	if f.fails {
+		return errors.New("reload: timeout")
+	}
+	return f.fakeSystemd.Reload(ctx)
+}
+
+func TestNextApplyCompletesTheOneBefore(t *testing.T) {
+	n, fake := fakeNode(t)
+	systemd := &failingReload{fakeSystemd: fake}
+	n.units = systemd
+	e := n.executor(t, nil)
+	mustApply(t, e, first())
+	before := show(t, n, "one.service").InvocationID
+	systemd.fails = true
+	if m, err := e.Apply(t.Context(), second(), "test"); !errors.Is(err, apply.ErrUnfinished) || m.Name() == "" {
+		t.Fatalf("a reload that failed: %s %v", m.Name(), err)
+	}
+	third := second()
+	third.Files = append(third.Files, config.File{Path: "/etc/z", Mode: 0o644, Content: []byte("z")})
+	if _, err := e.Apply(t.Context(), third, "test"); !errors.Is(err, apply.ErrUnfinished) {
+		t.Fatalf("the next apply without a reload: %v", err)
+	}
+	systemd.fails = false
+	mustApply(t, e, third)
+	if show(t, n, "one.service").InvocationID == before || show(t, n, "gone.service").Running() {
+		t.Error("what the unfinished apply had to do with units was dropped")
+	}
+}
+
+// TestNextApplyMendsWhatCannotBePlaced: the unfinished generation's file cannot
+// be placed any more; a configuration without it can be had.
+func TestNextApplyMendsWhatCannotBePlaced(t *testing.T) {
+	n, fake := fakeNode(t)
+	systemd := &failingReload{fakeSystemd: fake, fails: true}
+	n.units = systemd
+	e := n.executor(t, nil)
+	mustApply(t, e, filesOf("/etc/foo", "1"))
+	d := first()
+	d.Files = append(d.Files, filesOf("/var/x", "2").Files...)
+	if _, err := e.Apply(t.Context(), d, "test"); err == nil {
+		t.Fatal("no error")
+	}
+	systemd.fails = false
+	if err := n.root.Remove("var/x"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, n, "var/x/y", "in the way")
+	if _, err := e.Resume(t.Context()); !errors.Is(err, apply.ErrUnfinished) {
+		t.Fatalf("resume: %v", err)
+	}
+	mustApply(t, e, filesOf("/etc/foo", "3"))
+	if !absent(n, "etc/app") || !absent(n, "etc/systemd/system/one.service") || read(t, n, "var/x/y") != "in the way" {
+		t.Error("the node is a mix")
+	}
+}
+
+func TestTornLeftoversAreSkipped(t *testing.T) {
+	for _, journal := range []string{"junk", `{"to":"x"}`, `{"from":"../x","to":"000009-0123456789ab"}`} {
+		n, _ := fakeNode(t)
+		e := n.executor(t, nil)
+		old := mustApply(t, e, filesOf("/etc/x", "x"))
+		mustApply(t, e, filesOf("/etc/y", "y"))
+		if err := n.root.RemoveAll("var/lib/loam/generations/" + old + "/root"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, n, "var/lib/loam/os/stray", "")
+		put(t, n, "var/lib/loam/journal.json", journal)
+		put(t, n, "var/lib/loam/os-version", "0.0.9\n")
+		if _, err := e.Resume(t.Context()); err != nil || !absent(n, "var/lib/loam/journal.json") {
+			t.Errorf("journal %s: resume: %v", journal, err)
+		}
+		mustApply(t, e, filesOf("/etc/z", "z"))
+	}
+}
+
+func TestStaleIsOfTheOSVersionBefore(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	resume := func(want ...string) {
+		t.Helper()
+		r, err := e.Resume(t.Context())
+		if err != nil || fmt.Sprint(r.Repaired) != fmt.Sprint(want) {
+			t.Errorf("resume under %s: %v %v, want %v", e.OSVersion, r.Repaired, err, want)
+		}
+	}
+	resume()
+	mustApply(t, e, filesOf("/opt/cni/bin/x", "x", "/etc/y", "y"))
+	mustApply(t, e, filesOf("/etc/y", "y"))
+	put(t, n, "opt/cni/bin/x", "x") // by a daemon set
+	resume()
+	e.OSVersion = "0.2.0"
+	resume()
+	mustApply(t, e, filesOf("/var/new", "n"))
+	e.OSVersion = "0.1.0"
+	resume("/var/new")
+	if absent(n, "opt/cni/bin/x") {
+		t.Error("a file that another wrote is gone")
+	}
+}
+
+// TestCutWhileFileBecomesDirectory stops before each durable step of the
+// change, in both directions, and starts again.
+func TestCutWhileFileBecomesDirectory(t *testing.T) {
+	file, dir := filesOf("/etc/foo", "1", "/var/foo", "1"), filesOf("/etc/foo/bar", "2", "/var/foo/bar", "2")
+	for _, pair := range [][2]config.Desired{{file, dir}, {dir, file}} {
+		for step := 0; ; step++ {
+			n, _ := fakeNode(t)
+			mustApply(t, n.executor(t, nil), pair[0])
+			_, err := n.executor(t, cutAt(step)).Apply(t.Context(), pair[1], "test")
+			if err == nil {
+				break
+			}
+			e := n.executor(t, nil)
+			if _, err := e.Resume(t.Context()); err != nil {
+				t.Fatalf("resume after a cut at step %d: %v", step, err)
+			}
+			mustApply(t, e, pair[1])
+			if r, err := e.Resume(t.Context()); err != nil || len(r.Repaired) > 0 {
+				t.Fatalf("after a cut at step %d: %+v %v", step, r, err)
+			}
+			mustApply(t, e, filesOf("/etc/other", ""))
+			if !absent(n, "etc/foo") || !absent(n, "var/foo") {
+				t.Fatalf("after a cut at step %d something is left", step)
+			}
+		}
+	}
+}
