@@ -167,6 +167,31 @@ func TestPowerCutInWrite(t *testing.T) {
 	}
 }
 
+func TestPowerCutInRepairLeavesTheOnlyGoodCopy(t *testing.T) {
+	start := created(t, sample(512))
+	start.data[512] ^= 1 // the primary header's signature
+	damaged, err := Read(start, int64(len(start.data)), 512)
+	if err != nil || damaged.Source.Used != Backup {
+		t.Fatalf("read with a damaged primary: %v, used %s", err, damaged.Source.Used)
+	}
+	rec := &memDisk{data: slices.Clone(start.data)}
+	if err := damaged.Write(rec); err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(rec.log) + 1 {
+		d := &memDisk{data: slices.Clone(start.data)}
+		for i, w := range rec.log[:cut] {
+			if i == cut-1 { // a torn write: the sectors of the last one are garbage
+				w.data = slices.Repeat([]byte{0xff}, len(w.data))
+			}
+			copy(d.data[w.off:], w.data)
+		}
+		if _, err := Read(d, int64(len(d.data)), 512); err != nil {
+			t.Errorf("cut in step %d: %v", cut, err)
+		}
+	}
+}
+
 func TestCopiesThatDifferAreReported(t *testing.T) {
 	old, changed := sample(512), sample(512)
 	d := created(t, old)
