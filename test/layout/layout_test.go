@@ -24,6 +24,7 @@ var walls = map[string][]string{
 	"github.com/vishvananda/netlink":     {"agent/network"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
+	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
 }
 

@@ -1,0 +1,118 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Where Kubernetes expects CNI plugins, and where extensions put files of their
+// own (containerd config.toml(5), imports).
+const (
+	cniDir  = "/opt/cni/bin"
+	imports = "/etc/containerd/conf.d/*.toml"
+)
+
+// runc is the runtime that containers get by default, in schema 2.
+var runc = []string{criPlugin, "containerd", "runtimes", "runc"}
+
+// document is a config.toml in the making. plugins is its table of that name.
+type document struct {
+	root, plugins table
+	schema        int
+	binDirs       bool
+}
+
+// settle makes the changes that have a meaning of their own.
+func (d *document) settle(cfg Config, base Base) (err error) {
+	if d.schema < 2 {
+		return fmt.Errorf("version is %d, which no supported containerd reads", d.schema)
+	}
+	d.root["version"] = int64(d.schema)
+	if d.plugins, err = section(d.root, "plugins"); err != nil {
+		return err
+	}
+	_, listed := d.cni()["bin_dirs"]
+	d.binDirs = d.schema >= 4 || d.schema == 3 && (base.BinDirs || listed)
+	if err := d.importMore(); err != nil {
+		return err
+	}
+	for _, s := range settings(cfg) {
+		if err := set(d.plugins, translate(d.schema, s.path), s.value); err != nil {
+			return err
+		}
+	}
+	d.listBinDirs()
+	return d.keepRunc()
+}
+
+// setting is a value at a path of schema 2.
+type setting struct {
+	path  []string
+	value any
+}
+
+func settings(cfg Config) []setting {
+	list := []setting{
+		{[]string{criPlugin, "registry", "config_path"}, HostsDir},
+		{[]string{criPlugin, "cni", "bin_dir"}, cniDir},
+	}
+	if cfg.SandboxImage != "" {
+		list = append(list, setting{[]string{criPlugin, "sandbox_image"}, cfg.SandboxImage})
+	}
+	if cfg.CgroupDriver != "" {
+		path := slices.Concat(runc, []string{"options", "SystemdCgroup"})
+		list = append(list, setting{path, cfg.CgroupDriver == "systemd"})
+	}
+	return list
+}
+
+// keepRunc names the program of runc's shim: containerd 1.7 forgets its default
+// as soon as a file has any entry in runtimes.
+func (d *document) keepRunc() error {
+	entry, err := enter(d.plugins, translate(d.schema, runc))
+	if err == nil && entry["runtime_type"] == nil {
+		entry["runtime_type"] = "io.containerd.runc.v2"
+	}
+	return err
+}
+
+func section(root table, name string) (table, error) {
+	if root[name] == nil {
+		root[name] = table{}
+	}
+	found, ok := root[name].(table)
+	if !ok {
+		return nil, fmt.Errorf("%s is a value, not a table", name)
+	}
+	return found, nil
+}
+
+// importMore adds the directory of extensions to imports, once.
+func (d *document) importMore() error {
+	list, ok := d.root["imports"].([]any)
+	if !ok && d.root["imports"] != nil {
+		return errors.New("imports is not a list")
+	}
+	if !slices.Contains(list, any(imports)) {
+		d.root["imports"] = append(list, imports)
+	}
+	return nil
+}
+
+// listBinDirs turns cni.bin_dir into a list where containerd takes either but
+// not both.
+func (d *document) listBinDirs() {
+	cni := d.cni()
+	if dir, given := cni["bin_dir"]; given && d.binDirs {
+		cni["bin_dirs"] = []any{dir}
+		delete(cni, "bin_dir")
+	}
+}
+
+// cni is the table of CNI of schema 3, nil if there is none.
+func (d *document) cni() table {
+	runtime, _ := d.plugins[runtimePlugin].(table)
+	cni, _ := runtime["cni"].(table)
+	return cni
+}
