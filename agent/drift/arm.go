@@ -1,0 +1,144 @@
+package drift
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many links the kernel follows in one path
+// (path_resolution(7)).
+const maxLinks = 40
+
+// arm watches the directories that matter now, and no others.
+func (w *Watcher) arm() error {
+	conn, err := w.inotify.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var armErr error
+	// Control keeps the descriptor open: Close may come at any time.
+	err = conn.Control(func(fd uintptr) { armErr = w.armOn(int(fd)) })
+	return errors.Join(err, armErr)
+}
+
+func (w *Watcher) armOn(fd int) error {
+	a := arming{inotify: fd, root: w.root, table: table{}, seen: map[string]*directory{}}
+	var errs []error
+	for parent, paths := range w.below {
+		errs = append(errs, a.watchPaths(parent, paths))
+	}
+	for wd := range w.table {
+		if a.table[wd] == nil {
+			// An error means that the directory is gone, and the watch with it.
+			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
+		}
+	}
+	w.table = a.table
+	return errors.Join(errs...)
+}
+
+// arming is a table in the making.
+type arming struct {
+	inotify int
+	root    string
+	table   table
+	// seen are the directories by path; nil is one that cannot be watched.
+	seen map[string]*directory
+}
+
+// watchPaths watches the directory parent for the managed paths in it.
+func (a *arming) watchPaths(parent string, paths []string) error {
+	dir, err := a.lookup(parent)
+	if dir == nil {
+		return err
+	}
+	for _, name := range paths {
+		base := path.Base(name)
+		dir.files[base] = append(dir.files[base], name)
+	}
+	return nil
+}
+
+// lookup watches each directory in which parent is looked up, and parent. It is
+// nil if parent is not there; then the entry that is missing is watched. Every
+// entry is looked at after its directory is watched, so a change of it is
+// either seen here or makes an event.
+func (a *arming) lookup(parent string) (*directory, error) {
+	at, rest := "/", split(parent)
+	for links := 0; len(rest) > 0 && links <= maxLinks; {
+		name := rest[0]
+		rest = rest[1:]
+		if name == ".." {
+			at = path.Dir(at)
+			continue
+		}
+		dir, err := a.watch(at)
+		if dir == nil {
+			return nil, err
+		}
+		dir.ways[name] = append(dir.ways[name], parent)
+		full := path.Join(at, name)
+		target, err := os.Readlink(filepath.Join(a.root, full))
+		switch {
+		case errors.Is(err, unix.EINVAL): // Not a link. If it is a file, no watch can be had.
+			at = full
+		case err != nil:
+			return nil, nil // Not there, or not to be looked at until it changes.
+		default:
+			links++
+			rest = append(split(target), rest...)
+			if path.IsAbs(target) {
+				at = "/"
+			}
+		}
+	}
+	if len(rest) > 0 {
+		return nil, nil // Links that lead in a circle lead nowhere until one changes.
+	}
+	return a.watch(at)
+}
+
+// watch watches the directory name, which has no links in its path. It is nil
+// if that is a file, or if an entry above it has changed since it was looked at.
+func (a *arming) watch(name string) (*directory, error) {
+	if dir, ok := a.seen[name]; ok {
+		return dir, nil
+	}
+	a.seen[name] = nil
+	full := filepath.Join(a.root, name)
+	wd, err := unix.InotifyAddWatch(a.inotify, full, watched)
+	if missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR); missing && name != "/" {
+		return nil, nil
+	}
+	if errors.Is(err, unix.ENOSPC) {
+		return nil, fmt.Errorf("inotify_add_watch %s: %w\nhint: the limit is sysctl fs.inotify.max_user_watches", full, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inotify_add_watch %s: %w", full, err)
+	}
+	dir := a.table[int32(wd)]
+	if dir == nil {
+		dir = &directory{files: map[string][]string{}, ways: map[string][]string{}}
+		a.table[int32(wd)] = dir
+	}
+	a.seen[name] = dir
+	return dir, nil
+}
+
+// split is the parts of name without empty ones and ".".
+func split(name string) []string {
+	parts := strings.Split(name, "/")
+	kept := parts[:0]
+	for _, part := range parts {
+		if part != "" && part != "." {
+			kept = append(kept, part)
+		}
+	}
+	return kept
+}

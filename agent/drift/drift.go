@@ -1,0 +1,143 @@
+// Package drift notices that something touched a managed path of the node, by
+// inotify(7). It only says which path; what is wrong with it, and whether that
+// is repaired, is decided elsewhere.
+//
+// Some changes make no event in the directory of a path, and only reading the
+// files again finds them: content written through a hard link elsewhere (the
+// content store is such a place), a write that is not yet followed by a close,
+// a write through mmap(2), a file system mounted over a directory, and a change
+// beneath an overlay.
+package drift
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watcher watches the directories of managed paths, and every directory and
+// link in which those are looked up.
+type Watcher struct {
+	inotify *os.File
+	events  chan []string
+	done    chan struct{}
+	err     error // why the watcher ended; to be read after done
+
+	mu    sync.Mutex
+	root  string
+	below map[string][]string // managed paths by their directory
+	table table
+}
+
+// New makes a Watcher that watches nothing yet. Close ends it.
+func New() (*Watcher, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch managed paths: inotify_init1: %w", err)
+	}
+	w := &Watcher{
+		inotify: os.NewFile(uintptr(fd), "inotify"),
+		events:  make(chan []string, 1),
+		done:    make(chan struct{}),
+	}
+	go func() {
+		defer close(w.done)
+		defer close(w.events)
+		w.err = w.run()
+	}()
+	return w, nil
+}
+
+// Set makes paths, absolute within the tree root, the managed paths. Links
+// above a path are followed, as within that root; the path itself may be one.
+// It costs a few system calls for each directory and none for each path.
+//
+// What changed before Set returned need not be reported: call Set, then compare.
+// On error, all that can be watched is.
+func (w *Watcher) Set(root string, paths []string) error {
+	below := map[string][]string{}
+	for _, name := range paths {
+		if !path.IsAbs(name) || path.Clean(name) != name || name == "/" {
+			return fmt.Errorf("watch managed path %q: not clean and absolute", name)
+		}
+		below[path.Dir(name)] = append(below[path.Dir(name)], name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.root, w.below = root, below
+	return w.arm()
+}
+
+// Events sends managed paths that may have changed, sorted, each once. Changes
+// made while the last were not received yet are merged with them, so one may
+// name a path that Set has taken out since. If the kernel dropped events, or if
+// a directory above went, came or moved, that is all paths beneath.
+//
+// The agent's own changes are events too: each durable rename names the path it
+// replaced. Who compares then finds nothing to do. Temporaries are not named.
+//
+// The channel closes with Close, or when watching has become impossible, which
+// Close then explains.
+func (w *Watcher) Events() <-chan []string { return w.events }
+
+// Close ends the watcher, waits for it, and returns why it had ended before, if
+// it had.
+func (w *Watcher) Close() error {
+	err := w.inotify.Close()
+	<-w.done
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(w.err, err)
+}
+
+// run reads events until the watcher is closed.
+func (w *Watcher) run() error {
+	buffer := make([]byte, 256*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+	for {
+		n, err := w.inotify.Read(buffer)
+		if err == nil {
+			err = w.take(buffer[:n])
+		}
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch managed paths: %w", err)
+		}
+	}
+}
+
+// take reports what events are about. If the way to a path has changed, it
+// watches the new one first, so that whoever looks then misses nothing.
+func (w *Watcher) take(events []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed, moved := w.table.match(events, w.below)
+	var err error
+	if moved {
+		err = w.arm()
+	}
+	w.offer(changed)
+	return err
+}
+
+// offer puts changed into the channel, merged with what waits there. It does
+// not block: the channel holds one, and nobody else sends.
+func (w *Watcher) offer(changed set) {
+	if len(changed) == 0 {
+		return
+	}
+	select {
+	case waiting := <-w.events:
+		changed.add(waiting)
+	default:
+	}
+	w.events <- slices.Sorted(maps.Keys(changed))
+}

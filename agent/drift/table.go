@@ -1,0 +1,80 @@
+package drift
+
+import "golang.org/x/sys/unix"
+
+// table is what the watched directories matter to, by watch descriptor.
+type table map[int32]*directory
+
+// directory is what the entries of one watched directory matter to, by name.
+type directory struct {
+	// files are the managed paths that an entry is: several, if links lead to
+	// this directory on several ways.
+	files map[string][]string
+	// ways are the directories of managed paths that are looked up through an
+	// entry.
+	ways map[string][]string
+}
+
+// set is a set of managed paths.
+type set map[string]struct{}
+
+func (s set) add(paths []string) {
+	for _, name := range paths {
+		s[name] = struct{}{}
+	}
+}
+
+const (
+	// written are changes of what an entry is, replaced of whether it is the
+	// same one.
+	written  = unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
+	replaced = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	// gone are events of a watched directory itself. IN_UNMOUNT and IN_IGNORED
+	// need not be asked for; the latter follows IN_DELETE_SELF.
+	gone = unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
+	// watched is what a watch asks for.
+	watched = written | replaced | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+)
+
+// match is the managed paths that raw events are about, of those in below, and
+// whether the way to one of them has changed.
+func (t table) match(raw []byte, below map[string][]string) (changed set, moved bool) {
+	changed = set{}
+	for e := range parse(raw) {
+		dir := t[e.watch]
+		switch {
+		case e.mask&unix.IN_Q_OVERFLOW != 0:
+			for _, paths := range below {
+				changed.add(paths)
+			}
+			moved = true
+		case dir == nil: // Of a watch that has been given up.
+		case e.mask&gone != 0:
+			dir.all(changed, below)
+			moved = true
+		default:
+			changed.add(dir.files[e.name])
+			if parents := dir.ways[e.name]; e.mask&replaced != 0 && len(parents) > 0 {
+				changed.addBelow(parents, below)
+				moved = true
+			}
+		}
+	}
+	return changed, moved
+}
+
+// all adds the managed paths that any entry matters to.
+func (d *directory) all(changed set, below map[string][]string) {
+	for _, paths := range d.files {
+		changed.add(paths)
+	}
+	for _, parents := range d.ways {
+		changed.addBelow(parents, below)
+	}
+}
+
+func (s set) addBelow(parents []string, below map[string][]string) {
+	for _, parent := range parents {
+		s.add(below[parent])
+	}
+}
