@@ -1,0 +1,102 @@
+package control
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+
+	"golang.org/x/sys/unix"
+)
+
+// Client is the Node behind a socket. The end of a method's context ends the
+// waiting for the answer; what was asked goes on.
+type Client struct {
+	// Socket is the path of the socket; "" is Socket.
+	Socket string
+}
+
+var _ Node = Client{}
+
+// Apply is Node's.
+func (c Client) Apply(ctx context.Context, request ApplyRequest) (Outcome, error) {
+	return ask[Outcome](ctx, c, applyPath, request)
+}
+
+// Confirm is Node's.
+func (c Client) Confirm(ctx context.Context) (Outcome, error) {
+	return ask[Outcome](ctx, c, confirmPath, struct{}{})
+}
+
+// Rollback is Node's.
+func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome, error) {
+	return ask[Outcome](ctx, c, rollbackPath, request)
+}
+
+// Verify is Node's.
+func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
+	return ask[VerifyReport](ctx, c, verifyPath, request)
+}
+
+// ask is one request on a connection of its own.
+func ask[A any](ctx context.Context, c Client, path string, request any) (A, error) {
+	var done A
+	body, err := json.Marshal(request)
+	if err != nil {
+		return done, fmt.Errorf("write request %s: %w", path, err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path, bytes.NewReader(body))
+	if err != nil {
+		return done, fmt.Errorf("write request %s: %w", path, err)
+	}
+	response, err := c.transport().RoundTrip(r)
+	if err != nil {
+		return done, unreachable(err)
+	}
+	defer response.Body.Close()
+	err = read(response, &done)
+	return done, err
+}
+
+func (c Client) transport() *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", cmp.Or(c.Socket, Socket))
+		},
+	}
+}
+
+// read reads an answer: done, or the error that it carries.
+func read(response *http.Response, done any) error {
+	decoder := json.NewDecoder(response.Body)
+	if response.StatusCode == http.StatusOK {
+		if err := decoder.Decode(done); err != nil {
+			return fmt.Errorf("read the agent's answer: %w", err)
+		}
+		return nil
+	}
+	var f failure
+	if err := decoder.Decode(&f); err != nil || f.Text == "" {
+		return fmt.Errorf("the agent answers %s", response.Status)
+	}
+	return f
+}
+
+// unreachable explains why a request has no answer.
+func unreachable(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("wait for the agent, which goes on: %w", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("ask the agent: %w\nhint: only root may", err)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("no agent runs: %w\nhint: systemctl status loam-agent", err)
+	}
+	return fmt.Errorf("the agent went before it answered: %w\nhint: systemctl status loam-agent", err)
+}

@@ -1,0 +1,59 @@
+package control_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user that is not root.
+const nobody = 65534
+
+// The mode keeps others from the socket; this is for one whose mode is wrong. A
+// socket in the abstract namespace (unix(7)) has none.
+func TestOnlyRootMayAsk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	socket := fmt.Sprintf("@loam-test-%d", os.Getpid())
+	listener, err := net.Listen("unix", socket)
+	must(t, err)
+	a := serve(t, listener, socket)
+	if _, err := a.Client.Confirm(t.Context()); err != nil {
+		t.Errorf("root: %v", err)
+	}
+	conns := make(chan net.Conn)
+	go func() {
+		// Only this thread becomes nobody, and it ends with the goroutine.
+		runtime.LockOSThread()
+		keep := ^uintptr(0)
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
+			t.Errorf("setresuid: %v", errno)
+		}
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Errorf("dial: %v", err)
+		}
+		conns <- conn
+	}()
+	code, text := post(t, <-conns, "/confirm", "{}")
+	if want := `{"error":"user 65534 may not ask the agent, only root"}`; code != 403 || text != want {
+		t.Errorf("nobody: answer %d %s, want 403 %s", code, text, want)
+	}
+}
+
+// A connection that does not tell who asks is refused.
+func TestConnectionWithoutUser(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	serve(t, listener, "")
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	must(t, err)
+	code, text := post(t, conn, "/confirm", "{}")
+	if want := `{"error":"only a unix socket tells who asks the agent"}`; code != 403 || text != want {
+		t.Errorf("answer %d %s, want 403 %s", code, text, want)
+	}
+}

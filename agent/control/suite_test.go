@@ -1,0 +1,106 @@
+package control_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/document"
+)
+
+// A node behind a socket is as the node itself.
+func TestNode(t *testing.T) {
+	t.Run("itself", func(t *testing.T) { suite(t, fakeNode{}) })
+	t.Run("behind a socket", func(t *testing.T) { suite(t, start(t).Client) })
+}
+
+func suite(t *testing.T, node control.Node) {
+	t.Run("answers", func(t *testing.T) { answers(t, node) })
+	t.Run("errors", func(t *testing.T) { failures(t, node) })
+}
+
+func answers(t *testing.T, node control.Node) {
+	ctx := t.Context()
+	for _, test := range []struct {
+		name string
+		ask  func() (any, error)
+		want any
+	}{
+		{
+			name: "apply a document on trial",
+			ask: func() (any, error) {
+				return node.Apply(ctx, control.ApplyRequest{Name: "a.yaml", Document: "text\n", Try: 5 * time.Minute})
+			},
+			want: control.Outcome{
+				Generation: "000002-b", From: "000001-a", Digest: "b", Result: control.Trying,
+				Reason: "5m0s", Until: until, Plan: "a.yaml: text\n",
+			},
+		},
+		{
+			name: "apply the source again",
+			ask:  func() (any, error) { return node.Apply(ctx, control.ApplyRequest{}) },
+			want: control.Outcome{
+				Generation: "000002-b", From: "000001-a", Digest: "b", Result: control.Trying,
+				Reason: "0s", Until: until, Plan: ": ",
+			},
+		},
+		{
+			name: "confirm",
+			ask:  func() (any, error) { return node.Confirm(ctx) },
+			want: control.Outcome{Generation: "000002-b", Result: control.Confirmed},
+		},
+		{
+			name: "roll back to a number",
+			ask:  func() (any, error) { return node.Rollback(ctx, control.RollbackRequest{Generation: "42"}) },
+			want: control.Outcome{Generation: "42", Result: control.Applied},
+		},
+		{
+			name: "verify with repair",
+			ask:  func() (any, error) { return node.Verify(ctx, control.VerifyRequest{Repair: true}) },
+			want: control.VerifyReport{Checked: 2, Bytes: 1 << 40, Bad: []control.Finding{
+				{Path: "/etc/a", Problem: "mode 0600, want 0644", Repaired: true},
+			}},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := test.ask()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func failures(t *testing.T, node control.Node) {
+	for _, test := range []struct {
+		name     string
+		want     string
+		document document.Errors
+		busy     bool
+	}{
+		{name: "wrong", want: errDocument.Error(), document: errDocument},
+		{name: "wrong, wrapped", want: "decode: " + errDocument.Error(), document: errDocument},
+		{name: "busy", want: "apply: another change is under way", busy: true},
+		{name: "fails", want: "disk full"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := node.Apply(t.Context(), control.ApplyRequest{Name: test.name})
+			if err == nil || err.Error() != test.want {
+				t.Fatalf("error %v, want %s", err, test.want)
+			}
+			wrong, _ := errors.AsType[document.Errors](err)
+			if diff := cmp.Diff(test.document, wrong); diff != "" {
+				t.Errorf("document.Errors (-want +got):\n%s", diff)
+			}
+			if busy := errors.Is(err, control.ErrBusy); busy != test.busy {
+				t.Errorf("busy %t, want %t", busy, test.busy)
+			}
+		})
+	}
+}
