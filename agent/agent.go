@@ -1,6 +1,7 @@
 // Package agent is the node's life under systemd: one goroutine that owns the
 // node, reads its configuration, has it applied and says how it stands. What
-// else happens, a source or a unit that changes, is sent to that goroutine.
+// else happens, a source or a unit that changes, a managed path that something
+// touched, what a person asks for, is sent to that goroutine.
 package agent
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -23,7 +25,17 @@ import (
 type Engine interface {
 	Resume(ctx context.Context) (apply.Resumed, error)
 	Current() (generation.Manifest, bool, error)
-	Apply(ctx context.Context, d config.Desired, source string) (generation.Manifest, error)
+	Apply(ctx context.Context, r apply.Request) (generation.Manifest, error)
+	Pending() (apply.Pending, bool, error)
+	Judge(ctx context.Context) (health.Verdict, error)
+	Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error)
+	Confirm() (generation.Manifest, error)
+	Rollback(ctx context.Context, name string) (generation.Manifest, error)
+	Held(digest string) (apply.Held, bool, error)
+	Hold(h apply.Held) error
+	Release(digest string) error
+	Repair(ctx context.Context, paths []string) ([]string, error)
+	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
 }
 
 // Units is what the loop itself asks of systemd; see unit.Systemd.
@@ -33,6 +45,12 @@ type Units interface {
 	Changes(ctx context.Context) (<-chan string, error)
 }
 
+// Drift tells of managed paths that something touched; see drift.Watcher.
+type Drift interface {
+	Set(root string, paths []string) error
+	Events() <-chan []string
+}
+
 // Agent is the loop. All fields are set before Run and not changed after.
 type Agent struct {
 	Engine Engine
@@ -40,7 +58,14 @@ type Agent struct {
 	// Source is where the configuration comes from; nil if nowhere.
 	Source source.Source
 	// Decode makes of a document what it asks of this node.
-	Decode func(source.Document) (config.Desired, error)
+	Decode func(ctx context.Context, doc source.Document) (config.Desired, error)
+	// Reach reports whether what a probe names answers.
+	Reach func(ctx context.Context, p config.Probe) error
+	// Root is the root directory beneath which Drift watches; Drift may be nil.
+	Root  string
+	Drift Drift
+	// Asked are the wishes of people; nil for none.
+	Asked <-chan Wish
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string
 	// Status is what is known from the start: image, machine, and the error that
@@ -61,8 +86,11 @@ type Agent struct {
 const settle = 100 * time.Millisecond
 
 // retry is how long the loop waits before it tries again to complete what it
-// could not.
-const retry = 30 * time.Second
+// could not, reach again how often it tries to reach what does not answer.
+const (
+	retry      = 30 * time.Second
+	reachAgain = 2 * time.Second
+)
 
 // ErrDisconnected means that systemd no longer tells the agent of its units;
 // the agent ends, to be started again.
@@ -78,56 +106,73 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := &loop{Agent: a, status: a.Status, asked: a.Status.Error}
+	l := &loop{Agent: a, status: a.Status, asked: a.Status.Error, done: make(chan func(), 1), others: &others, touched: map[string]bool{}}
 	changed := l.watch(ctx)
 	shells := l.openShells(ctx, &others)
+	var drift <-chan []string
+	if a.Drift != nil {
+		drift = a.Drift.Events()
+	}
 	if err := a.Ready(); err != nil {
 		return err
 	}
-	l.resume(ctx)
-	l.follow(ctx)
-	var readAt, lookAt <-chan time.Time
-	retryAt := l.retryAt()
+	l.due.resume, l.due.read = true, true
 	for {
+		l.next(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
+		case then := <-l.done:
+			l.busy = false
+			then()
+		case wish := <-l.wishes():
+			l.grant(ctx, wish)
 		case _, ok := <-changed:
 			if !ok {
 				changed = nil
 				continue
 			}
-			readAt = after(readAt)
+			l.readAt.soon(settle)
 		case name, ok := <-units:
 			if !ok {
 				return errUnless(ctx, ErrDisconnected)
 			}
 			if l.concerns(name) {
-				lookAt = after(lookAt)
+				l.lookAt.soon(settle)
 			}
+		case paths, ok := <-drift:
+			if !ok {
+				drift = nil
+				l.warn("watch managed paths", errors.New("no more events"))
+				continue
+			}
+			l.touch(paths)
 		case s := <-shells:
 			l.shellOpened(s)
-		case <-readAt:
-			readAt = nil
-			l.read(ctx)
-			retryAt = l.retryAt()
-		case <-retryAt:
-			l.read(ctx)
-			retryAt = l.retryAt()
-		case <-lookAt:
-			lookAt = nil
+		case <-l.readAt.c:
+			l.readAt.clear()
+			l.due.resume, l.due.read = l.unfinished != nil, true
+		case <-l.retryAt.c:
+			l.retryAt.clear()
+			l.due.resume, l.due.read = true, true
+		case <-l.lookAt.c:
+			l.lookAt.clear()
 			l.look(ctx)
 		}
 	}
 }
 
-// after starts the time to settle, if it is not running yet.
-func after(running <-chan time.Time) <-chan time.Time {
-	if running != nil {
-		return running
+// alarm is a time at which the loop does something; the zero alarm never comes.
+type alarm struct{ c <-chan time.Time }
+
+// soon sets the alarm to d from now, unless it is set already.
+func (a *alarm) soon(d time.Duration) {
+	if a.c == nil {
+		a.c = time.After(d)
 	}
-	return time.After(settle)
 }
+
+func (a *alarm) clear() { a.c = nil }
 
 // errUnless is err, nil if ctx has ended.
 func errUnless(ctx context.Context, err error) error {

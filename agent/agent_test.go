@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -35,11 +36,22 @@ type world struct {
 	// resume and fail are what Resume and Apply return; resumed counts.
 	resume, fail error
 	resumed      int
+	// pending and verdict are what Pending and Judge return; good is where a bad
+	// verdict leads.
+	pending apply.Pending
+	verdict health.Verdict
+	good    generation.Manifest
+	settled []health.Word
+	held    map[string]apply.Held
+	// broken is what Repair returns next, looked what it was asked for.
+	broken, looked []string
+	wishes         Wishes
+	drift          chan []string
 }
 
 func newWorld() *world {
 	return &world{
-		source: make(chan struct{}), units: make(chan string),
+		held: map[string]apply.Held{}, source: make(chan struct{}), units: make(chan string),
 		state: unit.State{Name: "a.service", Active: "active", Sub: "running"},
 	}
 }
@@ -53,13 +65,65 @@ func (w *world) Current() (generation.Manifest, bool, error) {
 	return w.current, w.current.Digest != "", nil
 }
 
-func (w *world) Apply(_ context.Context, d config.Desired, source string) (generation.Manifest, error) {
+func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
+	d, source := r.Desired, r.Source
 	w.applied = append(w.applied, d.Digest())
 	w.current = generation.Manifest{
 		Number: len(w.applied), Digest: d.Digest(), Source: source,
 		Units: []generation.Unit{{Name: "a.service", Enabled: true}},
 	}
 	return w.current, w.fail
+}
+
+func (w *world) Pending() (apply.Pending, bool, error) { return w.pending, w.pending.To != "", nil }
+
+func (w *world) Judge(context.Context) (health.Verdict, error) { return w.verdict, nil }
+
+func (w *world) Settle(_ context.Context, v health.Verdict) (generation.Manifest, error) {
+	w.settled = append(w.settled, v.Word)
+	w.pending, w.verdict = apply.Pending{}, health.Verdict{}
+	if v.Word == health.Bad {
+		w.held[w.current.Digest] = apply.Held{Digest: w.current.Digest[:12], Why: v.Reason}
+		w.current = w.good
+	}
+	return w.current, nil
+}
+
+func (w *world) Confirm() (generation.Manifest, error) {
+	w.pending.Try = nil
+	return w.current, nil
+}
+
+func (w *world) Rollback(_ context.Context, name string) (generation.Manifest, error) {
+	w.held[w.current.Digest] = apply.Held{Digest: w.current.Digest[:12], Why: "rolled back", Operator: true}
+	w.current = w.good
+	return w.current, nil
+}
+
+func (w *world) Held(digest string) (apply.Held, bool, error) {
+	h, ok := w.held[digest]
+	return h, ok, nil
+}
+
+func (w *world) Hold(h apply.Held) error {
+	w.held[h.Digest] = h
+	return nil
+}
+
+func (w *world) Release(digest string) error {
+	delete(w.held, digest)
+	return nil
+}
+
+func (w *world) Repair(_ context.Context, paths []string) ([]string, error) {
+	w.looked = append(w.looked, paths...)
+	repaired := w.broken
+	w.broken = nil
+	return repaired, nil
+}
+
+func (w *world) Verify(context.Context, map[string]config.Content, bool) (apply.Verified, error) {
+	return apply.Verified{Checked: 1}, nil
 }
 
 func (w *world) Start(_ context.Context, name string) error {
@@ -86,11 +150,11 @@ func (w *world) Read(context.Context) (source.Document, error) {
 }
 
 // decode takes any text but "bad" for a configuration with one file.
-func (w *world) decode(d source.Document) (config.Desired, error) {
+func (w *world) decode(_ context.Context, d source.Document) (config.Desired, error) {
 	if string(d.Text) == "bad" {
 		return config.Desired{}, document.Errors{{File: d.Name, Line: 3, Path: "spec", Problem: "bad", Hint: "better"}}
 	}
-	return config.Desired{Files: []config.File{{Path: "/etc/a", Content: d.Text}}}, nil
+	return config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}}, nil
 }
 
 func (w *world) agent() *Agent {
@@ -138,8 +202,9 @@ func TestFirstBootApplies(t *testing.T) {
 	if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() || s.AppliedAt != time.Second {
 		t.Errorf("status: %+v", s)
 	}
-	if want := []status.Phase{status.Applying, status.Applied, status.Applied}; !slices.Equal(w.news, want) {
-		t.Errorf("news: %v, want %v (the last for the debug shell)", w.news, want)
+	// The debug shell is news too, whenever it opens.
+	if len(w.news) > 3 || w.news[0] != status.Applying || w.news[len(w.news)-1] != status.Applied {
+		t.Errorf("news: %v", w.news)
 	}
 	if !slices.Equal(w.started, []string{"loam-debug-shell@ttyS1.service"}) || !slices.Equal(w.last().DebugShells, []string{"ttyS1"}) {
 		t.Errorf("started %v, shows %v", w.started, w.last().DebugShells)

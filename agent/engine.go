@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,31 +13,41 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-func newEngine(env Env, root *os.Root, units apply.Units, osVersion string) (*apply.Executor, error) {
+// engineOf is the executor of a node. image is the image's root directory.
+func engineOf(env Env, root, image *os.Root, units apply.Units, osVersion string) (*apply.Executor, error) {
 	node := durable.New(root, nil)
 	name := strings.TrimPrefix(generation.Dir, "/")
-	if _, err := node.MkdirAll(name); err != nil {
-		return nil, err
+	for _, dir := range []string{name, "run/loam"} {
+		if err := node.MkdirAll(dir); err != nil {
+			return nil, err
+		}
+	}
+	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("read the boot ID: %w", err)
 	}
 	state, err := root.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the state of the node: %w", err)
 	}
-	image, err := openImage(env.Root)
-	if err != nil {
-		state.Close()
-		return nil, err
-	}
-	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		image.Close()
-		state.Close()
-		return nil, fmt.Errorf("read the boot ID: %w", err)
-	}
 	return &apply.Executor{
-		State: durable.New(state, nil), Node: node, Image: image, Units: units,
-		OSVersion: osVersion, BootID: strings.TrimSpace(string(bootID)), JobWait: jobWait, Now: env.Now,
+		State: durable.New(state, nil), Node: node, Image: image.FS(), Units: units,
+		OSVersion: osVersion, BootID: strings.TrimSpace(string(bootID)), JobWait: jobWait, Steady: steady, Limit: limit,
+		Now: env.Now, Uptime: env.Uptime,
 	}, nil
+}
+
+// lock makes this process the only one that changes the node, until the file is
+// closed.
+func lock(state *os.Root) (*os.File, error) {
+	f, err := state.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the state of the node: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the state of the node: another agent has it: %w", err), f.Close())
+	}
+	return f, nil
 }
 
 // openImage opens the image's root directory without what is mounted over it,

@@ -5,23 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/boot"
-	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
-	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
 
 // identify finds machine.yaml and takes from it who the node is. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root *os.Root, record boot.Record) {
-	host := a.Status.Hostname
-	a.Decode = func(doc source.Document) (config.Desired, error) { return decode(doc, host) }
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, record boot.Record) {
+	decoder := &Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
+	a.Decode = decoder.Decode
 	cmdline, err := root.ReadFile("proc/cmdline")
 	if err != nil {
 		env.Log.Warn("read the kernel command line", zap.Error(err))
@@ -46,11 +44,15 @@ func (env Env) identify(ctx context.Context, a *Agent, root *os.Root, record boo
 		return
 	}
 	if m.Hostname != "" {
-		host = m.Hostname
-		if err := env.setHostname(root, host); err != nil {
+		decoder.Hostname = m.Hostname
+		if err := env.setHostname(root, m.Hostname); err != nil {
 			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
-		a.Status.Hostname = host
+		a.Status.Hostname = m.Hostname
+	}
+	if m.Contents.Directory != nil {
+		a.Status.Contents = m.Contents.Directory.Path
+		decoder.Contents = content.Directory{Path: a.Status.Contents}
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
@@ -65,12 +67,4 @@ func (env Env) setHostname(root *os.Root, name string) error {
 		return fmt.Errorf("keep the host name: %w", err)
 	}
 	return nil
-}
-
-func decode(doc source.Document, hostname string) (config.Desired, error) {
-	wanted, err := osc.Decode(doc.Name, doc.Text)
-	if err != nil {
-		return config.Desired{}, err
-	}
-	return osc.Merge(wanted, osc.Env{Hostname: strings.ToLower(hostname)})
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -28,23 +29,27 @@ func (l *loop) look(ctx context.Context) {
 	if err != nil {
 		l.warn("observe units", err)
 	} else {
-		l.judge(states)
+		l.compare(states)
+		l.judge(ctx)
+	}
+	if !l.isPending {
+		l.status.Change = nil
 	}
 	l.publish(decidePhase(l.status, l.current.Name() != ""))
 }
 
-// judge compares what the units are with what they should be.
-func (l *loop) judge(states []unit.State) {
+// compare compares what the units are with what they should be.
+func (l *loop) compare(states []unit.State) {
 	l.status.Units = compare(l.current, states)
 	all := settled(l.status.Units)
 	if all {
-		l.done = nil
+		l.failed = nil
 	}
 	if all && l.current.Name() != "" && l.status.AppliedAt == 0 && l.asked == nil && l.unfinished == nil {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, l.done, failure(states))
+	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(states))
 }
 
 // decidePhase says how far the node is. A generation that was applied stays so
@@ -70,10 +75,7 @@ func compare(m generation.Manifest, states []unit.State) []status.Unit {
 	}
 	units := make([]status.Unit, 0, len(states))
 	for _, s := range states {
-		settled := s.Started()
-		if wanted[s.Name].Stopped {
-			settled = s.Stopped()
-		}
+		settled, _ := health.Well(wanted[s.Name], s)
 		units = append(units, status.Unit{
 			Name: s.Name, Active: s.Active, Sub: s.Sub, Settled: settled, InvocationID: s.InvocationID, Since: s.Since,
 		})

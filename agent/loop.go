@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,7 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -23,12 +24,54 @@ type loop struct {
 	shown     status.Status
 	published bool
 	current   generation.Manifest
+	// pending is the change that has not proven itself, if there is one.
+	pending   apply.Pending
+	isPending bool
 	// asked is what is wrong with what the node was asked to be, or with
-	// applying it; done what systemd could not do of the current generation.
-	asked, done *status.Error
+	// applying it; failed what systemd could not do of the current generation.
+	asked, failed *status.Error
 	// unfinished is what keeps the node between two generations, or from being
 	// its current one.
 	unfinished *status.Error
+	// given is what the source gave last, content its files by digest.
+	given   string
+	content map[string]config.Content
+	// verdict is to be carried out; waiting is told when there is one.
+	verdict health.Verdict
+	waiting *Wish
+
+	// One thing at a time changes the node, beside the loop: busy while it does,
+	// and done brings what to make of it. due is what comes next.
+	busy   bool
+	done   chan func()
+	others *sync.WaitGroup
+	due    struct{ resume, read bool }
+	// touched are managed paths that something changed.
+	touched                 map[string]bool
+	readAt, retryAt, lookAt alarm
+}
+
+// start does work beside the loop; what it returns is done by the loop.
+func (l *loop) start(work func() func()) {
+	l.busy = true
+	l.others.Go(func() { l.done <- work() })
+}
+
+// next begins what is due, if nothing is under way.
+func (l *loop) next(ctx context.Context) {
+	switch {
+	case l.busy || ctx.Err() != nil:
+	case l.due.resume:
+		l.due.resume = false
+		l.resume(ctx)
+	case l.verdict.Word == health.Good || l.verdict.Word == health.Bad:
+		l.settleChange(ctx)
+	case l.due.read:
+		l.due.read = false
+		l.read(ctx)
+	case len(l.touched) > 0:
+		l.repair(ctx)
+	}
 }
 
 // watch begins to watch the source, before the first read, so that no change
@@ -48,104 +91,56 @@ func (l *loop) watch(ctx context.Context) <-chan struct{} {
 // resume completes an apply that was cut off and finds out what the node is. A
 // unit that did not come up is no reason to try again.
 func (l *loop) resume(ctx context.Context) {
-	resumed, err := l.Engine.Resume(ctx)
+	l.start(func() func() {
+		resumed, err := l.Engine.Resume(ctx)
+		return func() {
+			if ctx.Err() == nil {
+				l.resumed(ctx, resumed, err)
+			}
+		}
+	})
+}
+
+func (l *loop) resumed(ctx context.Context, resumed apply.Resumed, err error) {
 	l.unfinished = nil
+	if resumed.Mended != "" {
+		l.warn("the current generation was damaged", errors.New("the node went on with "+resumed.Mended))
+	}
 	switch {
-	case ctx.Err() != nil:
 	case err != nil && resumed.Finished != "" && !errors.Is(err, apply.ErrUnfinished):
-		l.done = describe(err)
+		l.failed = describe(err)
 	case err != nil:
 		l.Log.Error("resume", zap.Error(err))
 		l.unfinished = describe(err)
+		l.retryAt.soon(retry)
 	case resumed.Finished != "":
 		l.Log.Info("finished an apply that was cut off", zap.String("generation", resumed.Finished))
-	case len(resumed.Repaired) > 0:
-		l.Log.Warn("repaired what had changed", zap.Strings("paths", resumed.Repaired))
 	}
+	l.countDrift(resumed.Repaired)
 	l.observe()
+	if !l.due.read {
+		l.look(ctx)
+	}
 }
 
-// observe finds out which generation is current.
+// observe finds out which generation is current, and watches its paths.
 func (l *loop) observe() {
+	before := l.current.Name()
 	var err error
 	l.current, _, err = l.Engine.Current()
 	if err != nil {
 		l.warn("read the current generation", err)
 	}
-}
-
-// retryAt starts the time until the next try, if something is left to complete.
-func (l *loop) retryAt() <-chan time.Time {
-	if l.unfinished == nil {
-		return nil
+	if l.pending, l.isPending, err = l.Engine.Pending(); err != nil {
+		l.warn("read the journal", err)
 	}
-	return time.After(retry)
-}
-
-// read completes what is left to complete and takes up what the source says
-// now.
-func (l *loop) read(ctx context.Context) {
-	if l.unfinished != nil {
-		l.resume(ctx)
+	if l.current.Name() == before {
+		return
 	}
-	l.follow(ctx)
-}
-
-func (l *loop) follow(ctx context.Context) {
-	if l.Source != nil {
-		l.asked = describe(l.obey(ctx))
+	if before != "" {
+		l.status.AppliedAt = 0
 	}
-	l.look(ctx)
-}
-
-// obey makes the node what the source says. Without a document it stays as
-// it is, and so it does if the document is wrong.
-func (l *loop) obey(ctx context.Context) error {
-	doc, err := l.Source.Read(ctx)
-	if errors.Is(err, source.ErrAbsent) {
-		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	desired, err := l.Decode(doc)
-	if err != nil {
-		return err
-	}
-	if desired.Digest() == l.current.Digest {
-		return nil
-	}
-	return l.apply(ctx, desired, doc.Name)
-}
-
-// apply applies a configuration that is not the current one. A unit that did
-// not come up, or not yet, is a fact about the node, which look follows up, and
-// no error here.
-func (l *loop) apply(ctx context.Context, desired config.Desired, source string) error {
-	l.Log.Info("applying", zap.String("digest", desired.Digest()), zap.String("source", source))
-	l.asked, l.done = nil, nil
-	l.status.AppliedAt = 0
-	l.publish(status.Applying)
-	m, err := l.Engine.Apply(ctx, desired, source)
-	l.observe()
-	switch {
-	case errors.Is(err, apply.ErrUnfinished):
-		l.Log.Error("apply", zap.Error(err))
-		l.unfinished = describe(err)
-		return nil
-	case err != nil && m.Name() == "":
-		l.Log.Error("apply", zap.Error(err))
-		return err
-	}
-	l.unfinished = nil
-	if err != nil {
-		l.Log.Warn("units did not come up", zap.String("generation", m.Name()), zap.Error(err))
-		l.done = describe(err)
-		return nil
-	}
-	l.Log.Info("applied", zap.String("generation", m.Name()))
-	return nil
+	l.guard()
 }
 
 // concerns reports whether a change of the unit name matters.
@@ -160,4 +155,138 @@ func (l *loop) warn(what string, err error) {
 	if !slices.Contains(l.status.Warnings, text) {
 		l.status.Warnings = append(slices.Clone(l.status.Warnings), text)
 	}
+}
+
+// guard watches the paths of the current generation, and then looks at them
+// once, as something may have touched them before.
+func (l *loop) guard() {
+	if l.Drift == nil {
+		return
+	}
+	paths := generation.Paths(l.current)
+	if err := l.Drift.Set(l.Root, paths); err != nil {
+		l.warn("watch managed paths", err)
+	}
+	l.touch(paths)
+}
+
+// touch notes paths to look at.
+func (l *loop) touch(paths []string) {
+	for _, name := range paths {
+		l.touched[name] = true
+	}
+}
+
+// repair makes the managed paths that something touched what they should be.
+func (l *loop) repair(ctx context.Context) {
+	var paths []string
+	inStore := false
+	for name := range l.touched {
+		paths = append(paths, name)
+		inStore = inStore || generation.InStore(name)
+	}
+	clear(l.touched)
+	content := l.content
+	l.start(func() func() {
+		repaired, err := l.Engine.Repair(ctx, paths)
+		if inStore {
+			var verified apply.Verified
+			var verifyErr error
+			verified, verifyErr = l.Engine.Verify(ctx, content, true)
+			for _, bad := range verified.Bad {
+				repaired = append(repaired, bad.Path)
+			}
+			err = errors.Join(err, verifyErr)
+		}
+		return func() {
+			if err != nil && ctx.Err() == nil {
+				l.Log.Error("repair", zap.Error(err))
+				l.unfinished = describe(err)
+				l.retryAt.soon(retry)
+			}
+			l.countDrift(repaired)
+			if len(repaired) > 0 || err != nil {
+				l.look(ctx)
+			}
+		}
+	})
+}
+
+// countDrift reports paths that something else had changed.
+func (l *loop) countDrift(repaired []string) {
+	if len(repaired) == 0 {
+		return
+	}
+	l.Log.Warn("repaired what something else had changed", zap.Strings("paths", repaired))
+	l.status.Drift.Repaired += len(repaired)
+	l.status.Drift.Last, l.status.Drift.At = repaired[len(repaired)-1], l.Now()
+}
+
+// settleChange carries out the verdict on the change that is pending.
+func (l *loop) settleChange(ctx context.Context) {
+	v, before := l.verdict, l.current
+	l.verdict = health.Verdict{}
+	if v.Word == health.Bad {
+		l.Log.Warn("the change made the node worse", zap.String("generation", before.Name()), zap.String("reason", v.Reason))
+	}
+	l.start(func() func() {
+		_, err := l.Engine.Settle(ctx, v)
+		return func() {
+			if ctx.Err() != nil {
+				return
+			}
+			l.changed(ctx, err)
+			l.tell(v, before)
+			l.due.read = v.Word == health.Bad || l.due.read // A try may have kept the source waiting.
+			l.due.read = l.due.read || before.Digest != l.given
+		}
+	})
+}
+
+// changed takes in what the engine made of the node.
+func (l *loop) changed(ctx context.Context, err error) {
+	l.observe()
+	l.unfinished, l.failed = nil, nil
+	switch {
+	case errors.Is(err, apply.ErrUnfinished):
+		l.Log.Error("apply", zap.Error(err))
+		l.unfinished = describe(err)
+		l.retryAt.soon(retry)
+	case err != nil:
+		l.Log.Warn("units did not come up", zap.String("generation", l.current.Name()), zap.Error(err))
+		l.failed = describe(err)
+	default:
+		l.Log.Info("the node runs", zap.String("generation", l.current.Name()))
+	}
+	l.look(ctx)
+}
+
+// judge asks for a verdict on the change that is pending.
+func (l *loop) judge(ctx context.Context) {
+	if l.busy || !l.isPending || !l.pending.Watched {
+		return
+	}
+	v, err := l.Engine.Judge(ctx)
+	if err != nil {
+		l.warn("judge the change", err)
+		return
+	}
+	l.status.Change = changeOf(l.pending, v)
+	switch v.Word {
+	case health.Good, health.Bad:
+		l.verdict = v
+	case health.Confirm:
+		l.tell(v, l.current)
+		fallthrough
+	case health.Wait:
+		l.lookAt.soon(max(settle, min(v.Next-l.Now(), time.Minute)))
+	}
+}
+
+func changeOf(p apply.Pending, v health.Verdict) *status.Change {
+	c := &status.Change{From: p.From, Good: p.Good, Waits: v.Reason}
+	if p.Try != nil {
+		c.Until = p.Try.Until
+	}
+	return c
 }

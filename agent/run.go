@@ -2,15 +2,20 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -46,8 +51,13 @@ func NodeEnv(log *zap.Logger) Env {
 
 // jobWait is how long a stage of units may take before the agent goes on: a
 // little more than systemd gives a service to start (systemd-system.conf(5),
-// DefaultTimeoutStartSec=, 90 s).
-const jobWait = 100 * time.Second
+// DefaultTimeoutStartSec=, 90 s). A change has proven itself when its units have
+// been well for steady; limit is when that has to have begun.
+const (
+	jobWait = 100 * time.Second
+	steady  = 10 * time.Second
+	limit   = 3 * time.Minute
+)
 
 // Run is the agent on a node, until ctx ends.
 func Run(ctx context.Context, env Env) error {
@@ -56,6 +66,11 @@ func Run(ctx context.Context, env Env) error {
 		return fmt.Errorf("open the root directory: %w", err)
 	}
 	defer root.Close()
+	imageRoot, err := openImage(env.Root)
+	if err != nil {
+		return err
+	}
+	defer imageRoot.Close()
 	systemd, err := unit.Connect(ctx, env.Socket)
 	if err != nil {
 		return err
@@ -65,19 +80,47 @@ func Run(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	engine, err := newEngine(env, root, systemd, facts.ImageVersion)
+	engine, err := engineOf(env, root, imageRoot, systemd, facts.ImageVersion)
 	if err != nil {
 		return err
 	}
-	defer engine.Image.Close()
 	defer engine.State.Root().Close()
+	locked, err := lock(engine.State.Root())
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	watcher, err := drift.New()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
 	agent := &Agent{
 		Engine: engine, Units: systemd, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
-		Publish: publisher(env, durable.New(root, nil)),
+		Reach: probe.Reach, Root: env.Root, Drift: watcher, Publish: publisher(env, durable.New(root, nil)),
 	}
-	env.identify(ctx, agent, root, record)
+	env.identify(ctx, agent, root, imageRoot, record)
 	env.remember(agent, root)
-	return agent.Run(ctx)
+	return serve(ctx, agent, filepath.Join(env.Root, control.Socket))
+}
+
+// serve runs the agent and lets people ask things of it. Without the socket the
+// node is still looked after.
+func serve(ctx context.Context, agent *Agent, socket string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener, err := control.Listen(socket)
+	if err != nil {
+		agent.Log.Error("listen for people", zap.Error(err))
+		return agent.Run(ctx)
+	}
+	wishes := make(Wishes)
+	agent.Asked = wishes
+	served := make(chan error)
+	go func() { served <- control.Serve(ctx, listener, wishes) }()
+	err = agent.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
 }
 
 // remember keeps from an earlier run of the agent in this boot when its

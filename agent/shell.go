@@ -35,5 +35,7 @@ func (l *loop) shellOpened(s shell) {
 		l.status.DebugShells = append(slices.Clone(l.status.DebugShells), s.tty)
 		slices.Sort(l.status.DebugShells)
 	}
-	l.publish(l.shown.Phase)
+	if l.published {
+		l.publish(l.shown.Phase)
+	}
 }

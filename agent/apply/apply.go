@@ -1,51 +1,61 @@
 // Package apply carries out plans: it writes a generation, flips to it, brings
-// its files about on the node, and has systemd do what the plan says, with a
-// journal from which the next start goes on where this one was cut off.
+// its files about on the node, has systemd do what the plan says, and watches
+// whether the node is the worse for it, with a journal from which the next start
+// goes on where this one was cut off.
 package apply
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
-	"github.com/loam-os/loam/agent/unit"
 )
 
-// Units is what the executor asks of systemd. Start, Stop and Restart return
-// when the job is finished.
+// Units is what the executor asks of systemd. Start, Stop, Restart and
+// ReloadUnit return when the job is finished.
 type Units interface {
+	Observer
 	Reload(ctx context.Context) error
 	Start(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
 	Restart(ctx context.Context, name string) error
-	Show(ctx context.Context, names []string) ([]unit.State, error)
+	ReloadUnit(ctx context.Context, name string) error
+	ResetFailed(ctx context.Context, name string)
 }
 
-// Executor changes one node. One goroutine uses it.
+// Executor changes one node. One goroutine uses it at a time.
 type Executor struct {
 	// State is /var/lib/loam, Node the running root directory, Image the
 	// image's own, without anything mounted over it.
 	State *durable.Dir
 	Node  *durable.Dir
-	Image *os.Root
+	Image fs.FS
 	Units Units
 	// OSVersion is the running image's IMAGE_VERSION, BootID the kernel's id of
 	// this boot.
 	OSVersion string
 	BootID    string
-	// reload says that a repair is on disk which systemd has not read yet.
-	reload bool
 	// JobWait is how long one stage of units may take; a job that takes longer
 	// goes on and counts as an error.
 	JobWait time.Duration
-	// Now is the wall clock, for the history.
-	Now func() time.Time
+	// Steady is how long all units have to be well for a change to be good, Limit
+	// how long they may take to get there.
+	Steady, Limit time.Duration
+	// Now is the wall clock, for the history; Uptime the time since boot.
+	Now    func() time.Time
+	Uptime func() time.Duration
+
+	opened *generation.Store
+	gate   *health.Gate
+	// reload says that a repair is on disk which systemd has not read yet.
+	reload bool
 }
 
 // kept is how many generations stay on disk besides the current ones.
@@ -62,104 +72,108 @@ func (e *Executor) Current() (generation.Manifest, bool, error) {
 
 // Plan says what Apply would do. It changes nothing.
 func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
-	change, err := e.prepare(ctx, d, source)
-	return change.plan, err
+	return e.planner().Plan(ctx, d, source)
 }
 
-// Apply makes d the node's configuration. An error before the flip has changed
+// Request is a configuration to apply.
+type Request struct {
+	Desired config.Desired
+	// Source names the document, for people.
+	Source string
+	// Try is how long the configuration stays unless it is confirmed; 0 is for
+	// good.
+	Try time.Duration
+}
+
+// Apply makes the node what r says. An error before the flip has changed
 // nothing on the node; an error in bringing files about has been undone. A
 // unit that systemd could not start, stop or restart is an error too, after all
-// else is done: the generation stays, and *unit.JobError tells which unit. An
-// apply that was cut off before is completed first.
-func (e *Executor) Apply(ctx context.Context, d config.Desired, source string) (generation.Manifest, error) {
-	if err := e.settle(ctx); err != nil {
-		return generation.Manifest{}, err
-	}
-	change, err := e.prepare(ctx, d, source)
+// else is done: the generation stays until Judge and Settle have decided, and
+// *unit.JobError tells which unit. An apply that was cut off before is completed
+// first.
+func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
+	before, err := e.settle(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
-	if err := e.store().Write(change.want, change.content); err != nil {
+	c, err := e.planner().change(ctx, r.Desired, r.Source)
+	if err != nil {
 		return generation.Manifest{}, err
 	}
-	j := journal{From: change.have.Name(), To: change.want.Name(), BootID: e.BootID}
-	if err := e.writeJournal(j); err != nil {
+	if err := e.store().Write(c.want, c.content); err != nil {
 		return generation.Manifest{}, err
 	}
-	if err := e.store().Activate(e.OSVersion, change.want.Name()); err != nil {
-		return generation.Manifest{}, errors.Join(err, e.revert(change))
+	if before.To != "" {
+		if err := e.record(before, Replaced, ""); err != nil {
+			return generation.Manifest{}, err
+		}
 	}
-	if err := e.place(change.have, change.want); err != nil {
-		return generation.Manifest{}, errors.Join(err, e.revert(change))
+	j := e.journal(c, before)
+	if r.Try > 0 {
+		j.Try = &generation.Try{Until: e.Now().Add(r.Try).UTC().Truncate(time.Second), Deadline: e.Uptime() + r.Try}
 	}
-	return change.want, e.finish(ctx, change, j)
+	return e.turn(ctx, c, j)
 }
 
-// change is one step from a generation to the next.
-type change struct {
-	have, want generation.Manifest
-	content    map[string][]byte
-	plan       plan.Plan
+// journal is that of a new change. before is that of one that had not proven
+// itself yet when this one came, the zero Journal if there is none.
+func (e *Executor) journal(c change, before generation.Journal) generation.Journal {
+	j := generation.Journal{
+		From: c.have.Name(), To: c.want.Name(), Good: c.have.Name(), BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second),
+		Broken: health.Broken(c.have, c.want, c.states, e.Uptime()),
+	}
+	if before.To != "" {
+		j.Good, j.Broken = before.Good, before.Broken
+	}
+	return j
 }
 
-// prepare observes and decides; it changes nothing.
-func (e *Executor) prepare(ctx context.Context, d config.Desired, source string) (change, error) {
-	vendor, err := generation.ReadVendor(e.Image, d)
-	if err != nil {
-		return change{}, err
+// turn makes c.want, which the store has, the current generation, and the node
+// like it.
+func (e *Executor) turn(ctx context.Context, c change, j generation.Journal) (generation.Manifest, error) {
+	e.gate = nil
+	if err := e.link(); err != nil {
+		return generation.Manifest{}, err
 	}
-	tree, err := generation.Expand(d, vendor)
-	if err != nil {
-		return change{}, err
+	if err := e.writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
+		return generation.Manifest{}, err
 	}
-	have, _, err := e.Current()
-	if err != nil && !errors.Is(err, generation.ErrTorn) {
-		return change{}, err
+	if err := e.store().WriteJournal(j); err != nil {
+		return generation.Manifest{}, err
 	}
-	number, err := e.store().Next()
-	if err != nil {
-		return change{}, err
+	err := e.store().Activate(e.OSVersion, c.want.Name())
+	if err == nil {
+		err = e.place(c)
 	}
-	dirs, err := generation.MissingDirs(e.Node.Root(), tree.Entries, have)
-	if err != nil {
-		return change{}, err
+	switch {
+	case err == nil:
+		return c.want, e.finish(ctx, c, j)
+	case j.Back != "":
+		return generation.Manifest{}, unfinished(err) // There is no other way to go.
 	}
-	want := generation.Manifest{
-		Number: number, Digest: d.Digest(), OSVersion: e.OSVersion, Source: source,
-		Entries: tree.Entries, Units: tree.Units, Dirs: dirs,
-	}
-	p, err := e.diff(ctx, have, want)
-	return change{have, want, tree.Content, p}, err
+	return generation.Manifest{}, errors.Join(err, e.undo(c))
 }
 
-func (e *Executor) diff(ctx context.Context, have, want generation.Manifest) (plan.Plan, error) {
-	states, err := e.Units.Show(ctx, plan.Names(have, want))
-	if err != nil {
-		return plan.Plan{}, fmt.Errorf("observe units: %w", err)
-	}
-	observed := plan.Observed{}
-	for _, s := range states {
-		observed[s.Name] = s
-	}
-	return plan.Diff(have, want, observed), nil
-}
-
-// revert goes back to the generation that a change began with. If it cannot,
-// the journal stays and the next start tries again.
-func (e *Executor) revert(c change) error {
-	undo := func() error {
+// undo goes back to the generation that a change began with, before any unit
+// has seen the other. If it cannot, the journal stays and the next start tries
+// again.
+func (e *Executor) undo(c change) error {
+	flip := func() error {
 		if c.have.Name() == "" {
 			return e.store().Deactivate(e.OSVersion)
 		}
 		return e.store().Activate(e.OSVersion, c.have.Name())
 	}
-	if err := undo(); err != nil {
+	if err := flip(); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
-	if err := e.place(c.want, c.have); err != nil {
+	if err := e.placeAll(c.want, c.have); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
-	return unfinished(e.removeJournal())
+	if err := e.store().RemoveJournal(); err != nil {
+		return unfinished(err)
+	}
+	return e.store().Delete(c.want.Name())
 }
 
 // unfinished marks err, if it is one, as ErrUnfinished.
@@ -170,8 +184,9 @@ func unfinished(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnfinished, err)
 }
 
-// finish does what comes after the files are in place.
-func (e *Executor) finish(ctx context.Context, c change, j journal) error {
+// finish does what comes after the files are in place. After going back that is
+// the end of it; otherwise the change is watched from now on.
+func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) error {
 	if c.plan.Reload {
 		if err := e.Units.Reload(ctx); err != nil {
 			return unfinished(err)
@@ -179,15 +194,22 @@ func (e *Executor) finish(ctx context.Context, c change, j journal) error {
 	}
 	failed := e.act(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
-		return errors.Join(failed, unfinished(err)) // Cut off, not done: the journal stays.
+		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
 	}
-	if err := e.record(c.want, failed); err != nil {
-		return errors.Join(failed, unfinished(err))
+	if j.Back != "" {
+		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))
 	}
-	if err := e.removeJournal(); err != nil {
-		return errors.Join(failed, unfinished(err))
-	}
-	return errors.Join(failed, e.store().Prune(kept))
+	e.watch(c.want, j, failed)
+	return joined(failed)
 }
 
-func (e *Executor) store() *generation.Store { return generation.Open(e.State) }
+func (e *Executor) store() *generation.Store {
+	if e.opened == nil {
+		e.opened = generation.Open(e.State)
+	}
+	return e.opened
+}
+
+func (e *Executor) planner() Planner {
+	return Planner{State: e.store().Reader, Node: e.Node.Root().FS(), Image: e.Image, Units: e.Units, OSVersion: e.OSVersion}
+}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
 )
 
 var errPower = errors.New("power cut")
 
 // cutAt is a hook that ends the operation at durable step number n, from 0.
-func cutAt(n int) func(string) error {
-	return func(string) error {
+func cutAt(n int) durable.Hook {
+	return func(durable.Step) error {
 		n--
 		if n < 0 {
 			return errPower
@@ -31,10 +32,10 @@ func TestCutAtEveryStep(t *testing.T) {
 	seen := map[string]int{}
 	for step := 0; ; step++ {
 		n, fake := fakeNode(t)
-		if _, err := n.executor(t, nil).Apply(t.Context(), first(), "test"); err != nil {
+		if _, err := n.executor(t, nil).Apply(t.Context(), request(first())); err != nil {
 			t.Fatal(err)
 		}
-		_, err := n.executor(t, cutAt(step)).Apply(t.Context(), second(), "test")
+		_, err := n.executor(t, cutAt(step)).Apply(t.Context(), request(second()))
 		if err == nil {
 			t.Logf("%d steps; afterwards the node had the %v", step, seen)
 			break
@@ -67,7 +68,7 @@ func TestCutAtEveryStep(t *testing.T) {
 
 func applyAgain(t *testing.T, step int, e *apply.Executor) {
 	t.Helper()
-	if _, err := e.Apply(t.Context(), second(), "test"); err != nil {
+	if _, err := e.Apply(t.Context(), request(second())); err != nil {
 		t.Fatalf("apply after a cut at step %d: %v", step, err)
 	}
 	p, err := e.Plan(t.Context(), second(), "test")

@@ -20,6 +20,7 @@ type fakeSystemd struct {
 	texts       map[string]string
 	states      map[string]unit.State
 	starts      int
+	reloads     []string
 	// conf is what /etc/app/a.conf said when a unit was last started.
 	conf map[string]string
 }
@@ -80,6 +81,15 @@ func (f *fakeSystemd) Restart(_ context.Context, name string) error {
 	defer f.mu.Unlock()
 	return f.start("restart", name)
 }
+
+func (f *fakeSystemd) ReloadUnit(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reloads = append(f.reloads, name)
+	return nil
+}
+
+func (f *fakeSystemd) ResetFailed(context.Context, string) {}
 
 func (f *fakeSystemd) Stop(_ context.Context, name string) error {
 	f.mu.Lock()

@@ -17,14 +17,14 @@ import (
 func filesOf(pairs ...string) config.Desired {
 	var d config.Desired
 	for i := 0; i < len(pairs); i += 2 {
-		d.Files = append(d.Files, config.File{Path: pairs[i], Mode: 0o644, Content: []byte(pairs[i+1])})
+		d.Files = append(d.Files, config.File{Path: pairs[i], Mode: 0o644, Content: config.Text(pairs[i+1])})
 	}
 	return d
 }
 
 func mustApply(t *testing.T, e *apply.Executor, d config.Desired) string {
 	t.Helper()
-	m, err := e.Apply(t.Context(), d, "test")
+	m, err := e.Apply(t.Context(), request(d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestFailedApplyLeavesWhatIsNotOurs(t *testing.T) {
 	}
 	put(t, n, "var/lib/blocked/x", "in the way")
 	for _, way := range []string{"/etc/dir", "/var/lib/blocked"} {
-		if _, err := e.Apply(t.Context(), filesOf("/etc/aaa", "1", way, "2", "/var/lib/db/data", "3"), "test"); err == nil {
+		if _, err := e.Apply(t.Context(), request(filesOf("/etc/aaa", "1", way, "2", "/var/lib/db/data", "3"))); err == nil {
 			t.Fatal("a file took the place of a directory that is not ours")
 		}
 		if got, err := n.root.ReadFile("var/lib/db/data"); err != nil || string(got) != "precious" {
@@ -110,12 +110,12 @@ func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 	mustApply(t, e, first())
 	before := show(t, n, "one.service").InvocationID
 	systemd.fails = true
-	if m, err := e.Apply(t.Context(), second(), "test"); !errors.Is(err, apply.ErrUnfinished) || m.Name() == "" {
+	if m, err := e.Apply(t.Context(), request(second())); !errors.Is(err, apply.ErrUnfinished) || m.Name() == "" {
 		t.Fatalf("a reload that failed: %s %v", m.Name(), err)
 	}
 	third := second()
-	third.Files = append(third.Files, config.File{Path: "/etc/z", Mode: 0o644, Content: []byte("z")})
-	if _, err := e.Apply(t.Context(), third, "test"); !errors.Is(err, apply.ErrUnfinished) {
+	third.Files = append(third.Files, config.File{Path: "/etc/z", Mode: 0o644, Content: config.Text("z")})
+	if _, err := e.Apply(t.Context(), request(third)); !errors.Is(err, apply.ErrUnfinished) {
 		t.Fatalf("the next apply without a reload: %v", err)
 	}
 	systemd.fails = false
@@ -135,7 +135,7 @@ func TestNextApplyMendsWhatCannotBePlaced(t *testing.T) {
 	mustApply(t, e, filesOf("/etc/foo", "1"))
 	d := first()
 	d.Files = append(d.Files, filesOf("/var/x", "2").Files...)
-	if _, err := e.Apply(t.Context(), d, "test"); err == nil {
+	if _, err := e.Apply(t.Context(), request(d)); err == nil {
 		t.Fatal("no error")
 	}
 	systemd.fails = false
@@ -204,7 +204,7 @@ func TestCutWhileFileBecomesDirectory(t *testing.T) {
 		for step := 0; ; step++ {
 			n, _ := fakeNode(t)
 			mustApply(t, n.executor(t, nil), pair[0])
-			_, err := n.executor(t, cutAt(step)).Apply(t.Context(), pair[1], "test")
+			_, err := n.executor(t, cutAt(step)).Apply(t.Context(), request(pair[1]))
 			if err == nil {
 				break
 			}

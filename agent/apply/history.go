@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,59 +11,88 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// Record is one line of the node's history.
+// Record is one line of the node's history: a change and what became of it.
 type Record struct {
-	Generation string    `json:"generation"`
-	Digest     string    `json:"digest"`
-	OSVersion  string    `json:"osVersion"`
-	Source     string    `json:"source"`
-	At         time.Time `json:"at"`
-	// Outcome is "applied", or what went wrong.
-	Outcome string `json:"outcome"`
+	// At is when the change began, Took how long it was until its outcome.
+	At         time.Time     `json:"at"`
+	Took       time.Duration `json:"took"`
+	From       string        `json:"from,omitempty"`
+	Generation string        `json:"generation"`
+	OSVersion  string        `json:"osVersion"`
+	Source     string        `json:"source,omitempty"`
+	Outcome    Outcome       `json:"outcome"`
+	// Reason is of every outcome but Applied.
+	Reason string `json:"reason,omitempty"`
 }
 
+// Outcome is what became of a change.
+type Outcome string
+
 const (
-	historyName = "history.json"
-	// historyKept is how many records stay: a few kilobytes.
-	historyKept = 50
+	// Applied has proven itself.
+	Applied Outcome = "applied"
+	// Failed has not, and stays, as there is nothing to go back to.
+	Failed Outcome = "failed"
+	// Replaced has not had the time: the next change came.
+	Replaced Outcome = "replaced"
+	// Reverted is the way back from a generation to the one before.
+	Reverted Outcome = "reverted"
 )
 
-// History is what was applied on this node, oldest first. A file that cannot
-// be decoded is an empty history: the next record starts it anew.
-func (e *Executor) History() ([]Record, error) {
-	text, err := e.State.Root().ReadFile(historyName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+const (
+	historyName = "history.jsonl"
+	// historyKept is how many records stay at least: some tens of kilobytes.
+	historyKept = 100
+)
+
+// History is what was applied on a node, oldest first, from its /var/lib/loam.
+// A line that cannot be decoded, as a power cut leaves one, is left out.
+func History(state fs.FS) ([]Record, error) {
+	text, err := fs.ReadFile(state, historyName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
 	var records []Record
-	if err := json.Unmarshal(text, &records); err != nil {
-		return nil, nil
+	for line := range bytes.Lines(text) {
+		var r Record
+		if json.Unmarshal(line, &r) == nil {
+			records = append(records, r)
+		}
 	}
 	return records, nil
 }
 
-func (e *Executor) record(m generation.Manifest, failed error) error {
-	records, err := e.History()
-	if err != nil {
-		return err
+// record adds what became of the change j.
+func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) error {
+	r := Record{
+		At: j.Began, Took: max(0, e.Now().Sub(j.Began)).Round(time.Millisecond), From: j.From, Generation: j.To,
+		OSVersion: e.OSVersion, Outcome: outcome, Reason: reason,
 	}
-	outcome := "applied"
-	if failed != nil {
-		outcome = failed.Error()
+	if m, err := e.store().Load(j.To); err == nil {
+		r.Source = m.Source
 	}
-	records = append(records, Record{
-		Generation: m.Name(), Digest: m.Digest, OSVersion: m.OSVersion, Source: m.Source,
-		At: e.Now().UTC().Truncate(time.Second), Outcome: outcome,
-	})
-	text, err := json.MarshalIndent(records[max(0, len(records)-historyKept):], "", " ")
+	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
-	if _, err := e.State.WriteFile(historyName, append(text, '\n'), 0o644); err != nil {
+	if err := e.State.Append(historyName, line, 0o644); err != nil {
 		return fmt.Errorf("write the history: %w", err)
+	}
+	return e.shorten()
+}
+
+// shorten drops the older half of a history that has grown to twice what is kept.
+func (e *Executor) shorten() error {
+	text, err := e.State.Root().ReadFile(historyName)
+	if err != nil {
+		return fmt.Errorf("read the history: %w", err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if len(lines) <= 2*historyKept {
+		return nil
+	}
+	if _, err := e.State.WriteFile(historyName, bytes.Join(lines[len(lines)-historyKept:], nil), 0o644); err != nil {
+		return fmt.Errorf("shorten the history: %w", err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -12,16 +11,42 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/plan"
 )
 
-// place takes the files and links of have away that want does not have, and
-// brings those of want about. In this order a file can become a directory, and
-// a directory a file.
-func (e *Executor) place(have, want generation.Manifest) error {
+// place brings about what changes, and nothing else. Paths that go are taken
+// away before others come: in this order a file can become a directory, and a
+// directory a file.
+func (e *Executor) place(c change) error {
+	changed := map[string]bool{}
+	removes := false
+	for _, f := range c.plan.Files {
+		changed[f.Path] = true
+		removes = removes || f.Change == plan.Removed
+	}
+	if removes {
+		if err := e.clear(c.have, c.want); err != nil {
+			return err
+		}
+	}
+	for _, p := range generation.Place(c.want) {
+		if !changed[p.Path] {
+			continue
+		}
+		if _, err := generation.Put(e.Node, p, e.store().Reader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeAll is place without trust in what is there: every path of want is
+// looked at.
+func (e *Executor) placeAll(have, want generation.Manifest) error {
 	if err := e.clear(have, want); err != nil {
 		return err
 	}
-	_, err := e.repair(want)
+	_, err := e.repair(want, nil)
 	return err
 }
 
@@ -40,11 +65,6 @@ func (e *Executor) clear(have, want generation.Manifest) error {
 // current does not have, those beneath except left alone ("" for none). What
 // another wrote over them stays, unless current has something beneath it.
 func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
-	content, err := e.store().Content(m.Name())
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
 	wanted, above := pathsOf(current), parentsOf(current)
 	var removed []string
 	for _, p := range generation.Place(m) {
@@ -52,10 +72,11 @@ func (e *Executor) removePlaced(m, current generation.Manifest, except string) (
 		if alone || wanted[p.Path] {
 			continue
 		}
-		did := false
+		var did bool
+		var err error
 		if above[p.Path] {
 			did, err = e.clearWay(p.Path)
-		} else if generation.Placed(e.Node.Root(), p, content) {
+		} else if generation.Placed(e.Node.Root().FS(), p) {
 			did, err = true, e.takeAway(p.Path)
 		}
 		if err != nil {
@@ -78,23 +99,21 @@ func (e *Executor) clearWay(name string) (bool, error) {
 	return true, e.Node.Remove(name[1:])
 }
 
-// repair makes every path of m what it should be and returns those that were
-// not. The zero Manifest has no paths.
-func (e *Executor) repair(m generation.Manifest) ([]string, error) {
+// repair makes the paths of m what they should be and returns those that were
+// not. Paths nil are all of them; the zero Manifest has none.
+func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, error) {
 	if m.Name() == "" {
 		return nil, nil
 	}
 	if err := e.link(); err != nil {
 		return nil, err
 	}
-	content, err := e.store().Content(m.Name())
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
 	var repaired []string
 	for _, p := range generation.Place(m) {
-		did, err := generation.Put(e.Node, p, content)
+		if paths != nil && !slices.Contains(paths, p.Path) {
+			continue
+		}
+		did, err := generation.Put(e.Node, p, e.store().Reader)
 		if err != nil {
 			return repaired, err
 		}
@@ -110,10 +129,10 @@ func (e *Executor) repair(m generation.Manifest) ([]string, error) {
 // not there.
 func (e *Executor) link() error {
 	name := strings.TrimPrefix(generation.Link, "/")
-	if _, err := e.Node.MkdirAll(path.Dir(name)); err != nil {
+	if err := e.Node.MkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
-	_, err := e.Node.Symlink(path.Join(generation.Dir, "os", e.OSVersion, "current"), name)
+	_, err := e.Node.Symlink(generation.CurrentTarget(e.Node.Root().FS(), e.OSVersion), name)
 	return err
 }
 
@@ -121,7 +140,7 @@ func (e *Executor) link() error {
 // something of its own there, that comes back.
 func (e *Executor) takeAway(name string) error {
 	name = strings.TrimPrefix(name, "/")
-	info, err := e.Image.Lstat(name)
+	info, err := fs.Lstat(e.Image, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = e.Node.Remove(name)
@@ -137,8 +156,8 @@ func (e *Executor) takeAway(name string) error {
 	return nil
 }
 
-func copyFile(to *durable.Dir, from *os.Root, name string, mode fs.FileMode) error {
-	text, err := from.ReadFile(name)
+func copyFile(to *durable.Dir, from fs.FS, name string, mode fs.FileMode) error {
+	text, err := fs.ReadFile(from, name)
 	if err != nil {
 		return err
 	}
@@ -146,8 +165,8 @@ func copyFile(to *durable.Dir, from *os.Root, name string, mode fs.FileMode) err
 	return err
 }
 
-func copyLink(to *durable.Dir, from *os.Root, name string) error {
-	target, err := from.Readlink(name)
+func copyLink(to *durable.Dir, from fs.FS, name string) error {
+	target, err := fs.ReadLink(from, name)
 	if err != nil {
 		return err
 	}

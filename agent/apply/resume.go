@@ -18,6 +18,8 @@ type Resumed struct {
 	Finished string
 	// Repaired are the paths that were not what the generation says.
 	Repaired []string
+	// Mended names the generation that took the place of one that is damaged.
+	Mended string
 }
 
 // Resume completes what an earlier run was cut off in: the node is then exactly
@@ -25,65 +27,88 @@ type Resumed struct {
 // node where nothing was cut off and nothing has drifted it writes nothing and
 // asks systemd for nothing.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
+	mended, err := e.mendCurrent(ctx)
+	if err != nil {
+		return Resumed{Mended: mended}, err
+	}
 	current, _, err := e.Current()
 	if err != nil {
-		return Resumed{}, err
+		return Resumed{Mended: mended}, err
 	}
-	j, cut, err := e.readJournal()
+	j, cut, err := e.store().Journal()
 	if err != nil {
-		return Resumed{}, err
+		return Resumed{Mended: mended}, err
 	}
-	if cut && j.To == current.Name() && j.To != "" {
-		return Resumed{Finished: j.To}, e.complete(ctx, current, j)
+	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
+		return Resumed{Finished: j.To, Mended: mended}, e.complete(ctx, j)
 	}
 	if cut {
-		err = e.undo(j, current)
+		err = e.drop(j, current)
 	}
 	if err != nil {
-		return Resumed{}, err
+		return Resumed{Mended: mended}, err
 	}
 	repaired, err := e.reconcile(ctx, current)
-	if err == nil && cut {
-		err = e.removeJournal()
+	if err == nil {
+		err = e.store().Sweep()
 	}
-	return Resumed{Repaired: repaired}, err
+	return Resumed{Repaired: repaired, Mended: mended}, err
 }
 
-// undo takes away what a change that is not the current generation may have
-// placed: the cut came before its flip, or while it was being reverted.
-func (e *Executor) undo(j journal, current generation.Manifest) error {
-	if j.To == "" {
-		return nil
-	}
+// drop ends a change that never became the current generation: what it may
+// have placed goes, and it goes itself.
+func (e *Executor) drop(j generation.Journal, current generation.Manifest) error {
 	to, err := e.store().Load(j.To)
-	if errors.Is(err, generation.ErrTorn) {
-		return nil
+	switch {
+	case err == nil:
+		err = e.clear(to, current)
+	case errors.Is(err, generation.ErrTorn):
+		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	return e.clear(to, current)
+	if err := e.store().RemoveJournal(); err != nil {
+		return err
+	}
+	if to.Name() == "" {
+		return nil
+	}
+	return e.store().Delete(to.Name())
 }
 
-// complete does all of a change again that comes after the flip.
-func (e *Executor) complete(ctx context.Context, want generation.Manifest, j journal) error {
-	have, err := e.before(j)
+// complete does all of a change again that comes after the flip; of a way back
+// the flip too.
+func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
+	want, err := e.store().Load(j.To)
 	if err != nil {
 		return unfinished(err)
 	}
-	if err := e.place(have, want); err != nil {
+	if err := e.store().Activate(e.OSVersion, j.To); err != nil {
+		return unfinished(err)
+	}
+	have, err := e.before(j.From)
+	if err != nil {
+		return unfinished(err)
+	}
+	if err := e.placeAll(have, want); err != nil {
 		return unfinished(&placeError{err})
 	}
-	p, err := e.diff(ctx, have, want)
+	if e.progressOf(j).All && j.Back == "" {
+		e.watch(want, j, nil)
+		return nil
+	}
+	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
 		return unfinished(err)
 	}
 	if j.BootID != e.BootID {
 		// systemd has started with the new files: nothing runs the old ones.
-		j.Done = nil
-		p.Units = slices.DeleteFunc(p.Units, func(a plan.Action) bool { return a.Verb == plan.Restart })
+		c.plan.Units = slices.DeleteFunc(c.plan.Units, func(a plan.Action) bool {
+			return a.Verb == plan.Restart || a.Verb == plan.Reload
+		})
 	}
-	return e.finish(ctx, change{have: have, want: want, plan: p}, j)
+	return e.finish(ctx, c, j)
 }
 
 // placeError is an error in bringing the files of a generation about.
@@ -93,60 +118,114 @@ func (e *placeError) Unwrap() error { return e.error }
 
 // settle ends an apply that was cut off, so that the next begins at a whole
 // generation. One whose files cannot be placed is taken back, as the next may
-// be what mends it, if no unit has seen it yet.
-func (e *Executor) settle(ctx context.Context) error {
-	j, cut, err := e.readJournal()
+// be what mends it, if no unit has seen it yet. The journal it returns is of one
+// that is done and has not proven itself; the zero Journal if there is none.
+func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
+	j, cut, err := e.store().Journal()
 	if err != nil || !cut {
-		return err
+		return generation.Journal{}, err
+	}
+	if e.gate != nil {
+		return j, nil
 	}
 	current, _, err := e.Current()
 	if errors.Is(err, generation.ErrTorn) {
-		return nil // The next generation replaces it.
+		return generation.Journal{}, nil // The next generation replaces it.
 	}
 	if err != nil {
-		return err
+		return generation.Journal{}, err
 	}
-	if j.To == "" || j.To != current.Name() {
-		if err := e.undo(j, current); err != nil {
-			return unfinished(err)
-		}
-		return unfinished(e.removeJournal())
+	if j.To == "" || j.To != current.Name() && j.Back == "" {
+		return generation.Journal{}, unfinished(e.drop(j, current))
 	}
-	failed := e.complete(ctx, current, j)
-	if _, still, err := e.readJournal(); err != nil || !still {
-		return err // Units that did not come up are the next plan's.
+	failed := e.complete(ctx, j)
+	if e.gate != nil {
+		return j, nil // Units that did not come up are the next plan's.
 	}
-	if !errors.As(failed, new(*placeError)) || len(j.Done) > 0 {
-		return fmt.Errorf("complete the apply before: %w", failed)
+	if _, still, err := e.store().Journal(); err != nil || !still {
+		return generation.Journal{}, err
 	}
-	have, err := e.before(j)
+	if !errors.As(failed, new(*placeError)) || j.Back != "" || len(e.progressOf(j).Done) > 0 {
+		return generation.Journal{}, fmt.Errorf("complete the apply before: %w", failed)
+	}
+	have, err := e.before(j.From)
 	if err != nil {
-		return err
+		return generation.Journal{}, err
 	}
-	if err := e.revert(change{have: have, want: current}); err != nil {
-		return errors.Join(failed, err)
+	if err := e.undo(change{have: have, want: current}); err != nil {
+		return generation.Journal{}, errors.Join(failed, err)
 	}
 	e.reload = true
-	return unfinished(e.reloadOwed(ctx))
+	return generation.Journal{}, unfinished(e.reloadOwed(ctx))
 }
 
-// before is the generation that j began with, the zero Manifest if there was
-// none or if it cannot be read any more.
-func (e *Executor) before(j journal) (generation.Manifest, error) {
-	if j.From == "" {
+// before is the generation called name, the zero Manifest for "" or if it
+// cannot be read any more.
+func (e *Executor) before(name string) (generation.Manifest, error) {
+	if name == "" {
 		return generation.Manifest{}, nil
 	}
-	have, err := e.store().Load(j.From)
+	m, err := e.store().Load(name)
 	if errors.Is(err, generation.ErrTorn) {
 		return generation.Manifest{}, nil
 	}
-	return have, err
+	return m, err
+}
+
+// mendCurrent puts a whole generation in the place of a current one that is
+// damaged or lost, and returns its name: the last that has proven itself, or
+// else the newest that is not held.
+func (e *Executor) mendCurrent(ctx context.Context) (string, error) {
+	_, ok, err := e.Current()
+	if ok || err != nil && !errors.Is(err, generation.ErrTorn) {
+		return "", err
+	}
+	torn := err != nil
+	j, cut, err := e.store().Journal()
+	if err != nil || cut && !torn && j.From == "" {
+		return "", err // A first apply that was cut off before its flip.
+	}
+	want, err := e.newest(j)
+	if err != nil {
+		return "", err
+	}
+	if want.Name() == "" {
+		if torn {
+			err = e.store().Deactivate(e.OSVersion)
+		}
+		return "", err
+	}
+	_, err = e.backTo(ctx, generation.Manifest{}, want, generation.Journal{}, "the current generation was damaged")
+	return want.Name(), err
+}
+
+// newest is the generation to go on with when the current one is lost, the zero
+// Manifest if there is none.
+func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
+	names, err := e.store().List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	for _, name := range slices.Backward(append(names, j.From, j.Good)) {
+		m, err := e.before(name)
+		if err != nil {
+			return m, err
+		}
+		_, held, err := e.Held(digestOf(name))
+		if err != nil {
+			return generation.Manifest{}, err
+		}
+		if m.Name() != "" && m.OSVersion == e.OSVersion && !held {
+			return m, nil
+		}
+	}
+	return generation.Manifest{}, nil
 }
 
 // reconcile makes the paths of the node those of m and returns the ones that
 // were not.
 func (e *Executor) reconcile(ctx context.Context, m generation.Manifest) ([]string, error) {
-	repaired, err := e.repair(m)
+	repaired, err := e.repair(m, nil)
 	if err != nil {
 		return repaired, err
 	}
@@ -154,7 +233,25 @@ func (e *Executor) reconcile(ctx context.Context, m generation.Manifest) ([]stri
 	if err != nil {
 		return repaired, err
 	}
-	repaired = append(repaired, stale...)
+	return e.reloadFor(ctx, append(repaired, stale...))
+}
+
+// Repair makes those of paths that the current generation manages what they
+// should be, and returns the ones that were not; with nil, all that it manages.
+func (e *Executor) Repair(ctx context.Context, paths []string) ([]string, error) {
+	m, ok, err := e.Current()
+	if err != nil || !ok {
+		return nil, err
+	}
+	repaired, err := e.repair(m, paths)
+	if err != nil {
+		return repaired, err
+	}
+	return e.reloadFor(ctx, repaired)
+}
+
+// reloadFor has systemd read its units again if one of the paths is of them.
+func (e *Executor) reloadFor(ctx context.Context, repaired []string) ([]string, error) {
 	if slices.ContainsFunc(repaired, func(p string) bool { return strings.HasPrefix(p, "/etc/systemd/system/") }) {
 		e.reload = true
 	}

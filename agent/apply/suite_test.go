@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
 )
@@ -22,10 +24,31 @@ import (
 type node struct {
 	root, image *os.Root
 	units       apply.Units
+	clock       *atomic.Value // of time.Duration, the uptime
+}
+
+func newNode(root, image *os.Root, units apply.Units) node {
+	n := node{root, image, units, &atomic.Value{}}
+	n.clock.Store(time.Hour)
+	return n
+}
+
+func request(d config.Desired) apply.Request { return apply.Request{Desired: d, Source: "test"} }
+
+// accept gives the last change the verdict that it is good.
+func accept(t *testing.T, e *apply.Executor) {
+	t.Helper()
+	v, err := e.Judge(t.Context())
+	if err != nil || v.Word != health.Good {
+		t.Fatalf("verdict %+v %v", v, err)
+	}
+	if _, err := e.Settle(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // executor makes an executor, with hook before each durable step.
-func (n node) executor(t *testing.T, hook func(string) error) *apply.Executor {
+func (n node) executor(t *testing.T, hook durable.Hook) *apply.Executor {
 	t.Helper()
 	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
 		t.Fatal(err)
@@ -36,8 +59,9 @@ func (n node) executor(t *testing.T, hook func(string) error) *apply.Executor {
 	}
 	t.Cleanup(func() { state.Close() })
 	return &apply.Executor{
-		State: durable.New(state, hook), Node: durable.New(n.root, hook), Image: n.image, Units: n.units,
-		OSVersion: "0.1.0", BootID: "boot-1", JobWait: time.Minute, Now: func() time.Time { return time.Unix(0, 0) },
+		State: durable.New(state, hook), Node: durable.New(n.root, hook), Image: n.image.FS(), Units: n.units,
+		OSVersion: "0.1.0", BootID: "boot-1", JobWait: time.Minute, Steady: 0, Limit: time.Minute,
+		Now: func() time.Time { return time.Unix(0, 0) }, Uptime: func() time.Duration { return n.clock.Load().(time.Duration) },
 	}
 }
 
@@ -48,7 +72,7 @@ func fakeNode(t *testing.T) (node, *fakeSystemd) {
 		"etc/issue": "of the image\n",
 	})
 	fake := newFake(root, image)
-	return node{root, image, fake}, fake
+	return newNode(root, image, fake), fake
 }
 
 func tree(t *testing.T, files map[string]string) *os.Root {
@@ -87,7 +111,7 @@ func TestExecutorWithSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer systemd.Close()
-		suite(t, node{c.OpenRoot(t), image, systemd})
+		suite(t, newNode(c.OpenRoot(t), image, systemd))
 	})
 }
 
@@ -98,9 +122,9 @@ const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-
 func first() config.Desired {
 	return config.Desired{
 		Files: []config.File{
-			{Path: "/etc/app/a.conf", Mode: 0o644, Content: []byte("one\n")},
-			{Path: "/etc/issue", Mode: 0o644, Content: []byte("of the configuration\n")},
-			{Path: "/var/lib/app/data", Mode: 0o600, Content: []byte("secret\n")},
+			{Path: "/etc/app/a.conf", Mode: 0o644, Content: config.Text("one\n")},
+			{Path: "/etc/issue", Mode: 0o644, Content: config.Text("of the configuration\n")},
+			{Path: "/var/lib/app/data", Mode: 0o600, Content: config.Text("secret\n")},
 		},
 		Units: []config.Unit{
 			{Name: "gone.service", Content: text(sleeper)},
@@ -115,7 +139,7 @@ func first() config.Desired {
 // unit of the image.
 func second() config.Desired {
 	d := first()
-	d.Files = []config.File{{Path: "/etc/app/a.conf", Mode: 0o644, Content: []byte("two\n")}}
+	d.Files = []config.File{{Path: "/etc/app/a.conf", Mode: 0o644, Content: config.Text("two\n")}}
 	d.Units = []config.Unit{d.Units[1], d.Units[3]}
 	return d
 }
@@ -123,10 +147,11 @@ func second() config.Desired {
 // suite is what holds of an executor, whatever systemd it has.
 func suite(t *testing.T, n node) {
 	e := n.executor(t, nil)
-	m, err := e.Apply(t.Context(), first(), "test")
+	m, err := e.Apply(t.Context(), request(first()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	accept(t, e)
 	for _, u := range []string{"one.service", "two.service", "gone.service", "systemd-journald.service"} {
 		if s := show(t, n, u); !s.Running() || s.InvocationID == "" {
 			t.Errorf("after the first apply: %+v", s)
@@ -144,9 +169,10 @@ func suite(t *testing.T, n node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Apply(t.Context(), second(), "test"); err != nil {
+	if _, err := e.Apply(t.Context(), request(second())); err != nil {
 		t.Fatal(err)
 	}
+	accept(t, e)
 	if got, want := changed(before, invocations(t, n)), []string{"one.service", "systemd-journald.service"}; !slices.Equal(got, want) {
 		t.Errorf("restarted %v, not %v; the plan was\n%s", got, want, p)
 	}
@@ -158,8 +184,8 @@ func suite(t *testing.T, n node) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
-	history, err := e.History()
-	if err != nil || len(history) != 2 || history[0].Generation != m.Name() || history[1].Outcome != "applied" {
+	history, err := apply.History(e.State.Root().FS())
+	if err != nil || len(history) != 2 || history[0].Generation != m.Name() || history[1].Outcome != apply.Applied {
 		t.Errorf("history: %+v %v", history, err)
 	}
 
@@ -179,7 +205,7 @@ func failing(t *testing.T, n node, e *apply.Executor) {
 	d.Units = append([]config.Unit{{Name: "fails.service", Content: text("[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")}}, d.Units...)
 	d.Units = append(d.Units, config.Unit{Name: "zoo.service", Content: text(sleeper)})
 	var failure *unit.JobError
-	if _, err := e.Apply(t.Context(), d, "test"); !errors.As(err, &failure) || failure.Unit != "fails.service" {
+	if _, err := e.Apply(t.Context(), request(d)); !errors.As(err, &failure) || failure.Unit != "fails.service" {
 		t.Errorf("a unit that fails: %v", err)
 	}
 	if s := show(t, n, "zoo.service"); !s.Running() {
@@ -187,7 +213,7 @@ func failing(t *testing.T, n node, e *apply.Executor) {
 	}
 	before, _, _ := e.Current()
 	bad := config.Desired{Units: []config.Unit{{Name: "absent.service"}}}
-	if _, err := e.Apply(t.Context(), bad, "test"); err == nil {
+	if _, err := e.Apply(t.Context(), request(bad)); err == nil {
 		t.Error("a unit that does not exist was applied")
 	}
 	if after, _, _ := e.Current(); cmp.Diff(before, after) != "" {

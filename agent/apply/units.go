@@ -2,34 +2,81 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 )
 
+// progress is what has been done of a change in this boot. It is in /run, as
+// another boot starts with the new files.
+type progress struct {
+	To     string `json:"to"`
+	BootID string `json:"bootID"`
+	// Done lists the unit actions that are finished, as "restart foo.service".
+	Done []string `json:"done,omitempty"`
+	// All says that there is nothing left to do.
+	All bool `json:"all,omitempty"`
+}
+
+const progressName = "run/loam/progress.json"
+
+func doneName(a plan.Action) string { return string(a.Verb) + " " + a.Unit }
+
+// progressOf reads how far the change j is. One that cannot be read is as good
+// as none: an action that is done again does no harm.
+func (e *Executor) progressOf(j generation.Journal) progress {
+	var p progress
+	text, err := e.Node.Root().ReadFile(progressName)
+	if err != nil || json.Unmarshal(text, &p) != nil || p.To != j.To || p.BootID != e.BootID {
+		return progress{To: j.To, BootID: e.BootID}
+	}
+	return p
+}
+
+func (e *Executor) writeProgress(p progress) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write the progress: %w", err)
+	}
+	return e.Node.WriteVolatile(progressName, text, 0o644)
+}
+
 // act does the actions, a stage at a time and those of a stage at once, and
-// journals each. Those that j has as done are left out. It goes on after an
-// action that did not succeed and returns all errors.
-func (e *Executor) act(ctx context.Context, actions []plan.Action, j journal) error {
-	var failed []error
-	for len(actions) > 0 {
+// keeps which are done: those are left out. It goes on after an action that did
+// not succeed and returns the errors by unit.
+func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.Journal) map[string]error {
+	failed := map[string]error{}
+	p := e.progressOf(j)
+	for len(actions) > 0 && ctx.Err() == nil {
 		end := slices.IndexFunc(actions, func(a plan.Action) bool { return a.Stage() != actions[0].Stage() })
 		if end < 0 {
 			end = len(actions)
 		}
 		stage := slices.DeleteFunc(slices.Clone(actions[:end]), func(a plan.Action) bool {
-			return slices.Contains(j.Done, doneName(a))
+			return a.By != "" || slices.Contains(p.Done, doneName(a))
 		})
 		actions = actions[end:]
-		failed = append(failed, e.stage(ctx, stage, &j))
+		if len(stage) > 0 {
+			maps.Copy(failed, e.stage(ctx, stage, &p))
+		}
 	}
-	return errors.Join(failed...)
+	if ctx.Err() == nil {
+		p.All = true
+		if err := e.writeProgress(p); err != nil {
+			failed[""] = err
+		}
+	}
+	return failed
 }
 
 // stage asks systemd for everything at once, so that systemd orders the jobs
 // as the units say, and waits for all of it.
-func (e *Executor) stage(ctx context.Context, actions []plan.Action, j *journal) error {
+func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, e.JobWait)
 	defer cancel()
 	type result struct {
@@ -40,25 +87,42 @@ func (e *Executor) stage(ctx context.Context, actions []plan.Action, j *journal)
 	for _, a := range actions {
 		go func() { results <- result{a, e.do(ctx, a)} }()
 	}
-	var failed []error
+	failed := map[string]error{}
 	for range actions {
 		r := <-results
-		failed = append(failed, r.err)
-		if errors.Is(r.err, context.Canceled) {
-			continue // The agent is ending: the next one asks again.
+		if r.err != nil {
+			failed[r.action.Unit] = r.err
 		}
-		j.Done = append(j.Done, doneName(r.action))
-		failed = append(failed, e.writeJournal(*j))
+		if errors.Is(r.err, context.Canceled) {
+			continue // The agent is ending, or the next change has come: it asks again.
+		}
+		p.Done = append(p.Done, doneName(r.action))
 	}
-	return errors.Join(failed...)
+	if err := e.writeProgress(*p); err != nil {
+		failed[""] = err
+	}
+	return failed
 }
 
 func (e *Executor) do(ctx context.Context, a plan.Action) error {
 	switch a.Verb {
 	case plan.Stop:
 		return e.Units.Stop(ctx, a.Unit)
+	case plan.Reload:
+		return e.Units.ReloadUnit(ctx, a.Unit)
 	case plan.Start:
+		e.Units.ResetFailed(ctx, a.Unit)
 		return e.Units.Start(ctx, a.Unit)
 	}
+	e.Units.ResetFailed(ctx, a.Unit)
 	return e.Units.Restart(ctx, a.Unit)
+}
+
+// joined is all errors as one, in the order of the units.
+func joined(failed map[string]error) error {
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		all = append(all, failed[name])
+	}
+	return errors.Join(all...)
 }

@@ -3,7 +3,6 @@ package boot
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -35,11 +34,64 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := setHostname(root); err != nil {
 		return "", err
 	}
+	if err := mountView(sysroot); err != nil {
+		return "", err
+	}
 	// Links in /etc lead through this one, whether there is a generation or not yet.
-	if err := os.Symlink(generation.Dir+"/os/"+osVersion+"/current", generation.Link); err != nil {
+	if err := os.Symlink(generation.View+"/os/"+osVersion+"/current", generation.Link); err != nil {
 		return "", fmt.Errorf("link the current generation: %w", err)
 	}
-	return fillEtc(root, osVersion)
+	state, err := root.OpenRoot(strings.TrimPrefix(generation.Dir, "/"))
+	if err != nil {
+		return "", fmt.Errorf("open the state of the node: %w", err)
+	}
+	defer state.Close()
+	store := generation.Open(durable.New(state, nil))
+	// A disk that is full is no reason to leave out what is there.
+	backErr := goBack(store, osVersion)
+	gen, err := fillEtc(root, store.Reader, osVersion)
+	if err := errors.Join(backErr, err); err != nil {
+		return gen, fmt.Errorf("%w: %w", errGeneration, err)
+	}
+	return gen, nil
+}
+
+// mountView mounts the state of the node once more, read-only, where managed
+// links lead through: nothing that follows them can write into the store.
+func mountView(sysroot string) error {
+	source := sysroot + generation.Dir
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		return fmt.Errorf("state of the node: %w", err)
+	}
+	if err := (mount{source, generation.View, "", unix.MS_BIND, ""}).apply(); err != nil {
+		return err
+	}
+	return mount{source, generation.View, "", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV, ""}.apply()
+}
+
+// goBack leaves a configuration under which the node did not stay up, or that
+// nobody confirmed before it restarted: generation.Journal.AtBoot.
+func goBack(store *generation.Store, osVersion string) error {
+	current, ok, err := store.Current(osVersion)
+	if err != nil || !ok {
+		return err
+	}
+	j, ok, err := store.Journal()
+	if err != nil || !ok {
+		return err
+	}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("read the boot ID: %w", err)
+	}
+	next, back := j.AtBoot(strings.TrimSpace(string(id)), current.Name())
+	if next.Boots == j.Boots {
+		return nil
+	}
+	if err := store.WriteJournal(next); err != nil || !back {
+		return err
+	}
+	return store.Activate(osVersion, next.To)
 }
 
 func mountEtc(sysroot string) error {
@@ -53,43 +105,29 @@ func mountEtc(sysroot string) error {
 	return mount{"etc", etc, "overlay", unix.MS_NOSUID | unix.MS_NODEV, data}.apply()
 }
 
-// errGeneration marks trouble with the generation only: the machine boots without it.
+// errGeneration marks trouble with the generation only: the machine boots with
+// what of it can be had.
 var errGeneration = errors.New("configuration left out")
 
-// fillEtc places what the current generation has in /etc. What it has
-// elsewhere is on the state partition already.
-func fillEtc(root *os.Root, osVersion string) (string, error) {
-	state, err := root.OpenRoot(strings.TrimPrefix(generation.Dir, "/"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("open the state of the node: %w", err)
-	}
-	defer state.Close()
-	store := generation.Open(durable.New(state, nil))
+// fillEtc places what the current generation has in /etc, as far as it can. What
+// it has elsewhere is on the state partition already.
+func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, error) {
 	m, ok, err := store.Current(osVersion)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", errGeneration, err)
+		return "", err
 	}
 	if !ok {
 		return "", nil
 	}
-	content, err := store.Content(m.Name())
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errGeneration, err)
-	}
-	defer content.Close()
-	var placements []generation.Placement
+	dir := durable.New(root, nil)
+	var bad []error
 	for _, p := range generation.Place(m) {
 		if strings.HasPrefix(p.Path, "/etc/") {
-			placements = append(placements, p)
+			_, err := generation.Put(dir, p, store)
+			bad = append(bad, err)
 		}
 	}
-	if err := generation.Materialize(root, placements, content); err != nil {
-		return m.Name(), fmt.Errorf("%w in part: %w", errGeneration, err)
-	}
-	return m.Name(), nil
+	return m.Name(), errors.Join(bad...)
 }
 
 // machineIDFile keeps the node's identity across boots (machine-id(5)).
@@ -100,7 +138,7 @@ func setMachineID(root *os.Root) error {
 	if id := strings.TrimSpace(string(text)); err != nil || !validMachineID(id) {
 		text = []byte(strings.ReplaceAll(uuid.NewString(), "-", "") + "\n")
 		dir := durable.New(root, nil)
-		if _, err := dir.MkdirAll("var/lib/loam"); err != nil {
+		if err := dir.MkdirAll("var/lib/loam"); err != nil {
 			return fmt.Errorf("machine ID: %w", err)
 		}
 		if _, err := dir.WriteFile(machineIDFile, text, 0o444); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"time"
 )
 
 // Desired is everything a configuration asks of a node. Files are sorted by
@@ -18,6 +19,35 @@ type Desired struct {
 	// Provided are unit names and paths that the document asks for and Loam
 	// itself is: they are left out, for a person to be told. Sorted.
 	Provided []string `json:"provided,omitempty"`
+	// Probes are registries to be reached before the file that points the
+	// container runtime at them is put in place.
+	Probes []Probe `json:"probes,omitempty"`
+	// Update is what the node is asked to become beyond files and units; nil if
+	// nothing.
+	Update *Update `json:"update,omitempty"`
+}
+
+// Probe is a file that waits until every one of URLs answers, whatever the
+// answer is.
+type Probe struct {
+	// Path is one of Desired.Files.
+	Path string `json:"path"`
+	// URLs are of http or https; CACerts are files with PEM certificates to trust
+	// besides the machine's.
+	URLs    []string `json:"urls"`
+	CACerts []string `json:"caCerts,omitempty"`
+}
+
+// Update is the version of what comes with the image or is replaced with care:
+// OperatingSystemConfig's inPlaceUpdates.
+type Update struct {
+	// OSVersion is an IMAGE_VERSION, Kubelet a version such as 1.35.0.
+	OSVersion string `json:"osVersion,omitempty"`
+	Kubelet   string `json:"kubelet,omitempty"`
+	// CertificateAuthorities and ServiceAccountKey are when the rotation of each
+	// began; zero if none did.
+	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
+	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }
 
 // File is a regular file. Path is absolute and clean. Mode holds permission
@@ -25,7 +55,7 @@ type Desired struct {
 type File struct {
 	Path    string      `json:"path"`
 	Mode    fs.FileMode `json:"mode"`
-	Content []byte      `json:"content"`
+	Content Content     `json:"content"`
 }
 
 // Unit is a systemd unit, of ours (Content set) or of the image's (Content
@@ -41,6 +71,18 @@ type Unit struct {
 	Command Command `json:"command,omitempty"`
 	// FilePaths are files whose change restarts the unit.
 	FilePaths []string `json:"filePaths,omitempty"`
+}
+
+// Texts are the unit file, if there is one, and the drop-ins.
+func (u Unit) Texts() []string {
+	var texts []string
+	if u.Content != nil {
+		texts = append(texts, *u.Content)
+	}
+	for _, in := range u.DropIns {
+		texts = append(texts, in.Content)
+	}
+	return texts
 }
 
 // DropIn is a file NAME in the directory UNIT.d.
@@ -67,8 +109,7 @@ func (u Unit) Stopped() bool { return u.Command == CommandStop || !u.Enabled() }
 // Digest is the SHA-256 of the files and units in hex, 64 characters: equal
 // configurations have equal digests.
 func (d Desired) Digest() string {
-	d.Provided = nil
-	text, err := json.Marshal(d)
+	text, err := json.Marshal(Desired{Files: d.Files, Units: d.Units})
 	if err != nil { // Desired holds nothing that JSON cannot express.
 		panic(fmt.Sprintf("encode desired state: %v", err))
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -17,16 +18,15 @@ import (
 // Dir is a directory tree that is changed durably. It has one writer.
 type Dir struct {
 	root *os.Root
-	hook func(step string) error
+	hook Hook
+	// cut is the hook's error, after which nothing changes any more.
+	cut error
 }
 
-// New makes a Dir of root. hook, which may be nil, is called before each
-// durable step with what is about to happen ("rename etc/hosts"); an error from
-// it ends the operation at that point and leaves everything as it is, as a
-// power cut does.
-func New(root *os.Root, hook func(step string) error) *Dir {
+// New makes a Dir of root. hook may be nil.
+func New(root *os.Root, hook Hook) *Dir {
 	if hook == nil {
-		hook = func(string) error { return nil }
+		hook = func(Step) error { return nil }
 	}
 	return &Dir{root: root, hook: hook}
 }
@@ -39,24 +39,26 @@ func (d *Dir) Root() *os.Root { return d.root }
 // rewritten. The parent directory must exist. An error of fsync is final: the
 // kernel has dropped the pages, so a second fsync would lie (fsync(2)).
 func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error) {
-	did, err := d.AddFile(name, data, mode)
-	if !did || err != nil {
-		return did, err
-	}
-	return true, d.SyncDir(path.Dir(name))
-}
-
-// AddFile is WriteFile for many files of one directory: the caller syncs the
-// directory once, after the last of them.
-func (d *Dir) AddFile(name string, data []byte, mode fs.FileMode) (bool, error) {
 	if d.equal(name, data, mode) {
 		return false, nil
 	}
+	return true, d.WriteFrom(name, bytes.NewReader(data), mode)
+}
+
+// WriteFrom is WriteFile for content that is streamed: it always writes.
+func (d *Dir) WriteFrom(name string, data io.Reader, mode fs.FileMode) error {
 	temp := temporary(name)
-	if err := d.writeTemporary(temp, data, mode); err != nil {
-		return false, fmt.Errorf("write %s: %w", name, err)
+	if err := d.discard(temp); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return true, d.rename(temp, name)
+	err := d.fill(temp, data, mode)
+	if err == nil {
+		err = d.syncFile(temp)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(temp))
+	}
+	return d.replace(temp, name)
 }
 
 // Symlink makes name a symbolic link to target and reports whether it had to.
@@ -65,22 +67,54 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 		return false, nil
 	}
 	temp := temporary(name)
-	if err := d.step("symlink " + name); err != nil {
-		return false, err
-	}
 	if err := d.discard(temp); err != nil {
 		return false, fmt.Errorf("link %s: %w", name, err)
 	}
-	if err := d.root.Symlink(target, temp); err != nil {
+	if err := d.symlink(target, temp); err != nil {
 		return false, fmt.Errorf("link %s: %w", name, err)
 	}
 	return true, d.replace(temp, name)
 }
 
+// Append adds one line to name, which is made with mode if it is not there. A
+// power cut may leave a part of the line: whoever reads it leaves that out.
+func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
+	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.WriteFrom(name, bytes.NewReader(append(bytes.Clone(line), '\n')), mode)
+	}
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", name, err)
+	}
+	defer f.Close()
+	if err := d.step(Step{Op: Append, Name: name}); err != nil {
+		return err
+	}
+	text := append(bytes.Clone(line), '\n')
+	if !endsLine(f) {
+		text = append([]byte{'\n'}, text...)
+	}
+	if _, err := f.Write(text); err != nil {
+		return fmt.Errorf("append to %s: %w", name, err)
+	}
+	return d.syncFile(name)
+}
+
+// endsLine reports whether f is empty or ends with a newline.
+func endsLine(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err == nil
+	}
+	last := make([]byte, 1)
+	_, err = f.ReadAt(last, info.Size()-1)
+	return err == nil && last[0] == '\n'
+}
+
 // Remove deletes the file, link or empty directory name. A name that is not
 // there is no error.
 func (d *Dir) Remove(name string) error {
-	if err := d.step("remove " + name); err != nil {
+	if err := d.step(Step{Op: Remove, Name: name}); err != nil {
 		return err
 	}
 	if err := d.root.Remove(name); errors.Is(err, fs.ErrNotExist) {
@@ -91,35 +125,40 @@ func (d *Dir) Remove(name string) error {
 	return d.SyncDir(path.Dir(name))
 }
 
-// RemoveAll deletes name and all beneath it. It is for what nothing refers to
-// any more: a cut leaves any part of it.
+// RemoveAll deletes name and all beneath it, for what nothing refers to any
+// more: a cut leaves any part of it. The caller syncs the directory, or lets
+// the next start find it again.
 func (d *Dir) RemoveAll(name string) error {
-	if err := d.step("remove all " + name); err != nil {
+	if err := d.step(Step{Op: RemoveAll, Name: name}); err != nil {
 		return err
 	}
 	if err := d.root.RemoveAll(name); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
-	return d.SyncDir(path.Dir(name))
+	return nil
 }
 
 // SyncDir makes the entries of directory name durable.
 func (d *Dir) SyncDir(name string) error {
-	if err := d.step("sync directory " + name); err != nil {
+	return d.sync(Step{Op: SyncDir, Name: name})
+}
+
+func (d *Dir) syncFile(name string) error { return d.sync(Step{Op: SyncFile, Name: name}) }
+
+func (d *Dir) sync(s Step) error {
+	if err := d.step(s); err != nil {
 		return err
 	}
-	f, err := d.root.Open(name)
+	f, err := d.root.Open(s.Name)
 	if err != nil {
-		return fmt.Errorf("sync directory %s: %w", name, err)
+		return fmt.Errorf("sync %s: %w", s.Name, err)
 	}
 	defer f.Close()
 	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync directory %s: %w", name, err)
+		return fmt.Errorf("sync %s: %w", s.Name, err)
 	}
 	return nil
 }
-
-func (d *Dir) step(step string) error { return d.hook(step) }
 
 func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 	info, err := d.root.Lstat(name)
@@ -130,41 +169,49 @@ func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 	return err == nil && bytes.Equal(have, data)
 }
 
-// discard removes a temporary that a cut has left behind.
+// step asks the hook before a change.
+func (d *Dir) step(s Step) error {
+	if d.cut == nil {
+		d.cut = d.hook(s)
+	}
+	return d.cut
+}
+
+// discard removes a temporary that a cut or an error has left behind.
 func (d *Dir) discard(temp string) error {
+	if d.cut != nil {
+		return nil
+	}
 	if err := d.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (d *Dir) writeTemporary(temp string, data []byte, mode fs.FileMode) error {
-	if err := d.step("create " + temp); err != nil {
+// fill makes the new file name with data and the exact mode, not yet synced.
+func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
+	if err := d.step(Step{Op: Create, Name: name}); err != nil {
 		return err
 	}
-	if err := d.discard(temp); err != nil {
-		return err
-	}
-	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := d.fill(f, data, mode); err != nil {
-		f.Close()
-		return errors.Join(err, d.discard(temp))
+	if err := d.step(Step{Op: Write, Name: name}); err != nil {
+		return errors.Join(err, f.Close())
 	}
-	return f.Close()
+	_, err = io.Copy(f, data)
+	if err == nil {
+		err = f.Chmod(mode) // open(2) applies the umask.
+	}
+	return errors.Join(err, f.Close())
 }
 
-// fill writes data, sets the exact mode (open(2) applies the umask) and syncs.
-func (d *Dir) fill(f *os.File, data []byte, mode fs.FileMode) error {
-	if _, err := f.Write(data); err != nil {
+func (d *Dir) symlink(target, name string) error {
+	if err := d.step(Step{Op: Symlink, Name: name, From: target}); err != nil {
 		return err
 	}
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	return f.Sync()
+	return d.root.Symlink(target, name)
 }
 
 // replace makes name what temp is, durably.
@@ -177,7 +224,7 @@ func (d *Dir) replace(temp, name string) error {
 
 // rename is the step at which name changes.
 func (d *Dir) rename(temp, name string) error {
-	if err := d.step("rename " + name); err != nil {
+	if err := d.step(Step{Op: Rename, Name: name, From: temp}); err != nil {
 		return err
 	}
 	if err := d.root.Rename(temp, name); err != nil {
@@ -192,4 +239,17 @@ func (d *Dir) rename(temp, name string) error {
 func temporary(name string) string {
 	sum := sha256.Sum256([]byte(path.Base(name)))
 	return path.Join(path.Dir(name), "."+hex.EncodeToString(sum[:8])+".loam-new")
+}
+
+// WriteVolatile is WriteFile for what is worth nothing after a power cut: it is
+// whole at every moment while the kernel runs, and never synced.
+func (d *Dir) WriteVolatile(name string, data []byte, mode fs.FileMode) error {
+	temp := temporary(name)
+	if err := d.discard(temp); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := d.fill(temp, bytes.NewReader(data), mode); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(temp))
+	}
+	return d.rename(temp, name)
 }

@@ -5,25 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"io/fs"
-	"os"
-	"path"
-)
 
-func (s *Store) writeContent(entries []Entry, content map[string][]byte) error {
-	if _, err := s.dir.MkdirAll(contentDir); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Kind != KindFile {
-			continue
-		}
-		if _, err := s.dir.AddFile(contentName(e), content[e.Digest], e.Mode); err != nil {
-			return err
-		}
-	}
-	return s.dir.SyncDir(contentDir)
-}
+	"github.com/loam-os/loam/agent/config"
+)
 
 // contentName is where the store has a file's content. Mode is part of it, as
 // hard links share one mode.
@@ -43,34 +30,56 @@ func Octal(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// Content opens the root of generation name: the files as they are on a node,
-// by path without the leading slash. The caller closes it.
-func (s *Store) Content(name string) (*os.Root, error) {
-	root, err := s.dir.Root().OpenRoot(path.Join(generationsDir, name, rootName))
-	if err != nil {
-		return nil, fmt.Errorf("open the content of generation %s: %w", name, err)
-	}
-	return root, nil
+// errContent says that bytes are not what their digest promises.
+var errContent = errors.New("content is not what its digest says")
+
+// checked reads content and, at its end, compares it with the digest.
+type checked struct {
+	from   io.ReadCloser
+	digest string
+	sum    hash.Hash
 }
 
-// Check reads every file of m and says which content is not what the manifest
-// says. Nil means that all of it is.
-func (s *Store) Check(m Manifest) error {
-	root, err := s.Content(m.Name())
+func openChecked(c config.Content) (io.ReadCloser, error) {
+	from, err := c.Open()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer root.Close()
-	var bad []error
-	for _, e := range m.Entries {
-		if e.Kind != KindFile {
-			continue
-		}
-		text, err := root.ReadFile(e.Path[1:])
-		if sum := sha256.Sum256(text); err == nil && hex.EncodeToString(sum[:]) != e.Digest {
-			err = fmt.Errorf("%s: content is not what the manifest says", e.Path)
-		}
-		bad = append(bad, err)
+	return &checked{from, c.Digest, sha256.New()}, nil
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(c.sum.Sum(nil)) != c.digest {
+		return n, errContent
 	}
-	return errors.Join(bad...)
+	return n, err
+}
+
+func (c *checked) Close() error { return c.from.Close() }
+
+// isContent reports whether file name of fsys is a regular file of that mode
+// and digest.
+func isContent(fsys fs.FS, name string, mode fs.FileMode, digest string, size int64) bool {
+	info, err := fs.Lstat(fsys, name)
+	if err != nil || info.Mode() != mode || info.Size() != size {
+		return false
+	}
+	have, err := digestOf(fsys, name)
+	return err == nil && have == digest
+}
+
+// digestOf is the SHA-256 of a file in hex.
+func digestOf(fsys fs.FS, name string) (string, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

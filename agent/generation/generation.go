@@ -5,7 +5,9 @@
 // Beneath the root it is given (/var/lib/loam on a node):
 //
 //	store/sha256/<digest>-<mode>      content, once for each digest and mode
-//	generations/000042-<digest12>/    manifest.json, and root/ of hard links into the store
+//	store/tree/<digest>/              one directory of files, hard links to content, and of
+//	                                  symbolic links to the directories in it
+//	generations/000042-<digest12>/    manifest.json, and root -> ../../store/tree/<digest>
 //	os/<os version>/current           -> ../../generations/000042-<digest12>
 //	os-version                        the OS version that ran last
 //	journal.json                      what is being applied; gone when done
@@ -22,10 +24,12 @@ import (
 
 // Dir is where the tree is on a node, Link what /init and the agent point at
 // the current generation of the running OS version, and managed files lead
-// through.
+// through. View is Dir once more, mounted read-only: what writes through a
+// managed link gets an error, and not into the store.
 const (
 	Dir  = "/var/lib/loam"
 	Link = "/run/loam/current"
+	View = "/run/loam/state"
 )
 
 // Manifest is what one generation consists of. It is written last: a directory
@@ -88,6 +92,17 @@ type Unit struct {
 	Restart bool `json:"restart,omitempty"`
 	// ImageEnabled says that the image itself enables the unit.
 	ImageEnabled bool `json:"imageEnabled,omitempty"`
+	// OnDemand says that a timer, socket or path unit starts the unit when it is
+	// time, and nothing else is asked: it may be down.
+	OnDemand bool `json:"onDemand,omitempty"`
+	// Triggers is the unit that this one, a socket, starts: systemd does not
+	// start a socket whose service is up.
+	Triggers string `json:"triggers,omitempty"`
+	// Reloads says that the unit is reloaded, not restarted, when only files
+	// of FilePaths change: X-ReloadIfChanged= in [Unit] is true.
+	Reloads bool `json:"reloads,omitempty"`
+	// BoundTo are the units whose stop or restart systemd makes one of this unit.
+	BoundTo []string `json:"boundTo,omitempty"`
 	// FilePaths are files whose change restarts the unit: those it lists, and
 	// the environment files it reads that are part of the generation.
 	FilePaths []string `json:"filePaths,omitempty"`

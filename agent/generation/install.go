@@ -16,29 +16,15 @@ type install struct {
 // parseInstall reads the [Install] section of a unit's text. Sections of the
 // same name add up and an empty value empties a list, as in systemd.syntax(7).
 func parseInstall(text string) install {
-	var in install
-	lists := map[string]*[]string{
-		"WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
-		"Alias": &in.alias, "Also": &in.also,
+	list := func(key string) []string { return values(text, "Install", key) }
+	return install{
+		wantedBy: list("WantedBy"), requiredBy: list("RequiredBy"), upheldBy: list("UpheldBy"),
+		alias: list("Alias"), also: list("Also"), defaultInstance: last(list("DefaultInstance")),
 	}
-	for _, s := range settings(text) {
-		if s.section != "Install" {
-			continue
-		}
-		if s.key == "DefaultInstance" {
-			in.defaultInstance = s.value
-		}
-		list, ok := lists[s.key]
-		switch {
-		case !ok:
-		case s.value == "":
-			*list = nil
-		default:
-			*list = append(*list, strings.Fields(s.value)...)
-		}
-	}
-	return in
 }
+
+// wanted reports whether enabling the unit makes another start it.
+func (in install) wanted() bool { return len(in.wantedBy)+len(in.requiredBy)+len(in.upheldBy) > 0 }
 
 // setting is one "key=value" of a unit file.
 type setting struct{ section, key, value string }
@@ -179,10 +165,8 @@ func instantiate(template, instance string) string {
 // the "-" that makes one optional.
 func environmentFiles(text string) []string {
 	var files []string
-	for _, s := range settings(text) {
-		if s.section == "Service" && s.key == "EnvironmentFile" && s.value != "" {
-			files = append(files, strings.TrimPrefix(s.value, "-"))
-		}
+	for _, value := range values(text, "Service", "EnvironmentFile") {
+		files = append(files, strings.TrimPrefix(value, "-"))
 	}
 	slices.Sort(files)
 	return slices.Compact(files)

@@ -1,12 +1,10 @@
 package generation
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,13 +14,20 @@ import (
 
 // Placement is one managed path of the running node.
 type Placement struct {
-	// Path is absolute.
-	Path string        `json:"path"`
-	Kind PlacementKind `json:"kind"`
-	// Target is what a symlink says.
-	Target string `json:"target,omitempty"`
-	// Mode is of a copy.
-	Mode fs.FileMode `json:"mode,omitempty"`
+	Kind PlacementKind
+	// Entry is what the generation has at the path; Target of a symlink is what
+	// it says on the node.
+	Entry
+}
+
+// CurrentTarget is what Link says on a node for that OS version: through View,
+// where that is mounted.
+func CurrentTarget(node fs.FS, osVersion string) string {
+	dir := Dir
+	if _, err := fs.Stat(node, path.Join(View, generationsDir)[1:]); err == nil {
+		dir = View
+	}
+	return path.Join(dir, "os", osVersion, "current")
 }
 
 // PlacementKind is how a managed path gets its content.
@@ -65,52 +70,55 @@ func CopiedBecause(name string) string {
 func Place(m Manifest) []Placement {
 	placements := make([]Placement, 0, len(m.Entries))
 	for _, e := range m.Entries {
-		p := Placement{Path: e.Path, Kind: PlaceSymlink, Target: path.Join(Link, rootName, e.Path)}
+		p := Placement{PlaceSymlink, e}
 		switch {
 		case e.Kind == KindLink:
-			p.Target = e.Target
 		case CopiedBecause(e.Path) != "":
-			p = Placement{Path: e.Path, Kind: PlaceCopy, Mode: e.Mode}
+			p.Kind = PlaceCopy
+		default:
+			p.Target = path.Join(Link, rootName, e.Path)
 		}
 		placements = append(placements, p)
 	}
 	return placements
 }
 
-// Materialize brings placements about in root, a node's root directory;
-// content is the root directory of their generation. What is there already is
-// not written again.
-func Materialize(root *os.Root, placements []Placement, content *os.Root) error {
-	dir := durable.New(root, nil)
-	for _, p := range placements {
-		if _, err := Put(dir, p, content); err != nil {
-			return err
-		}
+// Put brings one placement about on the node that dir is the root directory
+// of, and reports whether it had to. A file or link in the way is replaced; a
+// directory in the way is an error.
+func Put(dir *durable.Dir, p Placement, store Reader) (bool, error) {
+	if Placed(dir.Root().FS(), p) {
+		return false, nil
 	}
-	return nil
-}
-
-// Put brings one placement about and reports whether it had to. A file or link
-// in the way is replaced; a directory in the way is an error.
-func Put(dir *durable.Dir, p Placement, content *os.Root) (bool, error) {
 	name := strings.TrimPrefix(p.Path, "/")
-	if _, err := dir.MkdirAll(path.Dir(name)); err != nil {
+	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return false, fmt.Errorf("place %s: %w", p.Path, err)
 	}
 	if p.Kind == PlaceSymlink {
 		return dir.Symlink(p.Target, name)
 	}
-	text, err := content.ReadFile(name)
+	content, err := store.Open(p.Entry)
 	if err != nil {
 		return false, fmt.Errorf("place %s: %w", p.Path, err)
 	}
-	return dir.WriteFile(name, text, p.Mode)
+	defer content.Close()
+	return true, dir.WriteFrom(name, content, p.Mode)
 }
 
-// MissingDirs are the directories above the entries that root does not have,
+// Placed reports whether p is already as Put would make it on the node.
+func Placed(node fs.FS, p Placement) bool {
+	name := strings.TrimPrefix(p.Path, "/")
+	if p.Kind == PlaceSymlink {
+		target, err := fs.ReadLink(node, name)
+		return err == nil && target == p.Target
+	}
+	return isContent(node, name, p.Mode, p.Digest, p.Size)
+}
+
+// MissingDirs are the directories above the entries that node does not have,
 // or that have made, sorted: what goes when the entries go. A path that have
 // has as a file or link is no directory yet.
-func MissingDirs(root *os.Root, entries []Entry, have Manifest) ([]string, error) {
+func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
 	known, files := map[string]bool{}, map[string]bool{}
 	for _, dir := range have.Dirs {
 		known[dir] = true
@@ -129,7 +137,7 @@ func MissingDirs(root *os.Root, entries []Entry, have Manifest) ([]string, error
 				continue
 			}
 			// Not Stat: /opt may be a link of the image to where nothing is yet.
-			_, err := root.Lstat(dir[1:])
+			_, err := fs.Lstat(node, dir[1:])
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("look at %s: %w", dir, err)
 			}
@@ -148,23 +156,4 @@ func dirsAbove(name string) []string {
 	}
 	slices.Reverse(dirs)
 	return dirs
-}
-
-// Placed reports whether p is already as Put would make it.
-func Placed(root *os.Root, p Placement, content *os.Root) bool {
-	name := strings.TrimPrefix(p.Path, "/")
-	if p.Kind == PlaceSymlink {
-		target, err := root.Readlink(name)
-		return err == nil && target == p.Target
-	}
-	info, err := root.Lstat(name)
-	if err != nil || info.Mode() != p.Mode {
-		return false
-	}
-	have, err := root.ReadFile(name)
-	if err != nil {
-		return false
-	}
-	want, err := content.ReadFile(name)
-	return err == nil && bytes.Equal(have, want)
 }

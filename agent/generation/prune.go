@@ -8,40 +8,84 @@ import (
 	"slices"
 )
 
-// Prune deletes all but the newest keep generations and those that are current
-// for any OS version, what earlier attempts left half written, and the content
-// that nothing refers to any more. With nothing to delete it writes nothing.
-// While the current generation of some OS version is torn, all content stays.
-func (s *Store) Prune(keep int) error {
+// Prune deletes all but the newest keep generations, those named besides, and
+// those that are current for any OS version, and then sweeps. With nothing to
+// delete it writes nothing.
+func (s *Store) Prune(keep int, besides ...string) error {
 	names, err := s.List()
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	kept := names[max(0, len(names)-keep):]
 	current, err := s.currentNames()
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	kept = append(slices.Clone(kept), current...)
-	if err := s.deleteOthers(generationsDir, kept); err != nil {
-		return fmt.Errorf("prune: %w", err)
-	}
-	used, err := s.usedContent(kept)
-	if errors.Is(err, ErrTorn) {
-		return nil // Some OS version's current is damaged: what it needs is unknown.
+	kept := slices.Concat(names[max(0, len(names)-keep):], current, besides)
+	deleted, err := s.deleteOthers(generationsDir, kept)
+	if err == nil && deleted {
+		s.swept = false
+		// Before content goes: no complete generation may come back without its own.
+		err = s.dir.SyncDir(generationsDir)
 	}
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	if err := s.deleteOthers(contentDir, used); err != nil {
-		return fmt.Errorf("prune: %w", err)
+	return s.Sweep()
+}
+
+// Delete deletes one generation that is nobody's current one, and sweeps.
+func (s *Store) Delete(name string) error {
+	delete(s.loaded, name)
+	if err := s.dir.RemoveAll(path.Join(generationsDir, name)); err != nil {
+		return err
 	}
+	if err := s.dir.SyncDir(generationsDir); err != nil {
+		return err
+	}
+	s.swept = false
+	return s.Sweep()
+}
+
+// Sweep deletes what no generation refers to, such as what a write that was cut
+// off has left. While the current generation of some OS version is torn, all
+// stays, as it is unknown what that needs.
+func (s *Store) Sweep() error {
+	if s.swept {
+		return nil
+	}
+	names, err := s.List()
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	current, err := s.currentNames()
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	for _, name := range current {
+		if !slices.Contains(names, name) {
+			return nil
+		}
+	}
+	if _, err := s.deleteOthers(generationsDir, names); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	content, dirs, err := s.used(names)
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	if _, err := s.deleteOthers(treeDir, dirs); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	if _, err := s.deleteOthers(contentDir, content); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	s.swept = true
 	return nil
 }
 
 // currentNames are the generations that some OS version has as its current.
 func (s *Store) currentNames() ([]string, error) {
-	versions, err := fs.ReadDir(s.dir.Root().FS(), "os")
+	versions, err := fs.ReadDir(s.fsys, "os")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -50,7 +94,7 @@ func (s *Store) currentNames() ([]string, error) {
 		if !v.IsDir() {
 			continue
 		}
-		target, err := s.dir.Root().Readlink(path.Join("os", v.Name(), "current"))
+		target, err := fs.ReadLink(s.fsys, path.Join("os", v.Name(), "current"))
 		if err == nil {
 			names = append(names, path.Base(target))
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -60,28 +104,32 @@ func (s *Store) currentNames() ([]string, error) {
 	return names, nil
 }
 
-// usedContent are the names of the content that generations refer to. A
-// generation that cannot be read is an error.
-func (s *Store) usedContent(generations []string) ([]string, error) {
-	var used []string
+// used are the names of the content and of the directories of links that
+// generations refer to.
+func (s *Store) used(generations []string) (content, dirs []string, err error) {
 	for _, name := range generations {
 		m, err := s.Load(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, e := range m.Entries {
 			if e.Kind == KindFile {
-				used = append(used, path.Base(contentName(e)))
+				content = append(content, path.Base(contentName(e)))
 			}
 		}
+		for _, t := range trees(m.Entries) {
+			dirs = append(dirs, t.digest)
+		}
 	}
-	return used, nil
+	return content, dirs, nil
 }
 
-func (s *Store) deleteOthers(dir string, kept []string) error {
-	children, err := fs.ReadDir(s.dir.Root().FS(), dir)
+// deleteOthers deletes what is in dir and not among kept, and reports whether
+// there was anything.
+func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
+	children, err := fs.ReadDir(s.fsys, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return false, err
 	}
 	keep := map[string]bool{}
 	for _, name := range kept {
@@ -91,9 +139,11 @@ func (s *Store) deleteOthers(dir string, kept []string) error {
 		if keep[child.Name()] {
 			continue
 		}
+		delete(s.loaded, child.Name())
 		if err := s.dir.RemoveAll(path.Join(dir, child.Name())); err != nil {
-			return err
+			return deleted, err
 		}
+		deleted = true
 	}
-	return nil
+	return deleted, nil
 }

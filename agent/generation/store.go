@@ -1,114 +1,183 @@
 package generation
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
-	"regexp"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 )
 
 // Store is the tree of generations. It has one writer.
 type Store struct {
+	Reader
 	dir *durable.Dir
+	// swept says that the store holds nothing but what complete generations
+	// refer to: whatever is there is whole.
+	swept bool
 }
 
 // Open makes the store of dir, the root of /var/lib/loam. It reads and writes
 // nothing yet.
-func Open(dir *durable.Dir) *Store { return &Store{dir: dir} }
+func Open(dir *durable.Dir) *Store { return &Store{Reader: Read(dir.Root().FS()), dir: dir} }
 
-const (
-	contentDir     = "store/sha256"
-	generationsDir = "generations"
-	manifestName   = "manifest.json"
-	rootName       = "root"
-)
-
-// ErrTorn says that a generation cannot be used: its manifest or its files are
-// missing, its manifest does not fit its name, or its name is none.
-var ErrTorn = errors.New("generation is incomplete")
-
-var (
-	nameForm    = regexp.MustCompile(`^[0-9]{6,}-[0-9a-f]{12}$`)
-	versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~^-]*$`)
-)
-
-// Next is the number that the next generation gets: 1 on a new node.
-func (s *Store) Next() (int, error) {
-	names, err := s.List()
-	if err != nil || len(names) == 0 {
-		return 1, err
-	}
-	last, err := s.Load(names[len(names)-1])
-	return last.Number + 1, err
-}
-
-// Write stores the generation that m describes, with the content of its
-// entries by digest. It does not make it the current one. Content the store has
-// already is not written again.
-func (s *Store) Write(m Manifest, content map[string][]byte) error {
+// Write stores the generation that m describes, with the content of its files
+// by digest. It does not make it the current one. Content and directories that
+// the store has already are not written again. The manifest comes last: a
+// directory without one is no generation.
+func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	if !nameForm.MatchString(m.Name()) || !versionForm.MatchString(m.OSVersion) {
 		return fmt.Errorf("write generation %q for OS version %q: not a form of name", m.Name(), m.OSVersion)
 	}
-	if err := s.writeContent(m.Entries, content); err != nil {
-		return fmt.Errorf("write generation %s: %w", m.Name(), err)
+	err := s.writeObjects(m.Entries, content)
+	if err == nil {
+		err = s.writeManifest(m)
 	}
-	if err := s.writeTree(m); err != nil {
-		return fmt.Errorf("write generation %s: %w", m.Name(), err)
+	if err != nil {
+		s.swept = false
+		return errors.Join(fmt.Errorf("write generation %s: %w", m.Name(), err), s.Sweep())
 	}
 	return nil
 }
 
-// writeTree makes the generation's directory. What an earlier attempt left
+func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) error {
+	for _, dir := range []string{contentDir, treeDir, generationsDir} {
+		if err := s.dir.MkdirAll(dir); err != nil {
+			return err
+		}
+	}
+	b := s.dir.Batch()
+	added := map[string]bool{}
+	for _, e := range entries {
+		if e.Kind != KindFile || added[contentName(e)] {
+			continue
+		}
+		added[contentName(e)] = true
+		if err := s.addContent(b, e, content); err != nil {
+			return err
+		}
+	}
+	for _, t := range trees(entries) {
+		if err := s.addTree(b, t); err != nil {
+			return err
+		}
+	}
+	return b.Sync()
+}
+
+func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
+	name := contentName(e)
+	info, err := fs.Lstat(s.fsys, name)
+	switch {
+	case err == nil && s.swept && info.Size() == e.Size:
+		return nil
+	case err == nil && isContent(s.fsys, name, e.Mode, e.Digest, e.Size):
+		return nil
+	case err == nil:
+		if err := s.dir.Remove(name); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	c, ok := content[e.Digest]
+	if !ok {
+		return fmt.Errorf("content of %s: %w", e.Path, fs.ErrNotExist)
+	}
+	from, err := openChecked(c)
+	if err != nil {
+		return fmt.Errorf("content of %s: %w", e.Path, err)
+	}
+	defer from.Close()
+	return b.File(name, from, e.Mode)
+}
+
+// addTree makes a directory of links: hard ones to content, symbolic ones to
+// the directories in it.
+func (s *Store) addTree(b *durable.Batch, t tree) error {
+	dir := path.Join(treeDir, t.digest)
+	if _, err := fs.Lstat(s.fsys, dir); err == nil {
+		if s.swept || s.wholeTree(t) {
+			return nil
+		}
+		if err := s.dir.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := b.Mkdir(dir); err != nil {
+		return err
+	}
+	for name, e := range t.files {
+		if err := b.Link(contentName(e), path.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for name, digest := range t.dirs {
+		if err := b.Symlink("../"+digest, path.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeManifest makes the generation's directory. What an earlier attempt left
 // under that name is no generation and goes first.
-func (s *Store) writeTree(m Manifest) error {
+func (s *Store) writeManifest(m Manifest) error {
 	base := path.Join(generationsDir, m.Name())
-	if _, err := s.dir.Root().Lstat(base); err == nil {
+	if _, err := fs.Lstat(s.fsys, base); err == nil {
 		if err := s.dir.RemoveAll(base); err != nil {
 			return err
 		}
 	}
-	root := path.Join(base, rootName)
-	if _, err := s.dir.MkdirAll(root); err != nil {
-		return err
-	}
-	if err := s.link(root, m.Entries); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(m, "", " ")
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	_, err = s.dir.WriteFile(path.Join(base, manifestName), append(text, '\n'), 0o600)
-	return err
+	b := s.dir.Batch()
+	if err := b.Mkdir(base); err != nil {
+		return err
+	}
+	if err := b.Symlink("../../"+path.Join(treeDir, rootOf(m.Entries)), path.Join(base, rootName)); err != nil {
+		return err
+	}
+	if err := b.File(path.Join(base, manifestName), bytes.NewReader(append(text, '\n')), 0o600); err != nil {
+		return err
+	}
+	return b.Sync()
 }
 
-// link makes root a tree of hard links to the content of entries.
-func (s *Store) link(root string, entries []Entry) error {
-	touched := map[string]bool{root: true}
-	for _, e := range entries {
-		if e.Kind != KindFile {
-			continue
-		}
-		name := path.Join(root, e.Path)
-		if !touched[path.Dir(name)] {
-			if err := s.dir.AddDir(root, path.Dir(name)); err != nil {
-				return err
-			}
-		}
-		for dir := path.Dir(name); !touched[dir]; dir = path.Dir(dir) {
-			touched[dir] = true
-		}
-		if err := s.dir.Link(contentName(e), name); err != nil {
-			return err
-		}
+// Activate makes name, a generation that Write has finished, the current one of
+// osVersion. It is one rename.
+func (s *Store) Activate(osVersion, name string) error {
+	if _, err := s.Load(name); err != nil {
+		return fmt.Errorf("activate: %w", err)
 	}
-	for dir := range touched {
-		if err := s.dir.SyncDir(dir); err != nil {
-			return err
-		}
+	dir := path.Join("os", osVersion)
+	if err := s.dir.MkdirAll(dir); err != nil {
+		return fmt.Errorf("activate %s: %w", name, err)
+	}
+	if _, err := s.dir.Symlink(path.Join("../..", generationsDir, name), path.Join(dir, "current")); err != nil {
+		return fmt.Errorf("activate %s: %w", name, err)
 	}
 	return nil
+}
+
+// Deactivate leaves osVersion without a current generation.
+func (s *Store) Deactivate(osVersion string) error {
+	return s.dir.Remove(path.Join("os", osVersion, "current"))
+}
+
+// Mend writes the content of damaged files again, and every directory of
+// links that has them, for generations that stay as they are.
+func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
+	s.swept = false
+	if err := s.writeObjects(m.Entries, content); err != nil {
+		return fmt.Errorf("mend generation %s: %w", m.Name(), err)
+	}
+	_, err := s.dir.Symlink("../../"+path.Join(treeDir, rootOf(m.Entries)), path.Join(generationsDir, m.Name(), rootName))
+	return err
 }

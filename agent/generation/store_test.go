@@ -29,8 +29,8 @@ func newStore(t *testing.T) (*Store, *os.Root) {
 func add(t *testing.T, s *Store, osVersion, text string) Manifest {
 	t.Helper()
 	d := config.Desired{Files: []config.File{
-		{Path: "/etc/a/changes", Mode: 0o644, Content: []byte(text)},
-		{Path: "/etc/stays", Mode: 0o755, Content: []byte("stays")},
+		{Path: "/etc/a/changes", Mode: 0o644, Content: config.Text(text)},
+		{Path: "/etc/stays", Mode: 0o755, Content: config.Text("stays")},
 	}}
 	tree, err := Expand(d, Vendor{})
 	if err != nil {
@@ -86,18 +86,18 @@ func TestWriteAndRead(t *testing.T) {
 	if text, err := root.ReadFile("os/1/current/root/etc/a/changes"); err != nil || string(text) != "two" {
 		t.Errorf("through the flip: %q %v", text, err)
 	}
-	if err := s.Check(second); err != nil {
-		t.Error(err)
+	if bad := s.Damaged(second); bad != nil {
+		t.Error(bad)
 	}
 	if err := root.WriteFile("os/1/current/root/etc/a/changes", []byte("bad"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(second); err == nil {
-		t.Error("changed content passes the check")
+	if bad := s.Damaged(second); len(bad) != 1 || bad[0].Path != "/etc/a/changes" {
+		t.Errorf("changed content passes the check: %v", bad)
 	}
 	add(t, s, "1", "two") // finds the store's copy changed and writes it anew
-	if current, _, _ := s.Current("1"); s.Check(current) != nil {
-		t.Errorf("content that was changed in the store is used again: %v", s.Check(current))
+	if current, _, _ := s.Current("1"); s.Damaged(current) != nil {
+		t.Errorf("content that was changed in the store is used again: %v", s.Damaged(current))
 	}
 }
 
@@ -151,8 +151,8 @@ func TestPrune(t *testing.T) {
 		t.Errorf("content: %v", content)
 	}
 	for _, m := range []Manifest{old, last} {
-		if err := s.Check(m); err != nil {
-			t.Error(err)
+		if bad := s.Damaged(m); bad != nil {
+			t.Error(bad)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestVendorOfAnImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	units := []config.Unit{{Name: "a.service"}, {Name: "c@x.service"}, {Name: "alias.service"}, {Name: "absent.service"}}
-	got, err := ReadVendor(root, config.Desired{Units: units})
+	got, err := ReadVendor(root.FS(), config.Desired{Units: units})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,8 @@ func TestVendorOfAnImage(t *testing.T) {
 			"a.service": "/usr/lib/systemd/system/a.service", "b.socket": "/usr/lib/systemd/system/b.socket",
 			"c@.service": "/usr/lib/systemd/system/c@.service", "alias.service": "/usr/lib/systemd/system/alias.service",
 		},
-		Links: []string{"multi-user.target.wants/a.service"},
+		Masked: map[string]bool{},
+		Links:  []string{"multi-user.target.wants/a.service"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("vendor (-want +got):\n%s", diff)
@@ -224,5 +225,43 @@ func TestDamagedGenerationsAreTorn(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{last.Name()}, names(t, root, generationsDir)); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
+	}
+}
+
+func TestGenerationsShareWhatIsTheSame(t *testing.T) {
+	s, root := newStore(t)
+	first := add(t, s, "1", "one")
+	before := names(t, root, treeDir)
+	add(t, s, "1", "two")
+	// The root, /etc and /etc/a are others; nothing else is new.
+	if after := names(t, root, treeDir); len(before) != 3 || len(after) != 6 {
+		t.Errorf("directories: %v, then %v", before, after)
+	}
+	err := errors.Join(root.RemoveAll(path.Join(treeDir, trees(first.Entries)[0].digest)), nil)
+	if bad := s.Damaged(first); err != nil || len(bad) != 2 {
+		t.Errorf("damage of a directory: %v %v", bad, err)
+	}
+	content := map[string]config.Content{}
+	for _, text := range []string{"one", "stays"} {
+		content[config.Text(text).Digest] = config.Text(text)
+	}
+	if err := s.Mend(first, content); err != nil || s.Damaged(first) != nil {
+		t.Errorf("mended: %v %v", err, s.Damaged(first))
+	}
+}
+
+func TestWriteChecksContentAndLeavesNothing(t *testing.T) {
+	s, root := newStore(t)
+	add(t, s, "1", "one")
+	before := len(names(t, root, contentDir)) + len(names(t, root, treeDir))
+	wrong := config.Stream(config.Text("x").Digest, 1, config.Text("y").Open)
+	m := Manifest{Number: 2, Digest: config.Text("").Digest, OSVersion: "1", Entries: []Entry{
+		{Path: "/etc/x", Kind: KindFile, Mode: 0o644, Digest: wrong.Digest, Size: 1},
+	}}
+	if err := s.Write(m, map[string]config.Content{wrong.Digest: wrong}); !errors.Is(err, errContent) {
+		t.Errorf("content that is not what its digest says: %v", err)
+	}
+	if after := len(names(t, root, contentDir)) + len(names(t, root, treeDir)); after != before {
+		t.Errorf("%d objects, %d before", after, before)
 	}
 }

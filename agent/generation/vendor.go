@@ -16,6 +16,8 @@ import (
 type Vendor struct {
 	// Texts are unit texts by unit name, templates of instances included.
 	Texts map[string]string
+	// Masked are the units that the image masks, whose text is empty.
+	Masked map[string]bool
 	// Paths are where those texts are in the image, absolute.
 	Paths map[string]string
 	// Links are the image's own enablement links to those units, such as
@@ -29,8 +31,8 @@ var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system
 // ReadVendor looks up in image, the root directory of the image alone, every
 // unit that d names, with templates and whatever Also= leads to. A unit that
 // is not there is not an error here.
-func ReadVendor(image *os.Root, d config.Desired) (Vendor, error) {
-	v := Vendor{Texts: map[string]string{}, Paths: map[string]string{}}
+func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
+	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
 	own := map[string]string{}
 	var queue []string
 	for _, u := range d.Units {
@@ -55,16 +57,21 @@ func ReadVendor(image *os.Root, d config.Desired) (Vendor, error) {
 			text = v.Texts[name]
 		}
 		queue = append(queue, TemplateOf(name))
+		if stem, ok := strings.CutSuffix(name, ".service"); ok {
+			for _, kind := range triggers {
+				queue = append(queue, stem+kind.suffix)
+			}
+		}
 		queue = append(queue, parseInstall(text).also...)
 	}
 	err := v.readLinks(image, seen)
 	return v, err
 }
 
-func (v *Vendor) read(image *os.Root, name string) error {
+func (v *Vendor) read(image fs.FS, name string) error {
 	for _, dir := range vendorDirs {
 		file := path.Join(dir, name)
-		text, err := readThrough(image, file)
+		text, masked, err := readThrough(image, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -72,14 +79,17 @@ func (v *Vendor) read(image *os.Root, name string) error {
 			return fmt.Errorf("read the image's unit %s: %w", name, err)
 		}
 		v.Texts[name], v.Paths[name] = text, "/"+file
+		if masked {
+			v.Masked[name] = true
+		}
 		return nil
 	}
 	return nil
 }
 
-func (v *Vendor) readLinks(image *os.Root, names map[string]bool) error {
+func (v *Vendor) readLinks(image fs.FS, names map[string]bool) error {
 	for _, dir := range vendorDirs {
-		children, err := fs.ReadDir(image.FS(), dir)
+		children, err := fs.ReadDir(image, dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("list the image's units: %w", err)
 		}
@@ -89,7 +99,7 @@ func (v *Vendor) readLinks(image *os.Root, names map[string]bool) error {
 			default:
 				continue
 			}
-			links, err := fs.ReadDir(image.FS(), path.Join(dir, child.Name()))
+			links, err := fs.ReadDir(image, path.Join(dir, child.Name()))
 			if err != nil {
 				return fmt.Errorf("list the image's units: %w", err)
 			}
@@ -108,15 +118,15 @@ func (v *Vendor) readLinks(image *os.Root, names map[string]bool) error {
 // readThrough reads a file whose name may be a symbolic link to an absolute
 // path of the same image; an *os.Root does not follow those. A unit that is a
 // link to /dev/null is masked: its text is empty.
-func readThrough(image *os.Root, name string) (string, error) {
+func readThrough(image fs.FS, name string) (text string, masked bool, err error) {
 	for range 8 { // as deep as a chain of aliases gets
-		target, err := image.Readlink(name)
+		target, err := fs.ReadLink(image, name)
 		if err != nil {
-			text, err := image.ReadFile(name)
-			return string(text), err
+			text, err := fs.ReadFile(image, name)
+			return string(text), false, err
 		}
 		if target == os.DevNull {
-			return "", nil
+			return "", true, nil
 		}
 		if rest, ok := strings.CutPrefix(target, "/"); ok {
 			name = path.Clean(rest)
@@ -124,5 +134,5 @@ func readThrough(image *os.Root, name string) (string, error) {
 			name = path.Join(path.Dir(name), target)
 		}
 	}
-	return "", fmt.Errorf("%s: too many symbolic links", name)
+	return "", false, fmt.Errorf("%s: too many symbolic links", name)
 }

@@ -2,7 +2,7 @@ package machine
 
 import (
 	"fmt"
-	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +26,9 @@ func check(report *document.Report, m Machine) {
 			"write at most 64 lower-case letters, digits, dashes and dots")
 	}
 	checkSource(report, m.Source)
+	if directory := m.Contents.Directory; directory != nil {
+		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
+	}
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
 		switch {
@@ -41,11 +44,11 @@ func checkSource(report *document.Report, source Source) {
 	kinds := 0
 	if source.File != nil {
 		kinds++
-		checkPath(report, "source.file.path", source.File.Path)
+		checkPath(report, "source.file.path", source.File.Path, "file", "/loam/config.yaml")
 	}
 	if source.ESP != nil {
 		kinds++
-		checkPath(report, "source.esp.path", source.ESP.Path)
+		checkPath(report, "source.esp.path", source.ESP.Path, "file", "/loam/config.yaml")
 	}
 	if source.Credential != nil {
 		kinds++
@@ -59,13 +62,14 @@ func checkSource(report *document.Report, source Source) {
 	}
 }
 
-func checkPath(report *document.Report, at, file string) {
-	control := strings.ContainsFunc(file, func(r rune) bool { return r < ' ' || r == 0x7f })
+// checkPath wants the absolute path of what, such as example.
+func checkPath(report *document.Report, at, path, what, example string) {
+	control := strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {
-	case file == "":
-		report.Add(at, "empty", "write an absolute path, such as /loam/config.yaml")
-	case !strings.HasPrefix(file, "/") || file == "/" || path.Clean(file) != file || control:
-		report.Add(at, document.Quote(file)+" is not the absolute path of a file",
+	case path == "":
+		report.Add(at, "empty", "write an absolute path, such as "+example)
+	case !strings.HasPrefix(path, "/") || path == "/" || filepath.Clean(path) != path || control:
+		report.Add(at, document.Quote(path)+" is not the absolute path of a "+what,
 			"begin it with / and leave out . and .. and a / at the end")
 	}
 }

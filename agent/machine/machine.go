@@ -22,6 +22,9 @@ type Machine struct {
 	Hostname string `json:"hostname"`
 	// Source says where the configuration is; the zero Source is nowhere.
 	Source Source `json:"source"`
+	// Contents says where the node has what its configuration refers to; the zero
+	// Contents is nowhere.
+	Contents Contents `json:"contents"`
 	// DebugShell lists terminals that get a root shell without a password,
 	// without /dev/: ttyS1.
 	DebugShell []string `json:"debugShell"`
@@ -48,6 +51,16 @@ type ESP struct {
 // with "loam.", as the agent is given no others.
 type Credential struct {
 	Name string `json:"name"`
+}
+
+// Contents has at most one field set.
+type Contents struct {
+	Directory *Directory `json:"directory"`
+}
+
+// Directory is a directory of the node: see content.Directory. Path is absolute.
+type Directory struct {
+	Path string `json:"path"`
 }
 
 // Decode reads and checks a machine.yaml. Errors are of type document.Errors

@@ -19,8 +19,9 @@ func TestDecode(t *testing.T) {
 	}{
 		{name: "nothing but the head", text: head},
 		{
-			name: "everything", text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\ndebugShell: [ttyS1, tty2, hvc0]\n",
+			name: "everything", text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\ndebugShell: [ttyS1, tty2, hvc0]\ncontents: {directory: {path: /var/lib/contents}}\n",
 			want: machine.Machine{
+				Contents:   machine.Contents{Directory: &machine.Directory{Path: "/var/lib/contents"}},
 				Hostname:   "nuc-01.site",
 				Source:     machine.Source{File: &machine.File{Path: "/etc/loam/config.yaml"}},
 				DebugShell: []string{"ttyS1", "tty2", "hvc0"},
@@ -76,6 +77,8 @@ func TestDecodeErrors(t *testing.T) {
 		{name: "a source without a path", text: head + "source:\n  file: {}\n", want: "m:4: source.file.path: empty; hint: write an absolute path, such as /loam/config.yaml"},
 		{name: "a relative path", text: head + "source:\n  file: {path: a}\n", want: `m:4: source.file.path: "a" is not the absolute path of a file` + pathHint},
 		{name: "a path that leaves the ESP", text: head + "source:\n  esp: {path: /../a}\n", want: `m:4: source.esp.path: "/../a" is not the absolute path of a file` + pathHint},
+		{name: "a directory of contents without a path", text: head + "contents: {directory: {}}\n", want: "m:3: contents.directory.path: empty; hint: write an absolute path, such as /var/lib/contents"},
+		{name: "a relative directory of contents", text: head + "contents: {directory: {path: a/}}\n", want: `m:3: contents.directory.path: "a/" is not the absolute path of a directory` + pathHint},
 		{name: "a credential of others", text: head + "source:\n  credential: {name: passwd.root}\n", want: `m:4: source.credential.name: "passwd.root"` + credHint},
 		{name: "a credential that is a path", text: head + "source:\n  credential: {name: loam./x}\n", want: `m:4: source.credential.name: "loam./x"` + credHint},
 		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},

@@ -1,11 +1,13 @@
 package osc_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/test/judge"
 )
@@ -27,7 +29,7 @@ func TestExampleUnitsVerify(t *testing.T) {
 	}
 	root := t.TempDir()
 	for _, file := range desired.Files {
-		place(t, root, file.Path, string(file.Content), file.Mode)
+		place(t, root, file.Path, read(t, file.Content), file.Mode)
 	}
 	place(t, root, "/usr/bin/cat", "", 0o755)
 	args := []string{"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no"}
@@ -44,6 +46,20 @@ func TestExampleUnitsVerify(t *testing.T) {
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+}
+
+func read(t *testing.T, content config.Content) string {
+	t.Helper()
+	r, err := content.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func place(t *testing.T, root, path, text string, mode os.FileMode) {

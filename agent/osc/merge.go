@@ -3,7 +3,6 @@ package osc
 import (
 	"cmp"
 	"io/fs"
-	"slices"
 
 	"github.com/loam-os/loam/agent/config"
 )
@@ -12,26 +11,20 @@ import (
 // reference: 0600).
 const defaultMode = 0o600
 
-// Merge is the desired state of the node: the files for it, and the units merged
-// by name, Spec before Status. A later command, enable or content overrides;
-// drop-ins and file paths add up. It validates first, with the errors of
-// Validate.
+// Merge is the desired state of the node: the files for it, the units merged by
+// name, Spec before Status, and containerd's configuration. A later command,
+// enable or content overrides; drop-ins and file paths add up. It validates
+// first, with the errors of Validate; env must have all References.
 func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
+	if env.Contents == nil {
+		env.Contents = map[Reference]config.Content{}
+	}
 	if err := Validate(osc, env); err != nil {
 		return config.Desired{}, err
 	}
 	var desired config.Desired
-	for _, file := range osc.files() {
-		switch {
-		case file.value.provided():
-			desired.Provided = append(desired.Provided, file.value.Path)
-		case file.value.isFor(env):
-			merged, err := file.value.desired()
-			if err != nil {
-				return config.Desired{}, err
-			}
-			desired.Files = append(desired.Files, merged)
-		}
+	if err := mergeFiles(&desired, osc, env); err != nil {
+		return config.Desired{}, err
 	}
 	units := map[string]*config.Unit{}
 	for _, unit := range osc.units() {
@@ -39,28 +32,51 @@ func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 			desired.Provided = append(desired.Provided, unit.value.Name)
 			continue
 		}
-		if units[unit.value.Name] == nil {
-			units[unit.value.Name] = &config.Unit{Name: unit.value.Name}
-		}
-		mergeUnit(units[unit.value.Name], unit.value)
+		mergeUnit(unitOf(units, unit.value.Name), unit.value)
+	}
+	if err := mergeCRI(&desired, units, osc.Spec.CRIConfig, env); err != nil {
+		return config.Desired{}, err
 	}
 	for _, unit := range units {
 		desired.Units = append(desired.Units, *unit)
 	}
+	desired.Update = osc.Spec.InPlaceUpdates.desired()
 	tidy(&desired)
 	return desired, nil
 }
 
-func (f File) desired() (config.File, error) {
-	content, err := f.Content.Inline.decode()
-	if err != nil {
-		return config.File{}, err
+func mergeFiles(desired *config.Desired, osc OperatingSystemConfig, env Env) error {
+	for _, file := range osc.files() {
+		switch {
+		case file.value.provided():
+			desired.Provided = append(desired.Provided, file.value.Path)
+		case file.value.isFor(env):
+			merged, err := file.value.desired(env)
+			if err != nil {
+				return err
+			}
+			desired.Files = append(desired.Files, merged)
+		}
 	}
+	return nil
+}
+
+func (f File) desired(env Env) (config.File, error) {
 	mode := uint32(defaultMode)
 	if f.Permissions != nil {
 		mode = *f.Permissions
 	}
-	return config.File{Path: f.Path, Mode: fileMode(mode), Content: content}, nil
+	file := config.File{Path: f.Path, Mode: fileMode(mode)}
+	if reference, ok := f.Content.reference(); ok {
+		file.Content = env.Contents[reference]
+		return file, nil
+	}
+	content, err := f.Content.Inline.decode()
+	if err != nil {
+		return config.File{}, err
+	}
+	file.Content = config.Inline(content)
+	return file, nil
 }
 
 // fileMode turns the bits of chmod(2) into those of io/fs.
@@ -74,6 +90,14 @@ func fileMode(mode uint32) fs.FileMode {
 	return out
 }
 
+// unitOf is the unit of that name, added to units if it is new.
+func unitOf(units map[string]*config.Unit, name string) *config.Unit {
+	if units[name] == nil {
+		units[name] = &config.Unit{Name: name}
+	}
+	return units[name]
+}
+
 func mergeUnit(into *config.Unit, from Unit) {
 	into.Content = cmp.Or(from.Content, into.Content)
 	into.Enable = cmp.Or(from.Enable, into.Enable)
@@ -84,23 +108,4 @@ func mergeUnit(into *config.Unit, from Unit) {
 		into.DropIns = append(into.DropIns, config.DropIn(dropIn))
 	}
 	into.FilePaths = append(into.FilePaths, from.FilePaths...)
-}
-
-// tidy sorts what has no order of its own, so that equal configurations have
-// equal digests, and drops file paths that are not for this node.
-func tidy(desired *config.Desired) {
-	isFile := map[string]bool{}
-	for _, file := range desired.Files {
-		isFile[file.Path] = true
-	}
-	slices.SortFunc(desired.Files, func(a, b config.File) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(desired.Units, func(a, b config.Unit) int { return cmp.Compare(a.Name, b.Name) })
-	slices.Sort(desired.Provided)
-	desired.Provided = slices.Compact(desired.Provided)
-	for i := range desired.Units {
-		unit := &desired.Units[i]
-		slices.SortFunc(unit.DropIns, func(a, b config.DropIn) int { return cmp.Compare(a.Name, b.Name) })
-		slices.Sort(unit.FilePaths)
-		unit.FilePaths = slices.DeleteFunc(slices.Compact(unit.FilePaths), func(path string) bool { return !isFile[path] })
-	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// cluster is a document as a Gardener cluster sends it, apart from the fields
-// that this version does not carry out.
+// cluster is a document as a Gardener cluster sends it, with inline contents.
 const cluster = `
 apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig
@@ -81,12 +81,12 @@ func TestMerge(t *testing.T) {
 	}{
 		{
 			name: "the first host", hostname: "NUC-01",
-			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: []byte("slot=1\n")}},
+			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=1\n")}},
 			kubeletPaths: []string{"/etc/site/identity", "/opt/bin/kubelet"},
 		},
 		{
 			name: "the second host", hostname: "nuc-02",
-			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: []byte("slot=2\n")}},
+			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=2\n")}},
 			kubeletPaths: []string{"/etc/site/identity", "/opt/bin/kubelet"},
 		},
 		{name: "a host without files of its own", hostname: "nuc-03", kubeletPaths: []string{"/opt/bin/kubelet"}},
@@ -99,10 +99,10 @@ func TestMerge(t *testing.T) {
 			}
 			want := config.Desired{
 				Files: slices.Concat([]config.File{
-					{Path: "/etc/extension.conf", Mode: 0o600, Content: []byte("region=eu\n")},
-					{Path: "/etc/site/ca.crt", Mode: 0o600, Content: []byte("certificate\n")},
+					{Path: "/etc/extension.conf", Mode: 0o600, Content: config.Text("region=eu\n")},
+					{Path: "/etc/site/ca.crt", Mode: 0o600, Content: config.Text("certificate\n")},
 				}, test.identity, []config.File{
-					{Path: "/opt/bin/kubelet", Mode: fs.ModeSetuid | 0o755, Content: []byte{0, 1, 2}},
+					{Path: "/opt/bin/kubelet", Mode: fs.ModeSetuid | 0o755, Content: config.Inline([]byte{0, 1, 2})},
 				}),
 				Units: []config.Unit{
 					{
@@ -210,12 +210,18 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(cluster))
 	f.Add([]byte(file("/etc/a/../b") + "    permissions: 0o4755\n"))
 	f.Add([]byte(unit("name: a@b.timer", "enable: false", "content: |", "  [Timer]", "  OnBootSec=1")))
+	f.Add([]byte(containerd("plugins: [{path: [a, b], values: {c: 1}}, {op: remove, path: [a]}]", "registries: [{upstream: 'a:1', hosts: [{url: 'http://b'}]}]")))
+	f.Add([]byte(secret("a", "b")))
+	if text, err := os.ReadFile("testdata/full.yaml"); err == nil {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		env := osc.Env{Hostname: "nuc-01"}
+		env := osc.Env{Hostname: "nuc-01", Containerd: cri.Base{Config: []byte("plugins.a.b = 1")}}
 		decoded, err := osc.Decode("c", text)
 		if err != nil || osc.Validate(decoded, env) != nil {
 			return
 		}
+		env.Contents = contents(osc.References(decoded, env))
 		desired, err := osc.Merge(decoded, env)
 		if err != nil {
 			t.Fatalf("validates, but does not merge: %v", err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/document"
 )
 
@@ -13,10 +15,15 @@ type Env struct {
 	// Hostname is the node's; files for other hosts are left out. With ""
 	// only files for every host remain, as for a check away from a node.
 	Hostname string
+	// Contents are what References names. Nil does not ask for them, as for a
+	// check away from a node; Merge does.
+	Contents map[Reference]config.Content
+	// Containerd is the image's, which criConfig changes.
+	Containerd cri.Base
 }
 
 // Validate reports everything wrong with osc, as document.Errors in the order
-// of the document, and every field that this version of Loam cannot carry out.
+// of the document.
 func Validate(osc OperatingSystemConfig, env Env) error {
 	report := document.NewReport(osc.origin)
 	report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
@@ -27,14 +34,19 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 	paths := map[string]bool{}
 	for _, file := range files {
 		checkFile(report, file)
+		checkTransmit(report, file, osc.Spec.Purpose)
 		paths[file.value.Path] = true
 	}
 	for _, unit := range units {
 		checkUnit(report, unit, paths)
 	}
 	checkTwice(report, units)
-	checkPlaces(report, files, units)
-	checkSupport(report, osc, env)
+	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
+	checkCRI(report, osc.Spec, env)
+	checkUpdates(report, osc)
+	if env.Contents != nil {
+		checkContents(report, files, env)
+	}
 	return report.Err()
 }
 

@@ -55,6 +55,18 @@ func checkContent(report *document.Report, at string, content Content) {
 		report.Add(at, "has more than one kind", "keep one of inline, secretRef and imageRef")
 	case content.Inline != nil:
 		checkInline(report, at+".inline", *content.Inline)
+	case content.SecretRef != nil:
+		checkSecretRef(report, at+".secretRef", *content.SecretRef)
+	case content.ImageRef != nil:
+		checkImageRef(report, at+".imageRef", *content.ImageRef)
+	}
+}
+
+// checkTransmit refuses what only user data has: it is made for the purpose
+// provision.
+func checkTransmit(report *document.Report, file located[File], purpose Purpose) {
+	if plain := file.value.TransmitUnencoded; plain != nil && *plain && purpose != "provision" {
+		report.Add(file.at+".transmitUnencoded", "is only for the purpose provision", "leave it out, or write purpose: provision")
 	}
 }
 

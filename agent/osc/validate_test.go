@@ -238,18 +238,6 @@ func TestBadInput(t *testing.T) {
 			name: "an assignment without a name", text: unit("name: a.service", `content: "[Unit]\n=x"`),
 			want: "c:6: spec.units[0].content: line 2: an assignment has no name; hint: write Name=value",
 		},
-
-		// What this version does not do.
-		{name: "criConfig", text: head + "  criConfig: {name: containerd}\n", want: "c:4: spec.criConfig: not supported by this version; hint: give containerd's configuration as files"},
-		{name: "inPlaceUpdates", text: head + "  inPlaceUpdates: {kubelet: 1.35.0}\n", want: "c:4: spec.inPlaceUpdates: not supported by this version; hint: update the image of the node"},
-		{
-			name: "secretRef", text: head + "  files:\n  - path: /etc/a\n    content: {secretRef: {name: a, dataKey: b}}\n",
-			want: "c:6: spec.files[0].content.secretRef: not supported by this version; hint: give the content inline",
-		},
-		{
-			name: "imageRef of this host", text: head + "  files:\n  - path: /etc/a\n    hostName: here\n    content: {imageRef: {image: a, filePathInImage: b}}\n",
-			want: "c:7: spec.files[0].content.imageRef: not supported by this version; hint: give the content inline",
-		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := mergeText(test.text, osc.Env{Hostname: "HERE"})
@@ -272,7 +260,7 @@ func TestGoodInput(t *testing.T) {
 		{name: "an escaped mount", text: unit(`name: 'var-lib-a\x2db.mount'`)},
 		{name: "continued lines with a comment between", text: unit("name: a.service", "content: |", "  [Service]", `  ExecStart=/bin/echo a \`, "    # why", "    [b] \\", "    c", "  ; end")},
 		{name: "a section of one's own", text: unit("name: a.service", "content: |", "  [X-Site]", "  Rack=4")},
-		{name: "placeholders", text: head + "  files:\n  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n    transmitUnencoded: true\n    content: {inline: {data: <<BOOTSTRAP_TOKEN>>}}\n"},
+		{name: "placeholders", text: head + "  purpose: provision\n  files:\n  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n    transmitUnencoded: true\n    content: {inline: {data: <<BOOTSTRAP_TOKEN>>}}\n"},
 		{name: "an empty file", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {data: \"\"}}\n"},
 		{name: "a path for each of two hosts", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n"},
 		{name: "a file below a file of another host", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a/b, hostName: y, content: {inline: {data: y}}}\n"},

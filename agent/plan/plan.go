@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"strings"
+
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -18,6 +20,8 @@ type Plan struct {
 	Files  []File   `json:"files,omitempty"`
 	Reload bool     `json:"reload,omitempty"`
 	Units  []Action `json:"units,omitempty"`
+	// Kept are the units that nothing is done with, and why, sorted by name.
+	Kept []Action `json:"kept,omitempty"`
 }
 
 // Empty reports whether there is nothing to do.
@@ -44,6 +48,9 @@ const (
 type Action struct {
 	Unit string `json:"unit"`
 	Verb Verb   `json:"verb"`
+	// By is the unit through which systemd does it, as this one is bound to it;
+	// "" where systemd is asked for it.
+	By string `json:"by,omitempty"`
 	// Why lists every reason, such as "drop-in 10-limits.conf added".
 	Why []string `json:"why"`
 }
@@ -55,21 +62,26 @@ const (
 	Stop    Verb = "stop"
 	Start   Verb = "start"
 	Restart Verb = "restart"
+	Reload  Verb = "reload"
+	Keep    Verb = "keep"
 )
 
 // Stage groups actions that may run at once: all of a stage are done before
-// the next begins. Stops come first, then the container runtime, then the rest,
-// then kubelet, which talks to the runtime.
+// the next begins. Stops come first, then sockets, which systemd starts only
+// while their service is down, then the container runtime, then the rest, then
+// kubelet, which talks to the runtime.
 func (a Action) Stage() int {
 	switch {
 	case a.Verb == Stop:
 		return 0
-	case a.Unit == "containerd.service":
+	case strings.HasSuffix(a.Unit, ".socket"):
 		return 1
+	case a.Unit == "containerd.service":
+		return 2
 	case a.Unit == "kubelet.service":
-		return 3
+		return 4
 	}
-	return 2
+	return 3
 }
 
 // Observed is the state of units by name. A unit that is not in it is taken to
@@ -81,6 +93,12 @@ type Observed map[string]unit.State
 func Diff(have, want generation.Manifest, observed Observed) Plan {
 	changes := diffEntries(have.Entries, want.Entries)
 	p := Plan{From: have.Name(), To: want.Name(), Files: changes.list, Reload: changes.concernUnits()}
-	p.Units = diffUnits(have, want, changes, observed)
+	for _, a := range diffUnits(have, want, changes, observed) {
+		if a.Verb == Keep {
+			p.Kept = append(p.Kept, a)
+		} else {
+			p.Units = append(p.Units, a)
+		}
+	}
 	return p
 }

@@ -47,7 +47,7 @@ func disable(u *config.Unit) { no := false; u.Enable = &no }
 func stop(u *config.Unit) { u.Command = config.CommandStop }
 
 func file(name, text string) config.File {
-	return config.File{Path: name, Mode: 0o644, Content: []byte(text)}
+	return config.File{Path: name, Mode: 0o644, Content: config.Text(text)}
 }
 
 func units(all ...config.Unit) config.Desired { return config.Desired{Units: all} }
@@ -160,7 +160,7 @@ func TestText(t *testing.T) {
 	if diff := cmp.Diff(want, Diff(generation.Manifest{}, m, Observed{"a.service": unit.State{Active: "inactive"}}).String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if got := Diff(m, m, nil).String(); got != "nothing to do\n" {
+	if got := Diff(m, m, nil).String(); got != "nothing to do\n  keep     a.service: nothing of it changes\n" {
 		t.Errorf("text of an empty plan: %q", got)
 	}
 }

@@ -35,10 +35,12 @@ func diffUnits(have, want generation.Manifest, c changes, observed Observed) []A
 		d.state, d.observed = observed[name]
 		d.watched = c.watched(filePaths(d.have, d.want))
 		d.held, d.freed = held(have.Entries, want.Entries, name)
-		if verb, why := d.decide(); verb != "" {
-			actions = append(actions, Action{Unit: name, Verb: verb, Why: why})
-		}
+		verb, why := d.decide()
+		actions = append(actions, Action{Unit: name, Verb: verb, Why: why})
 	}
+	actions = oneForAliases(actions, observed)
+	actions = freeSockets(actions, after, observed)
+	actions = follow(actions, after, observed)
 	slices.SortStableFunc(actions, func(a, b Action) int {
 		return cmp.Or(cmp.Compare(a.Stage(), b.Stage()), strings.Compare(a.Unit, b.Unit))
 	})
@@ -59,19 +61,25 @@ func (d unitDiff) decide() (Verb, []string) {
 	return d.run()
 }
 
-// run decides for a unit that is to be up.
+// run decides for a unit that is to be up, or may be.
 func (d unitDiff) run() (Verb, []string) {
 	why := slices.Concat(d.files, d.watched)
 	if d.have == nil && d.want.Restart {
 		why = append(why, "command is restart")
 	}
 	switch {
+	case d.want.OnDemand && !(d.observed && d.state.Running()):
+		return Keep, []string{"its timer, socket or path unit starts it"}
 	case d.down():
 		return Start, slices.Concat([]string{d.downBecause()}, why)
-	case len(why) > 0:
-		return Restart, why
+	case len(why) == 0:
+		return Keep, []string{"nothing of it changes"}
+	case strings.HasSuffix(d.name, ".slice"):
+		return Keep, append(why, "which systemd takes up as it reloads")
+	case d.want.Reloads && len(d.files) == 0 && d.up():
+		return Reload, why
 	}
-	return "", nil
+	return Restart, why
 }
 
 // leave decides for a unit of the image that the configuration no longer
@@ -85,12 +93,12 @@ func (d unitDiff) leave() (Verb, []string) {
 	case len(d.files) > 0 && d.up():
 		return Restart, d.files
 	}
-	return "", nil
+	return Keep, []string{"it is the image's alone again"}
 }
 
 func (d unitDiff) stop(why string) (Verb, []string) {
 	if !d.up() {
-		return "", nil
+		return Keep, []string{why + ", and down"}
 	}
 	return Stop, []string{why}
 }
@@ -165,7 +173,15 @@ func names(a, b map[string]*generation.Unit) []string {
 	return slices.Compact(all)
 }
 
-// Names are all units that either generation bears on: those to observe.
+// Names are all units that either generation bears on: those to observe, with
+// those that they turn out to be bound by (unit.State).
 func Names(have, want generation.Manifest) []string {
-	return slices.DeleteFunc(names(unitsByName(have.Units), unitsByName(want.Units)), generation.IsTemplate)
+	all := names(unitsByName(have.Units), unitsByName(want.Units))
+	for _, u := range want.Units {
+		if u.Triggers != "" {
+			all = append(all, u.Triggers)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), generation.IsTemplate)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 )
 
@@ -47,8 +48,21 @@ type Status struct {
 	// place where machine.yaml was found.
 	Source  string `json:"source,omitempty"`
 	Machine string `json:"machine,omitempty"`
-	Files   int    `json:"files"`
-	Units   []Unit `json:"units"`
+	// Contents is the directory of what documents refer to, "" for none.
+	Contents string `json:"contents,omitempty"`
+	Files    int    `json:"files"`
+	Units    []Unit `json:"units"`
+
+	// Change is one that has not proven itself yet, Held the configuration of the
+	// source while a person wants another; nil if there is none.
+	Change *Change `json:"change,omitempty"`
+	Held   *Held   `json:"held,omitempty"`
+	// Drift is what something else changed of the managed paths.
+	Drift Drift `json:"drift,omitzero"`
+	// Waits are files that are left out until what they point at answers.
+	Waits []string `json:"waits,omitempty"`
+	// Update is what the configuration asks for beyond files and units.
+	Update *config.Update `json:"update,omitempty"`
 
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
@@ -60,6 +74,32 @@ type Status struct {
 	AppliedAt time.Duration `json:"appliedAt,omitempty"`
 	// AgentRSS is the agent's resident memory in bytes.
 	AgentRSS int64 `json:"agentRSS"`
+}
+
+// Change is a generation that is being watched.
+type Change struct {
+	From string `json:"from,omitempty"`
+	// Good is the generation that the node goes back to if this one is bad.
+	Good string `json:"good,omitempty"`
+	// Until is when it goes back unless it is confirmed; zero if it does not.
+	Until time.Time `json:"until,omitzero"`
+	// Waits says what the verdict waits for.
+	Waits string `json:"waits,omitempty"`
+}
+
+// Held is a configuration that is not applied by itself.
+type Held struct {
+	// Digest is the first 12 digits.
+	Digest string `json:"digest"`
+	Why    string `json:"why"`
+}
+
+// Drift counts managed paths that were repaired since the agent started.
+type Drift struct {
+	Repaired int `json:"repaired"`
+	// Last is the path repaired last, At when, as time from kernel start.
+	Last string        `json:"last,omitempty"`
+	At   time.Duration `json:"at,omitempty"`
 }
 
 // Error is the one error a person is shown.
@@ -93,7 +133,7 @@ func Write(node *durable.Dir, s Status) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
-	if _, err := node.MkdirAll("run/loam"); err != nil {
+	if err := node.MkdirAll("run/loam"); err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
 	if _, err := node.WriteFile(Path[1:], append(text, '\n'), 0o644); err != nil {

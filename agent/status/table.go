@@ -18,7 +18,18 @@ func (s Status) Table(width int) string {
 	t.row("kernel", s.Kernel)
 	t.row("host name", s.Hostname)
 	t.row("generation", s.Generation)
+	t.change(s.Change)
 	t.row("source", s.Source)
+	if s.Held != nil {
+		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
+	}
+	t.row("waits for", strings.Join(s.Waits, " "))
+	if s.Update != nil {
+		t.row("update", join(optional("OS version ", s.Update.OSVersion), optional("kubelet ", s.Update.Kubelet))+" wanted")
+	}
+	if s.Drift.Repaired > 0 {
+		t.row("drift", fmt.Sprintf("%d paths repaired, last %s at %s", s.Drift.Repaired, s.Drift.Last, seconds(s.Drift.At)))
+	}
 	t.row("machine.yaml", s.Machine)
 	t.row("files", fmt.Sprint(s.Files))
 	t.row("uptime", seconds(s.Uptime)+" since kernel start")
@@ -81,6 +92,16 @@ func (t *table) error(e *Error) {
 	}
 	t.row("error", optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
 	t.row("hint", e.Hint)
+}
+
+func (t *table) change(c *Change) {
+	switch {
+	case c == nil:
+	case !c.Until.IsZero():
+		t.row("on trial", fmt.Sprintf("until %s, then back to %s; `loam confirm` keeps it", c.Until.Format(time.RFC3339), c.Good))
+	case c.Good != "":
+		t.row("watched", fmt.Sprintf("%s; goes back to %s if it is worse", c.Waits, c.Good))
+	}
 }
 
 // unit is one unit in the columns of the value: name, state, since when.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -36,11 +37,12 @@ func (s *Systemd) show(ctx context.Context, name string) (State, error) {
 func stateOf(name string, all map[string]any) State {
 	p := properties(all)
 	return State{
-		Name: name, Load: p.text("LoadState"), Active: p.text("ActiveState"), Sub: p.text("SubState"),
+		Name: name, ID: p.text("Id"), Load: p.text("LoadState"), Active: p.text("ActiveState"), Sub: p.text("SubState"),
 		File: p.text("UnitFileState"), Type: p.text("Type"), InvocationID: p.id("InvocationID"),
 		FragmentPath: p.text("FragmentPath"), DropInPaths: p.texts("DropInPaths"),
 		NeedDaemonReload: p.flag("NeedDaemonReload"), Result: p.text("Result"),
 		ExitCode: int(p.signed("ExecMainStatus")), MainPID: int(p.unsigned("MainPID")), Job: p.job(),
+		Restarts: int(p.unsigned("NRestarts")), BoundBy: slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"), p.texts("BoundBy"), p.texts("ConsistsOf")),
 		Skipped: p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
 		Since:   time.Duration(p.long("StateChangeTimestampMonotonic")) * time.Microsecond,
 	}

@@ -87,6 +87,18 @@ func (s *Systemd) Restart(ctx context.Context, name string) error {
 	return s.job(ctx, "restart", name, s.conn.RestartUnitContext)
 }
 
+// ReloadUnit is Start for reloading a unit that is up.
+func (s *Systemd) ReloadUnit(ctx context.Context, name string) error {
+	return s.job(ctx, "reload", name, s.conn.ReloadUnitContext)
+}
+
+// ResetFailed makes systemd forget that a unit failed, and how often it was
+// started of late: what has been corrected starts at once. It is no error if
+// systemd does not know the unit.
+func (s *Systemd) ResetFailed(ctx context.Context, name string) {
+	_ = s.conn.ResetFailedUnitContext(ctx, name) // The start says what is wrong.
+}
+
 // enqueue is the form of go-systemd's methods that make a job.
 type enqueue func(ctx context.Context, name, mode string, result chan<- string) (int, error)
 

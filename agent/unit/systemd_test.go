@@ -29,7 +29,7 @@ func place(t *testing.T, dir *durable.Dir, name, text string) {
 	t.Helper()
 	content := path.Join("var/lib/loam/generations/1/root", name)
 	for _, parent := range []string{path.Dir(content), path.Dir(name), "run/loam"} {
-		if _, err := dir.MkdirAll(parent); err != nil {
+		if err := dir.MkdirAll(parent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +42,7 @@ func place(t *testing.T, dir *durable.Dir, name, text string) {
 
 func link(t *testing.T, dir *durable.Dir, name, target string) {
 	t.Helper()
-	if _, err := dir.MkdirAll(path.Dir(name)); err != nil {
+	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.Symlink(target, name); err != nil {
@@ -205,7 +205,7 @@ func show(t *testing.T, s *unit.Systemd, name string) unit.State {
 func flip(t *testing.T, dir *durable.Dir, name, text string) {
 	t.Helper()
 	content := path.Join("var/lib/loam/generations/2/root", name)
-	if _, err := dir.MkdirAll(path.Dir(content)); err != nil {
+	if err := dir.MkdirAll(path.Dir(content)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.WriteFile(content, []byte(text), 0o644); err != nil {

@@ -10,6 +10,8 @@ import (
 // State is what systemd says about one unit; the words are systemd's own.
 type State struct {
 	Name string
+	// ID is the name that systemd itself uses, where Name is an alias of it.
+	ID string
 	// Load is "loaded", "not-found", "masked", "bad-setting", "error"…
 	Load string
 	// Active is "active", "inactive", "activating", "deactivating",
@@ -31,6 +33,12 @@ type State struct {
 	Result   string
 	ExitCode int
 	MainPID  int
+	// Restarts is how often systemd has restarted a service by itself (Restart=)
+	// since it was last started otherwise.
+	Restarts int
+	// BoundBy are the units that stop and restart with this one: RequiredBy,
+	// RequisiteOf, BoundBy and ConsistsOf.
+	BoundBy []string
 	// Job says that a job for the unit is queued or running.
 	Job bool
 	// Skipped says that a Condition…= of the unit did not hold at its last start.
@@ -58,7 +66,7 @@ func (s State) Stopped() bool {
 
 // JobError is a start, stop or restart that did not succeed.
 type JobError struct {
-	// Verb is "start", "stop" or "restart".
+	// Verb is "start", "stop", "restart" or "reload".
 	Verb string
 	Unit string
 	// Result is the job's: "failed", "timeout", "canceled", "dependency"…

@@ -1,0 +1,206 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+)
+
+// watch begins to watch how the units of a new generation do.
+func (e *Executor) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
+	e.gate = &health.Gate{
+		Want: want, Broken: j.Broken, Failed: failed, Since: e.Uptime(), Steady: e.Steady, Limit: e.Limit,
+	}
+}
+
+// Pending is a change that has not proven itself, or is not confirmed.
+type Pending struct {
+	generation.Journal
+	// Watched says that all of it is done, and only the verdict is missing.
+	Watched bool
+}
+
+// Pending reads what is under way; false if nothing is.
+func (e *Executor) Pending() (Pending, bool, error) {
+	j, ok, err := e.store().Journal()
+	return Pending{j, e.gate != nil}, ok, err
+}
+
+// Judge looks at the units of a change that is watched. The verdict is final
+// when Settle has been told. Without a change, or with one that is not done
+// yet, there is no verdict to come.
+func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
+	if e.gate == nil {
+		return health.Verdict{}, nil
+	}
+	var names []string
+	for _, u := range e.gate.Want.Units {
+		if !generation.IsTemplate(u.Name) {
+			names = append(names, u.Name)
+		}
+	}
+	states, err := e.Units.Show(ctx, names)
+	if err != nil {
+		return health.Verdict{}, fmt.Errorf("observe units: %w", err)
+	}
+	v := e.gate.Judge(states, e.Uptime())
+	j, _, err := e.store().Journal()
+	if err != nil || j.Try == nil || v.Word == health.Bad {
+		return v, err
+	}
+	return e.judgeTry(*j.Try, v), nil
+}
+
+// judgeTry is the verdict on a change that nobody has confirmed yet.
+func (e *Executor) judgeTry(try generation.Try, v health.Verdict) health.Verdict {
+	if e.Uptime() >= try.Deadline {
+		return health.Verdict{Word: health.Bad, Reason: "it was not confirmed in time"}
+	}
+	if v.Word == health.Good {
+		return health.Verdict{Word: health.Confirm, Reason: "it is well and waits to be confirmed", Next: try.Deadline}
+	}
+	v.Next = min(v.Next, try.Deadline)
+	return v
+}
+
+// Settle carries out a verdict: a change that is good stays, one that is bad is
+// taken back. The generation is the one that the node then runs.
+func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
+	j, ok, err := e.store().Journal()
+	if err != nil || !ok {
+		return generation.Manifest{}, err
+	}
+	switch v.Word {
+	case health.Good:
+		return e.accept(j)
+	case health.Bad:
+		return e.goBack(ctx, j, v.Reason)
+	}
+	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
+}
+
+// accept ends a change that stays.
+func (e *Executor) accept(j generation.Journal) (generation.Manifest, error) {
+	if err := e.conclude(j, Applied, ""); err != nil {
+		return generation.Manifest{}, err
+	}
+	m, err := e.store().Load(j.To)
+	return m, errors.Join(err, e.store().Prune(kept))
+}
+
+// goBack takes a change back. Without a generation to go back to, or with one
+// that cannot be used any more, it stays, and the history says so.
+func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string) (generation.Manifest, error) {
+	have, err := e.store().Load(j.To)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	good, err := e.before(j.Good)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	if good.Name() == "" {
+		return have, e.conclude(j, Failed, why)
+	}
+	return e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
+}
+
+// backTo is the change from have to an earlier generation.
+func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j generation.Journal, why string) (generation.Manifest, error) {
+	c, err := e.planner().between(ctx, have, want)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	return e.turn(ctx, c, generation.Journal{
+		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,
+		BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second), Boots: j.Boots, Operator: j.Operator,
+	})
+}
+
+// ErrNothingToConfirm says that no change waits to be confirmed.
+var ErrNothingToConfirm = errors.New("no change waits to be confirmed")
+
+// Confirm makes a change stay that was on trial. It is still watched until all
+// its units have been well for long enough.
+func (e *Executor) Confirm() (generation.Manifest, error) {
+	j, ok, err := e.store().Journal()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	if !ok || j.Try == nil {
+		return generation.Manifest{}, ErrNothingToConfirm
+	}
+	j.Try = nil
+	if err := e.store().WriteJournal(j); err != nil {
+		return generation.Manifest{}, err
+	}
+	return e.store().Load(j.To)
+}
+
+// Rollback goes back to an earlier generation of the running OS version, "" for
+// the one before, as an operator wants it. What the node goes back from is held.
+func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
+	before, err := e.settle(ctx)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	have, ok, err := e.Current()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	if !ok {
+		return generation.Manifest{}, errors.New("roll back: the node has no generation yet")
+	}
+	want, err := e.earlier(have, name, before.Good)
+	if err != nil {
+		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
+	}
+	return e.backTo(ctx, have, want, generation.Journal{Operator: true}, "rolled back by the operator")
+}
+
+// earlier is the generation to roll back to from have: the one with that name or
+// number, or for "" good, if it is one, or else the newest before have that is
+// not held.
+func (e *Executor) earlier(have generation.Manifest, name, good string) (generation.Manifest, error) {
+	if name == "" && good != "" {
+		return e.store().Load(good)
+	}
+	names, err := e.store().List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	for _, candidate := range slices.Backward(names) {
+		m, err := e.store().Load(candidate)
+		if err != nil {
+			return generation.Manifest{}, err
+		}
+		_, held, err := e.Held(m.Digest)
+		switch {
+		case err != nil:
+			return generation.Manifest{}, err
+		case name == "" && (m.Number >= have.Number || m.OSVersion != e.OSVersion || held):
+		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
+			return m, e.usable(have, m)
+		}
+	}
+	if name == "" {
+		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
+	}
+	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node; hint: `loam history` lists them", name)
+}
+
+func (e *Executor) usable(have, m generation.Manifest) error {
+	switch {
+	case m.Name() == have.Name():
+		return fmt.Errorf("generation %s: it is the current one", m.Name())
+	case m.OSVersion != e.OSVersion:
+		return fmt.Errorf("generation %s: made for OS version %s, and this is %s", m.Name(), m.OSVersion, e.OSVersion)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+)
+
+// Verified is what Verify found.
+type Verified struct {
+	// Checked counts the paths of all generations and of the node, Bytes what of
+	// their content was read.
+	Checked int
+	Bytes   int64
+	Bad     []Fault
+}
+
+// Fault is a path that is not what it should be.
+type Fault struct {
+	// Path is on the node; of what only an older generation has, it is in that
+	// generation's directory.
+	Path     string
+	Problem  string
+	Repaired bool
+}
+
+// Verify reads all content of all generations, and every managed path of the
+// node, and compares them with the manifests. With repair it mends what it can:
+// the node from the store; the store from content, from its own other copies and
+// from real files on the node.
+func (e *Executor) Verify(ctx context.Context, content map[string]config.Content, repair bool) (Verified, error) {
+	var v Verified
+	names, err := e.store().List()
+	if err != nil {
+		return v, err
+	}
+	current, _, err := e.Current()
+	if err != nil && !errors.Is(err, generation.ErrTorn) {
+		return v, err
+	}
+	for _, name := range names {
+		m, err := e.store().Load(name)
+		if err != nil {
+			return v, err
+		}
+		if err := e.verifyStored(&v, m, m.Name() == current.Name(), content, repair); err != nil {
+			return v, err
+		}
+	}
+	if err := e.verifyPlaced(&v, current, repair); err != nil {
+		return v, err
+	}
+	var repaired []string
+	for _, bad := range v.Bad {
+		if bad.Repaired {
+			repaired = append(repaired, bad.Path)
+		}
+	}
+	_, err = e.reloadFor(ctx, repaired)
+	return v, err
+}
+
+// verifyStored looks at the store's content and links of one generation.
+func (e *Executor) verifyStored(v *Verified, m generation.Manifest, current bool, content map[string]config.Content, repair bool) error {
+	for _, entry := range m.Entries {
+		if entry.Kind == generation.KindFile {
+			v.Checked++
+			v.Bytes += entry.Size
+		}
+	}
+	damaged := e.store().Damaged(m)
+	if len(damaged) == 0 {
+		return nil
+	}
+	var repairErr error
+	if repair {
+		sources := maps.Clone(content)
+		if sources == nil {
+			sources = map[string]config.Content{}
+		}
+		for _, entry := range damaged {
+			if copied, ok := e.otherCopy(entry); ok {
+				sources[entry.Digest] = copied
+			}
+		}
+		repairErr = e.store().Mend(m, sources)
+	}
+	left := e.store().Damaged(m)
+	for _, entry := range damaged {
+		fault := Fault{Path: entry.Path, Problem: "its content in the store was damaged", Repaired: repair && !slices.Contains(left, entry)}
+		if !current {
+			fault.Path = path.Join("/generations", m.Name(), entry.Path)
+		}
+		v.Bad = append(v.Bad, fault)
+	}
+	if errors.Is(repairErr, fs.ErrNotExist) {
+		return nil // Nobody has the content any more; the findings say so.
+	}
+	return repairErr
+}
+
+// otherCopy is the content of a damaged file as a real file on the node has it.
+func (e *Executor) otherCopy(entry generation.Entry) (config.Content, bool) {
+	for _, p := range generation.Place(generation.Manifest{Entries: []generation.Entry{entry}}) {
+		if p.Kind == generation.PlaceCopy && generation.Placed(e.Node.Root().FS(), p) {
+			open := func() (io.ReadCloser, error) { return e.Node.Root().Open(entry.Path[1:]) }
+			return config.Stream(entry.Digest, entry.Size, open), true
+		}
+	}
+	return config.Content{}, false
+}
+
+// verifyPlaced looks at the managed paths of the node.
+func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool) error {
+	if m.Name() == "" {
+		return nil
+	}
+	for _, p := range generation.Place(m) {
+		v.Checked++
+		if p.Kind == generation.PlaceCopy {
+			v.Bytes += p.Size
+		}
+		if generation.Placed(e.Node.Root().FS(), p) {
+			continue
+		}
+		fault := Fault{Path: p.Path, Problem: "something else changed or removed it"}
+		if repair {
+			if _, err := generation.Put(e.Node, p, e.store().Reader); err != nil {
+				return err
+			}
+			fault.Repaired = true
+		}
+		v.Bad = append(v.Bad, fault)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package content
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// Directory provides contents from a directory of the node, as a person or an
+// image puts them there:
+//
+//	secrets/NAME/KEY
+//	images/HOST/REPOSITORY:TAG/PATH
+//
+// No name and no link leads out of secrets or images.
+type Directory struct{ Path string }
+
+// Secret implements Provider.
+func (d Directory) Secret(ctx context.Context, name, key string) (config.Content, error) {
+	return d.content(ctx, "secrets", filepath.Join(name, key))
+}
+
+// Image implements Provider. An image may be written with tag and digest: its
+// directory has the same name.
+func (d Directory) Image(ctx context.Context, ref, path string) (config.Content, error) {
+	return d.content(ctx, "images", filepath.Join(ref, path))
+}
+
+// content reads the file once, for its digest. It is read again when it is
+// used, and then belongs to whoever reads it to compare.
+func (d Directory) content(ctx context.Context, kind, name string) (config.Content, error) {
+	file, err := d.open(kind, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrAbsent
+	}
+	if err != nil {
+		return config.Content{}, fmt.Errorf("%s: %w", filepath.Join(d.Path, kind, name), err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, reader{ctx, file})
+	if err != nil {
+		return config.Content{}, fmt.Errorf("read %s: %w", filepath.Join(d.Path, kind, name), err)
+	}
+	open := func() (io.ReadCloser, error) { return d.open(kind, name) }
+	return config.Stream(hex.EncodeToString(sum.Sum(nil)), size, open), nil
+}
+
+// open opens a regular file. It does not wait for the other end of a pipe.
+func (d Directory) open(kind, name string) (*os.File, error) {
+	root, err := os.OpenRoot(filepath.Join(d.Path, kind))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("is not a regular file")
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// reader ends with its context.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

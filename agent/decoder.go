@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// Decoder makes of a document what it asks of one node.
+type Decoder struct {
+	// Hostname is the node's.
+	Hostname string
+	// Contents has what documents refer to; nil if the node has no such place.
+	Contents content.Provider
+	// Image is the image's root directory, without anything mounted over it.
+	Image *os.Root
+}
+
+// Decode reads an OperatingSystemConfig, with all that it refers to.
+func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
+	asked, err := osc.Decode(doc.Name, doc.Text)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	env := osc.Env{Hostname: strings.ToLower(d.Hostname)}
+	if env.Containerd, err = cri.Observe(d.Image); err != nil {
+		return config.Desired{}, err
+	}
+	// What is wrong with the document is said before anything is fetched for it.
+	if err := osc.Validate(asked, env); err != nil {
+		return config.Desired{}, err
+	}
+	if env.Contents, err = content.Resolve(ctx, d.Contents, osc.References(asked, env)); err != nil {
+		return config.Desired{}, err
+	}
+	return osc.Merge(asked, env)
+}

@@ -1,0 +1,39 @@
+package durable
+
+// Op is one kind of change, and of making changes durable.
+type Op string
+
+const (
+	Create    Op = "create"     // an empty file
+	Write     Op = "write"      // bytes and mode of a file that was just created
+	Append    Op = "append"     // bytes at the end of a file
+	SyncFile  Op = "sync"       // fsync(2) of a file
+	SyncDir   Op = "sync dir"   // fsync(2) of a directory: its entries are durable
+	SyncAll   Op = "sync all"   // syncfs(2)
+	Rename    Op = "rename"     // From to Name
+	Link      Op = "link"       // hard link Name to From
+	Symlink   Op = "symlink"    // Name, which says From
+	Mkdir     Op = "mkdir"      // mode 0755
+	Remove    Op = "remove"     // a file, a link or an empty directory
+	RemoveAll Op = "remove all" // and what is beneath it
+)
+
+// Step is one change, a system call or the few that belong together.
+type Step struct {
+	Op   Op
+	Name string
+	// From is the other name, of those that have two.
+	From string
+}
+
+func (s Step) String() string {
+	if s.From == "" {
+		return string(s.Op) + " " + s.Name
+	}
+	return string(s.Op) + " " + s.Name + " from " + s.From
+}
+
+// Hook is called before each step. An error from it ends the operation at that
+// point and all that follow, and leaves everything as it is, as a power cut
+// does.
+type Hook func(Step) error

@@ -1,0 +1,206 @@
+package generation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Reader reads the tree of generations. It cannot change it.
+type Reader struct {
+	fsys fs.FS
+	// loaded are manifests by name, as of the time stamp of their file:
+	// generations do not change.
+	loaded map[string]loaded
+}
+
+type loaded struct {
+	manifest Manifest
+	modTime  time.Time
+	size     int64
+}
+
+// Read makes a Reader of /var/lib/loam. It reads nothing yet.
+func Read(fsys fs.FS) Reader { return Reader{fsys, map[string]loaded{}} }
+
+const (
+	contentDir     = "store/sha256"
+	treeDir        = "store/tree"
+	generationsDir = "generations"
+	manifestName   = "manifest.json"
+	rootName       = "root"
+)
+
+// ErrTorn says that a generation cannot be used: its manifest or its files are
+// missing, its manifest does not fit its name, or its name is none.
+var ErrTorn = errors.New("generation is incomplete")
+
+var (
+	nameForm    = regexp.MustCompile(`^[0-9]{6,}-[0-9a-f]{12}$`)
+	versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~^-]*$`)
+)
+
+// Current is the manifest of the current generation of osVersion; false if it
+// has none yet. An error that is ErrTorn says that there is one, damaged.
+func (r Reader) Current(osVersion string) (Manifest, bool, error) {
+	target, err := fs.ReadLink(r.fsys, path.Join("os", osVersion, "current"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, false, nil
+	}
+	if err != nil {
+		return Manifest{}, false, fmt.Errorf("read the current generation of %s: %w", osVersion, err)
+	}
+	m, err := r.Load(path.Base(target))
+	return m, err == nil, err
+}
+
+// Load reads the manifest of the generation called name.
+func (r Reader) Load(name string) (Manifest, error) {
+	if !nameForm.MatchString(name) {
+		return Manifest{}, fmt.Errorf("generation %q: %w: not a name of one", name, ErrTorn)
+	}
+	file := path.Join(generationsDir, name, manifestName)
+	info, err := fs.Stat(r.fsys, file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return Manifest{}, fmt.Errorf("generation %s: %w", name, ErrTorn)
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
+	}
+	known := r.loaded[name]
+	if known.size != info.Size() || !known.modTime.Equal(info.ModTime()) {
+		if known.manifest, err = r.decode(name, file); err != nil {
+			return Manifest{}, err
+		}
+		known.size, known.modTime = info.Size(), info.ModTime()
+		r.loaded[name] = known
+	}
+	return known.manifest, r.checkRoot(name)
+}
+
+func (r Reader) decode(name, file string) (Manifest, error) {
+	text, err := fs.ReadFile(r.fsys, file)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return Manifest{}, fmt.Errorf("generation %s: %w: %w", name, ErrTorn, err)
+	}
+	if m.Name() != name {
+		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is of %s", name, ErrTorn, m.Name())
+	}
+	return m, nil
+}
+
+// checkRoot makes sure that the files of a generation can be reached at all.
+func (r Reader) checkRoot(name string) error {
+	info, err := fs.Stat(r.fsys, path.Join(generationsDir, name, rootName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrTorn, rootName)
+	}
+	if err != nil {
+		return fmt.Errorf("read generation %s: %w", name, err)
+	}
+	return nil
+}
+
+// List names the complete generations, oldest first. One whose manifest is
+// torn is left out.
+func (r Reader) List() ([]string, error) {
+	children, err := fs.ReadDir(r.fsys, generationsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list generations: %w", err)
+	}
+	var names []string
+	for _, child := range children {
+		if _, err := r.Load(child.Name()); err == nil {
+			names = append(names, child.Name())
+		}
+	}
+	slices.SortFunc(names, byNumber)
+	return names, nil
+}
+
+// Next is the number that the next generation gets: 1 on a new node.
+func (r Reader) Next() (int, error) {
+	names, err := r.List()
+	if err != nil || len(names) == 0 {
+		return 1, err
+	}
+	last, err := r.Load(names[len(names)-1])
+	return last.Number + 1, err
+}
+
+// byNumber orders names by number, which may have more than six digits.
+func byNumber(a, b string) int {
+	numberA, _, _ := strings.Cut(a, "-")
+	numberB, _, _ := strings.Cut(b, "-")
+	if len(numberA) != len(numberB) {
+		return len(numberA) - len(numberB)
+	}
+	return strings.Compare(a, b)
+}
+
+// Open opens the content of a file of any generation in the store.
+func (r Reader) Open(e Entry) (fs.File, error) {
+	f, err := r.fsys.Open(contentName(e))
+	if err != nil {
+		return nil, fmt.Errorf("open the content of %s: %w", e.Path, err)
+	}
+	return f, nil
+}
+
+// Damaged are the files of m whose content in the store is not what the
+// manifest says, or that the generation's tree does not have. It reads all of
+// them.
+func (r Reader) Damaged(m Manifest) []Entry {
+	root := path.Join(generationsDir, m.Name(), rootName)
+	whole := map[string]bool{}
+	for _, t := range trees(m.Entries) {
+		whole[t.digest] = r.wholeTree(t)
+	}
+	target, err := fs.ReadLink(r.fsys, root)
+	lost := err != nil || path.Base(target) != rootOf(m.Entries)
+	for _, ok := range whole {
+		lost = lost || !ok
+	}
+	var bad []Entry
+	for _, e := range m.Entries {
+		if e.Kind == KindFile && (lost || !isContent(r.fsys, contentName(e), e.Mode, e.Digest, e.Size)) {
+			bad = append(bad, e)
+		}
+	}
+	return bad
+}
+
+// wholeTree reports whether the store has all of t: the names, and behind them
+// the content and directories of the store itself.
+func (r Reader) wholeTree(t tree) bool {
+	dir := path.Join(treeDir, t.digest)
+	have, err := fs.ReadDir(r.fsys, dir)
+	if err != nil || len(have) != len(t.files)+len(t.dirs) {
+		return false
+	}
+	for name, e := range t.files {
+		link, linkErr := fs.Lstat(r.fsys, path.Join(dir, name))
+		content, err := fs.Lstat(r.fsys, contentName(e))
+		if linkErr != nil || err != nil || !os.SameFile(link, content) {
+			return false
+		}
+	}
+	for name, digest := range t.dirs {
+		if target, err := fs.ReadLink(r.fsys, path.Join(dir, name)); err != nil || target != "../"+digest {
+			return false
+		}
+	}
+	return true
+}

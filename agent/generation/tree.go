@@ -1,0 +1,101 @@
+package generation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// tree is one directory of a generation's files. Its name in the store is its
+// digest, so that generations share every directory that is the same in both:
+// what a change costs follows from what it changes.
+type tree struct {
+	digest string
+	// files are the entries in it, dirs the digests of the directories in it,
+	// both by name.
+	files map[string]Entry
+	dirs  map[string]string
+}
+
+// trees are the directories that the files among entries make up, each after
+// those in it, the root directory last. It is pure.
+func trees(entries []Entry) []tree {
+	var all []tree
+	grow("", childrenOf(entries), &all)
+	return all
+}
+
+// children are the files and directories directly in each directory, which is
+// a path without a slash at its end.
+type children struct {
+	files map[string]Entry
+	dirs  map[string]bool
+}
+
+func childrenOf(entries []Entry) map[string]*children {
+	all := map[string]*children{"": newChildren()}
+	for _, e := range entries {
+		if e.Kind != KindFile {
+			continue
+		}
+		dir, base := path.Split(e.Path)
+		dir = strings.TrimSuffix(dir, "/")
+		for child := dir; all[child] == nil; child = strings.TrimSuffix(path.Dir(child), "/") {
+			all[child] = newChildren()
+		}
+		all[dir].files[base] = e
+	}
+	for dir := range all {
+		if dir != "" {
+			all[strings.TrimSuffix(path.Dir(dir), "/")].dirs[path.Base(dir)] = true
+		}
+	}
+	return all
+}
+
+func newChildren() *children { return &children{map[string]Entry{}, map[string]bool{}} }
+
+// grow appends the trees beneath dir and then dir's own, whose digest it
+// returns.
+func grow(dir string, all map[string]*children, to *[]tree) string {
+	t := tree{files: all[dir].files, dirs: map[string]string{}}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(all[dir].dirs)) {
+		t.dirs[name] = grow(dir+"/"+name, all, to)
+		fmt.Fprintf(sum, "dir %q %s\n", name, t.dirs[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		fmt.Fprintf(sum, "file %q %04o %s\n", name, Octal(t.files[name].Mode), t.files[name].Digest)
+	}
+	t.digest = hex.EncodeToString(sum.Sum(nil))
+	*to = append(*to, t)
+	return t.digest
+}
+
+// rootOf is the digest of the root directory of entries.
+func rootOf(entries []Entry) string {
+	all := trees(entries)
+	return all[len(all)-1].digest
+}
+
+// Paths are the managed paths of m on the node, and beneath Dir the names
+// through which its links lead: who writes through a link changes those.
+func Paths(m Manifest) []string {
+	var paths []string
+	for _, e := range m.Entries {
+		paths = append(paths, e.Path)
+	}
+	for _, t := range trees(m.Entries) {
+		for name := range t.files {
+			paths = append(paths, path.Join(Dir, treeDir, t.digest, name))
+		}
+	}
+	return paths
+}
+
+// InStore reports whether one of Paths is of the store.
+func InStore(name string) bool { return strings.HasPrefix(name, Dir+"/") }

@@ -1,0 +1,168 @@
+package generation
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// known is what a configuration and its image have of units.
+type known struct {
+	vendor Vendor
+	units  map[string]config.Unit
+	files  map[string]bool
+	// aliases are the units whose [Install] gives them that other name.
+	aliases map[string]string
+	// onDemand are the units that a timer, socket or path unit starts.
+	onDemand map[string]bool
+}
+
+func newKnown(d config.Desired, vendor Vendor) known {
+	k := known{vendor, map[string]config.Unit{}, map[string]bool{}, map[string]string{}, map[string]bool{}}
+	for _, f := range d.Files {
+		k.files[f.Path] = true
+	}
+	for _, u := range d.Units {
+		k.units[u.Name] = u
+		if u.Content != nil {
+			for _, alias := range parseInstall(*u.Content).alias {
+				k.aliases[alias] = u.Name
+			}
+		}
+	}
+	for _, name := range append(slices.Collect(maps.Keys(k.units)), slices.Collect(maps.Keys(vendor.Texts))...) {
+		if u, listed := k.units[name]; listed && u.Stopped() || !listed && !k.byImage(name) {
+			continue
+		}
+		if text, _, ok := k.find(name); ok {
+			k.onDemand[target(name, text)] = true
+		}
+	}
+	return k
+}
+
+// find is the text of a unit, the configuration's drop-ins appended, and the
+// path it has on the node: its own text before its template's, the
+// configuration's before the image's; last, that of which it is an alias.
+func (k known) find(name string) (text, file string, ok bool) {
+	for _, name := range []string{name, TemplateOf(name)} {
+		u := k.units[name]
+		if u.Content != nil {
+			return *u.Content + dropInText(u), path.Join(unitDir, name), true
+		}
+		if text, ok := k.vendor.Texts[name]; ok {
+			return text + dropInText(u), k.vendor.Paths[name], true
+		}
+	}
+	if real, ok := k.aliases[name]; ok {
+		u := k.units[real]
+		return *u.Content + dropInText(u), path.Join(unitDir, real), true
+	}
+	return "", "", false
+}
+
+// dropInText is what u's drop-ins add, in the order systemd reads them.
+func dropInText(u config.Unit) string {
+	byName := slices.SortedFunc(slices.Values(u.DropIns), func(a, b config.DropIn) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	var text strings.Builder
+	for _, in := range byName {
+		text.WriteString("\n" + in.Content)
+	}
+	return text.String()
+}
+
+// byImage reports whether the image enables the unit.
+func (k known) byImage(name string) bool {
+	return slices.ContainsFunc(k.vendor.Links, func(link string) bool { return path.Base(link) == name })
+}
+
+// unit is what the generation wants of u.
+func (k known) unit(u config.Unit) Unit {
+	text, _, _ := k.find(u.Name)
+	watched := slices.Clone(u.FilePaths)
+	for _, file := range environmentFiles(text) {
+		if k.files[file] {
+			watched = append(watched, file)
+		}
+	}
+	slices.Sort(watched)
+	byImage := k.byImage(u.Name)
+	triggers := ""
+	if strings.HasSuffix(u.Name, ".socket") {
+		triggers = target(u.Name, text)
+	}
+	return Unit{
+		Name: u.Name, Triggers: triggers, Own: u.Content != nil || k.units[TemplateOf(u.Name)].Content != nil, Enabled: u.Enabled(), Stopped: u.Stopped(),
+		Restart:      u.Command == config.CommandRestart,
+		ImageEnabled: byImage,
+		OnDemand:     u.Command == "" && !byImage && !parseInstall(text).wanted() && k.onDemand[u.Name],
+		Reloads:      slices.Contains([]string{"1", "yes", "true", "on"}, strings.ToLower(last(values(text, "Unit", "X-ReloadIfChanged")))),
+		BoundTo:      boundTo(u.Name, text),
+		FilePaths:    slices.Compact(watched),
+	}
+}
+
+// boundTo are the units whose stop or restart is one of unit name as well:
+// systemd.unit(5), Requires=, Requisite=, BindsTo= and PartOf=.
+func boundTo(name, text string) []string {
+	var units []string
+	for _, value := range values(text, "Unit", "Requires", "Requisite", "BindsTo", "PartOf") {
+		if unit, err := expand(value, name); err == nil {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// triggers are the types of units that start another: which setting names it.
+var triggers = [...]struct{ suffix, section, key string }{
+	{".timer", "Timer", "Unit"}, {".socket", "Socket", "Service"}, {".path", "Path", "Unit"},
+}
+
+// target is the unit that the trigger called name starts, "" if it is none.
+func target(name, text string) string {
+	for _, kind := range triggers {
+		stem, ok := strings.CutSuffix(name, kind.suffix)
+		if !ok {
+			continue
+		}
+		if unit := last(values(text, kind.section, kind.key)); unit != "" {
+			return unit
+		}
+		return stem + ".service"
+	}
+	return ""
+}
+
+// values are the words of the settings called one of keys, in order. An empty
+// value empties the list of its key.
+func values(text, section string, keys ...string) []string {
+	lists := map[string][]string{}
+	for _, s := range settings(text) {
+		switch {
+		case s.section != section || !slices.Contains(keys, s.key):
+		case s.value == "":
+			lists[s.key] = nil
+		default:
+			lists[s.key] = append(lists[s.key], strings.Fields(s.value)...)
+		}
+	}
+	var all []string
+	for _, key := range keys {
+		all = append(all, lists[key]...)
+	}
+	return all
+}
+
+func last(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// read takes up what the source says now. Without a document the node stays as
+// it is, and so it does if the document is wrong.
+func (l *loop) read(ctx context.Context) {
+	if l.Source == nil {
+		l.look(ctx)
+		return
+	}
+	have := l.current
+	l.start(func() func() {
+		d, err := l.fetch(ctx, have)
+		return func() {
+			if ctx.Err() == nil {
+				l.obey(ctx, d, err)
+			}
+		}
+	})
+}
+
+// wanted is a configuration as a source or a person gave it.
+type wanted struct {
+	name    string
+	desired config.Desired
+	// waits are the registries that do not answer yet.
+	waits []string
+}
+
+// fetch reads the source.
+func (l *loop) fetch(ctx context.Context, have generation.Manifest) (wanted, error) {
+	doc, err := l.Source.Read(ctx)
+	if err != nil {
+		return wanted{}, err
+	}
+	return l.decode(ctx, doc, have)
+}
+
+// decode makes of a document what this node is to be now: a file that waits for
+// what it points at to answer is left out until it does, unless the node has it
+// already.
+func (l *loop) decode(ctx context.Context, doc source.Document, have generation.Manifest) (wanted, error) {
+	desired, err := l.Decode(ctx, doc)
+	if err != nil {
+		return wanted{}, err
+	}
+	d := wanted{name: doc.Name, desired: desired}
+	for _, p := range desired.Probes {
+		if has(have, desired.Files, p.Path) || l.Reach(ctx, p) == nil {
+			continue
+		}
+		d.waits = append(d.waits, p.Path)
+		d.desired.Files = slices.DeleteFunc(slices.Clone(d.desired.Files), func(f config.File) bool { return f.Path == p.Path })
+	}
+	return d, nil
+}
+
+// has reports whether generation m has the file of that path as it is in files.
+func has(m generation.Manifest, files []config.File, name string) bool {
+	return slices.ContainsFunc(m.Entries, func(e generation.Entry) bool {
+		return e.Path == name && slices.ContainsFunc(files, func(f config.File) bool { return f.Path == name && f.Content.Digest == e.Digest })
+	})
+}
+
+// obey makes the node what the source says.
+func (l *loop) obey(ctx context.Context, d wanted, err error) {
+	l.asked = nil
+	switch {
+	case errors.Is(err, source.ErrAbsent):
+		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
+	case err != nil:
+		l.asked = describe(err)
+	default:
+		l.take(d)
+		if l.applies() {
+			l.apply(ctx, apply.Request{Desired: d.desired, Source: d.name}, nil)
+			return
+		}
+	}
+	l.look(ctx)
+}
+
+// take notes what a document gave.
+func (l *loop) take(d wanted) {
+	l.given = d.desired.Digest()
+	l.content = map[string]config.Content{}
+	for _, f := range d.desired.Files {
+		l.content[f.Content.Digest] = f.Content
+	}
+	for _, u := range d.desired.Units {
+		for _, text := range u.Texts() {
+			l.content[config.Text(text).Digest] = config.Text(text)
+		}
+	}
+	l.status.Waits = d.waits
+	if len(d.waits) > 0 {
+		l.readAt.soon(reachAgain)
+	}
+	l.status.Update = d.desired.Update
+}
+
+// applies reports whether what the source gave is to be applied: not what the
+// node is already, nor what is held, nor while a person tries something else.
+func (l *loop) applies() bool {
+	held, is, err := l.Engine.Held(l.given)
+	l.status.Held = nil
+	switch {
+	case err != nil:
+		l.asked = describe(err)
+		return false
+	case l.given == l.current.Digest:
+		return false
+	case is && held.Operator:
+		l.status.Held = &status.Held{Digest: held.Digest, Why: held.Why}
+		return false
+	case is:
+		l.asked = &status.Error{
+			Problem: fmt.Sprintf("configuration %s was taken back: %s", held.Digest, held.Why),
+			Hint:    "change it, or try it again with `loam apply`",
+		}
+		return false
+	}
+	return !l.isPending || l.pending.Try == nil
+}
+
+// apply applies a configuration that is not the current one. A unit that did
+// not come up, or not yet, is a fact about the node, which the verdict follows
+// up, and no error here. wish is who asked for it, nil for the source.
+func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
+	l.Log.Info("applying", zap.String("digest", r.Desired.Digest()), zap.String("source", r.Source))
+	l.asked, l.failed = nil, nil
+	l.status.AppliedAt, l.status.Change = 0, nil
+	l.publish(status.Applying)
+	l.start(func() func() {
+		m, err := l.Engine.Apply(ctx, r)
+		return func() {
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil && m.Name() == "" && !errors.Is(err, apply.ErrUnfinished) {
+				l.Log.Error("apply", zap.Error(err))
+				if wish == nil {
+					l.asked = describe(err)
+				}
+				wish.fail(err)
+				l.observe()
+				l.look(ctx)
+				return
+			}
+			l.await(wish)
+			l.changed(ctx, err)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package osc
+
+import (
+	"path"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cri"
+)
+
+// writesFiles reports whether criConfig says anything for containerd's files.
+func (c *CRIConfig) writesFiles() bool {
+	return c != nil && (c.Containerd != nil || c.CgroupDriver != nil)
+}
+
+// written are the paths that criConfig writes, by where they come from.
+func (c *CRIConfig) written() map[string]string {
+	paths := map[string]string{}
+	if !c.writesFiles() {
+		return paths
+	}
+	paths[cri.ConfigFile] = criPath
+	paths[path.Join(unitDir, cri.Unit+".d", cri.DropInName)] = criPath
+	for i, registry := range c.registries() {
+		paths[registry.File()] = item(containerdPath+".registries", i)
+	}
+	return paths
+}
+
+// mergeCRI adds containerd's files, and what restarts it when config.toml
+// changes. containerd reads hosts.toml for each pull, so that restarts nothing.
+func mergeCRI(desired *config.Desired, units map[string]*config.Unit, c *CRIConfig, env Env) error {
+	if !c.writesFiles() {
+		return nil
+	}
+	text, err := cri.Render(c.render(), env.Containerd)
+	if err != nil {
+		return err
+	}
+	desired.Files = append(desired.Files, config.File{Path: cri.ConfigFile, Mode: 0o644, Content: config.Text(text)})
+	for i, registry := range c.registries() {
+		desired.Files = append(desired.Files, config.File{Path: registry.File(), Mode: 0o644, Content: config.Text(cri.Hosts(registry))})
+		if probe := c.Containerd.Registries[i].ReadinessProbe; probe != nil && *probe && len(registry.Hosts) > 0 {
+			desired.Probes = append(desired.Probes, probeOf(registry))
+		}
+	}
+	mergeUnit(unitOf(units, cri.Unit), Unit{
+		DropIns:   []DropIn{{Name: cri.DropInName, Content: cri.DropIn}},
+		FilePaths: []string{cri.ConfigFile},
+	})
+	return nil
+}
+
+func probeOf(registry cri.Registry) config.Probe {
+	probe := config.Probe{Path: registry.File(), CACerts: registry.CACerts()}
+	for _, host := range registry.Hosts {
+		probe.URLs = append(probe.URLs, host.URL)
+	}
+	return probe
+}
+
+// render is what config.toml is to say.
+func (c *CRIConfig) render() cri.Config {
+	var out cri.Config
+	if c.CgroupDriver != nil {
+		out.CgroupDriver = *c.CgroupDriver
+	}
+	if c.Containerd == nil {
+		return out
+	}
+	out.SandboxImage = c.Containerd.SandboxImage
+	for _, plugin := range c.Containerd.Plugins {
+		out.Plugins = append(out.Plugins, cri.Plugin{Remove: plugin.removes(), Path: plugin.Path, Values: plugin.Values})
+	}
+	return out
+}
+
+func (c *CRIConfig) registries() []cri.Registry {
+	if c.Containerd == nil {
+		return nil
+	}
+	var all []cri.Registry
+	for _, registry := range c.Containerd.Registries {
+		out := cri.Registry{Upstream: registry.Upstream}
+		if registry.Server != nil {
+			out.Server = *registry.Server
+		}
+		for _, host := range registry.Hosts {
+			out.Hosts = append(out.Hosts, cri.Host{
+				URL: host.URL, Capabilities: host.Capabilities, CACerts: host.CACerts,
+				OverridePath: host.OverridePath != nil && *host.OverridePath,
+			})
+		}
+		all = append(all, out)
+	}
+	return all
+}

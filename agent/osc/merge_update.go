@@ -1,0 +1,30 @@
+package osc
+
+import (
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// desired is nil if nothing is asked for. status.inPlaceUpdates names the command
+// that would update another system; Loam updates itself.
+func (u *InPlaceUpdate) desired() *config.Update {
+	if u == nil {
+		return nil
+	}
+	out := &config.Update{OSVersion: u.OperatingSystemVersion, Kubelet: strings.TrimPrefix(u.Kubelet, "v")}
+	if rotation := u.CredentialsRotation; rotation != nil {
+		out.CertificateAuthorities = rotation.CertificateAuthorities.began()
+		out.ServiceAccountKey = rotation.ServiceAccountKey.began()
+	}
+	return out
+}
+
+// began is in UTC, zero if it is not known.
+func (r *Rotation) began() time.Time {
+	if r == nil || r.LastInitiationTime == nil {
+		return time.Time{}
+	}
+	return r.LastInitiationTime.UTC()
+}

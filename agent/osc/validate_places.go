@@ -1,0 +1,108 @@
+package osc
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// unitDir is where systemd finds the units of an administrator.
+const unitDir = "/etc/systemd/system"
+
+// places are the paths taken, by path and then by host; host "" is every one.
+// The values are paths in the document.
+type places map[string]map[string]string
+
+// checkPlaces reports files that would be in each other's place on some node:
+// the same path twice, or one path within another. Unit files count too, and
+// what criConfig writes, by its path.
+func checkPlaces(report *document.Report, files []located[File], units []located[Unit], written map[string]string) {
+	taken := places{}
+	for file, at := range written {
+		taken.add(file, "", at)
+	}
+	for _, unit := range units {
+		taken.addUnit(report, unit, written)
+	}
+	for _, file := range files {
+		at := file.at + ".path"
+		if before := taken.conflict(file.value.Path, file.value.host()); before != "" {
+			hint := "keep one of them, or give each another hostName"
+			if written[file.value.Path] != "" {
+				hint = "leave the file out: criConfig writes it"
+			}
+			report.Add(at, document.Quote(file.value.Path)+" given twice, first at "+before, hint)
+			continue
+		}
+		taken.add(file.value.Path, file.value.host(), at)
+	}
+	for _, file := range files {
+		checkParents(report, taken, file.at+".path", file.value.Path, file.value.host())
+	}
+	for _, file := range slices.Sorted(maps.Keys(written)) {
+		checkParents(report, taken, written[file], file, "")
+	}
+}
+
+// addUnit takes the places of a unit's files.
+func (p places) addUnit(report *document.Report, unit located[Unit], written map[string]string) {
+	if unit.value.Content != nil {
+		p.add(path.Join(unitDir, unit.value.Name), "", unit.at+".content")
+	}
+	for i, dropIn := range unit.value.DropIns {
+		file, at := path.Join(unitDir, unit.value.Name+".d", dropIn.Name), item(unit.at+".dropIns", i)
+		if before := written[file]; before != "" {
+			report.Add(at+".name", document.Quote(dropIn.Name)+" given twice, first at "+before, "choose another name: criConfig writes it")
+			continue
+		}
+		p.add(file, "", at)
+	}
+}
+
+// checkParents reports that file, from at in the document, is below a file.
+func checkParents(report *document.Report, taken places, at, file, host string) {
+	if !strings.HasPrefix(file, "/") || len(file) > maxPath {
+		return // Reported already.
+	}
+	for dir := path.Dir(file); dir != "/"; dir = path.Dir(dir) {
+		if before := taken.conflict(dir, host); before != "" {
+			report.Add(at, document.Quote(file)+" is below a file, "+before, "move one of them")
+			return
+		}
+	}
+}
+
+func (p places) add(file, host, at string) {
+	if p[file] == nil {
+		p[file] = map[string]string{}
+	}
+	p[file][host] = at
+}
+
+// conflict is where the path is already taken on a node of that host, or "".
+func (p places) conflict(file, host string) string {
+	hosts := p[file]
+	if at, ok := hosts[host]; ok {
+		return at
+	}
+	if host != "" {
+		return hosts[""]
+	}
+	first := ""
+	for _, at := range hosts { // The least, so that errors do not vary.
+		if first == "" || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
+func (f File) host() string {
+	if f.HostName == nil {
+		return ""
+	}
+	return *f.HostName
+}

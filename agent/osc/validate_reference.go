@@ -1,0 +1,61 @@
+package osc
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// dataKey is a key of a Secret (Kubernetes API reference, Secret v1, data).
+var dataKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+
+// image is a reference as the OCI registries take it, with an optional host
+// (distribution/reference): HOST[:PORT]/PATH[:TAG][@DIGEST], in lower case but
+// for the tag.
+var image = regexp.MustCompile(`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?/)?` +
+	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// maxImage is how long a reference may be, without tag and digest 255 bytes.
+const maxImage = 512
+
+func checkSecretRef(report *document.Report, at string, ref SecretRef) {
+	switch {
+	case ref.Name == "":
+		report.Add(at+".name", "empty", "name the Secret")
+	case len(ref.Name) > 253 || !hostName.MatchString(ref.Name):
+		report.Add(at+".name", document.Quote(ref.Name)+" is not the name of a Secret",
+			"write it in lower case: letters, digits, dashes and dots")
+	}
+	switch {
+	case ref.DataKey == "":
+		report.Add(at+".dataKey", "empty", "name the key of the Secret's data")
+	case !dataKey.MatchString(ref.DataKey) || ref.DataKey == "." || strings.HasPrefix(ref.DataKey, ".."):
+		report.Add(at+".dataKey", document.Quote(ref.DataKey)+" is not a key of a Secret",
+			"write letters, digits, dashes, underscores and dots")
+	}
+}
+
+func checkImageRef(report *document.Report, at string, ref ImageRef) {
+	checkImage(report, at+".image", ref.Image)
+	file := ref.FilePathInImage
+	switch at := at + ".filePathInImage"; {
+	case file == "":
+		report.Add(at, "empty", "write the file's absolute path in the image, such as /kubelet")
+	case !path.IsAbs(file) || path.Clean(file) != file || file == "/" || strings.ContainsFunc(file, isControl):
+		report.Add(at, document.Quote(file)+" is not the absolute path of a file",
+			"begin it with / and leave out . and .. and a / at the end")
+	}
+}
+
+func checkImage(report *document.Report, at, name string) {
+	switch {
+	case name == "":
+		report.Add(at, "empty", "name the image, such as registry.example/hyperkube:v1.35.0")
+	case len(name) > maxImage || !image.MatchString(name):
+		report.Add(at, document.Quote(name)+" is not a reference to an image",
+			"write HOST[:PORT]/PATH[:TAG][@sha256:DIGEST], host and path in lower case")
+	}
+}

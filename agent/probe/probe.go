@@ -1,0 +1,71 @@
+// Package probe tries whether a registry answers before the container runtime is
+// sent there.
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// timeout is for one URL, connection and answer.
+const timeout = time.Second
+
+// Reach tries every URL of probe once and reports all that do not answer. An
+// answer is any of HTTP, whatever its status.
+func Reach(ctx context.Context, probe config.Probe) error {
+	roots, err := trusted(probe.CACerts)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	var errs []error
+	for _, url := range probe.URLs {
+		errs = append(errs, reach(ctx, client, url))
+	}
+	return errors.Join(errs...)
+}
+
+// trusted are the machine's certificate authorities and those of files.
+func trusted(files []string) (*x509.CertPool, error) {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("read the machine's certificate authorities: %w", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read certificate authority: %w", err)
+		}
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: has no certificate in PEM", file)
+		}
+	}
+	return roots, nil
+}
+
+func reach(ctx context.Context, client *http.Client, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("reach registry: %w", err)
+	}
+	response, err := client.Do(request) // The error names method and URL.
+	if err != nil {
+		return fmt.Errorf("reach registry: %w", err)
+	}
+	return response.Body.Close()
+}
