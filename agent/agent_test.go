@@ -40,13 +40,19 @@ type world struct {
 	// verdict leads.
 	pending apply.Pending
 	verdict health.Verdict
+	judged  bool
 	good    generation.Manifest
 	settled []health.Word
 	held    map[string]apply.Held
 	// broken is what Repair returns next, looked what it was asked for.
 	broken, looked []string
+	showed         int
 	wishes         Wishes
 	drift          chan []string
+	guarded        []string
+	unreachable    error
+	// hold, if set, keeps Apply waiting until it is closed.
+	hold chan struct{}
 }
 
 func newWorld() *world {
@@ -67,10 +73,21 @@ func (w *world) Current() (generation.Manifest, bool, error) {
 
 func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
 	d, source := r.Desired, r.Source
+	if w.hold != nil {
+		<-w.hold
+	}
 	w.applied = append(w.applied, d.Digest())
+	w.good = w.current
+	if w.judged {
+		w.pending = apply.Pending{Journal: generation.Journal{To: "x", Good: w.good.Name()}, Watched: true}
+		if r.Try > 0 {
+			w.pending.Try = &generation.Try{Until: time.Now().Add(r.Try)}
+		}
+	}
 	w.current = generation.Manifest{
 		Number: len(w.applied), Digest: d.Digest(), Source: source,
-		Units: []generation.Unit{{Name: "a.service", Enabled: true}},
+		Units:   []generation.Unit{{Name: "a.service", Enabled: true}},
+		Entries: []generation.Entry{{Path: "/etc/a", Kind: generation.KindLink}},
 	}
 	return w.current, w.fail
 }
@@ -115,6 +132,13 @@ func (w *world) Release(digest string) error {
 	return nil
 }
 
+func (w *world) Set(_ string, paths []string) error {
+	w.guarded = paths
+	return nil
+}
+
+func (w *world) Events() <-chan []string { return w.drift }
+
 func (w *world) Repair(_ context.Context, paths []string) ([]string, error) {
 	w.looked = append(w.looked, paths...)
 	repaired := w.broken
@@ -132,6 +156,7 @@ func (w *world) Start(_ context.Context, name string) error {
 }
 
 func (w *world) Show(_ context.Context, names []string) ([]unit.State, error) {
+	w.showed++
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -154,13 +179,19 @@ func (w *world) decode(_ context.Context, d source.Document) (config.Desired, er
 	if string(d.Text) == "bad" {
 		return config.Desired{}, document.Errors{{File: d.Name, Line: 3, Path: "spec", Problem: "bad", Hint: "better"}}
 	}
-	return config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}}, nil
+	desired := config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}}
+	if string(d.Text) == "probed" {
+		desired.Files = append(desired.Files, config.File{Path: "/etc/hosts.toml", Content: config.Text("mirror")})
+		desired.Probes = []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://mirror"}}}
+	}
+	return desired, nil
 }
 
 func (w *world) agent() *Agent {
 	start := time.Now()
 	return &Agent{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
+		Asked: w.wishes, Drift: w, Reach: func(context.Context, config.Probe) error { return w.unreachable },
 		Ready: func() error { return nil }, Now: func() time.Duration { return time.Since(start) + time.Second },
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
@@ -177,6 +208,7 @@ func run(t *testing.T, w *world, step func(settle func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}), make(chan string)
+		w.wishes, w.drift = make(Wishes), make(chan []string)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.agent().Run(ctx) }()
@@ -215,8 +247,12 @@ func TestSameConfigurationIsNotAppliedAgain(t *testing.T) {
 	w := newWorld()
 	w.text = "one"
 	run(t, w, func(settle func()) {
+		showed, shown := w.showed, len(w.shown)
 		w.source <- struct{}{}
 		settle()
+		if w.showed != showed || len(w.shown) != shown {
+			t.Error("systemd was asked, or a status published, although nothing changed")
+		}
 	})
 	run(t, w, func(func()) {})
 	if len(w.applied) != 1 {

@@ -18,8 +18,8 @@ import (
 // identify finds machine.yaml and takes from it who the node is. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
 func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, record boot.Record) {
-	decoder := &Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
-	a.Decode = decoder.Decode
+	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
+	defer func() { a.Decode = decoder.Decode }()
 	cmdline, err := root.ReadFile("proc/cmdline")
 	if err != nil {
 		env.Log.Warn("read the kernel command line", zap.Error(err))

@@ -26,21 +26,27 @@ func (l *loop) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	l.looked = true
 	if err != nil {
 		l.warn("observe units", err)
 	} else {
-		l.compare(states)
+		l.states = states
 		l.judge(ctx)
+	}
+	l.show(ctx)
+}
+
+// show publishes how the node stands as far as is known; it looks only if
+// nothing is.
+func (l *loop) show(ctx context.Context) {
+	if !l.looked {
+		l.look(ctx)
+		return
 	}
 	if !l.isPending {
 		l.status.Change = nil
 	}
-	l.publish(decidePhase(l.status, l.current.Name() != ""))
-}
-
-// compare compares what the units are with what they should be.
-func (l *loop) compare(states []unit.State) {
-	l.status.Units = compare(l.current, states)
+	l.status.Units = compare(l.current, l.states)
 	all := settled(l.status.Units)
 	if all {
 		l.failed = nil
@@ -49,7 +55,8 @@ func (l *loop) compare(states []unit.State) {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(states))
+	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(l.states))
+	l.publish(decidePhase(l.status, l.current.Name() != ""))
 }
 
 // decidePhase says how far the node is. A generation that was applied stays so

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
 )
 
 // loop is what Run knows of the node.
@@ -27,6 +28,9 @@ type loop struct {
 	// pending is the change that has not proven itself, if there is one.
 	pending   apply.Pending
 	isPending bool
+	// states are those of the units of current, once looked.
+	states []unit.State
+	looked bool
 	// asked is what is wrong with what the node was asked to be, or with
 	// applying it; failed what systemd could not do of the current generation.
 	asked, failed *status.Error
@@ -137,6 +141,7 @@ func (l *loop) observe() {
 	if l.current.Name() == before {
 		return
 	}
+	l.looked = false
 	if before != "" {
 		l.status.AppliedAt = 0
 	}

@@ -19,7 +19,7 @@ import (
 // it is, and so it does if the document is wrong.
 func (l *loop) read(ctx context.Context) {
 	if l.Source == nil {
-		l.look(ctx)
+		l.show(ctx)
 		return
 	}
 	have := l.current
@@ -91,7 +91,7 @@ func (l *loop) obey(ctx context.Context, d wanted, err error) {
 			return
 		}
 	}
-	l.look(ctx)
+	l.show(ctx)
 }
 
 // take notes what a document gave.

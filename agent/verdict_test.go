@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/status"
+)
+
+func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
+	w := newWorld()
+	w.text, w.judged = "one", true
+	run(t, w, func(settle func()) {
+		w.verdict = health.Verdict{Word: health.Good}
+		w.units <- "a.service"
+		settle()
+		good := w.current.Name()
+		w.text = "two"
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); s.Change == nil || s.Change.Good != good {
+			t.Errorf("while it is watched: %+v", s)
+		}
+		w.verdict = health.Verdict{Word: health.Bad, Reason: "unit a.service failed"}
+		w.units <- "a.service"
+		settle()
+		s := w.last()
+		if s.Generation != good || s.Phase != status.Failed || s.Error == nil || !strings.Contains(s.Error.Problem, "unit a.service failed") || s.Change != nil {
+			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
+		}
+		w.source <- struct{}{}
+		settle()
+		if len(w.applied) != 2 {
+			t.Errorf("tried again: %d applies", len(w.applied))
+		}
+		// Asked for on purpose, it is tried again.
+		answered := make(chan control.Outcome)
+		go func() {
+			o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{})
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- o
+		}()
+		settle()
+		if len(w.applied) != 3 {
+			t.Errorf("not tried although a person asked: %d applies", len(w.applied))
+		}
+		w.verdict = health.Verdict{Word: health.Good}
+		w.units <- "a.service"
+		if o := <-answered; o.Result != control.Applied || o.Generation != w.current.Name() {
+			t.Errorf("outcome %+v", o)
+		}
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
+			t.Errorf("in the end: %+v, error %+v", s, s.Error)
+		}
+	})
+	if want := []health.Word{health.Good, health.Bad, health.Good}; !slices.Equal(w.settled, want) {
+		t.Errorf("settled %v", w.settled)
+	}
+}
+
+func TestTryIsConfirmed(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.judged = true
+		w.verdict = health.Verdict{Word: health.Confirm, Next: time.Hour}
+		o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two", Try: time.Minute})
+		if err != nil || o.Result != control.Trying || o.Until.IsZero() {
+			t.Errorf("%+v %v", o, err)
+		}
+		// The source does not come in between, nor does another person.
+		w.text = "three"
+		w.source <- struct{}{}
+		settle()
+		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "four"}); !errors.Is(err, control.ErrBusy) {
+			t.Errorf("another apply: %v", err)
+		}
+		if len(w.applied) != 2 {
+			t.Errorf("%d applies", len(w.applied))
+		}
+		w.verdict = health.Verdict{Word: health.Good}
+		if o, err := w.wishes.Confirm(context.Background()); err != nil || o.Result != control.Confirmed {
+			t.Errorf("%+v %v", o, err)
+		}
+		settle()
+		if len(w.applied) != 3 {
+			t.Errorf("the source waits for ever: %d applies", len(w.applied))
+		}
+	})
+}
+
+func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.judged, w.verdict = true, health.Verdict{Word: health.Good}
+		if o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Applied {
+			t.Errorf("%+v %v", o, err)
+		}
+		w.source <- struct{}{}
+		settle()
+		if s := w.last(); len(w.applied) != 2 || s.Held == nil || s.Phase != status.Applied {
+			t.Errorf("%d applies, %+v", len(w.applied), s)
+		}
+		if o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Unchanged {
+			t.Errorf("the same again: %+v %v", o, err)
+		}
+		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "bad"}); err == nil {
+			t.Error("a bad document was applied")
+		}
+		w.text = "three"
+		w.source <- struct{}{}
+		settle()
+		if len(w.applied) != 3 {
+			t.Errorf("the source changed: %d applies", len(w.applied))
+		}
+		o, err := w.wishes.Rollback(context.Background(), control.RollbackRequest{})
+		settle()
+		if err != nil || o.Result != control.Reverted || len(w.applied) != 3 || w.last().Held == nil {
+			t.Errorf("rolled back: %+v %v, %d applies", o, err, len(w.applied))
+		}
+	})
+}
+
+func TestDriftIsRepairedAndCounted(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		if !slices.Equal(w.guarded, []string{"/etc/a"}) {
+			t.Errorf("guarded %v", w.guarded)
+		}
+		w.looked, w.broken = nil, []string{"/etc/a"}
+		w.drift <- []string{"/etc/a"}
+		settle()
+		if s := w.last(); s.Drift.Repaired != 1 || s.Drift.Last != "/etc/a" || !slices.Equal(w.looked, []string{"/etc/a"}) {
+			t.Errorf("%+v, looked at %v", s.Drift, w.looked)
+		}
+	})
+}
+
+func TestFileWaitsForWhatItPointsAt(t *testing.T) {
+	w := newWorld()
+	w.text, w.unreachable = "probed", errors.New("connection refused")
+	run(t, w, func(settle func()) {
+		if s := w.last(); len(w.applied) != 1 || !slices.Equal(s.Waits, []string{"/etc/hosts.toml"}) {
+			t.Errorf("%d applies, %+v", len(w.applied), s)
+		}
+		w.unreachable = nil
+		time.Sleep(2 * reachAgain)
+		settle()
+		if s := w.last(); len(w.applied) != 2 || len(s.Waits) > 0 {
+			t.Errorf("once it answers: %d applies, %+v", len(w.applied), s)
+		}
+	})
+}
+
+func TestLastOfManyChangesWinsWhileOneIsApplied(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.hold = make(chan struct{})
+		for _, text := range []string{"two", "three", "four"} {
+			w.text = text
+			w.source <- struct{}{}
+			settle()
+		}
+		close(w.hold)
+		settle()
+		if len(w.applied) != 3 { // one, two, four
+			t.Errorf("%d applies", len(w.applied))
+		}
+	})
+}
