@@ -29,15 +29,29 @@ func (e *Executor) place(c change) error {
 			return err
 		}
 	}
-	for _, p := range generation.Place(c.want) {
-		if !changed[p.Path] {
-			continue
+	_, err := e.put(generation.Place(c.want), changed)
+	return err
+}
+
+// put brings about those of placements whose paths are wanted, nil for all, and
+// returns the ones that were not as they should be.
+func (e *Executor) put(placements []generation.Placement, wanted map[string]bool) (did []string, err error) {
+	err = e.Node.Together(func() error {
+		for _, p := range placements {
+			if wanted != nil && !wanted[p.Path] {
+				continue
+			}
+			changed, err := generation.Put(e.Node, p, e.store().Reader)
+			if err != nil {
+				return err
+			}
+			if changed {
+				did = append(did, p.Path)
+			}
 		}
-		if _, err := generation.Put(e.Node, p, e.store().Reader); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
+	return did, err
 }
 
 // placeAll is place without trust in what is there: every path of want is
@@ -108,20 +122,14 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 	if err := e.link(); err != nil {
 		return nil, err
 	}
-	var repaired []string
-	for _, p := range generation.Place(m) {
-		if paths != nil && !slices.Contains(paths, p.Path) {
-			continue
-		}
-		did, err := generation.Put(e.Node, p, e.store().Reader)
-		if err != nil {
-			return repaired, err
-		}
-		if did {
-			repaired = append(repaired, p.Path)
+	var wanted map[string]bool
+	if paths != nil {
+		wanted = map[string]bool{}
+		for _, name := range paths {
+			wanted[name] = true
 		}
 	}
-	return repaired, nil
+	return e.put(generation.Place(m), wanted)
 }
 
 // link makes /run/loam/current lead to this OS version's current generation.

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 )
 
 // Dir is a directory tree that is changed durably. It has one writer.
@@ -21,6 +23,8 @@ type Dir struct {
 	hook Hook
 	// cut is the hook's error, after which nothing changes any more.
 	cut error
+	// together are the directories to sync at the end of Together; nil outside.
+	together map[string]bool
 }
 
 // New makes a Dir of root. hook may be nil.
@@ -140,7 +144,27 @@ func (d *Dir) RemoveAll(name string) error {
 
 // SyncDir makes the entries of directory name durable.
 func (d *Dir) SyncDir(name string) error {
+	if d.together != nil {
+		d.together[name] = true
+		return nil
+	}
 	return d.sync(Step{Op: SyncDir, Name: name})
+}
+
+// Together does f, at the end of which each directory that it changed is synced
+// once: until then, a power cut may undo any of its changes, each as a whole.
+func (d *Dir) Together(f func() error) error {
+	d.together = map[string]bool{}
+	err := f()
+	dirs := slices.Sorted(maps.Keys(d.together))
+	d.together = nil
+	for _, name := range dirs {
+		if _, gone := d.root.Stat(name); errors.Is(gone, fs.ErrNotExist) {
+			continue
+		}
+		err = errors.Join(err, d.SyncDir(name))
+	}
+	return err
 }
 
 func (d *Dir) syncFile(name string) error { return d.sync(Step{Op: SyncFile, Name: name}) }
@@ -171,21 +195,25 @@ func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 
 // step asks the hook before a change.
 func (d *Dir) step(s Step) error {
-	if d.cut == nil {
-		d.cut = d.hook(s)
+	if d.cut != nil {
+		return d.cut
 	}
-	return d.cut
+	err := d.hook(s)
+	if !errors.As(err, new(*Fault)) {
+		d.cut = err
+	}
+	return err
 }
 
 // discard removes a temporary that a cut or an error has left behind.
 func (d *Dir) discard(temp string) error {
-	if d.cut != nil {
+	if _, err := d.root.Lstat(temp); d.cut != nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := d.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.step(Step{Op: Remove, Name: temp}); err != nil {
 		return err
 	}
-	return nil
+	return d.root.Remove(temp)
 }
 
 // fill makes the new file name with data and the exact mode, not yet synced.
@@ -224,10 +252,11 @@ func (d *Dir) replace(temp, name string) error {
 
 // rename is the step at which name changes.
 func (d *Dir) rename(temp, name string) error {
-	if err := d.step(Step{Op: Rename, Name: name, From: temp}); err != nil {
-		return err
+	err := d.step(Step{Op: Rename, Name: name, From: temp})
+	if err == nil {
+		err = d.root.Rename(temp, name)
 	}
-	if err := d.root.Rename(temp, name); err != nil {
+	if err != nil {
 		return errors.Join(fmt.Errorf("rename to %s: %w", name, err), d.discard(temp))
 	}
 	return nil

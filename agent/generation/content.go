@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
+	"strconv"
 
 	"github.com/loam-os/loam/agent/config"
 )
@@ -15,17 +15,22 @@ import (
 // contentName is where the store has a file's content. Mode is part of it, as
 // hard links share one mode.
 func contentName(e Entry) string {
-	return fmt.Sprintf("%s/%s-%04o", contentDir, e.Digest, Octal(e.Mode))
+	mode := strconv.FormatUint(uint64(Octal(e.Mode)), 8)
+	return contentDir + "/" + e.Digest + "-" + "0000"[min(4, len(mode)):] + mode
 }
 
 // Octal is mode as chmod(1) writes it: permission bits, and setuid, setgid and
 // sticky in the digit above them.
 func Octal(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
-	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
-		if mode&flag != 0 {
-			bits |= bit
-		}
+	if mode&fs.ModeSetuid != 0 {
+		bits |= 0o4000
+	}
+	if mode&fs.ModeSetgid != 0 {
+		bits |= 0o2000
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= 0o1000
 	}
 	return bits
 }

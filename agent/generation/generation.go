@@ -5,8 +5,9 @@
 // Beneath the root it is given (/var/lib/loam on a node):
 //
 //	store/sha256/<digest>-<mode>      content, once for each digest and mode
-//	store/tree/<digest>/              one directory of files, hard links to content, and of
-//	                                  symbolic links to the directories in it
+//	store/tree/<digest>/              one directory: hard links to content, and symbolic links
+//	                                  to the directories in it
+//	store/link/<digest>               those symbolic links, ../<digest>, each once
 //	generations/000042-<digest12>/    manifest.json, and root -> ../../store/tree/<digest>
 //	os/<os version>/current           -> ../../generations/000042-<digest12>
 //	os-version                        the OS version that ran last

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 )
@@ -69,15 +70,18 @@ func (s *Store) Sweep() error {
 	if _, err := s.deleteOthers(generationsDir, names); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
-	content, dirs, err := s.used(names)
-	if err != nil {
-		return fmt.Errorf("sweep: %w", err)
+	s.objects = map[string]bool{}
+	for _, name := range names {
+		m, err := s.Load(name)
+		if err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		s.count(m)
 	}
-	if _, err := s.deleteOthers(treeDir, dirs); err != nil {
-		return fmt.Errorf("sweep: %w", err)
-	}
-	if _, err := s.deleteOthers(contentDir, content); err != nil {
-		return fmt.Errorf("sweep: %w", err)
+	for _, dir := range []string{treeDir, linkDir, contentDir} {
+		if _, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.objects))); err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
 	}
 	s.swept = true
 	return nil
@@ -104,28 +108,8 @@ func (s *Store) currentNames() ([]string, error) {
 	return names, nil
 }
 
-// used are the names of the content and of the directories of links that
-// generations refer to.
-func (s *Store) used(generations []string) (content, dirs []string, err error) {
-	for _, name := range generations {
-		m, err := s.Load(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, e := range m.Entries {
-			if e.Kind == KindFile {
-				content = append(content, path.Base(contentName(e)))
-			}
-		}
-		for _, t := range trees(m.Entries) {
-			dirs = append(dirs, t.digest)
-		}
-	}
-	return content, dirs, nil
-}
-
-// deleteOthers deletes what is in dir and not among kept, and reports whether
-// there was anything.
+// deleteOthers deletes what is in dir and not among kept, whose directories do
+// not count, and reports whether there was anything.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
 	children, err := fs.ReadDir(s.fsys, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +117,7 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 	}
 	keep := map[string]bool{}
 	for _, name := range kept {
-		keep[name] = true
+		keep[path.Base(name)] = true
 	}
 	for _, child := range children {
 		if keep[child.Name()] {

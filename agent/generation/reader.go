@@ -26,6 +26,8 @@ type loaded struct {
 	manifest Manifest
 	modTime  time.Time
 	size     int64
+	// trees are the digests of its directories, once asked for.
+	trees []string
 }
 
 // Read makes a Reader of /var/lib/loam. It reads nothing yet.
@@ -34,6 +36,7 @@ func Read(fsys fs.FS) Reader { return Reader{fsys, map[string]loaded{}} }
 const (
 	contentDir     = "store/sha256"
 	treeDir        = "store/tree"
+	linkDir        = "store/link"
 	generationsDir = "generations"
 	manifestName   = "manifest.json"
 	rootName       = "root"
@@ -80,10 +83,32 @@ func (r Reader) Load(name string) (Manifest, error) {
 		if known.manifest, err = r.decode(name, file); err != nil {
 			return Manifest{}, err
 		}
-		known.size, known.modTime = info.Size(), info.ModTime()
+		known.size, known.modTime, known.trees = info.Size(), info.ModTime(), nil
 		r.loaded[name] = known
 	}
 	return known.manifest, r.checkRoot(name)
+}
+
+// treesOf are the digests of the directories of m, which was loaded.
+func (r Reader) treesOf(m Manifest) []string {
+	known := r.loaded[m.Name()]
+	if known.trees == nil {
+		for _, t := range trees(m.Entries) {
+			known.trees = append(known.trees, t.digest)
+		}
+		r.loaded[m.Name()] = known
+	}
+	return known.trees
+}
+
+// remember keeps a manifest that has just been written.
+func (r Reader) remember(m Manifest) error {
+	info, err := fs.Stat(r.fsys, path.Join(generationsDir, m.Name(), manifestName))
+	if err != nil {
+		return err
+	}
+	r.loaded[m.Name()] = loaded{manifest: m, modTime: info.ModTime(), size: info.Size()}
+	return nil
 }
 
 func (r Reader) decode(name, file string) (Manifest, error) {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
@@ -17,8 +19,9 @@ type Store struct {
 	Reader
 	dir *durable.Dir
 	// swept says that the store holds nothing but what complete generations
-	// refer to: whatever is there is whole.
-	swept bool
+	// refer to: whatever is there is whole. It is then what is in objects.
+	swept   bool
+	objects map[string]bool
 }
 
 // Open makes the store of dir, the root of /var/lib/loam. It reads and writes
@@ -33,9 +36,9 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	if !nameForm.MatchString(m.Name()) || !versionForm.MatchString(m.OSVersion) {
 		return fmt.Errorf("write generation %q for OS version %q: not a form of name", m.Name(), m.OSVersion)
 	}
-	err := s.writeObjects(m.Entries, content)
+	root, err := s.writeObjects(m.Entries, content)
 	if err == nil {
-		err = s.writeManifest(m)
+		err = s.writeManifest(m, root)
 	}
 	if err != nil {
 		s.swept = false
@@ -44,10 +47,12 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	return nil
 }
 
-func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) error {
-	for _, dir := range []string{contentDir, treeDir, generationsDir} {
+// writeObjects writes what entries need and the store does not have, and
+// returns the digest of their root directory.
+func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) (root string, err error) {
+	for _, dir := range []string{contentDir, treeDir, linkDir, generationsDir} {
 		if err := s.dir.MkdirAll(dir); err != nil {
-			return err
+			return "", err
 		}
 	}
 	b := s.dir.Batch()
@@ -58,23 +63,25 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 		}
 		added[contentName(e)] = true
 		if err := s.addContent(b, e, content); err != nil {
-			return err
+			return "", err
 		}
 	}
 	for _, t := range trees(entries) {
 		if err := s.addTree(b, t); err != nil {
-			return err
+			return "", err
 		}
+		root = t.digest // the last is the root
 	}
-	return b.Sync()
+	return root, b.Sync()
 }
 
 func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
 	name := contentName(e)
-	info, err := fs.Lstat(s.fsys, name)
-	switch {
-	case err == nil && s.swept && info.Size() == e.Size:
+	if s.swept && s.objects[name] {
 		return nil
+	}
+	_, err := fs.Lstat(s.fsys, name)
+	switch {
 	case err == nil && isContent(s.fsys, name, e.Mode, e.Digest, e.Size):
 		return nil
 	case err == nil:
@@ -96,12 +103,15 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 	return b.File(name, from, e.Mode)
 }
 
-// addTree makes a directory of links: hard ones to content, symbolic ones to
+// addTree makes a directory of links: to content, and to the symbolic links to
 // the directories in it.
 func (s *Store) addTree(b *durable.Batch, t tree) error {
 	dir := path.Join(treeDir, t.digest)
+	if s.swept && s.objects[dir] {
+		return nil
+	}
 	if _, err := fs.Lstat(s.fsys, dir); err == nil {
-		if s.swept || s.wholeTree(t) {
+		if s.wholeTree(t) {
 			return nil
 		}
 		if err := s.dir.RemoveAll(dir); err != nil {
@@ -111,13 +121,13 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 	if err := b.Mkdir(dir); err != nil {
 		return err
 	}
-	for name, e := range t.files {
-		if err := b.Link(contentName(e), path.Join(dir, name)); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		if err := b.Link(contentName(t.files[name]), path.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	for name, digest := range t.dirs {
-		if err := b.Symlink("../"+digest, path.Join(dir, name)); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(t.dirs)) {
+		if err := b.Symlink("../"+t.dirs[name], path.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -126,7 +136,7 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 
 // writeManifest makes the generation's directory. What an earlier attempt left
 // under that name is no generation and goes first.
-func (s *Store) writeManifest(m Manifest) error {
+func (s *Store) writeManifest(m Manifest, root string) error {
 	base := path.Join(generationsDir, m.Name())
 	if _, err := fs.Lstat(s.fsys, base); err == nil {
 		if err := s.dir.RemoveAll(base); err != nil {
@@ -141,13 +151,35 @@ func (s *Store) writeManifest(m Manifest) error {
 	if err := b.Mkdir(base); err != nil {
 		return err
 	}
-	if err := b.Symlink("../../"+path.Join(treeDir, rootOf(m.Entries)), path.Join(base, rootName)); err != nil {
+	if err := b.Symlink("../../"+path.Join(treeDir, root), path.Join(base, rootName)); err != nil {
 		return err
 	}
 	if err := b.File(path.Join(base, manifestName), bytes.NewReader(append(text, '\n')), 0o600); err != nil {
 		return err
 	}
-	return b.Sync()
+	if err := b.Sync(); err != nil {
+		return err
+	}
+	if err := s.remember(m); err != nil {
+		return err
+	}
+	if s.swept {
+		s.count(m)
+	}
+	return nil
+}
+
+// count adds what m refers to to the objects that the store has.
+func (s *Store) count(m Manifest) {
+	for _, e := range m.Entries {
+		if e.Kind == KindFile {
+			s.objects[contentName(e)] = true
+		}
+	}
+	for _, digest := range s.treesOf(m) {
+		s.objects[path.Join(treeDir, digest)] = true
+		s.objects[path.Join(linkDir, digest)] = true
+	}
 }
 
 // Activate makes name, a generation that Write has finished, the current one of
@@ -175,9 +207,10 @@ func (s *Store) Deactivate(osVersion string) error {
 // links that has them, for generations that stay as they are.
 func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
 	s.swept = false
-	if err := s.writeObjects(m.Entries, content); err != nil {
+	root, err := s.writeObjects(m.Entries, content)
+	if err != nil {
 		return fmt.Errorf("mend generation %s: %w", m.Name(), err)
 	}
-	_, err := s.dir.Symlink("../../"+path.Join(treeDir, rootOf(m.Entries)), path.Join(generationsDir, m.Name(), rootName))
+	_, err = s.dir.Symlink("../../"+path.Join(treeDir, root), path.Join(generationsDir, m.Name(), rootName))
 	return err
 }

@@ -21,6 +21,11 @@ type tree struct {
 	dirs  map[string]string
 }
 
+// treeDigits is how much of a directory's SHA-256 is its name, 160 bits: a
+// symbolic link to it then fits into the inode (ext4: 59 bytes), and no block
+// has to be written for each.
+const treeDigits = 40
+
 // trees are the directories that the files among entries make up, each after
 // those in it, the root directory last. It is pure.
 func trees(entries []Entry) []tree {
@@ -71,7 +76,7 @@ func grow(dir string, all map[string]*children, to *[]tree) string {
 	for _, name := range slices.Sorted(maps.Keys(t.files)) {
 		fmt.Fprintf(sum, "file %q %04o %s\n", name, Octal(t.files[name].Mode), t.files[name].Digest)
 	}
-	t.digest = hex.EncodeToString(sum.Sum(nil))
+	t.digest = hex.EncodeToString(sum.Sum(nil))[:treeDigits]
 	*to = append(*to, t)
 	return t.digest
 }

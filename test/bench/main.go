@@ -19,8 +19,16 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
+	only := flag.String("only", "", "\"engine\": only the configuration engine")
 	flag.Parse()
-	if err := run(ctx, *boots, *cold); err != nil {
+	if os.Getenv(childVariable) != "" {
+		if err := firstApply(ctx, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := run(ctx, *boots, *cold, *only); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
@@ -29,7 +37,7 @@ func main() {
 // dir is where all that is measured goes.
 const dir = "build/bench"
 
-func run(ctx context.Context, boots int, cold bool) (err error) {
+func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -40,6 +48,9 @@ func run(ctx context.Context, boots int, cold bool) (err error) {
 	defer func() { err = errors.Join(err, file.Close()) }()
 	r := &report{file: file}
 	defer r.table(os.Stdout)
+	if err := measureEngine(ctx, r); err != nil || only == "engine" {
+		return err
+	}
 	if err := measureBuild(ctx, r, cold); err != nil {
 		return err
 	}
