@@ -90,19 +90,27 @@ func Put(dir *durable.Dir, p Placement, store Reader) (bool, error) {
 	if Placed(dir.Root().FS(), p) {
 		return false, nil
 	}
-	name := strings.TrimPrefix(p.Path, "/")
-	if err := dir.MkdirAll(path.Dir(name)); err != nil {
+	if err := put(dir, p, store); err != nil {
 		return false, fmt.Errorf("place %s: %w", p.Path, err)
 	}
+	return true, nil
+}
+
+func put(dir *durable.Dir, p Placement, store Reader) error {
+	name := strings.TrimPrefix(p.Path, "/")
+	if err := dir.MkdirAll(path.Dir(name)); err != nil {
+		return err
+	}
 	if p.Kind == PlaceSymlink {
-		return dir.Symlink(p.Target, name)
+		_, err := dir.Symlink(p.Target, name)
+		return err
 	}
 	content, err := store.Open(p.Entry)
 	if err != nil {
-		return false, fmt.Errorf("place %s: %w", p.Path, err)
+		return err
 	}
 	defer content.Close()
-	return true, dir.WriteFrom(name, content, p.Mode)
+	return dir.WriteFrom(name, content, p.Mode)
 }
 
 // Placed reports whether p is already as Put would make it on the node.
