@@ -64,6 +64,9 @@ type Agent struct {
 	// Root is the root directory beneath which Drift watches; Drift may be nil.
 	Root  string
 	Drift Drift
+	// Contents tells that something a document refers to has changed; nil if
+	// nothing can.
+	Contents <-chan []string
 	// Asked are the wishes of people; nil for none.
 	Asked <-chan Wish
 	// DebugShells are terminals to open a root shell on.
@@ -113,6 +116,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.Drift != nil {
 		drift = a.Drift.Events()
 	}
+	contents := a.Contents
 	if err := a.Ready(); err != nil {
 		return err
 	}
@@ -130,6 +134,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		case _, ok := <-changed:
 			if !ok {
 				changed = nil
+				continue
+			}
+			l.readAt.soon(settle)
+		case _, ok := <-contents:
+			if !ok {
+				contents = nil
 				continue
 			}
 			l.readAt.soon(settle)

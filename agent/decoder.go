@@ -18,6 +18,9 @@ type Decoder struct {
 	Hostname string
 	// Contents has what documents refer to; nil if the node has no such place.
 	Contents content.Provider
+	// Follow is told what the document refers to, before that is looked for; nil
+	// for nobody.
+	Follow func(references []osc.Reference)
 	// Image is the image's root directory, without anything mounted over it.
 	Image *os.Root
 }
@@ -36,7 +39,11 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	if err := osc.Validate(asked, env); err != nil {
 		return config.Desired{}, err
 	}
-	if env.Contents, err = content.Resolve(ctx, d.Contents, osc.References(asked, env)); err != nil {
+	references := osc.References(asked, env)
+	if d.Follow != nil {
+		d.Follow(references)
+	}
+	if env.Contents, err = content.Resolve(ctx, d.Contents, references); err != nil {
 		return config.Desired{}, err
 	}
 	return osc.Merge(asked, env)

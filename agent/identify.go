@@ -12,12 +12,13 @@ import (
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
 
 // identify finds machine.yaml and takes from it who the node is. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, record boot.Record) {
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record) {
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
 	defer func() { a.Decode = decoder.Decode }()
 	cmdline, err := root.ReadFile("proc/cmdline")
@@ -51,8 +52,13 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		a.Status.Hostname = m.Hostname
 	}
 	if m.Contents.Directory != nil {
-		a.Status.Contents = m.Contents.Directory.Path
-		decoder.Contents = content.Directory{Path: a.Status.Contents}
+		dir := content.Directory{Path: m.Contents.Directory.Path}
+		a.Status.Contents, decoder.Contents = dir.Path, dir
+		decoder.Follow = func(references []osc.Reference) {
+			if err := contents.Set("/", dir.Files(references)); err != nil {
+				env.Log.Warn("watch contents", zap.Error(err))
+			}
+		}
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)

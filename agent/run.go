@@ -95,11 +95,16 @@ func Run(ctx context.Context, env Env) error {
 		return err
 	}
 	defer watcher.Close()
+	contents, err := drift.New()
+	if err != nil {
+		return err
+	}
+	defer contents.Close()
 	agent := &Agent{
 		Engine: engine, Units: systemd, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
-		Reach: probe.Reach, Root: env.Root, Drift: watcher, Publish: publisher(env, durable.New(root, nil)),
+		Reach: probe.Reach, Root: env.Root, Drift: watcher, Contents: contents.Events(), Publish: publisher(env, durable.New(root, nil)),
 	}
-	env.identify(ctx, agent, root, imageRoot, record)
+	env.identify(ctx, agent, root, imageRoot, contents, record)
 	env.remember(agent, root)
 	return serve(ctx, agent, filepath.Join(env.Root, control.Socket))
 }

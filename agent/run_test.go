@@ -61,6 +61,9 @@ hostname: node-1
 source:
   file:
     path: /srv/config.yaml
+contents:
+  directory:
+    path: /srv/contents
 debugShell: [tty9]
 `
 
@@ -124,9 +127,11 @@ func underSystemd(t *testing.T, c *container.Container) {
 		t.Error("other.service was restarted for nothing")
 	}
 
+	behindItsBack(t, c, root, screen)
+
 	write(t, root, "srv/config.yaml", document1+"  unit: []\n")
 	bad := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Failed })
-	if bad.Generation != second.Generation || bad.Error == nil || bad.Error.Path != "spec.unit" {
+	if bad.Generation == second.Generation || bad.Error == nil || bad.Error.Path != "spec.unit" {
 		t.Errorf("with an unknown field: %+v, error %+v", bad, bad.Error)
 	}
 	t.Logf("\n%s", bad.Table(79))
@@ -138,8 +143,58 @@ func underSystemd(t *testing.T, c *container.Container) {
 		t.Fatal(err)
 	}
 	third := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
-	if third.Generation != second.Generation || third.Units[0].InvocationID != second.Units[0].InvocationID || third.AppliedAt != second.AppliedAt {
-		t.Errorf("after a restart without a source: %+v, before %+v", third, second)
+	if third.Generation != bad.Generation || third.Units[0].InvocationID != bad.Units[0].InvocationID || third.AppliedAt != bad.AppliedAt {
+		t.Errorf("after a restart without a source: %+v, before %+v", third, bad)
+	}
+}
+
+// behindItsBack changes what a document refers to, and managed paths: the node
+// follows the first and undoes the others.
+func behindItsBack(t *testing.T, c *container.Container, root *os.Root, screen screen) {
+	t.Helper()
+	current, err := root.Readlink("run/loam/current")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := func() string {
+		text, _ := root.ReadFile(current[1:] + "/root/etc/app/secret")
+		return string(text)
+	}
+	if err := root.MkdirAll("srv/contents/secrets/app", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "srv/contents/secrets/app/key", "secret 1")
+	write(t, root, "srv/config.yaml", strings.Replace(document1, "  units:\n", "  - path: /etc/app/secret\n    content: {secretRef: {name: app, dataKey: key}}\n  units:\n", 1))
+	screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "secret 1" })
+	write(t, root, "srv/contents/secrets/app/key", "secret 2")
+	before := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "secret 2" })
+	if before.Drift.Repaired != 0 {
+		t.Errorf("its own changes count as drift: %+v", before.Drift)
+	}
+	if err := root.Remove("etc/app/app.conf"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a link that was removed", func() bool { _, err := root.Readlink("etc/app/app.conf"); return err == nil })
+	// Without the read-only view of a booted image, a write through a link
+	// reaches the store.
+	if err := root.WriteFile(current[1:]+"/root/etc/app/secret", []byte("drift"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "content that was written over", func() bool { return conf() == "secret 2" })
+	write(t, root, "srv/config.yaml", document1)
+	screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "" && s.Drift.Repaired == 2 })
+}
+
+// eventually waits for what the agent does in its own time.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for tick := time.Tick(20 * time.Millisecond); !holds(); {
+		select {
+		case <-tick:
+		case <-deadline:
+			t.Fatalf("%s: not as it should be", what)
+		}
 	}
 }
 

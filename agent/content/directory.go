@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/osc"
 )
 
 // Directory provides contents from a directory of the node, as a person or an
@@ -24,15 +25,33 @@ import (
 // No name and no link leads out of secrets or images.
 type Directory struct{ Path string }
 
+const (
+	secretsDir = "secrets"
+	imagesDir  = "images"
+)
+
 // Secret implements Provider.
 func (d Directory) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	return d.content(ctx, "secrets", filepath.Join(name, key))
+	return d.content(ctx, secretsDir, filepath.Join(name, key))
 }
 
 // Image implements Provider. An image may be written with tag and digest: its
 // directory has the same name.
 func (d Directory) Image(ctx context.Context, ref, path string) (config.Content, error) {
-	return d.content(ctx, "images", filepath.Join(ref, path))
+	return d.content(ctx, imagesDir, filepath.Join(ref, path))
+}
+
+// Files are where the directory has references, or would have them.
+func (d Directory) Files(references []osc.Reference) []string {
+	var files []string
+	for _, r := range references {
+		if r.Image != "" {
+			files = append(files, filepath.Join(d.Path, imagesDir, r.Image, r.Path))
+		} else {
+			files = append(files, filepath.Join(d.Path, secretsDir, r.Secret, r.Key))
+		}
+	}
+	return files
 }
 
 // content reads the file once, for its digest. It is read again when it is
