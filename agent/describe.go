@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
@@ -26,5 +27,16 @@ func describe(err error) *status.Error {
 	case errors.As(err, &job):
 		return &status.Error{Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
 	}
-	return &status.Error{Problem: err.Error()}
+	return &status.Error{Problem: err.Error(), Hint: hint(err)}
+}
+
+// hint is what can be done about an error of the file system.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "free room on the state partition, `df -h /var` and `df -i /var`; the node goes on by itself"
+	case errors.Is(err, syscall.EROFS):
+		return "the kernel made a file system read-only, see `dmesg`; the disk may be failing"
+	}
+	return ""
 }

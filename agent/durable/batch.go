@@ -27,10 +27,10 @@ const manySyncs = 32
 // Batch begins a batch.
 func (d *Dir) Batch() *Batch { return &Batch{dir: d, dirs: map[string]bool{}} }
 
-// File makes the new file name. Its directory must exist.
+// File makes the new file name. Its directory must exist. The error names it.
 func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 	if err := b.dir.fill(name, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return err
 	}
 	b.files = append(b.files, name)
 	b.dirs[path.Dir(name)] = true

@@ -100,7 +100,10 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 		return fmt.Errorf("content of %s: %w", e.Path, err)
 	}
 	defer from.Close()
-	return b.File(name, from, e.Mode)
+	if err := b.File(name, from, e.Mode); err != nil {
+		return fmt.Errorf("store %s: %w", e.Path, err)
+	}
+	return nil
 }
 
 // addTree makes a directory of links: to content, and to the symbolic links to
