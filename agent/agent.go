@@ -165,6 +165,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-l.retryAt.c:
 			l.retryAt.clear()
 			l.due.resume, l.due.read = true, true
+		case <-l.reachAt.c:
+			l.reachAt.clear()
+			l.due.reach = true
 		case <-l.lookAt.c:
 			l.lookAt.clear()
 			l.look(ctx)
@@ -173,12 +176,16 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // alarm is a time at which the loop does something; the zero alarm never comes.
-type alarm struct{ c <-chan time.Time }
+type alarm struct {
+	c  <-chan time.Time
+	at time.Time
+}
 
-// soon sets the alarm to d from now, unless it is set already.
+// soon sets the alarm to d from now, unless it is set to come before.
 func (a *alarm) soon(d time.Duration) {
-	if a.c == nil {
-		a.c = time.After(d)
+	at := time.Now().Add(d)
+	if a.c == nil || at.Before(a.at) {
+		a.c, a.at = time.After(d), at
 	}
 }
 

@@ -36,6 +36,8 @@ type world struct {
 	// resume and fail are what Resume and Apply return; resumed counts.
 	resume, fail error
 	resumed      int
+	// refuse is what Apply returns without having changed anything.
+	refuse error
 	// pending and verdict are what Pending and Judge return; good is where a bad
 	// verdict leads.
 	pending apply.Pending
@@ -75,6 +77,9 @@ func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, 
 	d, source := r.Desired, r.Source
 	if w.hold != nil {
 		<-w.hold
+	}
+	if w.refuse != nil {
+		return generation.Manifest{}, w.refuse
 	}
 	w.applied = append(w.applied, d.Digest())
 	w.good = w.current

@@ -49,10 +49,13 @@ type loop struct {
 	busy   bool
 	done   chan func()
 	others *sync.WaitGroup
-	due    struct{ resume, read bool }
+	due    struct{ resume, read, reach bool }
 	// touched are managed paths that something changed.
-	touched                 map[string]bool
-	readAt, retryAt, lookAt alarm
+	touched map[string]bool
+	// waits are probes of files that are left out until they answer.
+	waits []config.Probe
+
+	readAt, retryAt, reachAt, lookAt alarm
 }
 
 // start does work beside the loop; what it returns is done by the loop.
@@ -75,6 +78,9 @@ func (l *loop) next(ctx context.Context) {
 		l.read(ctx)
 	case len(l.touched) > 0:
 		l.repair(ctx)
+	case l.due.reach:
+		l.due.reach = false
+		l.reach(ctx)
 	}
 }
 
@@ -268,7 +274,7 @@ func (l *loop) changed(ctx context.Context, err error) {
 
 // judge asks for a verdict on the change that is pending.
 func (l *loop) judge(ctx context.Context) {
-	if l.busy || !l.isPending || !l.pending.Watched {
+	if l.busy || l.unfinished != nil || !l.isPending || !l.pending.Watched {
 		return
 	}
 	v, err := l.Engine.Judge(ctx)

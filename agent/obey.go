@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 
 	"go.uber.org/zap"
 
@@ -37,8 +38,8 @@ func (l *loop) read(ctx context.Context) {
 type wanted struct {
 	name    string
 	desired config.Desired
-	// waits are the registries that do not answer yet.
-	waits []string
+	// waits are those of its probes that do not answer yet.
+	waits []config.Probe
 }
 
 // fetch reads the source.
@@ -63,7 +64,7 @@ func (l *loop) decode(ctx context.Context, doc source.Document, have generation.
 		if has(have, desired.Files, p.Path) || l.Reach(ctx, p) == nil {
 			continue
 		}
-		d.waits = append(d.waits, p.Path)
+		d.waits = append(d.waits, p)
 		d.desired.Files = slices.DeleteFunc(slices.Clone(d.desired.Files), func(f config.File) bool { return f.Path == p.Path })
 	}
 	return d, nil
@@ -106,11 +107,26 @@ func (l *loop) take(d wanted) {
 			l.content[config.Text(text).Digest] = config.Text(text)
 		}
 	}
-	l.status.Waits = d.waits
-	if len(d.waits) > 0 {
-		l.readAt.soon(reachAgain)
+	l.waits, l.status.Waits = d.waits, nil
+	for _, p := range d.waits {
+		l.status.Waits = append(l.status.Waits, p.Path)
+		l.reachAt.soon(reachAgain)
 	}
 	l.status.Update = d.desired.Update
+}
+
+// reach tries again what did not answer.
+func (l *loop) reach(ctx context.Context) {
+	waits := l.waits
+	l.start(func() func() {
+		answers := slices.ContainsFunc(waits, func(p config.Probe) bool { return l.Reach(ctx, p) == nil })
+		return func() {
+			l.due.read = l.due.read || answers
+			if !answers && len(l.waits) > 0 {
+				l.reachAt.soon(reachAgain)
+			}
+		}
+	})
 }
 
 // applies reports whether what the source gave is to be applied: not what the
@@ -153,16 +169,25 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 			}
 			if err != nil && m.Name() == "" && !errors.Is(err, apply.ErrUnfinished) {
 				l.Log.Error("apply", zap.Error(err))
-				if wish == nil {
-					l.asked = describe(err)
-				}
-				wish.fail(err)
-				l.observe()
-				l.look(ctx)
+				l.refused(ctx, err, wish)
 				return
 			}
 			l.await(wish)
 			l.changed(ctx, err)
 		}
 	})
+}
+
+// refused is an apply that has changed nothing. What the kernel refused may go
+// another time; what is wrong with the configuration stays so until it changes.
+func (l *loop) refused(ctx context.Context, err error, wish *Wish) {
+	wish.fail(err)
+	if wish == nil {
+		l.asked = describe(err)
+	}
+	if wish != nil || errors.As(err, new(syscall.Errno)) {
+		l.retryAt.soon(retry)
+	}
+	l.observe()
+	l.look(ctx)
 }

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,6 +179,36 @@ func TestLastOfManyChangesWinsWhileOneIsApplied(t *testing.T) {
 		settle()
 		if len(w.applied) != 3 { // one, two, four
 			t.Errorf("%d applies", len(w.applied))
+		}
+	})
+}
+
+func TestUnitsAreLookedAtWhileAVerdictIsFarAway(t *testing.T) {
+	w := newWorld()
+	w.text, w.judged = "one", true
+	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
+	run(t, w, func(settle func()) {
+		w.verdict = health.Verdict{Word: health.Good}
+		w.units <- "a.service"
+		settle()
+		if !slices.Equal(w.settled, []health.Word{health.Good}) {
+			t.Errorf("settled %v", w.settled)
+		}
+	})
+}
+
+func TestApplyThatTheKernelRefusedIsTriedAgain(t *testing.T) {
+	w := newWorld()
+	w.text, w.refuse = "one", fmt.Errorf("write generation: %w", syscall.ENOSPC)
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Failed || s.Error == nil || !strings.Contains(s.Error.Hint, "df -h") {
+			t.Errorf("%+v, error %+v", s, s.Error)
+		}
+		w.refuse = nil
+		time.Sleep(retry)
+		settle()
+		if s := w.last(); s.Phase != status.Applied || len(w.applied) != 1 {
+			t.Errorf("with room again: %+v, %d applies", s, len(w.applied))
 		}
 	})
 }

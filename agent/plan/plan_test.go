@@ -152,15 +152,17 @@ func TestText(t *testing.T) {
 	d := config.Desired{Files: []config.File{file("/etc/a", "x")}, Units: []config.Unit{own("a.service", "x")}}
 	m := manifest(t, 1, d)
 	want := "from nothing to " + m.Name() + `
+files
   added    /etc/a
   added    /etc/systemd/system/a.service
+units
   reload   systemd
-  start    a.service: new in the configuration, unit file a.service added
+  start    a.service  new in the configuration, unit file a.service added
 `
 	if diff := cmp.Diff(want, Diff(generation.Manifest{}, m, Observed{"a.service": unit.State{Active: "inactive"}}).String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if got := Diff(m, m, nil).String(); got != "nothing to do\n  keep     a.service: nothing of it changes\n" {
+	if got := Diff(m, m, nil).String(); got != "nothing to do\nunits\n  keep     a.service  nothing of it changes\n" {
 		t.Errorf("text of an empty plan: %q", got)
 	}
 }

@@ -1,35 +1,53 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// String is the plan for people: a line for each path and each unit.
+// String is the plan for people: a line for each path and each unit, with all
+// reasons.
 func (p Plan) String() string {
 	var out strings.Builder
-	from := p.From
-	if from == "" {
-		from = "nothing"
-	}
 	if p.Empty() {
 		out.WriteString("nothing to do\n")
 	} else {
-		fmt.Fprintf(&out, "from %s to %s\n", from, p.To)
+		fmt.Fprintf(&out, "from %s to %s\n", cmp.Or(p.From, "nothing"), p.To)
+	}
+	if len(p.Files) > 0 {
+		out.WriteString("files\n")
 	}
 	for _, f := range p.Files {
 		fmt.Fprintf(&out, "  %-8s %s\n", f.Change, f.Path)
 	}
-	if p.Reload {
+	writeUnits(&out, p.Reload, slices.Concat(p.Units, p.Kept))
+	return out.String()
+}
+
+// maxName is the widest column of names: a few long ones do not move the rest.
+const maxName = 40
+
+func writeUnits(out *strings.Builder, reload bool, actions []Action) {
+	if !reload && len(actions) == 0 {
+		return
+	}
+	out.WriteString("units\n")
+	width := 0
+	for _, a := range actions {
+		if len(a.Unit) <= maxName {
+			width = max(width, len(a.Unit))
+		}
+	}
+	if reload {
 		out.WriteString("  reload   systemd\n")
 	}
-	for _, a := range slices.Concat(p.Units, p.Kept) {
+	for _, a := range actions {
 		by := ""
 		if a.By != "" {
-			by = " (by systemd, with " + a.By + ")"
+			by = "by systemd: "
 		}
-		fmt.Fprintf(&out, "  %-8s %s%s: %s\n", a.Verb, a.Unit, by, strings.Join(a.Why, ", "))
+		fmt.Fprintf(out, "  %-8s %-*s  %s%s\n", a.Verb, width, a.Unit, by, strings.Join(a.Why, ", "))
 	}
-	return out.String()
 }

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -15,10 +18,25 @@ func main() {
 		runInit() // returns only where it must not act
 		os.Exit(1)
 	}
-	if err := root().Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "loam: %v\n", err)
-		os.Exit(1)
+	os.Exit(exitCode(root().Execute()))
+}
+
+// errToDo is no error: it makes `loam plan --exit-code` exit with 2.
+var errToDo = errors.New("there is something to do")
+
+// exitCode says what is wrong, and is what to exit with.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errToDo):
+		return 2
 	}
+	fmt.Fprintf(os.Stderr, "loam: %v\n", err)
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 && !strings.Contains(err.Error(), "hint:") {
+		fmt.Fprintln(os.Stderr, "hint: only root may")
+	}
+	return 1
 }
 
 func root() *cobra.Command {
@@ -29,11 +47,23 @@ func root() *cobra.Command {
 
 In the initramfs it is /init: it finds the system by its root hash, verifies
 and mounts it, and starts systemd. Under systemd it is the node agent: it takes
-the configuration that machine.yaml names and makes the node equal to it.`,
+the configuration that machine.yaml names and makes the node equal to it. The
+other commands are for a person on the node.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(bootCommand(), agentCommand(), statusCommand())
+	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(), historyCommand(), diffCommand())
+	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand())
+	group(cmd, "What the node itself runs:", agentCommand(), bootCommand())
 	return cmd
+}
+
+// group adds commands that help lists under a title of their own.
+func group(to *cobra.Command, title string, commands ...*cobra.Command) {
+	to.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		to.AddCommand(cmd)
+	}
 }

@@ -1,0 +1,146 @@
+package show
+
+import (
+	"fmt"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/plan"
+)
+
+// Difference is what leads from one generation to another.
+type Difference struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Files are sorted by path, Units by name.
+	Files []File `json:"files,omitempty"`
+	Units []Unit `json:"units,omitempty"`
+}
+
+// File is a path that is not the same in both.
+type File struct {
+	Path   string      `json:"path"`
+	Change plan.Change `json:"change"`
+	// Before and After are the path in either; nil where it is not there.
+	Before *Side `json:"before,omitempty"`
+	After  *Side `json:"after,omitempty"`
+	// Diff is unified, of the content; Withheld says why there is none.
+	Diff     string `json:"diff,omitempty"`
+	Withheld string `json:"withheld,omitempty"`
+}
+
+// Side is a path in one generation: a file or, with Target, a link.
+type Side struct {
+	// Mode is octal, such as 0644.
+	Mode string `json:"mode,omitempty"`
+	Size int64  `json:"size,omitempty"`
+	// Digest is the SHA-256 of the content; "" of a secret, whose digest may
+	// tell it to who can guess.
+	Digest string `json:"digest,omitempty"`
+	Target string `json:"target,omitempty"`
+}
+
+// maxText is the size of the largest content that is compared by lines.
+const maxText = 1 << 20
+
+// Why the content of a file is not shown.
+const (
+	secret = "secret"
+	large  = "larger than 1 MiB"
+	binary = "binary"
+	lost   = "its content is not in the store"
+)
+
+// Comparison is two generations and how their content is had.
+type Comparison struct {
+	From, To generation.Manifest
+	// Read is the content of a file of either.
+	Read func(generation.Entry) ([]byte, error)
+	// Secrets shows also what others than the owner may not read.
+	Secrets bool
+}
+
+// Difference compares.
+func (c Comparison) Difference() Difference {
+	d := Difference{From: c.From.Name(), To: c.To.Name(), Units: diffWishes(c.From.Units, c.To.Units)}
+	before, after := byPath(c.From), byPath(c.To)
+	for _, f := range plan.Diff(c.From, c.To, nil).Files {
+		d.Files = append(d.Files, c.file(f, before[f.Path], after[f.Path]))
+	}
+	return d
+}
+
+func (c Comparison) file(f plan.File, before, after *generation.Entry) File {
+	hide := !c.Secrets && (private(before) || private(after))
+	file := File{Path: f.Path, Change: f.Change, Before: side(before, hide), After: side(after, hide)}
+	if f.Change == plan.ModeOnly {
+		return file
+	}
+	if hide {
+		file.Withheld = secret
+		return file
+	}
+	was, why := c.content(before)
+	is, whyNot := c.content(after)
+	if file.Withheld = why; why == "" {
+		file.Withheld = whyNot
+	}
+	if file.Withheld == "" {
+		file.Diff = string(diff.Diff(name("a", before), was, name("b", after), is))
+	}
+	return file
+}
+
+// content is the text of a file, nil of what is none; or why it is not shown.
+func (c Comparison) content(e *generation.Entry) ([]byte, string) {
+	if !isFile(e) {
+		return nil, ""
+	}
+	if e.Size > maxText {
+		return nil, large
+	}
+	text, err := c.Read(*e)
+	switch {
+	case err != nil:
+		return nil, lost
+	case !isText(text):
+		return nil, binary
+	}
+	return text, ""
+}
+
+// name is how patch(1) wants it.
+func name(tree string, e *generation.Entry) string {
+	if !isFile(e) {
+		return "/dev/null"
+	}
+	return tree + e.Path
+}
+
+func isFile(e *generation.Entry) bool { return e != nil && e.Kind == generation.KindFile }
+
+// private reports whether a file is only its owner's to read.
+func private(e *generation.Entry) bool { return isFile(e) && e.Mode&0o044 == 0 }
+
+func side(e *generation.Entry, hide bool) *Side {
+	switch {
+	case e == nil:
+		return nil
+	case e.Kind == generation.KindLink:
+		return &Side{Target: e.Target}
+	}
+	s := Side{Mode: fmt.Sprintf("%04o", generation.Octal(e.Mode)), Size: e.Size, Digest: e.Digest}
+	if hide {
+		s.Digest = ""
+	}
+	return &s
+}
+
+func byPath(m generation.Manifest) map[string]*generation.Entry {
+	entries := make(map[string]*generation.Entry, len(m.Entries))
+	for i := range m.Entries {
+		entries[m.Entries[i].Path] = &m.Entries[i]
+	}
+	return entries
+}

@@ -1,0 +1,142 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/generation"
+)
+
+// History is what a node has been through, and where it stands.
+type History struct {
+	// Current is the generation that the node runs, Kept are those that it can
+	// go back to, the current one included.
+	Current string   `json:"current,omitempty"`
+	Kept    []string `json:"kept,omitempty"`
+	// Pending is a change that has not proven itself; nil if there is none.
+	Pending *Pending `json:"pending,omitempty"`
+	// Records are the changes before that, oldest first.
+	Records []apply.Record `json:"records,omitempty"`
+	// Held are configurations that are not applied by themselves.
+	Held []apply.Held `json:"held,omitempty"`
+}
+
+// Pending is a change under way.
+type Pending struct {
+	generation.Journal
+	// Source is the document that it comes from.
+	Source string `json:"source,omitempty"`
+	// Waits is what the agent says that its verdict waits for; "" if it does not.
+	Waits string `json:"waits,omitempty"`
+}
+
+// Text is the history as a table of 80 columns, with times of zone.
+func (h History) Text(zone *time.Location) string {
+	t := historyTable{History: h, zone: zone}
+	if len(h.Records) == 0 && h.Pending == nil && h.Current == "" {
+		return "nothing was applied yet\n"
+	}
+	fmt.Fprintf(&t.out, "  %-19s  %-20s  %-8s %7s  %s\n", "generation", "when", "outcome", "took", "source")
+	marked := -1
+	for i, r := range h.Records {
+		if r.Generation == h.Current && (h.Pending == nil || h.Pending.To != h.Current) {
+			marked = i
+		}
+	}
+	for i, r := range h.Records {
+		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), string(r.Outcome), r.Took.Round(100*time.Millisecond).String(), r.Source)
+		t.note(reason(r))
+	}
+	t.pending()
+	if marked < 0 && h.Current != "" && (h.Pending == nil || h.Pending.To != h.Current) {
+		t.row("*", h.Current, "", "", "", "")
+	}
+	t.legend()
+	t.held()
+	return t.out.String()
+}
+
+type historyTable struct {
+	History
+	zone *time.Location
+	out  strings.Builder
+	// gone says that a generation is listed that the node no longer has.
+	gone bool
+}
+
+func (t *historyTable) row(mark, name, at, outcome, took, source string) {
+	line := fmt.Sprintf("%-1s %-19s  %-20s  %-8s %7s  %s", mark, name, at, outcome, took, source)
+	t.out.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+func (t *historyTable) note(text string) {
+	if text != "" {
+		t.out.WriteString("    " + text + "\n")
+	}
+}
+
+func (t *historyTable) mark(name string, current bool) string {
+	switch {
+	case current:
+		return "*"
+	case slices.Contains(t.Kept, name):
+		return " "
+	}
+	t.gone = true
+	return "-"
+}
+
+func reason(r apply.Record) string {
+	if r.Outcome == apply.Reverted {
+		return "back from " + r.From + ": " + r.Reason
+	}
+	return r.Reason
+}
+
+func (t *historyTable) pending() {
+	p := t.Pending
+	switch {
+	case p == nil:
+		return
+	case p.To == "":
+		t.note("a change is under way, whose journal cannot be read")
+		return
+	}
+	t.row(t.mark(p.To, p.To == t.Current), p.To, t.time(p.Began), "pending", "", p.Source)
+	switch {
+	case p.Back != "":
+		t.note("back from " + p.From + ": " + p.Back)
+	case p.Try != nil:
+		t.note("on trial until " + t.time(p.Try.Until) + ": `loam confirm` keeps it, `loam rollback` ends it")
+	}
+	if p.Waits != "" {
+		t.note(p.Waits)
+	} else if p.Back == "" && p.Try == nil {
+		t.note("its units have to prove themselves")
+	}
+}
+
+func (t *historyTable) legend() {
+	t.out.WriteString("\n* current")
+	if t.gone {
+		t.out.WriteString(", - no longer on the node")
+	}
+	t.out.WriteString("\n")
+}
+
+func (t *historyTable) held() {
+	if len(t.Held) == 0 {
+		return
+	}
+	t.out.WriteString("\nheld: not applied again unless asked for with `loam apply`\n")
+	for _, h := range t.Held {
+		fmt.Fprintf(&t.out, "  %s  %s  %s\n", h.Digest, t.time(h.At), h.Why)
+	}
+}
+
+func (t *historyTable) time(at time.Time) string {
+	return at.In(t.zone).Format("2006-01-02 15:04 MST")
+}

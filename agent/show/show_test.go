@@ -1,0 +1,41 @@
+package show
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestIsText(t *testing.T) {
+	tests := []struct {
+		name, content string
+		want          bool
+	}{
+		{"nothing", "", true},
+		{"lines with tabs", "a\tb\n\nc", true},
+		{"lines as Windows ends them", "a\r\nb\r\n", true},
+		{"another language", "Grüße, 世界\n", true},
+		{"a carriage return, which hides what is before it", "rm -rf /\rls       ", false},
+		{"an escape sequence", "\x1b[2J", false},
+		{"a zero", "a\x00b", false},
+		{"no UTF-8", "a\xffb", false},
+		{"an invisible change of direction", "a\u202eb", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := isText([]byte(tt.content)); got != tt.want {
+				t.Errorf("isText(%q) is %v", tt.content, got)
+			}
+		})
+	}
+}
+
+func TestSize(t *testing.T) {
+	var got []string
+	for _, bytes := range []int64{0, 999, 1000, 1234, 9949, 9951, 99_949, 99_951, 999_499, 999_500, 91_312_345, 1 << 40, 1 << 62} {
+		got = append(got, Size(bytes))
+	}
+	want := "0 B,999 B,1.00 kB,1.23 kB,9.95 kB,10.0 kB,99.9 kB,100 kB,999 kB,1.00 MB,91.3 MB,1.10 TB,4.61 EB"
+	if strings.Join(got, ",") != want {
+		t.Errorf("%q, want %q", strings.Join(got, ","), want)
+	}
+}

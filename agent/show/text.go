@@ -1,0 +1,108 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/plan"
+)
+
+// String is the difference for people: all that differs, a line each, and then
+// the content by lines, as patch(1) takes it.
+func (d Difference) String() string {
+	if len(d.Files)+len(d.Units) == 0 {
+		return fmt.Sprintf("%s and %s are the same\n", cmp.Or(d.From, "nothing"), d.To)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "from %s to %s\n", cmp.Or(d.From, "nothing"), d.To)
+	var files, units [][3]string
+	for _, f := range d.Files {
+		files = append(files, [3]string{string(f.Change), f.Path, f.about()})
+	}
+	for _, u := range d.Units {
+		units = append(units, [3]string{string(u.Change), u.Name, u.about()})
+	}
+	columns(&out, "files", files)
+	if slices.ContainsFunc(d.Files, func(f File) bool { return f.Withheld == secret }) {
+		out.WriteString("  (secret: others may not read it; --secrets shows it)\n")
+	}
+	columns(&out, "units", units)
+	for _, f := range d.Files {
+		if f.Diff != "" {
+			out.WriteString("\n" + f.Diff)
+		}
+	}
+	return out.String()
+}
+
+// maxName is the widest column of names: a few long ones do not move the rest.
+const maxName = 40
+
+// columns writes rows under a heading, in columns.
+func columns(out *strings.Builder, heading string, rows [][3]string) {
+	if len(rows) == 0 {
+		return
+	}
+	width := 0
+	for _, row := range rows {
+		if len(row[1]) <= maxName {
+			width = max(width, len(row[1]))
+		}
+	}
+	out.WriteString(heading + "\n")
+	for _, row := range rows {
+		out.WriteString(strings.TrimRight(fmt.Sprintf("  %-8s %-*s  %s", row[0], width, row[1], row[2]), " ") + "\n")
+	}
+}
+
+// about is what there is to say of a file besides its lines.
+func (f File) about() string {
+	var all []string
+	if of := arrow(f.Before, f.After, Side.kind); of != "" {
+		all = append(all, of)
+	}
+	if f.Withheld != "" {
+		all = append(all, f.Withheld, arrow(f.Before, f.After, Side.content))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (s Side) kind() string {
+	if s.Target != "" {
+		return "link to " + s.Target
+	}
+	return s.Mode
+}
+
+func (s Side) content() string {
+	if s.Target != "" {
+		return "link"
+	}
+	return strings.TrimSpace(Size(s.Size) + fmt.Sprintf(" %.12s", s.Digest))
+}
+
+// arrow says what of becomes: once where both sides say the same.
+func arrow(before, after *Side, of func(Side) string) string {
+	switch {
+	case before == nil:
+		return of(*after)
+	case after == nil || of(*before) == of(*after):
+		return of(*before)
+	}
+	return of(*before) + " -> " + of(*after)
+}
+
+func (u Unit) about() string {
+	was, is := strings.Join(u.Was, ", "), strings.Join(u.Is, ", ")
+	switch {
+	case u.Change != plan.Changed:
+		return was + is
+	case was == "":
+		return "is " + is
+	case is == "":
+		return "was " + was
+	}
+	return "was " + was + "; is " + is
+}

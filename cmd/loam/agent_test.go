@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/loam-os/loam/agent/control"
+)
+
+// cmdAgent is `agent SOCKET ANSWER ASKED` of scripts: an agent listens on SOCKET
+// until the end of the script. To everything it answers what the file ANSWER
+// says then, and adds to the file ASKED what it was asked.
+func cmdAgent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: agent SOCKET ANSWER ASKED")
+	}
+	listener, err := control.Listen(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- control.Serve(ctx, listener, scripted{ts.MkAbs(args[1]), ts.MkAbs(args[2])}) }()
+	ts.Defer(func() {
+		cancel()
+		ts.Check(<-served)
+	})
+}
+
+// scripted is a node that answers from one file and keeps what it was asked in
+// another.
+type scripted struct{ answers, asked string }
+
+// reply is what a scripted node says.
+type reply struct {
+	Outcome control.Outcome
+	Report  control.VerifyReport
+	Error   string
+}
+
+func (s scripted) Apply(_ context.Context, r control.ApplyRequest) (control.Outcome, error) {
+	a, err := s.ask("apply", r)
+	return a.Outcome, err
+}
+
+func (s scripted) Confirm(context.Context) (control.Outcome, error) {
+	a, err := s.ask("confirm", struct{}{})
+	return a.Outcome, err
+}
+
+func (s scripted) Rollback(_ context.Context, r control.RollbackRequest) (control.Outcome, error) {
+	a, err := s.ask("rollback", r)
+	return a.Outcome, err
+}
+
+func (s scripted) Verify(_ context.Context, r control.VerifyRequest) (control.VerifyReport, error) {
+	a, err := s.ask("verify", r)
+	return a.Report, err
+}
+
+func (s scripted) ask(verb string, request any) (reply, error) {
+	f, err := os.OpenFile(s.asked, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return reply{}, err
+	}
+	defer f.Close()
+	text, err := json.Marshal(request)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := fmt.Fprintf(f, "%s %s\n", verb, text); err != nil {
+		return reply{}, err
+	}
+	var a reply
+	if text, err = os.ReadFile(s.answers); err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, err
+	}
+	if a.Error != "" {
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// applying is what `loam apply` was asked for.
+type applying struct {
+	env    agent.OfflineEnv
+	client control.Client
+	try    time.Duration
+	dryRun bool
+	// file is "" for the node's own source.
+	file string
+}
+
+func applyCommand() *cobra.Command {
+	var a applying
+	cmd := &cobra.Command{
+		Use:   "apply [FILE]",
+		Short: "Apply a configuration and see whether the node stays well",
+		Long: `apply makes the node what FILE says ("-": standard input), and waits until its
+units have proven themselves. If they do not, the agent takes the change back.
+Without FILE, the node's own source counts again, even if what it says is held.
+
+What is applied stays until the source says something new. With --try, it goes
+back by itself unless 'loam confirm' comes in time, also after a power cut.`,
+		Example: `  loam apply new.yaml
+  loam apply --try 5m new.yaml && loam confirm
+  loam apply --dry-run new.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				a.file = args[0]
+			}
+			return a.run(cmd)
+		},
+	}
+	offlineFlags(cmd, &a.env)
+	socketFlag(cmd, &a.client)
+	cmd.Flags().DurationVar(&a.try, "try", 0, "take the change back after that long unless it is confirmed")
+	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "only show the plan, as 'loam plan' does")
+	return cmd
+}
+
+func (a applying) run(cmd *cobra.Command) error {
+	if a.try < 0 {
+		return fmt.Errorf("--try %s: in the past", a.try)
+	}
+	var doc source.Document
+	if a.file != "" {
+		var err error
+		if doc, err = readDocument(cmd.InOrStdin(), a.file); err != nil {
+			return err
+		}
+		if err := a.plan(cmd, doc); err != nil || a.dryRun {
+			return err
+		}
+	} else if a.dryRun {
+		return errors.New("--dry-run without FILE: only the agent reads the node's source\nhint: loam apply --dry-run FILE")
+	}
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	return a.ask(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), doc)
+}
+
+// plan prints what is to be expected. A mistake in the document ends it here;
+// any other trouble with looking does not keep the agent from acting.
+func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
+	p, err := foresee(cmd.Context(), a.env, doc)
+	_, wrong := errors.AsType[document.Errors](err)
+	_, cannot := errors.AsType[*generation.Error](err)
+	switch {
+	case err == nil:
+		_, err = io.WriteString(cmd.OutOrStdout(), p.String())
+		return err
+	case wrong || cannot || a.dryRun:
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "loam: no plan: %v\n", err)
+	return nil
+}
+
+func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.Document) error {
+	fmt.Fprintln(progress, "asked the agent, which applies it and then watches the units...")
+	o, err := a.client.Apply(ctx, control.ApplyRequest{Name: doc.Name, Document: string(doc.Text), Try: a.try})
+	if err != nil {
+		return err
+	}
+	switch o.Result {
+	case control.Unchanged:
+		fmt.Fprintf(out, "unchanged: the node runs %s already\n", o.Generation)
+	case control.Trying:
+		fmt.Fprintf(out, "on trial until %s: %s\n  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
+	case control.Reverted:
+		return fmt.Errorf("%s was taken back: %s\nthe node runs %s again\nhint: correct it, or try it again with `loam apply`", o.From, o.Reason, o.Generation)
+	default:
+		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
+	}
+	return nil
+}
+
+// clock is a time of day of this machine, with its date.
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }

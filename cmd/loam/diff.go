@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/show"
+)
+
+func diffCommand() *cobra.Command {
+	var env agent.OfflineEnv
+	var format string
+	var secrets bool
+	cmd := &cobra.Command{
+		Use:   "diff [A [B]]",
+		Short: "Show what differs between two generations",
+		Long: `diff shows which files, links and wishes for units lead from generation A to B,
+and of text the lines. A generation is a number, a name or "current". Without B
+it is the current one; without A, the one before B.
+
+Content that others than its owner may not read is not shown without --secrets.`,
+		Example: `  loam diff
+  loam diff 41
+  loam diff 40 41`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return look(env, func(node *agent.Offline) error {
+				c, err := choose(node, args)
+				if err != nil {
+					return err
+				}
+				c.Secrets = secrets
+				d := c.Difference()
+				return write(cmd.OutOrStdout(), format, d, d.String)
+			})
+		},
+	}
+	rootFlag(cmd, &env)
+	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "show also what only its owner may read")
+	return cmd
+}
+
+// choose finds the generations to compare.
+func choose(node *agent.Offline, args []string) (show.Comparison, error) {
+	g := generations{node, generation.Read(node.State)}
+	a, b := "", "current"
+	if len(args) > 0 {
+		a = args[0]
+	}
+	if len(args) > 1 {
+		b = args[1]
+	}
+	to, err := g.find(b)
+	if err != nil {
+		return show.Comparison{}, err
+	}
+	var from generation.Manifest
+	if a == "" {
+		from, err = g.before(to)
+	} else {
+		from, err = g.find(a)
+	}
+	return show.Comparison{From: from, To: to, Read: g.read}, err
+}
+
+type generations struct {
+	node   *agent.Offline
+	reader generation.Reader
+}
+
+// find is the generation of that number or name, or the current one.
+func (g generations) find(name string) (generation.Manifest, error) {
+	if name == "current" {
+		m, ok, err := g.node.Current()
+		if err == nil && !ok {
+			err = errors.New("the node has no generation yet")
+		}
+		return m, err
+	}
+	names, err := g.reader.List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	for _, known := range slices.Backward(names) {
+		m, err := g.reader.Load(known)
+		if err != nil || name == known || name == strconv.Itoa(m.Number) {
+			return m, err
+		}
+	}
+	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node\nhint: `loam history` lists them", name)
+}
+
+// before is the newest generation before m of the same OS version.
+func (g generations) before(m generation.Manifest) (generation.Manifest, error) {
+	names, err := g.reader.List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	for _, name := range slices.Backward(names) {
+		earlier, err := g.reader.Load(name)
+		if err != nil || earlier.Number < m.Number && earlier.OSVersion == m.OSVersion {
+			return earlier, err
+		}
+	}
+	return generation.Manifest{}, fmt.Errorf("no generation before %s on this node\nhint: name two, `loam history` lists them", m.Name())
+}
+
+func (g generations) read(e generation.Entry) ([]byte, error) {
+	f, err := g.reader.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}

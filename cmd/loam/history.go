@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/show"
+)
+
+func historyCommand() *cobra.Command {
+	var env agent.OfflineEnv
+	var format string
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "Show what was applied, when, and what became of it",
+		Long: `history lists the changes of the node, oldest first, the one that is under way,
+and the configurations that are held. It needs no agent.`,
+		Example: `  loam history
+  loam history -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return look(env, func(node *agent.Offline) error {
+				h, err := historyOf(node)
+				if err != nil {
+					return err
+				}
+				return write(cmd.OutOrStdout(), format, h, func() string { return h.Text(time.Local) })
+			})
+		},
+	}
+	rootFlag(cmd, &env)
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+func historyOf(node *agent.Offline) (h show.History, err error) {
+	if h.Records, err = apply.History(node.State); err != nil {
+		return h, err
+	}
+	if h.Held, err = apply.HeldList(node.State); err != nil {
+		return h, err
+	}
+	current, _, err := node.Current()
+	if err != nil && !errors.Is(err, generation.ErrTorn) {
+		return h, err
+	}
+	h.Current = current.Name()
+	state := generation.Read(node.State)
+	if h.Kept, err = state.List(); err != nil {
+		return h, err
+	}
+	journal, under, err := state.Journal()
+	if err != nil || !under {
+		return h, err
+	}
+	h.Pending = &show.Pending{Journal: journal}
+	if m, err := state.Load(journal.To); err == nil {
+		h.Pending.Source = m.Source
+	}
+	if node.Status.Change != nil && node.Status.Generation == journal.To {
+		h.Pending.Waits = node.Status.Change.Waits
+	}
+	return h, nil
+}

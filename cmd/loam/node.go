@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// rootFlag says which node is looked at.
+func rootFlag(cmd *cobra.Command, env *agent.OfflineEnv) {
+	cmd.Flags().StringVar(&env.Root, "root", "/", "root directory of the node")
+}
+
+// offlineFlags say which node is looked at, and as whom.
+func offlineFlags(cmd *cobra.Command, env *agent.OfflineEnv) {
+	rootFlag(cmd, env)
+	cmd.Flags().StringVar(&env.Hostname, "hostname", "", "host name of the node (default: its own)")
+	cmd.Flags().StringVar(&env.Contents, "contents", "", "directory of what documents refer to (default: as in machine.yaml)")
+}
+
+// socketFlag says which agent is asked.
+func socketFlag(cmd *cobra.Command, client *control.Client) {
+	cmd.Flags().StringVar(&client.Socket, "socket", control.Socket, "where the agent listens")
+}
+
+// interruptible ends with SIGINT or SIGTERM: what the agent was asked goes on.
+func interruptible(cmd *cobra.Command) (context.Context, func()) {
+	return signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
+}
+
+// readDocument reads a file, or standard input for "-". An empty document would
+// ask the agent for its own source.
+func readDocument(stdin io.Reader, file string) (source.Document, error) {
+	doc := source.Document{Name: file}
+	var err error
+	if file == "-" {
+		doc.Name = "standard input"
+		doc.Text, err = io.ReadAll(stdin)
+	} else {
+		doc.Text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return doc, err
+	}
+	if len(doc.Text) == 0 {
+		return doc, fmt.Errorf("%s: empty", doc.Name)
+	}
+	return doc, nil
+}
+
+// formatFlag chooses between text for people and JSON.
+func formatFlag(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "output", "o", "text", "text or json")
+}
+
+// write prints value as format says, as text what text makes of it.
+func write(out io.Writer, format string, value any, text func() string) error {
+	switch format {
+	case "json":
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(value)
+	case "text":
+		_, err := io.WriteString(out, text())
+		return err
+	}
+	return fmt.Errorf("output format %q: not known\nhint: text or json", format)
+}
+
+// look opens the node, does what is to be done, and closes it.
+func look(env agent.OfflineEnv, do func(*agent.Offline) error) error {
+	node, err := agent.OpenOffline(env)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(node), node.Close())
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/agent/source"
+)
+
+func planCommand() *cobra.Command {
+	var env agent.OfflineEnv
+	var format string
+	var code bool
+	cmd := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Show what a configuration would change, and why",
+		Long: `plan shows what 'loam apply FILE' would do ("-": standard input): which files
+change, which units are stopped, started, restarted or kept, and why. It changes
+nothing, and needs no agent.
+
+With --root it looks at another tree than the running node, whose units are then
+taken to be as its current generation wants them.`,
+		Example: `  loam plan new.yaml
+  loam plan --exit-code new.yaml || echo there is something to do`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc, err := readDocument(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			p, err := foresee(cmd.Context(), env, doc)
+			if err != nil {
+				return err
+			}
+			if err := write(cmd.OutOrStdout(), format, p, p.String); err != nil {
+				return err
+			}
+			if code && !p.Empty() {
+				return errToDo
+			}
+			return nil
+		},
+	}
+	offlineFlags(cmd, &env)
+	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 2 if there is something to do")
+	return cmd
+}
+
+// preview is a plan, and what it does not say.
+type preview struct {
+	plan.Plan
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (p preview) String() string {
+	var out strings.Builder
+	out.WriteString(p.Plan.String())
+	for i, note := range p.Notes {
+		if i == 0 {
+			out.WriteString("notes\n")
+		}
+		out.WriteString("  " + note + "\n")
+	}
+	return out.String()
+}
+
+// foresee works out what the agent would do about doc.
+func foresee(ctx context.Context, env agent.OfflineEnv, doc source.Document) (preview, error) {
+	var p preview
+	err := look(env, func(node *agent.Offline) error {
+		planned, desired, err := node.Plan(ctx, doc)
+		if err != nil {
+			return err
+		}
+		held, err := apply.HeldList(node.State)
+		if err != nil {
+			return err
+		}
+		journal, under, err := generation.Read(node.State).Journal()
+		if err != nil {
+			return err
+		}
+		current, _, _ := node.Current() // Plan has said what is wrong with it.
+		var pending *generation.Journal
+		if under {
+			pending = &journal
+		}
+		p = preview{planned, show.Notes(desired, current, held, pending)}
+		return nil
+	})
+	return p, err
+}

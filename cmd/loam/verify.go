@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/show"
+)
+
+func verifyCommand() *cobra.Command {
+	var client control.Client
+	var request control.VerifyRequest
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare every managed path with what it should be, and repair it",
+		Long: `verify has the agent read all content of all generations and every managed path
+of the node, and repair what is not as it should be. It exits with 1 if
+something stays so.`,
+		Example: `  loam verify
+  loam verify --repair=false`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			report, err := client.Verify(ctx, request)
+			if err != nil {
+				return err
+			}
+			return printReport(cmd.OutOrStdout(), report, request.Repair)
+		},
+	}
+	socketFlag(cmd, &client)
+	cmd.Flags().BoolVar(&request.Repair, "repair", true, "repair what can be")
+	return cmd
+}
+
+func printReport(out io.Writer, report control.VerifyReport, repair bool) error {
+	repaired, left := 0, 0
+	for _, bad := range report.Bad {
+		word := "wrong"
+		if bad.Repaired {
+			word = "repaired"
+			repaired++
+		} else {
+			left++
+		}
+		fmt.Fprintf(out, "%-8s  %s: %s\n", word, bad.Path, bad.Problem)
+	}
+	found := "all as they should be"
+	if len(report.Bad) > 0 {
+		found = fmt.Sprintf("%d repaired, %d wrong", repaired, left)
+	}
+	fmt.Fprintf(out, "%d paths checked, %s read: %s\n", report.Checked, show.Size(report.Bytes), found)
+	switch {
+	case left == 0:
+		return nil
+	case repair:
+		return fmt.Errorf("%d could not be repaired\nhint: `loam apply` writes the content again if the source still has it", left)
+	}
+	return fmt.Errorf("%d to repair\nhint: loam verify", left)
+}
