@@ -55,13 +55,24 @@ func (e *Executor) put(placements []generation.Placement, wanted map[string]bool
 }
 
 // placeAll is place without trust in what is there: every path of want is
-// looked at.
+// looked at, and what a write that was cut off has left goes.
 func (e *Executor) placeAll(have, want generation.Manifest) error {
-	if err := e.clear(have, want); err != nil {
+	if err := e.discard(have, want); err != nil {
 		return err
 	}
 	_, err := e.repair(want, nil)
 	return err
+}
+
+// discard is clear, and takes away what a write of either that was cut off has
+// left.
+func (e *Executor) discard(have, want generation.Manifest) error {
+	for _, entry := range slices.Concat(have.Entries, want.Entries) {
+		if err := e.Node.Discard(entry.Path[1:]); err != nil {
+			return err
+		}
+	}
+	return e.clear(have, want)
 }
 
 // clear takes away what have placed and want does not have.

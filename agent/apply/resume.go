@@ -40,10 +40,10 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 		return Resumed{Mended: mended}, err
 	}
 	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
-		return Resumed{Finished: j.To, Mended: mended}, e.complete(ctx, j)
+		return Resumed{Finished: j.To, Mended: mended}, e.completeOrGoBack(ctx, j)
 	}
 	if cut {
-		err = e.drop(j, current)
+		err = e.drop(ctx, j, current)
 	}
 	if err != nil {
 		return Resumed{Mended: mended}, err
@@ -55,15 +55,16 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	return Resumed{Repaired: repaired, Mended: mended}, err
 }
 
-// drop ends a change that never became the current generation: what it may
-// have placed goes, and it goes itself.
-func (e *Executor) drop(j generation.Journal, current generation.Manifest) error {
-	to, err := e.store().Load(j.To)
-	switch {
-	case err == nil:
-		err = e.clear(to, current)
-	case errors.Is(err, generation.ErrTorn):
-		err = nil
+// drop ends a change that is not the current generation: it never was, or it has
+// been undone. What it may have placed goes, and it goes itself.
+func (e *Executor) drop(ctx context.Context, j generation.Journal, current generation.Manifest) error {
+	to, err := e.before(j.To)
+	if err == nil && to.Name() != "" {
+		e.reload = true
+		err = e.discard(to, current)
+	}
+	if err == nil && to.Name() != "" && current.Name() != "" && j.BootID != e.BootID {
+		err = e.restartLate(ctx, to, current, j)
 	}
 	if err != nil {
 		return err
@@ -77,6 +78,35 @@ func (e *Executor) drop(j generation.Journal, current generation.Manifest) error
 	return e.store().Delete(to.Name())
 }
 
+// restartLate restarts the units that have started, in this boot, with files of
+// have outside of /etc. If those of want cannot be had, that is not said here: the
+// next apply may be what mends it.
+func (e *Executor) restartLate(ctx context.Context, have, want generation.Manifest, j generation.Journal) error {
+	if _, err := e.repair(want, nil); err != nil {
+		return nil
+	}
+	c, err := e.planner().between(ctx, have, want)
+	if err != nil {
+		return err
+	}
+	late := slices.DeleteFunc(afterBoot(c), func(a plan.Action) bool { return a.Verb != plan.Restart && a.Verb != plan.Reload })
+	failed := e.act(ctx, late, j)
+	return errors.Join(joined(failed), ctx.Err())
+}
+
+// completeOrGoBack completes a change. One whose files cannot be placed is
+// taken back, as Apply would have done.
+func (e *Executor) completeOrGoBack(ctx context.Context, j generation.Journal) error {
+	err := e.complete(ctx, j)
+	if j.Good == "" || j.Back != "" || !errors.As(err, new(*placeError)) {
+		return err
+	}
+	if _, backErr := e.goBack(ctx, j, err.Error()); backErr != nil {
+		return errors.Join(err, backErr)
+	}
+	return nil
+}
+
 // complete does all of a change again that comes after the flip; of a way back
 // the flip too.
 func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
@@ -84,7 +114,7 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 	if err != nil {
 		return unfinished(err)
 	}
-	if err := e.store().Activate(e.OSVersion, j.To); err != nil {
+	if j, err = e.flipBack(j); err != nil {
 		return unfinished(err)
 	}
 	have, err := e.before(j.From)
@@ -103,12 +133,42 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 		return unfinished(err)
 	}
 	if j.BootID != e.BootID {
-		// systemd has started with the new files: nothing runs the old ones.
-		c.plan.Units = slices.DeleteFunc(c.plan.Units, func(a plan.Action) bool {
-			return a.Verb == plan.Restart || a.Verb == plan.Reload
-		})
+		c.plan.Units = afterBoot(c)
 	}
 	return e.finish(ctx, c, j)
+}
+
+// flipBack flips to j.To, where the cut was before that. If the node has booted
+// since, it has with j.From, so that the change is as one of this boot.
+func (e *Executor) flipBack(j generation.Journal) (generation.Journal, error) {
+	current, _, err := e.Current()
+	if err != nil && !errors.Is(err, generation.ErrTorn) || current.Name() == j.To {
+		return j, err
+	}
+	if j.BootID != e.BootID {
+		j.BootID = e.BootID
+		if err := e.store().WriteJournal(j); err != nil {
+			return j, err
+		}
+	}
+	return j, e.store().Activate(e.OSVersion, j.To)
+}
+
+// afterBoot is what is left to do with units in a boot that began with c.want:
+// systemd has started with its /etc, so that nothing runs the old one. What is
+// elsewhere may have come only now.
+func afterBoot(c change) []plan.Action {
+	late := map[string]bool{}
+	for _, f := range c.plan.Files {
+		late[f.Path] = !strings.HasPrefix(f.Path, "/etc/")
+	}
+	units := map[string]bool{}
+	for _, u := range slices.Concat(c.have.Units, c.want.Units) {
+		units[u.Name] = units[u.Name] || slices.ContainsFunc(u.FilePaths, func(name string) bool { return late[name] })
+	}
+	return slices.DeleteFunc(c.plan.Units, func(a plan.Action) bool {
+		return (a.Verb == plan.Restart || a.Verb == plan.Reload) && !units[a.Unit]
+	})
 }
 
 // placeError is an error in bringing the files of a generation about.
@@ -136,7 +196,7 @@ func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
 		return generation.Journal{}, err
 	}
 	if j.To == "" || j.To != current.Name() && j.Back == "" {
-		return generation.Journal{}, unfinished(e.drop(j, current))
+		return generation.Journal{}, unfinished(e.drop(ctx, j, current))
 	}
 	failed := e.complete(ctx, j)
 	if e.gate != nil {

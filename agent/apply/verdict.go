@@ -88,10 +88,10 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 // accept ends a change that stays.
 func (e *Executor) accept(j generation.Journal) (generation.Manifest, error) {
 	if err := e.conclude(j, Applied, ""); err != nil {
-		return generation.Manifest{}, err
+		return generation.Manifest{}, unfinished(err)
 	}
 	m, err := e.store().Load(j.To)
-	return m, errors.Join(err, e.store().Prune(kept))
+	return m, unfinished(errors.Join(err, e.store().Prune(kept)))
 }
 
 // goBack takes a change back. Without a generation to go back to, or with one
@@ -99,14 +99,14 @@ func (e *Executor) accept(j generation.Journal) (generation.Manifest, error) {
 func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string) (generation.Manifest, error) {
 	have, err := e.store().Load(j.To)
 	if err != nil {
-		return generation.Manifest{}, err
+		return generation.Manifest{}, unfinished(err)
 	}
 	good, err := e.before(j.Good)
 	if err != nil {
-		return generation.Manifest{}, err
+		return generation.Manifest{}, unfinished(err)
 	}
 	if good.Name() == "" {
-		return have, e.conclude(j, Failed, why)
+		return have, unfinished(e.conclude(j, Failed, why))
 	}
 	return e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
 }
@@ -115,7 +115,7 @@ func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string)
 func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j generation.Journal, why string) (generation.Manifest, error) {
 	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
-		return generation.Manifest{}, err
+		return generation.Manifest{}, unfinished(err)
 	}
 	return e.turn(ctx, c, generation.Journal{
 		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,

@@ -115,6 +115,15 @@ func endsLine(f *os.File) bool {
 	return err == nil && last[0] == '\n'
 }
 
+// Discard removes what a write of name that was cut off has left beside it.
+func (d *Dir) Discard(name string) error {
+	temp := temporary(name)
+	if _, err := d.root.Lstat(temp); err != nil {
+		return nil
+	}
+	return d.Remove(temp)
+}
+
 // Remove deletes the file, link or empty directory name. A name that is not
 // there is no error.
 func (d *Dir) Remove(name string) error {

@@ -157,3 +157,27 @@ func TestBatchSyncsWhatItMade(t *testing.T) {
 		}
 	}
 }
+
+// TestFault fails each step of a rewrite once: the file has the old or the new
+// content, no temporary is left, and the same Dir can write again.
+func TestFault(t *testing.T) {
+	for at := range 5 {
+		root := open(t)
+		left := at
+		dir := durable.New(root, func(durable.Step) error {
+			if left--; left == -1 {
+				return &durable.Fault{Err: errPower}
+			}
+			return nil
+		})
+		if _, err := dir.WriteFile("a", []byte("new"), 0o644); !errors.Is(err, errPower) {
+			t.Fatalf("fault at step %d: %v", at, err)
+		}
+		if names, _ := os.ReadDir(root.Name()); len(names) > 1 || at < 4 && len(names) > 0 {
+			t.Errorf("after a fault at step %d there are %v", at, names)
+		}
+		if did, err := dir.WriteFile("a", []byte("new"), 0o644); err != nil || did != (at < 4) {
+			t.Errorf("write after a fault at step %d: %v %v", at, did, err)
+		}
+	}
+}

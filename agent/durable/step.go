@@ -37,3 +37,12 @@ func (s Step) String() string {
 // point and all that follow, and leaves everything as it is, as a power cut
 // does.
 type Hook func(Step) error
+
+// Fault is an error of a hook that is of this one step only, as a full disk
+// gives one.
+type Fault struct{ Err error }
+
+func (f *Fault) Error() string { return f.Err.Error() }
+
+// Unwrap is the error that the system call would have given.
+func (f *Fault) Unwrap() error { return f.Err }

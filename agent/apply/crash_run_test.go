@@ -1,0 +1,235 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/test/power"
+)
+
+// scenario is something that an agent does and that a crash interrupts.
+type scenario struct {
+	name string
+	// before is applied first and is good.
+	before []config.Desired
+	acts   []act
+	// next is what the node has to take afterwards.
+	next config.Desired
+}
+
+// act is one call of the agent. While it is under way, a crash may leave any of
+// during; once it has returned, one of after, and if it is the power that was
+// cut, one of afterPower (nil: after).
+type act struct {
+	do                        func(ctx context.Context, e *apply.Executor) error
+	during, after, afterPower []config.Desired
+}
+
+// recorded is a scenario that has been played once.
+type recorded struct {
+	scenario
+	power.Recording
+	image *os.Root
+	boots int
+	// ends are the op at which each act has returned.
+	ends []int
+}
+
+func (s scenario) record(t testing.TB, image *os.Root) recorded {
+	t.Helper()
+	n := newCrashNode(t, image)
+	e := n.executor()
+	for _, d := range s.before {
+		if err := applyGood(e, d); err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+	}
+	base, err := power.Read(n.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := n.record(base)
+	e = n.executor()
+	r := recorded{scenario: s, image: image, boots: n.boots}
+	for i, a := range s.acts {
+		if err := a.do(t.Context(), e); err != nil {
+			t.Fatalf("%s, act %d: %v", s.name, i, err)
+		}
+		r.ends = append(r.ends, recorder.Len())
+	}
+	if r.Recording, err = recorder.Recording(); err != nil {
+		t.Fatalf("%s: %v", s.name, err)
+	}
+	return r
+}
+
+// allowed is what a crash before op k may leave.
+func (r recorded) allowed(k int, cut bool) []config.Desired {
+	had := []config.Desired{nothing}
+	if len(r.before) > 0 {
+		had = r.before[len(r.before)-1:]
+	}
+	for i, a := range r.acts {
+		start := 0
+		if i > 0 {
+			start = r.ends[i-1]
+		}
+		switch {
+		case k == start:
+			return had
+		case k < r.ends[i]:
+			return a.during
+		}
+		had = a.after
+		if cut && a.afterPower != nil {
+			had = a.afterPower
+		}
+	}
+	return had
+}
+
+// crash is how a run of the agent ends: it is killed, or the power is cut.
+type crash struct {
+	kill bool
+	loss power.Loss
+}
+
+func (c crash) String() string {
+	if c.kill {
+		return "kill"
+	}
+	return "power cut, " + c.loss.String()
+}
+
+// crashes are all ways to end before one op, with some random ones.
+func crashes(random int, seed uint64) []crash {
+	all := []crash{{kill: true}}
+	for _, entries := range []power.Part{power.All, power.None} {
+		for _, content := range []power.Part{power.All, power.None, power.Half, power.Zeros} {
+			all = append(all, crash{loss: power.Loss{Entries: entries, Content: content}})
+		}
+	}
+	for i := range random {
+		all = append(all, crash{loss: power.Loss{Entries: power.Random, Content: power.Random, Seed: seed<<16 + uint64(i)}})
+	}
+	return all
+}
+
+// leave is the disk that the crash leaves of d.
+func (c crash) leave(d *power.Disk) *power.Disk {
+	if c.kill {
+		return d.Clone()
+	}
+	return d.Cut(c.loss, volatile...)
+}
+
+// restart makes a node of what a crash has left, up to the start of the agent.
+// after is called with it before it boots.
+func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int, after func(*crashNode)) (*crashNode, func(), error) {
+	dir, err := os.MkdirTemp("/dev/shm", "loam-crash-")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "loam-crash-")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() { os.RemoveAll(dir) }
+	if err := left.Write(dir); err != nil {
+		return nil, end, err
+	}
+	n, err := openCrashNode(dir, r.image)
+	if err != nil {
+		return nil, end, err
+	}
+	end = func() { n.close(); os.RemoveAll(dir) }
+	n.boots = boots
+	if after != nil {
+		after(n)
+	}
+	if c.kill {
+		n.systemd.loaded, n.systemd.running = maps.Clone(units.loaded), maps.Clone(units.running)
+		return n, end, nil
+	}
+	return n, end, n.powerOn()
+}
+
+// point is one crash: before op k, in one way.
+type point struct {
+	k int
+	crash
+	disk  *power.Disk
+	units crashUnits
+}
+
+// points are the crashes of a scenario that leave something new, from limit of
+// them by chance (0: all).
+func (r recorded) points(limit, random int, seed uint64) []point {
+	var all []point
+	seen := map[string]bool{}
+	chosen := r.choose(limit, random, seed)
+	r.Replay(func(k int, d *power.Disk) bool {
+		units := r.Ops[k].Note.(crashUnits)
+		for _, c := range chosen[k] {
+			left := c.leave(d)
+			key := fmt.Sprintf("%x %v", left.Sum(), r.allowedNames(k, !c.kill))
+			if c.kill {
+				key += fmt.Sprint(units)
+			}
+			if !seen[key] {
+				seen[key] = true
+				all = append(all, point{k, c, left, units})
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// choose are the crashes to play, by op.
+func (r recorded) choose(limit, random int, seed uint64) map[int][]crash {
+	var all []point
+	for k := range r.Ops {
+		for _, c := range crashes(random, seed+uint64(k)) {
+			all = append(all, point{k: k, crash: c})
+		}
+	}
+	if limit > 0 && limit < len(all) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:limit]
+	}
+	chosen := map[int][]crash{}
+	for _, p := range all {
+		chosen[p.k] = append(chosen[p.k], p.crash)
+	}
+	return chosen
+}
+
+func (r recorded) allowedNames(k int, cut bool) []string {
+	var names []string
+	for _, d := range r.allowed(k, cut) {
+		names = append(names, d.Digest())
+	}
+	return names
+}
+
+// try plays one point: nil if the node is well afterwards.
+func (r recorded) try(o *oracle, p point) error {
+	n, end, err := r.restart(p.crash, p.disk, p.units, r.boots, nil)
+	if end != nil {
+		defer end()
+	}
+	if err == nil {
+		err = o.check(n, r.allowed(p.k, !p.kill), r.next)
+	}
+	if err != nil {
+		return fmt.Errorf("%s, cut before op %d of %d (%s), %s: %w", r.name, p.k, len(r.Ops), r.Ops[p.k].Step, p.crash, err)
+	}
+	return nil
+}
