@@ -17,7 +17,7 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run image test check style golden bench fuzz clean $(loamctl)
+.PHONY: help run image test check style golden bench crash fuzz clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ golden: ## take what the commands print now into the tests that compare it
 
 bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl
 	go run ./test/bench
+
+crash: ## cut the power at 10,000 points of the configuration engine
+	LOAM_CRASH_POINTS=1000 go test -count=1 -timeout 30m -run 'TestCrash$$' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for p in $$(go list ./...); do \

@@ -35,12 +35,17 @@ func crashSeed() uint64 {
 }
 
 // crashPoints is how many points of each scenario a run takes: few, or with
-// LOAM_CRASH_POINTS=all every one, and more that are random.
+// LOAM_CRASH_POINTS that many, or all of them, and more that are random.
 func crashPoints() (limit, random int) {
-	if os.Getenv("LOAM_CRASH_POINTS") == "all" {
+	points := os.Getenv("LOAM_CRASH_POINTS")
+	if points == "all" {
 		return 0, 8
 	}
-	return 25, 2
+	limit, err := strconv.Atoi(points)
+	if err != nil {
+		return 25, 2
+	}
+	return limit, 8
 }
 
 // TestCrash plays every scenario and crashes it at every step, in every way.

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// dies is a unit that starts and fails two seconds later.
+const dies = "  - name: dies.service\n    content: |\n      [Service]\n      ExecStart=/usr/bin/sh -c 'sleep 2; exit 7'\n      [Install]\n      WantedBy=multi-user.target\n"
+
+// proven waits until the last change has its verdict.
+func (n *node) proven() {
+	n.t.Helper()
+	n.sh("while test -e /var/lib/loam/journal.json; do sleep 0.3; done")
+}
+
+// TestNodeGoesBack is what a node does about changes that are bad, on trial,
+// or made behind its back.
+func TestNodeGoesBack(t *testing.T) {
+	b := open(t)
+	m := b.flash(t, b.file(".raw"))
+	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n")}
+	n := m.on(t, credentials)
+	n.shell()
+	files := file("/etc/demo/one", "1") + file("/var/lib/demo/real", "real")
+	n.write(watched, header+service("one")+"  files:\n"+files)
+	good := n.applied()
+	n.proven()
+	t.Run("what something else changes is repaired", func(t *testing.T) {
+		n.t = t
+		n.sh("rm /etc/demo/one; echo drift >/var/lib/demo/real; rm -r /etc/systemd/system/multi-user.target.wants/one.service; mv /etc/demo /etc/moved")
+		n.sh("until test \"$(cat /etc/demo/one)$(cat /var/lib/demo/real)\" = 1real && test -L /etc/systemd/system/multi-user.target.wants/one.service; do sleep 0.1; done 2>/dev/null")
+		n.want("echo through >/etc/demo/one; true", "bash: /etc/demo/one: Read-only file system")
+		if s := n.status(); s.Drift.Repaired < 3 || s.Phase != status.Applied {
+			t.Errorf("status %+v", s)
+		}
+		if out := n.sh("loam verify >/dev/null; loam verify"); !strings.HasSuffix(out, ", 0 not as they should be") {
+			t.Errorf("verify: %s", out)
+		}
+	})
+
+	t.Run("a unit that fails after it started takes the change back", func(t *testing.T) {
+		n.t = t
+		n.write(watched, header+service("one")+dies+"  files:\n"+strings.Replace(files, "\"1\"", "\"2\"", 1))
+		n.expect(regexp.MustCompile(`was taken back`))
+		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState dies.service", "1active\nnot-found")
+		s := n.status()
+		if s.Generation != good || s.Phase != status.Failed || s.Error.Hint == "" {
+			t.Errorf("status %+v, error %+v", s, s.Error)
+		}
+		n.want("loam history | grep -c reverted", "1")
+		n.want("touch "+watched+"; sleep 2; ls /var/lib/loam/generations | wc -l", "2")
+	})
+
+	t.Run("a trial that nobody confirms ends", func(t *testing.T) {
+		n.t = t
+		n.write("/run/try.yaml", header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"3\"", 1))
+		n.sh("loam apply --try 25s /run/try.yaml")
+		n.want("cat /etc/demo/one", "3")
+		n.sh("until test $(cat /etc/demo/one) = 1; do sleep 0.5; done")
+		n.proven()
+		if s := n.status(); s.Generation != good {
+			t.Errorf("status %+v", s)
+		}
+	})
+
+	t.Run("a trial does not outlive a power cut", func(t *testing.T) {
+		n.t = t
+		n.sh("loam apply --try 1h /run/try.yaml; sync")
+		n.want("cat /etc/demo/one", "3")
+		if err := n.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		n = m.on(t, credentials)
+		n.expect(regexp.MustCompile(`verified, generation ` + good))
+		n.shell()
+		n.sh("until loam status >/dev/null 2>&1; do sleep 0.3; done")
+		n.proven()
+		n.want("cat /etc/demo/one; systemctl is-active one.service", "1active")
+		n.want("loam history | grep -c 'restarted before it was confirmed'", "1")
+	})
+
+	t.Run("an operator rolls back and forth", func(t *testing.T) {
+		n.t = t
+		n.sh("loam apply /run/try.yaml 2>/dev/null || true")
+		n.write("/run/try.yaml", header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"4\"", 1))
+		n.sh("loam apply /run/try.yaml")
+		n.want("cat /etc/demo/one", "4")
+		n.sh("loam rollback " + strings.TrimLeft(strings.Split(good, "-")[0], "0"))
+		n.want("cat /etc/demo/one; systemctl is-active one.service", "1active")
+		n.want("loam diff 1 current | grep -c 'are the same'", "1")
+	})
+	n.off()
+}
