@@ -23,8 +23,9 @@ import (
 const patience = 4 * time.Minute
 
 var (
-	appliedLine = regexp.MustCompile(`loam: applied generation (\S+) after`)
-	failedPhase = regexp.MustCompile(`phase +failed`)
+	verifiedLine = regexp.MustCompile(`root [0-9a-f]+ verified`)
+	appliedLine  = regexp.MustCompile(`loam: applied generation (\S+) after`)
+	failedPhase  = regexp.MustCompile(`phase +failed`)
 )
 
 // build is the image under test.
@@ -135,11 +136,15 @@ func (n *node) expect(pattern *regexp.Regexp) []string {
 // applied waits until a generation is applied, and returns its name.
 func (n *node) applied() string { n.t.Helper(); return n.expect(appliedLine)[1] }
 
-// shell opens the debug shell.
+// shell opens the debug shell. Until /init runs, what is typed on the terminal
+// would be keys for the boot menu.
 func (n *node) shell() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
+	if _, _, _, err := n.Console().Expect(ctx, 0, verifiedLine); err != nil {
+		n.t.Fatal(err)
+	}
 	if err := n.Shell().Open(ctx); err != nil {
 		n.t.Fatalf("%v\n%s", err, n.Console().Tail(20))
 	}
