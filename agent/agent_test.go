@@ -53,8 +53,8 @@ type world struct {
 	drift          chan []string
 	guarded        []string
 	unreachable    error
-	// hold, if set, keeps Apply waiting until it is closed.
-	hold chan struct{}
+	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
+	hold, holdRepair chan struct{}
 }
 
 func newWorld() *world {
@@ -145,6 +145,9 @@ func (w *world) Set(_ string, paths []string) error {
 func (w *world) Events() <-chan []string { return w.drift }
 
 func (w *world) Repair(_ context.Context, paths []string) ([]string, error) {
+	if w.holdRepair != nil {
+		<-w.holdRepair
+	}
 	w.looked = append(w.looked, paths...)
 	repaired := w.broken
 	w.broken = nil

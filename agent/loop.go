@@ -49,7 +49,7 @@ type loop struct {
 	busy   bool
 	done   chan func()
 	others *sync.WaitGroup
-	due    struct{ resume, read, reach bool }
+	due    struct{ resume, read, reach, judge bool }
 	// touched are managed paths that something changed.
 	touched map[string]bool
 	// waits are probes of files that are left out until they answer.
@@ -66,6 +66,10 @@ func (l *loop) start(work func() func()) {
 
 // next begins what is due, if nothing is under way.
 func (l *loop) next(ctx context.Context) {
+	if l.due.judge && !l.busy {
+		l.due.judge = false
+		l.look(ctx)
+	}
 	switch {
 	case l.busy || ctx.Err() != nil:
 	case l.due.resume:
@@ -274,7 +278,11 @@ func (l *loop) changed(ctx context.Context, err error) {
 
 // judge asks for a verdict on the change that is pending.
 func (l *loop) judge(ctx context.Context) {
-	if l.busy || l.unfinished != nil || !l.isPending || !l.pending.Watched {
+	if l.unfinished != nil || !l.isPending || !l.pending.Watched {
+		return
+	}
+	if l.busy {
+		l.due.judge = true
 		return
 	}
 	v, err := l.Engine.Judge(ctx)

@@ -69,6 +69,26 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 	}
 }
 
+func TestVerdictComesAlthoughTheAgentWasBusy(t *testing.T) {
+	w := newWorld()
+	w.text, w.judged = "one", true
+	w.verdict = health.Verdict{Word: health.Wait, Next: 10 * time.Second}
+	run(t, w, func(settle func()) {
+		w.holdRepair = make(chan struct{})
+		w.drift <- []string{"/etc/a"}
+		w.units <- "a.service"
+		settle() // It looks now, and cannot judge.
+		close(w.holdRepair)
+		settle()
+		w.verdict = health.Verdict{Word: health.Good}
+		time.Sleep(10 * time.Second)
+		settle()
+	})
+	if want := []health.Word{health.Good}; !slices.Equal(w.settled, want) {
+		t.Errorf("settled %v", w.settled)
+	}
+}
+
 func TestTryIsConfirmed(t *testing.T) {
 	w := newWorld()
 	w.text = "one"

@@ -37,7 +37,7 @@ func TestNodeGoesBack(t *testing.T) {
 		if s := n.status(); s.Drift.Repaired < 3 || s.Phase != status.Applied {
 			t.Errorf("status %+v", s)
 		}
-		if out := n.sh("loam verify >/dev/null; loam verify"); !strings.HasSuffix(out, ", 0 not as they should be") {
+		if out := n.sh("loam verify >/dev/null; loam verify"); !strings.HasSuffix(out, ": all as they should be") {
 			t.Errorf("verify: %s", out)
 		}
 	})
