@@ -24,8 +24,11 @@ type Consoles struct {
 	announced string
 }
 
-// consoleWidth suits a serial terminal of 80 columns.
-const consoleWidth = 79
+// The table fits a terminal of 80 columns and 25 lines, with the applied line.
+const (
+	consoleWidth = 79
+	consoleLines = 23
+)
 
 // OpenConsoles opens the consoles that /sys/class/tty/console/active names.
 // One that cannot be opened is left out.
@@ -48,7 +51,7 @@ func OpenConsoles(dev, active string) (*Consoles, error) {
 // that says so. announced tells of a generation that an earlier run of the
 // agent has announced in this boot.
 func (c *Consoles) Show(s status.Status) {
-	text := s.Table(consoleWidth)
+	text := s.Table(consoleWidth, consoleLines)
 	if s.Phase == status.Applied && s.AppliedAt > 0 && s.Generation != c.announced {
 		c.announced = s.Generation
 		text += s.AppliedLine() + "\n"

@@ -52,8 +52,6 @@ type loop struct {
 	due    struct{ resume, read, reach, judge bool }
 	// touched are managed paths that something changed.
 	touched map[string]bool
-	// waits are probes of files that are left out until they answer.
-	waits []config.Probe
 
 	readAt, retryAt, reachAt, lookAt alarm
 }

@@ -107,9 +107,7 @@ func (l *loop) take(d wanted) {
 			l.content[config.Text(text).Digest] = config.Text(text)
 		}
 	}
-	l.waits, l.status.Waits = d.waits, nil
-	for _, p := range d.waits {
-		l.status.Waits = append(l.status.Waits, p.Path)
+	if l.status.Waits = d.waits; len(d.waits) > 0 {
 		l.reachAt.soon(reachAgain)
 	}
 	l.status.Update = d.desired.Update
@@ -117,12 +115,12 @@ func (l *loop) take(d wanted) {
 
 // reach tries again what did not answer.
 func (l *loop) reach(ctx context.Context) {
-	waits := l.waits
+	waits := l.status.Waits
 	l.start(func() func() {
 		answers := slices.ContainsFunc(waits, func(p config.Probe) bool { return l.Reach(ctx, p) == nil })
 		return func() {
 			l.due.read = l.due.read || answers
-			if !answers && len(l.waits) > 0 {
+			if !answers && len(l.status.Waits) > 0 {
 				l.reachAt.soon(reachAgain)
 			}
 		}

@@ -116,7 +116,7 @@ func underSystemd(t *testing.T, c *container.Container) {
 	if first.Hostname != "node-1" || first.Files != 3 || len(first.Units) != 2 || first.ImageVersion != "0.1.0" {
 		t.Errorf("first status: %+v", first)
 	}
-	t.Logf("\n%s%s", first.Table(79), first.AppliedLine())
+	t.Logf("\n%s%s", first.Table(79, 0), first.AppliedLine())
 
 	write(t, root, "srv/config.yaml", strings.Replace(document1, "one", "two", 1))
 	second := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && s.Digest != first.Digest })
@@ -134,7 +134,7 @@ func underSystemd(t *testing.T, c *container.Container) {
 	if bad.Generation == second.Generation || bad.Error == nil || bad.Error.Path != "spec.unit" {
 		t.Errorf("with an unknown field: %+v, error %+v", bad, bad.Error)
 	}
-	t.Logf("\n%s", bad.Table(79))
+	t.Logf("\n%s", bad.Table(79, 0))
 
 	if err := root.Remove("srv/config.yaml"); err != nil {
 		t.Fatal(err)

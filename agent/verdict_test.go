@@ -173,7 +173,7 @@ func TestFileWaitsForWhatItPointsAt(t *testing.T) {
 	w := newWorld()
 	w.text, w.unreachable = "probed", errors.New("connection refused")
 	run(t, w, func(settle func()) {
-		if s := w.last(); len(w.applied) != 1 || !slices.Equal(s.Waits, []string{"/etc/hosts.toml"}) {
+		if s := w.last(); len(w.applied) != 1 || len(s.Waits) != 1 || s.Waits[0].Path != "/etc/hosts.toml" {
 			t.Errorf("%d applies, %+v", len(w.applied), s)
 		}
 		w.unreachable = nil

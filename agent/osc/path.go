@@ -1,6 +1,7 @@
 package osc
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -42,11 +43,15 @@ var refused = []struct{ pattern, reason, hint string }{
 	{"/etc/systemd/system/*.upholds", "enablement follows from the units", "list the unit in units, with UpheldBy= in [Install]"},
 }
 
-// Longest path and longest part of one, in bytes. PATH_MAX is 4096 and has to
+// Longest path, in bytes and directories, and longest part of one, in bytes. PATH_MAX is 4096 and has to
 // hold the directory of a generation too; NAME_MAX is 255.
 const (
 	maxPath = 1024
 	maxName = 255
+	// maxDepth is in directories. The kernel follows 40 links on the way to a
+	// file (MAXSYMLINKS in include/linux/namei.h), and each directory of a
+	// generation may be one.
+	maxDepth = 24
 )
 
 // checkPath reports what is wrong with file, the value at path at.
@@ -69,6 +74,8 @@ func checkPath(report *document.Report, at, file string) {
 		add("is not in its shortest form", "write "+path.Clean(file))
 	case len(file) > maxPath || longestPart(file) > maxName:
 		add("is too long", "keep each part within 255 bytes, and all of it within 1024")
+	case strings.Count(file, "/") > maxDepth:
+		add("is too deep", fmt.Sprintf("keep it within %d directories", maxDepth))
 	case !isAllowed(file):
 		add("is outside the trees a configuration may write", "choose a path below "+strings.Join(allowed, ", "))
 	default:

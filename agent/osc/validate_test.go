@@ -87,6 +87,10 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.files[0].path: "/etc/` + strings.Repeat("a", 55) + `"… is too long; hint: keep each part within 255 bytes, and all of it within 1024`,
 		},
 		{
+			name: "a path of too many directories", text: file("/etc" + strings.Repeat("/d", 24) + "/a"),
+			want: `c:5: spec.files[0].path: "/etc` + strings.Repeat("/d", 24) + `/a" is too deep; hint: keep it within 24 directories`,
+		},
+		{
 			name: "a directory by its second name", text: file("/var/opt/bin/x"),
 			want: `c:5: spec.files[0].path: "/var/opt/bin/x" is refused: it is the same directory as /opt; hint: write the path with /opt`,
 		},

@@ -60,7 +60,7 @@ type Status struct {
 	// Drift is what something else changed of the managed paths.
 	Drift Drift `json:"drift,omitzero"`
 	// Waits are files that are left out until what they point at answers.
-	Waits []string `json:"waits,omitempty"`
+	Waits []config.Probe `json:"waits,omitempty"`
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 

@@ -1,15 +1,36 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 )
 
 // Table is s for a console of width columns: plain ASCII, no line longer, a
-// newline at the end. Width is at least 64.
-func (s Status) Table(width int) string {
+// newline at the end. Width is at least 64. Of units it shows as many as lines
+// leave room for, those first that are not as they should be, and all with 0.
+func (s Status) Table(width, lines int) string {
 	t := table{width: max(width, 64)}
+	t.node(s)
+	end := table{width: t.width}
+	for _, w := range s.Warnings {
+		end.row("warning", w)
+	}
+	for _, tty := range s.DebugShells {
+		end.row("! shell", "debug shell open on "+tty)
+	}
+	end.rule()
+	room := len(s.Units)
+	if lines > 0 {
+		room = lines - strings.Count(t.out.String()+end.out.String(), "\n")
+	}
+	t.units(s.Units, max(room, 3))
+	return t.out.String() + end.out.String()
+}
+
+// node is all of the status that comes before its units.
+func (t *table) node(s Status) {
 	t.rule()
 	t.row("phase", s.phase())
 	t.error(s.Error)
@@ -23,31 +44,70 @@ func (s Status) Table(width int) string {
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}
-	t.row("waits for", strings.Join(s.Waits, " "))
-	if s.Update != nil {
-		t.row("update", join(optional("OS version ", s.Update.OSVersion), optional("kubelet ", s.Update.Kubelet))+" wanted")
+	for _, p := range s.Waits {
+		t.row("held back", p.Path+" until "+strings.Join(p.URLs, " or ")+" answers")
 	}
+	t.row("wanted", s.wanted())
 	if s.Drift.Repaired > 0 {
-		t.row("drift", fmt.Sprintf("%d paths repaired, last %s at %s", s.Drift.Repaired, s.Drift.Last, seconds(s.Drift.At)))
+		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s", count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
 	}
 	t.row("machine.yaml", s.Machine)
 	t.row("files", fmt.Sprint(s.Files))
 	t.row("uptime", seconds(s.Uptime)+" since kernel start")
-	for i, u := range s.Units {
-		label := ""
-		if i == 0 {
-			label = "units"
-		}
+}
+
+// units shows at most room of them.
+func (t *table) units(units []Unit, room int) {
+	units = slices.Clone(units)
+	slices.SortStableFunc(units, func(a, b Unit) int { return cmp.Compare(rank(a), rank(b)) })
+	left := units[:0:0]
+	if len(units) > room {
+		units, left = units[:room-1], units[room-1:]
+	}
+	label := "units"
+	for _, u := range units {
 		t.line(fmt.Sprintf("  %-13s%s", label, t.unit(u)))
+		label = ""
 	}
-	for _, w := range s.Warnings {
-		t.row("warning", w)
+	if len(left) > 0 {
+		t.row("", more(left))
 	}
-	for _, tty := range s.DebugShells {
-		t.row("! shell", "debug shell open on "+tty)
+}
+
+// more sums up units that there is no room for.
+func more(units []Unit) string {
+	bad := 0
+	for _, u := range units {
+		bad += 1 - rank(u)
 	}
-	t.rule()
-	return t.out.String()
+	if bad == 0 {
+		return fmt.Sprintf("and %d more, all as wanted", len(units))
+	}
+	return fmt.Sprintf("and %d more, %d of them not as wanted: loam status", len(units), bad)
+}
+
+// rank is 0 of a unit that a person should see first, else 1.
+func rank(u Unit) int {
+	if u.Settled {
+		return 1
+	}
+	return 0
+}
+
+// wanted is what the configuration asks for beyond files and units.
+func (s Status) wanted() string {
+	u := s.Update
+	if u == nil {
+		return ""
+	}
+	words := []string{optional("OS version ", u.OSVersion), optional("kubelet ", u.Kubelet)}
+	if !u.CertificateAuthorities.IsZero() {
+		words = append(words, "new certificate authorities")
+	}
+	if !u.ServiceAccountKey.IsZero() {
+		words = append(words, "a new service account key")
+	}
+	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ", ")
 }
 
 func (s Status) phase() string {
@@ -62,30 +122,6 @@ func (s Status) AppliedLine() string {
 	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(s.AppliedAt))
 }
 
-type table struct {
-	width int
-	out   strings.Builder
-}
-
-func (t *table) rule() { t.line("--- loam " + strings.Repeat("-", t.width-9)) }
-
-// row writes a label and its value, which goes on in lines below where it is
-// too long. A row without a value is left out.
-func (t *table) row(label, value string) {
-	const indent = 15
-	value = ascii(value)
-	for value != "" {
-		end := min(len(value), t.width-indent)
-		if end < len(value) {
-			if space := strings.LastIndexByte(value[:end+1], ' '); space > 0 {
-				end = space
-			}
-		}
-		t.line(fmt.Sprintf("  %-13s%s", label, value[:end]))
-		label, value = "", strings.TrimLeft(value[end:], " ")
-	}
-}
-
 func (t *table) error(e *Error) {
 	if e == nil {
 		return
@@ -98,9 +134,13 @@ func (t *table) change(c *Change) {
 	switch {
 	case c == nil:
 	case !c.Until.IsZero():
-		t.row("on trial", fmt.Sprintf("until %s, then back to %s; `loam confirm` keeps it", c.Until.Format(time.RFC3339), c.Good))
+		t.row("on trial", fmt.Sprintf("until %s, then back to %s", c.Until.UTC().Format(clock), c.Good))
+		t.row("", c.Waits)
+		t.row("", "`loam confirm` keeps it, `loam rollback` ends it")
 	case c.Good != "":
-		t.row("watched", fmt.Sprintf("%s; goes back to %s if it is worse", c.Waits, c.Good))
+		t.row("watched", c.Waits+"; goes back to "+c.Good+" if it is worse")
+	default:
+		t.row("watched", c.Waits+"; there is nothing to go back to")
 	}
 }
 
@@ -117,57 +157,4 @@ func (t *table) unit(u Unit) string {
 		name = name[:room-2] + ".."
 	}
 	return strings.TrimRight(fmt.Sprintf("%-*s%-24.24s%10s", room, name, state, since(u.Since)), " ")
-}
-
-func (t *table) line(text string) {
-	if len(text) > t.width {
-		text = text[:t.width]
-	}
-	t.out.WriteString(strings.TrimRight(text, " ") + "\n")
-}
-
-func separator(e *Error) string {
-	if e.Document+e.Path == "" && e.Line == 0 {
-		return ""
-	}
-	return ": "
-}
-
-func lineNumber(line int) string {
-	if line == 0 {
-		return ""
-	}
-	return fmt.Sprintf(":%d", line)
-}
-
-func since(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return "at " + seconds(d)
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-func join(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
-
-// optional is text after before, "" if there is no text.
-func optional(before, text string) string {
-	if text == "" {
-		return ""
-	}
-	return before + text
-}
-
-// ascii makes of text what every console can show and none takes for a command.
-func ascii(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < ' ' || r > '~':
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -1,9 +1,12 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/loam-os/loam/agent/config"
 )
 
 func example() Status {
@@ -21,7 +24,7 @@ func example() Status {
 
 func TestTableFitsItsWidth(t *testing.T) {
 	for _, width := range []int{64, 80, 132} {
-		for line := range strings.Lines(example().Table(width)) {
+		for line := range strings.Lines(example().Table(width, 0)) {
 			if len(line) > width+1 || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("at width %d: %q", width, line)
 			}
@@ -30,7 +33,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 }
 
 func TestTableSaysWhatMatters(t *testing.T) {
-	got := example().Table(80)
+	got := example().Table(80, 0)
 	for _, want := range []string{
 		"phase        failed\n", "config.yaml:12 spec.units[2].name: empty", "give the unit a name?[2J", "loam-node-os 0.1.0, slot a",
 		strings.Repeat("0123456789abcdef", 4), "debug shell open on ttyS1", "containerd.service", "active/running", "at 1.5 s", "*failed/failed",
@@ -45,5 +48,47 @@ func TestAppliedLine(t *testing.T) {
 	s := Status{Generation: "000001-0123456789ab", AppliedAt: 12340 * time.Millisecond}
 	if got, want := s.AppliedLine(), "loam: applied generation 000001-0123456789ab after 12.3 s"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestRows(t *testing.T) {
+	tests := []struct {
+		name   string
+		status Status
+		want   string
+	}{
+		{"one path that drifted", Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}}, "  drift        1 path repaired, last /etc/a at 2.0 s\n"},
+		{"a file that is held back", Status{Waits: []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}}}},
+			"  held back    /etc/hosts.toml until https://a or https://b answers\n"},
+		{"versions that are wanted", Status{Update: &config.Update{OSVersion: "2.0", Kubelet: "1.35.0"}}, "  wanted       OS version 2.0, kubelet 1.35.0\n"},
+		{"a key that is wanted", Status{Update: &config.Update{ServiceAccountKey: time.Unix(1, 0)}}, "  wanted       a new service account key\n"},
+		{"nothing that is wanted", Status{Update: &config.Update{}}, "host name\n"},
+		{"a change", Status{Change: &Change{Good: "000001-a", Waits: "all units are well"}}, "  watched      all units are well; goes back to 000001-a if it is worse\n"},
+		{"the first change", Status{Change: &Change{Waits: "all units are well"}}, "  watched      all units are well; there is nothing to go back to\n"},
+		{"a trial", Status{Change: &Change{Good: "000001-a", Until: time.Unix(0, 0), Waits: "unit a.service is activating/start"}},
+			"  on trial     until 1970-01-01 00:00:00 UTC, then back to 000001-a\n               unit a.service is activating/start\n               `loam confirm` keeps it, `loam rollback` ends it\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.status.Hostname = "host name"
+			if got := tt.status.Table(80, 0); !strings.Contains(got, tt.want) {
+				t.Errorf("no %q in\n%s", tt.want, got)
+			}
+		})
+	}
+}
+
+func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
+	s := example()
+	s.Units = slices.Insert(slices.Repeat(s.Units[:1], 500), 300, s.Units[1])
+	got := s.Table(80, 23)
+	if lines := strings.Count(got, "\n"); lines != 23 {
+		t.Errorf("%d lines:\n%s", lines, got)
+	}
+	if !strings.Contains(got, "  units        longlong") || !strings.Contains(got, "               and 493 more, all as wanted\n") {
+		t.Errorf("in\n%s", got)
+	}
+	if lines := strings.Count(s.Table(80, 0), "\n"); lines < 500 {
+		t.Errorf("%d lines although there is room for all", lines)
 	}
 }

@@ -47,7 +47,7 @@ func showStatus(out io.Writer, file, format string) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(s)
 	case "table":
-		_, err = io.WriteString(out, s.Table(width(out)))
+		_, err = io.WriteString(out, s.Table(width(out), 0))
 		return err
 	}
 	return fmt.Errorf("output format %q: not known\nhint: table or json", format)

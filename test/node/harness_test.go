@@ -179,6 +179,21 @@ func (n *node) status() status.Status {
 	return s
 }
 
+// says waits until the status is as it should be: it comes a moment after what
+// it tells of.
+func (n *node) says(right func(status.Status) bool) {
+	n.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		s := n.status()
+		if right(s) {
+			return
+		}
+		if time.Now().After(end) {
+			n.t.Fatalf("status %+v, error %+v", s, s.Error)
+		}
+	}
+}
+
 // invocations are the InvocationIDs of units by name.
 func (n *node) invocations(units ...string) map[string]string {
 	n.t.Helper()
