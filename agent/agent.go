@@ -84,8 +84,8 @@ type Agent struct {
 	Log *zap.Logger
 }
 
-// settle is how long the loop waits for further changes before it looks: an
-// editor writes several times, a unit that starts changes several times.
+// settle is how long the loop waits for further changes before it looks: a unit
+// that starts changes several times.
 const settle = 100 * time.Millisecond
 
 // retry is how long the loop waits before it tries again to complete what it
@@ -136,7 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 				changed = nil
 				continue
 			}
-			l.readAt.soon(settle)
+			l.rereads()
 		case _, ok := <-contents:
 			if !ok {
 				contents = nil
@@ -161,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			l.shellOpened(s)
 		case <-l.readAt.c:
 			l.readAt.clear()
-			l.due.resume, l.due.read = l.unfinished != nil, true
+			l.rereads()
 		case <-l.retryAt.c:
 			l.retryAt.clear()
 			l.due.resume, l.due.read = true, true

@@ -86,6 +86,9 @@ func (l *loop) next(ctx context.Context) {
 	}
 }
 
+// rereads has the source read, after what is unfinished.
+func (l *loop) rereads() { l.due.resume, l.due.read = l.due.resume || l.unfinished != nil, true }
+
 // watch begins to watch the source, before the first read, so that no change
 // is missed.
 func (l *loop) watch(ctx context.Context) <-chan struct{} {

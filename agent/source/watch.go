@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +36,7 @@ func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
 		defer close(changes)
 		defer w.events.Close()
 		defer stop()
-		w.run(changes)
+		w.run(ctx, changes)
 	}()
 	return changes, nil
 }
@@ -48,8 +49,11 @@ type watch struct {
 	names map[int][]string
 }
 
-// run sends on changes until the events are closed.
-func (w *watch) run(changes chan<- struct{}) {
+// settle is how long a change waits for the next: an editor writes several times.
+const settle = 100 * time.Millisecond
+
+// run sends on changes until ctx ends.
+func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 	buffer := make([]byte, 64*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {
 		n, err := w.events.Read(buffer)
@@ -60,6 +64,11 @@ func (w *watch) run(changes chan<- struct{}) {
 			continue
 		}
 		if err := w.arm(); err != nil {
+			return
+		}
+		select {
+		case <-time.After(settle): // What comes meanwhile is the next change.
+		case <-ctx.Done():
 			return
 		}
 		select {
