@@ -49,7 +49,7 @@ bench: $(loamctl) ## measure the figures of the README into build/bench/results.
 	go run ./test/bench
 
 crash: ## cut the power at 10,000 points of the configuration engine
-	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run 'TestCrash$$' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
+	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run '^TestCrash' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for p in $$(go list ./...); do \

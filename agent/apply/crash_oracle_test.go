@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 // does to which nothing else was ever applied.
 type oracle struct {
 	t     testing.TB
+	image *os.Root
 	mu    sync.Mutex
 	known map[string]looks
 }
@@ -28,13 +30,13 @@ type looks struct{ files, units map[string]string }
 // nothing is what a node has before its first configuration.
 var nothing = config.Desired{}
 
-func (o *oracle) of(n *crashNode, d config.Desired) (looks, error) {
+func (o *oracle) of(d config.Desired) (looks, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l, ok := o.known[d.Digest()]; ok {
 		return l, nil
 	}
-	fresh := newCrashNode(o.t, n.image)
+	fresh := newCrashNode(o.t, o.image)
 	if d.Digest() != nothing.Digest() {
 		if err := applyGood(fresh.executor(), d); err != nil {
 			return looks{}, fmt.Errorf("apply to a new node: %w", err)
@@ -55,7 +57,7 @@ func (o *oracle) of(n *crashNode, d config.Desired) (looks, error) {
 
 // is reports how the node differs from one that has d.
 func (o *oracle) is(n *crashNode, d config.Desired) error {
-	want, err := o.of(n, d)
+	want, err := o.of(d)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -94,41 +93,6 @@ func (r recorded) allowed(k int, cut bool) []config.Desired {
 	return had
 }
 
-// crash is how a run of the agent ends: it is killed, or the power is cut.
-type crash struct {
-	kill bool
-	loss power.Loss
-}
-
-func (c crash) String() string {
-	if c.kill {
-		return "kill"
-	}
-	return "power cut, " + c.loss.String()
-}
-
-// crashes are all ways to end before one op, with some random ones.
-func crashes(random int, seed uint64) []crash {
-	all := []crash{{kill: true}}
-	for _, entries := range []power.Part{power.All, power.None} {
-		for _, content := range []power.Part{power.All, power.None, power.Half, power.Zeros} {
-			all = append(all, crash{loss: power.Loss{Entries: entries, Content: content}})
-		}
-	}
-	for i := range random {
-		all = append(all, crash{loss: power.Loss{Entries: power.Random, Content: power.Random, Seed: seed<<16 + uint64(i)}})
-	}
-	return all
-}
-
-// leave is the disk that the crash leaves of d.
-func (c crash) leave(d *power.Disk) *power.Disk {
-	if c.kill {
-		return d.Clone()
-	}
-	return d.Cut(c.loss, volatile...)
-}
-
 // restart makes a node of what a crash has left, up to the start of the agent.
 // after is called with it before it boots.
 func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int, after func(*crashNode)) (*crashNode, func(), error) {
@@ -157,66 +121,6 @@ func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int
 		return n, end, nil
 	}
 	return n, end, n.powerOn()
-}
-
-// point is one crash: before op k, in one way.
-type point struct {
-	k int
-	crash
-	disk  *power.Disk
-	units crashUnits
-}
-
-// points are the crashes of a scenario that leave something new, from limit of
-// them by chance (0: all).
-func (r recorded) points(limit, random int, seed uint64) []point {
-	var all []point
-	seen := map[string]bool{}
-	chosen := r.choose(limit, random, seed)
-	r.Replay(func(k int, d *power.Disk) bool {
-		units := r.Ops[k].Note.(crashUnits)
-		for _, c := range chosen[k] {
-			left := c.leave(d)
-			key := fmt.Sprintf("%x %v", left.Sum(), r.allowedNames(k, !c.kill))
-			if c.kill {
-				key += fmt.Sprint(units)
-			}
-			if !seen[key] {
-				seen[key] = true
-				all = append(all, point{k, c, left, units})
-			}
-		}
-		return true
-	})
-	return all
-}
-
-// choose are the crashes to play, by op.
-func (r recorded) choose(limit, random int, seed uint64) map[int][]crash {
-	var all []point
-	for k := range r.Ops {
-		for _, c := range crashes(random, seed+uint64(k)) {
-			all = append(all, point{k: k, crash: c})
-		}
-	}
-	if limit > 0 && limit < len(all) {
-		chance := rand.New(rand.NewPCG(seed, 1))
-		chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:limit]
-	}
-	chosen := map[int][]crash{}
-	for _, p := range all {
-		chosen[p.k] = append(chosen[p.k], p.crash)
-	}
-	return chosen
-}
-
-func (r recorded) allowedNames(k int, cut bool) []string {
-	var names []string
-	for _, d := range r.allowed(k, cut) {
-		names = append(names, d.Digest())
-	}
-	return names
 }
 
 // try plays one point: nil if the node is well afterwards.

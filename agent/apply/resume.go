@@ -27,32 +27,40 @@ type Resumed struct {
 // node where nothing was cut off and nothing has drifted it writes nothing and
 // asks systemd for nothing.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
-	mended, err := e.mendCurrent(ctx)
-	if err != nil {
-		return Resumed{Mended: mended}, err
+	var r Resumed
+	var err error
+	if r.Mended, err = e.mendCurrent(ctx); err != nil {
+		return r, err
 	}
 	current, _, err := e.Current()
 	if err != nil {
-		return Resumed{Mended: mended}, err
+		return r, err
+	}
+	if r.Repaired, err = e.removeStale(current); err != nil {
+		return r, err
 	}
 	j, cut, err := e.store().Journal()
 	if err != nil {
-		return Resumed{Mended: mended}, err
+		return r, err
 	}
 	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
-		return Resumed{Finished: j.To, Mended: mended}, e.completeOrGoBack(ctx, j)
+		r.Finished = j.To
+		return r, e.completeOrGoBack(ctx, j)
 	}
 	if cut {
-		err = e.drop(ctx, j, current)
+		if err := e.drop(ctx, j, current); err != nil {
+			return r, err
+		}
 	}
-	if err != nil {
-		return Resumed{Mended: mended}, err
+	repaired, err := e.repair(current, nil)
+	r.Repaired = append(r.Repaired, repaired...)
+	if err == nil {
+		err = e.reloadFor(ctx, repaired)
 	}
-	repaired, err := e.reconcile(ctx, current)
 	if err == nil {
 		err = e.store().Sweep()
 	}
-	return Resumed{Repaired: repaired, Mended: mended}, err
+	return r, err
 }
 
 // drop ends a change that is not the current generation: it never was, or it has
@@ -282,20 +290,6 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 	return generation.Manifest{}, nil
 }
 
-// reconcile makes the paths of the node those of m and returns the ones that
-// were not.
-func (e *Executor) reconcile(ctx context.Context, m generation.Manifest) ([]string, error) {
-	repaired, err := e.repair(m, nil)
-	if err != nil {
-		return repaired, err
-	}
-	stale, err := e.removeStale(m)
-	if err != nil {
-		return repaired, err
-	}
-	return e.reloadFor(ctx, append(repaired, stale...))
-}
-
 // Repair makes those of paths that the current generation manages what they
 // should be, and returns the ones that were not; with nil, all that it manages.
 func (e *Executor) Repair(ctx context.Context, paths []string) ([]string, error) {
@@ -307,15 +301,15 @@ func (e *Executor) Repair(ctx context.Context, paths []string) ([]string, error)
 	if err != nil {
 		return repaired, err
 	}
-	return e.reloadFor(ctx, repaired)
+	return repaired, e.reloadFor(ctx, repaired)
 }
 
 // reloadFor has systemd read its units again if one of the paths is of them.
-func (e *Executor) reloadFor(ctx context.Context, repaired []string) ([]string, error) {
+func (e *Executor) reloadFor(ctx context.Context, repaired []string) error {
 	if slices.ContainsFunc(repaired, func(p string) bool { return strings.HasPrefix(p, "/etc/systemd/system/") }) {
 		e.reload = true
 	}
-	return repaired, e.reloadOwed(ctx)
+	return e.reloadOwed(ctx)
 }
 
 // reloadOwed has systemd read its units if a repair asks for it.

@@ -63,8 +63,7 @@ func (e *Executor) Verify(ctx context.Context, content map[string]config.Content
 			repaired = append(repaired, bad.Path)
 		}
 	}
-	_, err = e.reloadFor(ctx, repaired)
-	return v, err
+	return v, e.reloadFor(ctx, repaired)
 }
 
 // verifyStored looks at the store's content and links of one generation.

@@ -7,12 +7,11 @@
 //	store/sha256/<digest>-<mode>      content, once for each digest and mode
 //	store/tree/<digest>/              one directory: hard links to content, and symbolic links
 //	                                  to the directories in it
-//	store/link/<digest>               those symbolic links, ../<digest>, each once
 //	generations/000042-<digest12>/    manifest.json, and root -> ../../store/tree/<digest>
 //	os/<os version>/current           -> ../../generations/000042-<digest12>
 //	os-version                        the OS version that ran last
 //	journal.json                      what is being applied; gone when done
-//	history.json                      what was applied, with what outcome
+//	history.jsonl                     what was applied, with what outcome
 //
 // The initramfs uses this package before systemd starts, so it stays small:
 // no D-Bus, no logger, no child processes.

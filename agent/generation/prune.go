@@ -78,7 +78,7 @@ func (s *Store) Sweep() error {
 		}
 		s.count(m)
 	}
-	for _, dir := range []string{treeDir, linkDir, contentDir} {
+	for _, dir := range []string{treeDir, contentDir} {
 		if _, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.objects))); err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
@@ -87,7 +87,8 @@ func (s *Store) Sweep() error {
 	return nil
 }
 
-// currentNames are the generations that some OS version has as its current.
+// currentNames are the generations that some OS version has as its current, ""
+// for one that is torn.
 func (s *Store) currentNames() ([]string, error) {
 	versions, err := fs.ReadDir(s.fsys, "os")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,11 +99,12 @@ func (s *Store) currentNames() ([]string, error) {
 		if !v.IsDir() {
 			continue
 		}
-		target, err := fs.ReadLink(s.fsys, path.Join("os", v.Name(), "current"))
-		if err == nil {
-			names = append(names, path.Base(target))
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		name, err := s.currentName(v.Name())
+		if err != nil && !errors.Is(err, ErrTorn) {
 			return nil, err
+		}
+		if name != "" || err != nil {
+			names = append(names, name)
 		}
 	}
 	return names, nil

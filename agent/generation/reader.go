@@ -36,7 +36,6 @@ func Read(fsys fs.FS) Reader { return Reader{fsys, map[string]loaded{}} }
 const (
 	contentDir     = "store/sha256"
 	treeDir        = "store/tree"
-	linkDir        = "store/link"
 	generationsDir = "generations"
 	manifestName   = "manifest.json"
 	rootName       = "root"
@@ -54,15 +53,30 @@ var (
 // Current is the manifest of the current generation of osVersion; false if it
 // has none yet. An error that is ErrTorn says that there is one, damaged.
 func (r Reader) Current(osVersion string) (Manifest, bool, error) {
-	target, err := fs.ReadLink(r.fsys, path.Join("os", osVersion, "current"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Manifest{}, false, nil
+	name, err := r.currentName(osVersion)
+	if err != nil || name == "" {
+		return Manifest{}, false, err
 	}
-	if err != nil {
-		return Manifest{}, false, fmt.Errorf("read the current generation of %s: %w", osVersion, err)
-	}
-	m, err := r.Load(path.Base(target))
+	m, err := r.Load(name)
 	return m, err == nil, err
+}
+
+// currentName is what the link of osVersion says, "" if there is none, and for
+// what is no OS version.
+func (r Reader) currentName(osVersion string) (string, error) {
+	if !versionForm.MatchString(osVersion) {
+		return "", nil
+	}
+	target, err := fs.ReadLink(r.fsys, path.Join("os", osVersion, "current"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case errors.Is(err, syscall.EINVAL):
+		return "", fmt.Errorf("current generation of %s: %w: no link", osVersion, ErrTorn)
+	case err != nil:
+		return "", fmt.Errorf("read the current generation of %s: %w", osVersion, err)
+	}
+	return path.Base(target), nil
 }
 
 // Load reads the manifest of the generation called name.
@@ -128,7 +142,12 @@ func (r Reader) decode(name, file string) (Manifest, error) {
 
 // checkRoot makes sure that the files of a generation can be reached at all.
 func (r Reader) checkRoot(name string) error {
-	info, err := fs.Stat(r.fsys, path.Join(generationsDir, name, rootName))
+	root := path.Join(generationsDir, name, rootName)
+	link, err := fs.Lstat(r.fsys, root)
+	if err == nil && link.Mode()&fs.ModeSymlink == 0 {
+		return fmt.Errorf("generation %s: %w: %s is no link", name, ErrTorn, rootName)
+	}
+	info, err := fs.Stat(r.fsys, root)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrTorn, rootName)
 	}

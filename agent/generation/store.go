@@ -50,7 +50,7 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 // writeObjects writes what entries need and the store does not have, and
 // returns the digest of their root directory.
 func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) (root string, err error) {
-	for _, dir := range []string{contentDir, treeDir, linkDir, generationsDir} {
+	for _, dir := range []string{contentDir, treeDir, generationsDir} {
 		if err := s.dir.MkdirAll(dir); err != nil {
 			return "", err
 		}
@@ -181,7 +181,6 @@ func (s *Store) count(m Manifest) {
 	}
 	for _, digest := range s.treesOf(m) {
 		s.objects[path.Join(treeDir, digest)] = true
-		s.objects[path.Join(linkDir, digest)] = true
 	}
 }
 
@@ -195,7 +194,13 @@ func (s *Store) Activate(osVersion, name string) error {
 	if err := s.dir.MkdirAll(dir); err != nil {
 		return fmt.Errorf("activate %s: %w", name, err)
 	}
-	if _, err := s.dir.Symlink(path.Join("../..", generationsDir, name), path.Join(dir, "current")); err != nil {
+	link := path.Join(dir, "current")
+	if info, err := fs.Lstat(s.fsys, link); err == nil && info.IsDir() { // no rename replaces that
+		if err := s.dir.RemoveAll(link); err != nil {
+			return fmt.Errorf("activate %s: %w", name, err)
+		}
+	}
+	if _, err := s.dir.Symlink(path.Join("../..", generationsDir, name), link); err != nil {
 		return fmt.Errorf("activate %s: %w", name, err)
 	}
 	return nil

@@ -128,12 +128,12 @@ func (d *Disk) Live() *Disk { return d.Cut(Loss{Entries: All, Content: All}) }
 
 // Sum is the same for two disks on which programs see the same.
 func (d *Disk) Sum() [sha256.Size]byte {
-	var text []byte
+	sum := sha256.New()
 	d.list(func(name string, id int, n *node) {
-		text = fmt.Appendln(text, name, id, uint32(n.mode), n.target, len(n.data))
-		text = append(text, n.data...)
+		fmt.Fprintln(sum, name, id, uint32(n.mode), n.target, len(n.data))
+		sum.Write(n.data)
 	})
-	return sha256.Sum256(text)
+	return [sha256.Size]byte(sum.Sum(nil))
 }
 
 // String lists what programs see: a line for each name, with a number that is

@@ -1,0 +1,149 @@
+package apply_test
+
+import (
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/power"
+)
+
+// mutant is a bug that the engine could have, as a change of what it does: of
+// as many ops, so that what a crash may leave stays the same.
+type mutant struct {
+	name, scenario string
+	mutate         func([]power.Op)
+}
+
+// without forgets the ops whose names match pattern.
+func without(op durable.Op, pattern string) func([]power.Op) {
+	return func(ops []power.Op) {
+		for i := range ops {
+			if match, err := path.Match(pattern, ops[i].Name); err == nil && match && ops[i].Op == op {
+				ops[i].Op = power.Mark
+			}
+		}
+	}
+}
+
+const (
+	journal = stateDir + "/journal.json"
+	flip    = stateDir + "/os/" + crashVersion + "/current"
+)
+
+// write is where the first ops are that make name what it is to be, durably.
+func write(ops []power.Op, name string) (start, end int) {
+	end = slices.IndexFunc(ops, func(op power.Op) bool { return op.Op == durable.Rename && op.Name == name })
+	start = slices.IndexFunc(ops, func(op power.Op) bool { return op.Name == ops[end].From })
+	return start, end + 2
+}
+
+// later moves the ops from start to end to where to is.
+func later(ops []power.Op, start, end, to int) {
+	copy(ops[start:to], slices.Concat(ops[end:to], ops[start:end]))
+}
+
+// flipFirst writes the journal when the flip is done.
+func flipFirst(ops []power.Op) {
+	start, end := write(ops, journal)
+	_, flipped := write(ops, flip)
+	later(ops, start, end, flipped)
+}
+
+// placeFirst brings the real files about before journal and flip.
+func placeFirst(ops []power.Op) {
+	start, _ := write(ops, journal)
+	_, flipped := write(ops, flip)
+	_, placed := write(ops, "var/lib/was")
+	later(ops, start, flipped, placed)
+}
+
+// forgetEarly has the journal go before what is done between it and its end.
+func forgetEarly(ops []power.Op) {
+	end := slices.IndexFunc(ops, func(op power.Op) bool { return op.Op == durable.Remove && op.Name == journal })
+	_, flipped := write(ops, flip)
+	later(ops, flipped, end, end+2)
+}
+
+// unsureConfirm forgets to sync the last journal.
+func unsureConfirm(ops []power.Op) {
+	for i, op := range slices.Backward(ops) {
+		if op.Op == durable.Rename && op.Name == journal {
+			ops[i+1].Op = power.Mark
+			return
+		}
+	}
+}
+
+func mutants() []mutant {
+	const one, all, good = "one file", "everything", "good, with old generations to delete"
+	return []mutant{
+		{"content is not synced", one, without(durable.SyncFile, stateDir+"/store/sha256/*")},
+		{"the directory of content is not synced", one, without(durable.SyncDir, stateDir+"/store/sha256")},
+		{"the directories of a generation are not synced", one, without(durable.SyncDir, stateDir+"/store/tree/*")},
+		{"the directory of directories is not synced", one, without(durable.SyncDir, stateDir+"/store/tree")},
+		{"the manifest is not synced", one, without(durable.SyncFile, stateDir+"/generations/*/*")},
+		{"the directory of a generation is not synced", one, without(durable.SyncDir, stateDir+"/generations/*")},
+		{"the list of generations is not synced", one, without(durable.SyncDir, stateDir+"/generations")},
+		{"a first apply syncs nothing", "first apply", without(durable.SyncAll, stateDir)},
+		{"the flip is not synced", one, without(durable.SyncDir, stateDir+"/os/*")},
+		{"the journal's name is not synced", one, without(durable.SyncDir, stateDir)},
+		{"the journal's content is not synced", one, without(durable.SyncFile, stateDir+"/.*")},
+		{"the journal comes after the flip", one, flipFirst},
+		{"real files come before the flip", all, placeFirst},
+		{"the journal goes before the files are placed", "bad", forgetEarly},
+		{"a confirmation is not synced", "try and confirm", unsureConfirm},
+		{"content goes before its generation is sure to", good, without(durable.SyncDir, stateDir+"/generations")},
+		{"real files are not synced", good, without(durable.SyncFile, "var/lib/app/*")},
+		{"the names of real files are not synced", good, without(durable.SyncDir, "var/lib/app")},
+	}
+}
+
+// plainCrashes are, before each op, a kill and the cuts after which the disk has
+// all entries and no content, and all content and no entries, of what it may lose.
+func (r recorded) plainCrashes() map[int][]crash {
+	chosen := map[int][]crash{}
+	for k := range r.Ops {
+		chosen[k] = []crash{
+			{kill: true},
+			{loss: power.Loss{Entries: power.All, Content: power.None}},
+			{loss: power.Loss{Entries: power.None, Content: power.All}},
+		}
+	}
+	return chosen
+}
+
+// TestCrashFindsBugs plays what a crash leaves of each mutant and not of the
+// engine: one of it has to be found wrong.
+func TestCrashFindsBugs(t *testing.T) {
+	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
+	all := mutants()
+	for _, s := range scenarios() {
+		of := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return m.scenario != s.name })
+		if len(of) == 0 {
+			continue
+		}
+		r := s.record(t, o.image)
+		right := map[string]bool{}
+		for _, p := range r.points(r.plainCrashes()) {
+			right[p.key] = true
+		}
+		for _, m := range of {
+			t.Run(m.name, func(t *testing.T) { r.find(t, o, m, right) })
+		}
+	}
+}
+
+func (r recorded) find(t *testing.T, o *oracle, m mutant, right map[string]bool) {
+	r.Ops = slices.Clone(r.Ops)
+	m.mutate(r.Ops)
+	wrong := slices.DeleteFunc(r.points(r.plainCrashes()), func(p point) bool { return right[p.key] })
+	for k, p := range wrong {
+		if err := r.try(o, p); err != nil {
+			t.Logf("found after %d of %d points: %.200v", k+1, len(wrong), err)
+			return
+		}
+	}
+	t.Errorf("not found in %d points", len(wrong))
+}
