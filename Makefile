@@ -17,7 +17,7 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run image test check style golden bench crash fuzz clean $(loamctl)
+.PHONY: help run image test check style golden bench crash pairs fuzz clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ bench: $(loamctl) ## measure the figures of the README into build/bench/results.
 
 crash: ## cut the power at 10,000 points of the configuration engine
 	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run '^TestCrash' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
+
+pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_PAIRS=1000 go test -count=1 -timeout 40m -run '^TestPairs$$' -v ./agent/apply
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for p in $$(go list ./...); do \

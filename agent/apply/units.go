@@ -52,16 +52,9 @@ func (e *Executor) writeProgress(p progress) error {
 func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.Journal) map[string]error {
 	failed := map[string]error{}
 	p := e.progressOf(j)
-	for len(actions) > 0 && ctx.Err() == nil {
-		end := slices.IndexFunc(actions, func(a plan.Action) bool { return a.Stage() != actions[0].Stage() })
-		if end < 0 {
-			end = len(actions)
-		}
-		stage := slices.DeleteFunc(slices.Clone(actions[:end]), func(a plan.Action) bool {
-			return a.By != "" || slices.Contains(p.Done, doneName(a))
-		})
-		actions = actions[end:]
-		if len(stage) > 0 {
+	for _, stage := range stages(actions) {
+		stage = slices.DeleteFunc(stage, func(a plan.Action) bool { return slices.Contains(p.Done, doneName(a)) })
+		if len(stage) > 0 && ctx.Err() == nil {
 			maps.Copy(failed, e.stage(ctx, stage, &p))
 		}
 	}
@@ -72,6 +65,28 @@ func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.
 		}
 	}
 	return failed
+}
+
+// stages are the actions by stage, those that systemd does by itself left out.
+// Last, what it restarts by itself is started, which is nothing to do for a unit
+// that is up: as it reads its units, systemd may stop one that is bound to what
+// is still to come, and what that takes along is then not restarted with it.
+func stages(actions []plan.Action) [][]plan.Action {
+	var all [][]plan.Action
+	var last []plan.Action
+	stage := -1
+	for _, a := range actions {
+		switch {
+		case a.By != "" && a.Verb == plan.Restart:
+			last = append(last, plan.Action{Unit: a.Unit, Verb: plan.Start})
+		case a.By != "":
+		case a.Stage() == stage:
+			all[len(all)-1] = append(all[len(all)-1], a)
+		default:
+			stage, all = a.Stage(), append(all, []plan.Action{a})
+		}
+	}
+	return append(all, last)
 }
 
 // stage asks systemd for everything at once, so that systemd orders the jobs

@@ -2,6 +2,7 @@ package generation
 
 import (
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 		t.Units = append(t.Units, known.unit(u))
 	}
 	t.addLinks(links)
+	t.bindRequired(links)
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(t.Units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
 	return t, nil
@@ -81,6 +83,20 @@ func (t *Tree) addLinks(links map[string]string) {
 		if !taken[name] {
 			t.Entries = append(t.Entries, Entry{Path: name, Kind: KindLink, Target: target})
 		}
+	}
+}
+
+// bindRequired binds units to those whose links make them require those.
+func (t *Tree) bindRequired(links map[string]string) {
+	for i := range t.Units {
+		u := &t.Units[i]
+		for name := range links {
+			if path.Dir(name) == path.Join(unitDir, u.Name+".requires") && links[name] != os.DevNull {
+				u.BoundTo = append(u.BoundTo, path.Base(name))
+			}
+		}
+		slices.Sort(u.BoundTo)
+		u.BoundTo = slices.Compact(u.BoundTo)
 	}
 }
 

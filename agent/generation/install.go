@@ -161,12 +161,15 @@ func instantiate(template, instance string) string {
 	return prefix + "@" + instance + path.Ext(template)
 }
 
-// environmentFiles are the files that EnvironmentFile= in text names, without
-// the "-" that makes one optional.
-func environmentFiles(text string) []string {
+// environmentFiles are the patterns of glob(7) that EnvironmentFile= in the text
+// of unit name gives, without the "-" that makes one optional. One that depends
+// on the machine is left out.
+func environmentFiles(text, name string) []string {
 	var files []string
 	for _, value := range values(text, "Service", "EnvironmentFile") {
-		files = append(files, strings.TrimPrefix(value, "-"))
+		if file, err := expand(strings.TrimPrefix(value, "-"), name); err == nil {
+			files = append(files, file)
+		}
 	}
 	slices.Sort(files)
 	return slices.Compact(files)

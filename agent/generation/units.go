@@ -48,30 +48,37 @@ func newKnown(d config.Desired, vendor Vendor) known {
 // path it has on the node: its own text before its template's, the
 // configuration's before the image's; last, that of which it is an alias.
 func (k known) find(name string) (text, file string, ok bool) {
-	for _, name := range []string{name, TemplateOf(name)} {
-		u := k.units[name]
-		if u.Content != nil {
-			return *u.Content + dropInText(u), path.Join(unitDir, name), true
+	for _, of := range []string{name, TemplateOf(name), k.aliases[name]} {
+		if u := k.units[of]; u.Content != nil {
+			return *u.Content + k.dropInText(name), path.Join(unitDir, of), true
 		}
-		if text, ok := k.vendor.Texts[name]; ok {
-			return text + dropInText(u), k.vendor.Paths[name], true
+		if text, ok := k.vendor.Texts[of]; ok {
+			return text + k.dropInText(name), k.vendor.Paths[of], true
 		}
-	}
-	if real, ok := k.aliases[name]; ok {
-		u := k.units[real]
-		return *u.Content + dropInText(u), path.Join(unitDir, real), true
 	}
 	return "", "", false
 }
 
-// dropInText is what u's drop-ins add, in the order systemd reads them.
-func dropInText(u config.Unit) string {
-	byName := slices.SortedFunc(slices.Values(u.DropIns), func(a, b config.DropIn) int {
-		return strings.Compare(a.Name, b.Name)
-	})
+// dropInText is what drop-ins of the unit, under whichever of its names, and of
+// its template add, in the order systemd reads them: one of the unit itself
+// comes instead of one of the same name of its template.
+func (k known) dropInText(name string) string {
+	names := []string{TemplateOf(name), k.aliases[name]}
+	for alias, of := range k.aliases {
+		if of == name {
+			names = append(names, alias)
+		}
+	}
+	slices.Sort(names[1:])
+	byName := map[string]string{}
+	for _, of := range append(names, name) {
+		for _, in := range k.units[of].DropIns {
+			byName[in.Name] = in.Content
+		}
+	}
 	var text strings.Builder
-	for _, in := range byName {
-		text.WriteString("\n" + in.Content)
+	for _, in := range slices.Sorted(maps.Keys(byName)) {
+		text.WriteString("\n" + byName[in])
 	}
 	return text.String()
 }
@@ -85,9 +92,11 @@ func (k known) byImage(name string) bool {
 func (k known) unit(u config.Unit) Unit {
 	text, _, _ := k.find(u.Name)
 	watched := slices.Clone(u.FilePaths)
-	for _, file := range environmentFiles(text) {
-		if k.files[file] {
-			watched = append(watched, file)
+	for _, pattern := range environmentFiles(text, u.Name) {
+		for file := range k.files {
+			if ok, err := path.Match(pattern, file); ok && err == nil {
+				watched = append(watched, file)
+			}
 		}
 	}
 	slices.Sort(watched)

@@ -137,7 +137,7 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 }
 
 // count keeps how often systemd has restarted each service by itself and
-// reports whether that is as it was before.
+// reports whether that is as it was before. What was broken may go on as it did.
 func (g *Gate) count(states []unit.State) bool {
 	if g.first == nil {
 		g.first, g.restarts = map[string]int{}, map[string]int{}
@@ -147,7 +147,7 @@ func (g *Gate) count(states []unit.State) bool {
 	}
 	same := true
 	for _, s := range states {
-		same = same && g.restarts[s.Name] == s.Restarts
+		same = same && (g.restarts[s.Name] == s.Restarts || slices.Contains(g.Broken, s.Name))
 		g.restarts[s.Name] = s.Restarts
 	}
 	return same

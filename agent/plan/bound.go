@@ -1,41 +1,14 @@
 package plan
 
 import (
+	"path"
 	"slices"
-
-	"github.com/loam-os/loam/agent/generation"
 )
-
-// rank orders verbs by what they do to a unit that is up.
-var rank = map[Verb]int{Keep: 0, Reload: 1, Start: 2, Restart: 3, Stop: 4}
-
-// oneForAliases makes one action of those for the same unit under several
-// names, the one that does most, under the name that comes first.
-func oneForAliases(actions []Action, observed Observed) []Action {
-	first := map[string]int{}
-	var all []Action
-	for _, a := range actions {
-		id := a.Unit
-		if s, ok := observed[a.Unit]; ok && s.ID != "" {
-			id = s.ID
-		}
-		i, twice := first[id]
-		if !twice {
-			first[id] = len(all)
-			all = append(all, a)
-			continue
-		}
-		if rank[a.Verb] > rank[all[i].Verb] {
-			all[i].Verb, all[i].Why = a.Verb, a.Why
-		}
-	}
-	return all
-}
 
 // freeSockets stops the service of each socket that is to be started: systemd
 // refuses to start a socket whose service is up. A service that is not merely on
 // demand is started again afterwards.
-func freeSockets(actions []Action, after map[string]*generation.Unit, observed Observed) []Action {
+func freeSockets(actions []Action, after map[string]*listed, observed Observed) []Action {
 	for _, socket := range slices.Clone(actions) {
 		u := after[socket.Unit]
 		if u == nil || u.Triggers == "" || socket.Verb != Start && socket.Verb != Restart || !observed[u.Triggers].Running() {
@@ -58,9 +31,16 @@ func freeSockets(actions []Action, after map[string]*generation.Unit, observed O
 	return actions
 }
 
+// bonds is what says which units are bound to which.
+type bonds struct {
+	after    map[string]*listed
+	observed Observed
+	changes  changes
+}
+
 // follow adds what systemd makes of the actions by itself: a unit that is up
 // stops and restarts with those it is bound to.
-func follow(actions []Action, after map[string]*generation.Unit, observed Observed) []Action {
+func follow(actions []Action, b bonds) []Action {
 	queue := slices.Clone(actions)
 	for len(queue) > 0 {
 		a := queue[0]
@@ -68,8 +48,8 @@ func follow(actions []Action, after map[string]*generation.Unit, observed Observ
 		if a.Verb != Restart && a.Verb != Stop {
 			continue
 		}
-		for _, name := range boundTo(a.Unit, after, observed) {
-			did, ok := actionBy(a, name, after[name], actions)
+		for _, name := range b.to(a.Unit) {
+			did, ok := actionBy(a, name, b.after[name], actions)
 			if !ok {
 				continue
 			}
@@ -80,17 +60,18 @@ func follow(actions []Action, after map[string]*generation.Unit, observed Observ
 	return actions
 }
 
-// boundTo are the units that are up and bound to unit name, by what the next
-// generation says of its own and systemd of the others.
-func boundTo(name string, after map[string]*generation.Unit, observed Observed) []string {
+// to are the units that are up and bound to unit name: by what the next
+// generation says, or by what systemd says now, slices and the image's units
+// included, unless that changes.
+func (b bonds) to(name string) []string {
 	var bound []string
-	for other, u := range after {
-		if slices.Contains(u.BoundTo, name) && observed[other].Running() {
+	for other, u := range b.after {
+		if slices.Contains(u.BoundTo, name) && b.observed[other].Running() {
 			bound = append(bound, other)
 		}
 	}
-	for _, other := range observed[name].BoundBy {
-		if after[other] == nil && observed[other].Running() {
+	for _, other := range b.observed[name].BoundBy {
+		if b.observed[other].Running() && !b.mayChange(other, name) {
 			bound = append(bound, other)
 		}
 	}
@@ -98,9 +79,16 @@ func boundTo(name string, after map[string]*generation.Unit, observed Observed) 
 	return slices.Compact(bound)
 }
 
+// mayChange reports whether what systemd reads anew says otherwise of how other
+// is bound to name.
+func (b bonds) mayChange(other, name string) bool {
+	link := path.Join(unitDir, other+".requires", name)
+	return len(b.changes.unitFiles(other)) > 0 || b.changes.byPath[link] == Removed
+}
+
 // actionBy is what becomes of unit name, which is up, through a; false if that
 // is decided otherwise already. want is nil for a unit of the image alone.
-func actionBy(a Action, name string, want *generation.Unit, actions []Action) (Action, bool) {
+func actionBy(a Action, name string, want *listed, actions []Action) (Action, bool) {
 	did := Action{Unit: name, Verb: Restart, By: a.Unit, Why: []string{"it is bound to " + a.Unit}}
 	if a.Verb == Stop {
 		did.Verb = Stop

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -15,11 +16,13 @@ const unitDir = "/etc/systemd/system"
 type changes struct {
 	list   []File
 	byPath map[string]Change
+	// before and after are all entries of both.
+	before, after map[string]generation.Entry
 }
 
 func diffEntries(have, want []generation.Entry) changes {
 	before, after := entriesByPath(have), entriesByPath(want)
-	c := changes{byPath: map[string]Change{}}
+	c := changes{byPath: map[string]Change{}, before: before, after: after}
 	for name, entry := range after {
 		old, ok := before[name]
 		switch {
@@ -66,12 +69,21 @@ func (c changes) unitFiles(name string) []string {
 			why = append(why, "unit file "+of+" "+string(change))
 		}
 		for _, f := range c.list {
-			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly {
+			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly && (of == name || !c.hidden(name, f.Path)) {
 				why = append(why, "drop-in "+path.Base(f.Path)+" "+string(f.Change))
 			}
 		}
 	}
 	return why
+}
+
+// hidden reports whether unit name has a drop-in of its own, before and after,
+// that systemd reads instead of its template's.
+func (c changes) hidden(name, dropIn string) bool {
+	own := path.Join(unitDir, name+".d", path.Base(dropIn))
+	_, before := c.before[own]
+	_, after := c.after[own]
+	return before && after
 }
 
 // watched says which of files change, as reasons.
@@ -85,20 +97,24 @@ func (c changes) watched(files []string) []string {
 	return why
 }
 
-// wants says how links that make systemd start the unit change: the link
-// itself, whatever it says.
-func wants(entries []generation.Entry, name string) []generation.Entry {
-	var links []generation.Entry
+// links compares the links that make systemd start the unit: see unitDiff.
+func (c changes) links(name string) (held, freed bool) {
+	held, freed = starts(c.before, name)
+	_, masked := starts(c.after, name)
+	return held, freed && !masked
+}
+
+// starts reports whether entries have links that start the unit, and ones that
+// take the image's such links away.
+func starts(entries map[string]generation.Entry, name string) (held, masked bool) {
 	for _, e := range entries {
-		if e.Kind != generation.KindLink || path.Base(e.Path) != name {
-			continue
-		}
-		switch path.Ext(path.Dir(e.Path)) {
-		case ".wants", ".requires", ".upholds":
-			links = append(links, e)
+		dependency := slices.Contains([]string{".wants", ".requires", ".upholds"}, path.Ext(path.Dir(e.Path)))
+		if e.Kind == generation.KindLink && dependency && path.Base(e.Path) == name {
+			masked = masked || e.Target == os.DevNull
+			held = held || e.Target != os.DevNull
 		}
 	}
-	return links
+	return held, masked
 }
 
 func entriesByPath(entries []generation.Entry) map[string]generation.Entry {

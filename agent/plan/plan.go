@@ -88,6 +88,14 @@ func (a Action) Stage() int {
 // be as the generation before wants it.
 type Observed map[string]unit.State
 
+// id is the name that systemd itself uses for a unit.
+func (o Observed) id(name string) string {
+	if id := o[name].ID; id != "" {
+		return id
+	}
+	return name
+}
+
 // Diff decides what leads from the node as it runs have to one that runs want.
 // have is the zero Manifest on a node that has no configuration yet.
 func Diff(have, want generation.Manifest, observed Observed) Plan {

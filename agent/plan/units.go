@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 // generation does not list it.
 type unitDiff struct {
 	name       string
-	have, want *generation.Unit
+	have, want *listed
 	// files are the changes of text and drop-ins, watched those of filePaths.
 	files, watched []string
 	// held says that the generation before had links that start the unit,
@@ -25,30 +24,42 @@ type unitDiff struct {
 }
 
 func diffUnits(have, want generation.Manifest, c changes, observed Observed) []Action {
-	before, after := unitsByName(have.Units), unitsByName(want.Units)
+	a := newAliases(have, want, observed)
+	before, after := a.merge(have.Units), a.merge(want.Units)
 	var actions []Action
-	for _, name := range names(before, after) {
-		if generation.IsTemplate(name) {
-			continue // Nothing runs under a template's own name.
-		}
-		d := unitDiff{name: name, have: before[name], want: after[name], files: c.unitFiles(name)}
+	for _, name := range keysOf(before, after) {
+		d := newUnitDiff(name, before[name], after[name], c)
 		d.state, d.observed = observed[name]
-		d.watched = c.watched(filePaths(d.have, d.want))
-		d.held, d.freed = held(have.Entries, want.Entries, name)
+		if d.want != nil && d.want.Own && observed.id(name) != name {
+			d.state = unit.State{Active: "inactive"} // What was another's alias becomes a unit.
+		}
 		verb, why := d.decide()
 		actions = append(actions, Action{Unit: name, Verb: verb, Why: why})
 	}
-	actions = oneForAliases(actions, observed)
 	actions = freeSockets(actions, after, observed)
-	actions = follow(actions, after, observed)
+	actions = follow(actions, bonds{after, observed, c})
 	slices.SortStableFunc(actions, func(a, b Action) int {
 		return cmp.Or(cmp.Compare(a.Stage(), b.Stage()), strings.Compare(a.Unit, b.Unit))
 	})
 	return actions
 }
 
+// newUnitDiff takes together what changes under all names of the unit.
+func newUnitDiff(name string, have, want *listed, c changes) unitDiff {
+	d := unitDiff{name: name, have: have, want: want}
+	for _, of := range eachOf(have, want, func(l *listed) []string { return l.names }) {
+		d.files = append(d.files, c.unitFiles(of)...)
+		held, freed := c.links(of)
+		d.held, d.freed = d.held || held, d.freed || freed
+	}
+	d.watched = c.watched(eachOf(have, want, func(l *listed) []string { return l.FilePaths }))
+	return d
+}
+
 func (d unitDiff) decide() (Verb, []string) {
 	switch {
+	case d.want == nil && d.have.Own && d.slice():
+		return Keep, []string{"no longer in the configuration: systemd gives it its defaults as it reloads"}
 	case d.want == nil && d.have.Own:
 		return d.stop("no longer in the configuration")
 	case d.want == nil:
@@ -74,7 +85,7 @@ func (d unitDiff) run() (Verb, []string) {
 		return Start, slices.Concat([]string{d.downBecause()}, why)
 	case len(why) == 0:
 		return Keep, []string{"nothing of it changes"}
-	case strings.HasSuffix(d.name, ".slice"):
+	case d.slice():
 		return Keep, append(why, "which systemd takes up as it reloads")
 	case d.want.Reloads && len(d.files) == 0 && d.up():
 		return Reload, why
@@ -95,6 +106,10 @@ func (d unitDiff) leave() (Verb, []string) {
 	}
 	return Keep, []string{"it is the image's alone again"}
 }
+
+// slice reports whether the unit is a slice: stopping one stops all that is in
+// it, and its settings count as soon as systemd has read them.
+func (d unitDiff) slice() bool { return strings.HasSuffix(d.name, ".slice") }
 
 func (d unitDiff) stop(why string) (Verb, []string) {
 	if !d.up() {
@@ -118,7 +133,7 @@ func (d unitDiff) down() bool {
 	if !d.observed {
 		return d.have == nil || d.have.Stopped
 	}
-	if d.have == nil && !d.state.Running() {
+	if (d.have == nil || d.have.Stopped) && !d.state.Running() {
 		return !d.state.Job
 	}
 	return d.state.Stopped() && !d.state.Started()
@@ -132,56 +147,4 @@ func (d unitDiff) downBecause() string {
 		return "no longer stopped by the configuration"
 	}
 	return "it is " + d.state.Active
-}
-
-// held compares the links that start the unit: see unitDiff.
-func held(have, want []generation.Entry, name string) (held, freed bool) {
-	masks := func(e generation.Entry) bool { return e.Target == "/dev/null" }
-	before, after := wants(have, name), wants(want, name)
-	freed = slices.ContainsFunc(before, masks) && !slices.ContainsFunc(after, masks)
-	return slices.ContainsFunc(before, func(e generation.Entry) bool { return !masks(e) }), freed
-}
-
-func filePaths(units ...*generation.Unit) []string {
-	var all []string
-	for _, u := range units {
-		if u != nil {
-			all = append(all, u.FilePaths...)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func unitsByName(units []generation.Unit) map[string]*generation.Unit {
-	byName := make(map[string]*generation.Unit, len(units))
-	for i := range units {
-		byName[path.Base(units[i].Name)] = &units[i]
-	}
-	return byName
-}
-
-// names are the keys of both, sorted.
-func names(a, b map[string]*generation.Unit) []string {
-	var all []string
-	for _, m := range []map[string]*generation.Unit{a, b} {
-		for name := range m {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// Names are all units that either generation bears on: those to observe, with
-// those that they turn out to be bound by (unit.State).
-func Names(have, want generation.Manifest) []string {
-	all := names(unitsByName(have.Units), unitsByName(want.Units))
-	for _, u := range want.Units {
-		if u.Triggers != "" {
-			all = append(all, u.Triggers)
-		}
-	}
-	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), generation.IsTemplate)
 }

@@ -94,8 +94,12 @@ func start(t *testing.T, tree string) int {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
-			syscall.CLONE_NEWNET | syscall.CLONE_NEWCGROUP | syscall.CLONE_NEWIPC,
-		Setpgid: true,
+			syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
+		// After the child is in its cgroup, so that this is the root it sees.
+		Unshareflags: syscall.CLONE_NEWCGROUP,
+		UseCgroupFD:  true,
+		CgroupFD:     int(ownCgroup(t).Fd()),
+		Setpgid:      true,
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start a container: %v", err)
@@ -112,6 +116,44 @@ func start(t *testing.T, tree string) int {
 		t.Fatalf("start systemd in a container: %v\n%s", err, output.String())
 	}
 	return cmd.Process.Pid
+}
+
+// ownCgroup makes a cgroup that goes with the test. Containers in one cgroup
+// would be in each other's way: a unit of a name has one cgroup.
+func ownCgroup(t *testing.T) *os.File {
+	t.Helper()
+	mounted := "/sys/fs/cgroup/unified" // beside cgroup v1
+	if _, err := os.Stat(mounted); err != nil {
+		mounted = "/sys/fs/cgroup"
+	}
+	dir, err := os.MkdirTemp(mounted, "loam-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeCgroup(t, dir) })
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// removeCgroup removes a cgroup and those in it; their files cannot be removed
+// and go with them.
+func removeCgroup(t *testing.T, dir string) {
+	inside, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, entry := range inside {
+		if entry.IsDir() {
+			removeCgroup(t, filepath.Join(dir, entry.Name()))
+		}
+	}
+	if err := syscall.Rmdir(dir); err != nil {
+		t.Errorf("remove cgroup %s: %v", dir, err)
+	}
 }
 
 // Command runs a command in the container and returns what it prints. A

@@ -1,0 +1,149 @@
+package apply_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/plan"
+)
+
+const (
+	// pairsVariable is how many pairs TestPairs walks, seedVariable where it begins.
+	pairsVariable = "LOAM_PAIRS"
+	seedVariable  = "LOAM_SEED"
+)
+
+// TestPairs walks through random configurations on one real systemd. After
+// each step, what became of every unit of the system is what the plan said
+// and what an oracle, which knows nothing of the engine, says had to be: no
+// restart that is not needed, none that is missing.
+func TestPairs(t *testing.T) {
+	onMachine(t, func(t *testing.T, m machine) {
+		pairs, seed := number(t, pairsVariable, 200), number(t, seedVariable, uint64(time.Now().UnixNano()))
+		w, began := newWorld(seed), time.Now()
+		e := m.executor(t, nil)
+		have, total := config.Desired{}, map[string]int{}
+		before := m.snapshot(t)
+		for n := range pairs {
+			for range 1 + w.dice.IntN(4) {
+				w.change()
+			}
+			if m.poke(t, w.dice, have) {
+				before = m.snapshot(t)
+			}
+			want := w.desired()
+			before = m.step(t, e, have, want, before, total)
+			if t.Failed() {
+				t.Fatalf("pair %d of %s=%d; from\n%s\nto\n%s", n, seedVariable, seed, document(have), document(want))
+			}
+			have = want
+		}
+		t.Logf("%d pairs from %s=%d in %s: %v; 0 needless, 0 missed", pairs, seedVariable, seed, time.Since(began).Round(time.Second), total)
+	})
+}
+
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	value := os.Getenv(variable)
+	if value == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// poke makes some of the units that are on demand come up, and reports whether
+// there were any.
+func (m machine) poke(t *testing.T, d dice, have config.Desired) (did bool) {
+	all := views(have)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		v := all[id]
+		if id[1:] != ".service" || !v.onDemand || !v.wanted || !d.one(3) {
+			continue
+		}
+		m.trigger(t, strings.TrimSuffix(id, ".service"))
+		did = true
+	}
+	return did
+}
+
+// step goes from have, with the system as it is before, to want, and compares.
+// It returns the system as it is then.
+func (m machine) step(t *testing.T, e *apply.Executor, have, want config.Desired, before snapshot, total map[string]int) snapshot {
+	t.Helper()
+	p, err := e.Plan(t.Context(), want, "test")
+	if err != nil {
+		t.Fatalf("plan: %v\n%s", err, document(want))
+	}
+	m.reloads.count = 0
+	if _, err := e.Apply(t.Context(), request(want)); err != nil {
+		t.Errorf("apply: %v", err)
+	}
+	if v := m.settled(t, e); v.Word != health.Good {
+		t.Errorf("verdict: %+v", v)
+	}
+	after := m.snapshot(t)
+	did := became(before, after)
+	if diff := cmp.Diff(planned(p, before, after), did); diff != "" {
+		t.Errorf("what was planned, and what became of units (-planned +did):\n%s", diff)
+	}
+	if diff := cmp.Diff(due(have, want, before).butSlices(before), did); diff != "" {
+		t.Errorf("what had to become of units, and what did (-due +did):\n%s", diff)
+	}
+	if p.Reload && m.reloads.count != 1 || !p.Reload && m.reloads.count != 0 {
+		t.Errorf("%d daemon-reloads, and planned is %v", m.reloads.count, p.Reload)
+	}
+	fragments, dropIns := map[string]string{}, map[string][]string{}
+	for id, v := range views(want) {
+		fragments[id], dropIns[id] = v.fragment, v.dropIns
+	}
+	if wrong := after.misread(fragments, dropIns); len(wrong) > 0 {
+		t.Errorf("systemd has not read the configuration: %s", strings.Join(wrong, "; "))
+	}
+	if t.Failed() {
+		t.Logf("the plan was\n%s", p)
+	}
+	for _, a := range slices.Concat(p.Units, p.Kept) {
+		total[string(a.Verb)]++
+	}
+	if p.Empty() {
+		total["nothing to do"]++
+	}
+	return after
+}
+
+// planned is what a plan says becomes of units.
+func planned(p plan.Plan, before, after snapshot) outcome {
+	o := outcome{}
+	for _, a := range p.Units {
+		id := after.id(before.id(a.Unit))
+		switch {
+		case a.Verb == plan.Stop && o[id] == "":
+			o[id] = "stopped"
+		case a.Verb == plan.Reload:
+			o[id] = "reloaded"
+		case a.Verb == plan.Start || a.Verb == plan.Restart:
+			o[id] = "new"
+		}
+	}
+	return o.butSlices(before)
+}
+
+func document(d config.Desired) string {
+	text, _ := json.MarshalIndent(d, "", " ")
+	return string(text)
+}

@@ -1,0 +1,282 @@
+package apply_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+)
+
+// TestSituations is what matters by name, on real systemd. Each begins on a
+// node with an empty configuration.
+func TestSituations(t *testing.T) {
+	onMachine(t, func(t *testing.T, m machine) {
+		for _, s := range []struct {
+			name string
+			test func(*testing.T, stage)
+		}{
+			{"a unit of the image gains and loses a drop-in", vendorDropIn},
+			{"an instance changes through its template", throughTemplate},
+			{"a timer and its service", timerAndService},
+			{"a socket changes while its service is up", socketOfRunning},
+			{"an alias, listed under both names", underBothNames},
+			{"a unit that the image masks", maskedByImage},
+			{"a unit takes long to start", slowStart},
+			{"a unit fails a second after it started", failsLater},
+			{"a unit never stays up", neverStaysUp},
+			{"a unit is to be stopped", toBeStopped},
+			{"what was broken before does not count", brokenBefore},
+			{"containerd before kubelet", runtimeFirst},
+		} {
+			t.Run(s.name, func(t *testing.T) {
+				begin := stage{m, m.executor(t, nil)}
+				begin.apply(t, config.Desired{})
+				s.test(t, begin)
+			})
+		}
+	})
+}
+
+// stage is a machine and the executor that changes it.
+type stage struct {
+	machine
+	e *apply.Executor
+}
+
+// go on to d, and what became of units; the change has to be good.
+func (s stage) apply(t *testing.T, d config.Desired) outcome {
+	t.Helper()
+	before := s.snapshot(t)
+	p, err := s.e.Plan(t.Context(), d, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reloads.count = 0
+	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.settled(t, s.e); v.Word != health.Good {
+		t.Fatalf("verdict: %+v", v)
+	}
+	if want := map[bool]int{true: 1}[p.Reload]; s.reloads.count != want {
+		t.Errorf("%d daemon-reloads, not %d", s.reloads.count, want)
+	}
+	after := s.snapshot(t)
+	did := became(before, after)
+	if diff := cmp.Diff(planned(p, before, after), did); diff != "" {
+		t.Errorf("what was planned, and what became of units (-planned +did):\n%s", diff)
+	}
+	return did
+}
+
+// becomes goes on to d and compares what became of units.
+func (s stage) becomes(t *testing.T, d config.Desired, want outcome) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.apply(t, d)); diff != "" {
+		t.Errorf("what became of units (-want +got):\n%s", diff)
+	}
+}
+
+func unitsOf(units ...config.Unit) config.Desired { return config.Desired{Units: units} }
+
+func ownUnit(name, content string) config.Unit { return config.Unit{Name: name, Content: &content} }
+
+func withDropIn(u config.Unit, text string) config.Unit {
+	u.DropIns = []config.DropIn{{Name: "10-a.conf", Content: text}}
+	return u
+}
+
+func vendorDropIn(t *testing.T, s stage) {
+	journald := config.Unit{Name: "systemd-journald.service"}
+	s.becomes(t, unitsOf(withDropIn(journald, "[Service]\nEnvironment=A=1\n")), outcome{journald.Name: "new"})
+	got := strings.Join(show(t, s.node, journald.Name).DropInPaths, " ")
+	if got != "/etc/systemd/system/systemd-journald.service.d/10-a.conf" {
+		t.Errorf("drop-ins: %s", got)
+	}
+	s.becomes(t, unitsOf(), outcome{journald.Name: "new"})
+	if left := show(t, s.node, journald.Name); len(left.DropInPaths) > 0 || left.NeedDaemonReload {
+		t.Errorf("afterwards: %+v", left)
+	}
+}
+
+func throughTemplate(t *testing.T, s stage) {
+	one, two := config.Unit{Name: "many@1.service"}, config.Unit{Name: "many@2.service"}
+	d := func(text string) config.Desired { return unitsOf(ownUnit("many@.service", text), one, two) }
+	s.becomes(t, d(sleeper), outcome{one.Name: "new", two.Name: "new"})
+	s.becomes(t, d(sleeper+"# other\n"), outcome{one.Name: "new", two.Name: "new"})
+	two = withDropIn(two, "[Service]\nEnvironment=A=1\n")
+	s.becomes(t, d(sleeper+"# other\n"), outcome{two.Name: "new"})
+}
+
+func timerAndService(t *testing.T, s stage) {
+	d := func(timer, service string) config.Desired {
+		return unitsOf(ownUnit("c.service", once+service), ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n"+timer+"[Install]\nWantedBy=timers.target\n"))
+	}
+	s.becomes(t, d("", ""), outcome{"c.timer": "new"})
+	s.becomes(t, d("", "# other\n"), outcome{})
+	s.becomes(t, d("# other\n", "# other\n"), outcome{"c.timer": "new"})
+	s.trigger(t, "c")
+	s.becomes(t, d("# other\n", "# third\n"), outcome{})
+}
+
+func socketOfRunning(t *testing.T, s stage) {
+	d := func(socket, service string) config.Desired {
+		return unitsOf(ownUnit("k.service", "[Service]\nExecStart=sleep infinity\n"+service),
+			ownUnit("k.socket", socket+"[Socket]\nListenStream=/run/pairs.sock\nFlushPending=yes\n[Install]\nWantedBy=sockets.target\n"))
+	}
+	s.becomes(t, d("", ""), outcome{"k.socket": "new"})
+	s.trigger(t, "k")
+	s.becomes(t, d("# other\n", ""), outcome{"k.socket": "new", "k.service": "stopped"})
+	s.trigger(t, "k")
+	s.becomes(t, d("# other\n", "# other\n"), outcome{"k.service": "new"})
+	const wanted = "[Install]\nWantedBy=multi-user.target\n"
+	s.becomes(t, d("# third\n", wanted), outcome{"k.socket": "new", "k.service": "new"})
+	s.becomes(t, d("# fourth\n", wanted), outcome{"k.socket": "new", "k.service": "new"})
+}
+
+func underBothNames(t *testing.T, s stage) {
+	real, alias := ownUnit("real.service", sleeper+"Alias=alias.service\n"), config.Unit{Name: "alias.service"}
+	s.becomes(t, unitsOf(real), outcome{"real.service": "new"})
+	if id := show(t, s.node, "alias.service").ID; id != "real.service" {
+		t.Errorf("the alias is of %s", id)
+	}
+	s.becomes(t, unitsOf(alias, real), outcome{})
+	s.becomes(t, unitsOf(withDropIn(alias, "[Service]\nEnvironment=A=1\n"), real), outcome{"real.service": "new"})
+	s.becomes(t, unitsOf(real), outcome{"real.service": "new"})
+	s.becomes(t, unitsOf(alias, real), outcome{})
+	s.becomes(t, unitsOf(), outcome{"real.service": "stopped"})
+}
+
+func maskedByImage(t *testing.T, s stage) {
+	image := tree(t, map[string]string{"usr/lib/systemd/system/plain.service": sleeper})
+	if err := image.Symlink("/dev/null", "usr/lib/systemd/system/masked.service"); err != nil {
+		t.Fatal(err)
+	}
+	s.e.Image = image.FS()
+	before, _, _ := s.e.Current()
+	s.reloads.count = 0
+	var wrong *generation.Error
+	_, err := s.e.Apply(t.Context(), request(unitsOf(config.Unit{Name: "masked.service"}, ownUnit("new.service", sleeper))))
+	if !errors.As(err, &wrong) || wrong.Unit != "masked.service" || !strings.Contains(err.Error(), "the image masks masked.service") {
+		t.Errorf("error: %v", err)
+	}
+	after, _, _ := s.e.Current()
+	if before.Name() != after.Name() || s.reloads.count != 0 || !absent(s.node, "etc/systemd/system/new.service") {
+		t.Errorf("something was touched: now %s, %d daemon-reloads", after.Name(), s.reloads.count)
+	}
+}
+
+func slowStart(t *testing.T, s stage) {
+	slow := "[Service]\nExecStartPre=sleep 3\nExecStart=sleep infinity\n"
+	s.e.JobWait = time.Second
+	_, err := s.e.Apply(t.Context(), request(unitsOf(ownUnit("slow.service", slow))))
+	if err == nil || !strings.Contains(err.Error(), "start slow.service: waiting for the job") {
+		t.Errorf("a job that takes longer than is waited for: %v", err)
+	}
+	if v := s.settled(t, s.e); v.Word != health.Good || !show(t, s.node, "slow.service").Running() {
+		t.Errorf("it was given the time: %+v", v)
+	}
+	s.e.JobWait = time.Minute
+	s.becomes(t, unitsOf(ownUnit("slow.service", slow+"# other\n")), outcome{"slow.service": "new"})
+}
+
+// takenBack applies d, which is not good, and looks at what is said of it.
+func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
+	t.Helper()
+	before, _, err := s.e.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.e.Steady = 10 * time.Second // of a clock that stands still
+	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.settled(t, s.e); v.Word != health.Bad || !strings.Contains(v.Reason, why) {
+		t.Errorf("verdict: %+v", v)
+	}
+	if after, _, err := s.e.Current(); err != nil || after.Name() != before.Name() {
+		t.Errorf("afterwards the node has %s, not %s: %v", after.Name(), before.Name(), err)
+	}
+	if held, ok, err := s.e.Held(d.Digest()); !ok || err != nil || !strings.Contains(held.Why, why) {
+		t.Errorf("held: %+v %v %v", held, ok, err)
+	}
+	history, err := apply.History(s.e.State.Root().FS())
+	if err != nil || len(history) == 0 {
+		t.Fatal(err)
+	}
+	if last := history[len(history)-1]; last.Outcome != apply.Reverted || last.Generation != before.Name() || !strings.Contains(last.Reason, why) {
+		t.Errorf("history: %+v", last)
+	}
+}
+
+func failsLater(t *testing.T, s stage) {
+	s.apply(t, unitsOf(ownUnit("late.service", sleeper)))
+	s.takenBack(t, unitsOf(ownUnit("late.service", "[Service]\nExecStart=sh -c 'sleep 1; exit 3'\n")),
+		"unit late.service failed: exit-code, exit code 3")
+	if s := show(t, s.node, "late.service"); !s.Running() || s.ExitCode != 0 {
+		t.Errorf("the unit from before does not run: %+v", s)
+	}
+}
+
+func neverStaysUp(t *testing.T, s stage) {
+	s.apply(t, unitsOf(ownUnit("loop.service", sleeper)))
+	s.takenBack(t, unitsOf(ownUnit("loop.service", "[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'sleep 0.1'\n")),
+		"unit loop.service does not stay up")
+	if s := show(t, s.node, "loop.service"); !s.Running() {
+		t.Errorf("the unit from before does not run: %+v", s)
+	}
+}
+
+func toBeStopped(t *testing.T, s stage) {
+	u := ownUnit("halt.service", sleeper)
+	s.becomes(t, unitsOf(u), outcome{u.Name: "new"})
+	u.Command = config.CommandStop
+	s.becomes(t, unitsOf(u), outcome{u.Name: "stopped"})
+	s.becomes(t, unitsOf(withDropIn(u, "[Service]\nEnvironment=A=1\n")), outcome{})
+	u.Command = ""
+	s.becomes(t, unitsOf(u), outcome{u.Name: "new"})
+}
+
+func brokenBefore(t *testing.T, s stage) {
+	broken := ownUnit("broken.service", "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")
+	s.apply(t, unitsOf(ownUnit("fine.service", sleeper), ownUnit("broken.service", "[Service]\nExecStart=sleep infinity\n")))
+	s.Command(t, "systemctl", "kill", "--signal=SIGABRT", "broken.service")
+	s.await(t, "broken.service", "failed")
+	d := unitsOf(broken, ownUnit("fine.service", sleeper+"# other\n"))
+	if _, err := s.e.Apply(t.Context(), request(d)); err == nil {
+		t.Error("a unit that cannot start is no error")
+	}
+	if v := s.settled(t, s.e); v.Word != health.Good {
+		t.Errorf("a unit that was broken before counts against the change: %+v", v)
+	}
+}
+
+func runtimeFirst(t *testing.T, s stage) {
+	for _, text := range []string{"", "# other\n"} {
+		s.becomes(t, unitsOf(
+			ownUnit("containerd.service", "[Service]\nExecStartPre=sleep 0.3\nExecStart=sleep infinity\n"+text),
+			ownUnit("kubelet.service", sleeper+text),
+		), outcome{"containerd.service": "new", "kubelet.service": "new"})
+		up := s.microseconds(t, "containerd.service", "ActiveEnterTimestampMonotonic")
+		if began := s.microseconds(t, "kubelet.service", "InactiveExitTimestampMonotonic"); began < up {
+			t.Errorf("kubelet was started %d µs before containerd was up", up-began)
+		}
+	}
+}
+
+func (m machine) microseconds(t *testing.T, unit, property string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.TrimSpace(m.Command(t, "systemctl", "show", "-P", property, unit)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

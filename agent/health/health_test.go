@@ -1,0 +1,199 @@
+package health
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// The states that units of these tests are in.
+var (
+	active     = unit.State{Active: "active", Sub: "running"}
+	inactive   = unit.State{Active: "inactive", Sub: "dead", Result: "success"}
+	done       = unit.State{Active: "inactive", Sub: "dead", Type: "oneshot", Result: "success"}
+	skipped    = unit.State{Active: "inactive", Sub: "dead", Skipped: true}
+	activating = unit.State{Active: "activating", Sub: "start", Job: true}
+	failed     = unit.State{Active: "failed", Sub: "failed", Result: "exit-code", ExitCode: 3}
+	looping    = unit.State{Active: "activating", Sub: "auto-restart", Result: "exit-code"}
+)
+
+func named(name string, s unit.State) unit.State { s.Name = name; return s }
+
+func restarted(n int, s unit.State) unit.State { s.Restarts = n; return s }
+
+func TestWell(t *testing.T) {
+	up, stopped, onDemand := generation.Unit{}, generation.Unit{Stopped: true}, generation.Unit{OnDemand: true}
+	tests := []struct {
+		name string
+		want generation.Unit
+		is   unit.State
+		how  string // "" for well
+	}{
+		{"up and wanted", up, active, ""},
+		{"a oneshot that is done", up, done, ""},
+		{"left out by a condition", up, skipped, ""},
+		{"reloading", up, unit.State{Active: "reloading", Sub: "reload"}, ""},
+		{"on its way", up, activating, "unit a.service is activating/start"},
+		{"up, with a job still to come", up, unit.State{Active: "active", Sub: "running", Job: true}, "unit a.service is active/running"},
+		{"a oneshot that was killed", up, unit.State{Active: "inactive", Sub: "dead", Type: "oneshot", Result: "signal"}, "unit a.service is inactive/dead"},
+		{"down and wanted", up, inactive, "unit a.service is inactive/dead"},
+		{"failed", up, failed, "unit a.service failed: exit-code, exit code 3"},
+		{"waiting to be restarted", up, looping, "unit a.service is activating/auto-restart"},
+		{"down as it should be", stopped, inactive, ""},
+		{"failed, and to be down", stopped, failed, ""},
+		{"up, and to be down", stopped, active, "unit a.service is active/running"},
+		{"on demand and down", onDemand, inactive, ""},
+		{"on demand and up", onDemand, active, ""},
+		{"on demand and starting", onDemand, activating, ""},
+		{"on demand and failed", onDemand, failed, "unit a.service failed: exit-code, exit code 3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			well, how := Well(tt.want, named("a.service", tt.is))
+			if diff := cmp.Diff(tt.how, how); diff != "" || well != (tt.how == "") {
+				t.Errorf("well %v, how (-want +got):\n%s", well, diff)
+			}
+		})
+	}
+}
+
+func TestBroken(t *testing.T) {
+	listed := generation.Manifest{Units: []generation.Unit{{Name: "a.service"}}}
+	stopped := generation.Manifest{Units: []generation.Unit{{Name: "a.service", Stopped: true}}}
+	onDemand := generation.Manifest{Units: []generation.Unit{{Name: "a.service", OnDemand: true}}}
+	const now = time.Hour
+	crashing := restarted(3, active)
+	crashing.Since = now - 10*time.Second
+	recovered := restarted(3, active)
+	recovered.Since = now - 2*time.Minute
+	tests := []struct {
+		name string
+		have generation.Manifest
+		is   unit.State
+		want bool
+	}{
+		{"up", listed, active, false},
+		{"failed", listed, failed, true},
+		{"failed, and not listed before", generation.Manifest{}, failed, true},
+		{"down", listed, inactive, true},
+		{"down, and not listed before", generation.Manifest{}, inactive, false},
+		{"down as it was to be", stopped, inactive, false},
+		{"on demand and down", onDemand, inactive, false},
+		{"a oneshot that is done", listed, done, false},
+		{"on its way", listed, activating, false},
+		{"waiting to be restarted", listed, looping, true},
+		{"up for a moment, and restarted three times", listed, crashing, true},
+		{"restarted three times, and up ever since", listed, recovered, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var want []string
+			if tt.want {
+				want = []string{"a.service"}
+			}
+			got := Broken(tt.have, listed, []unit.State{named("a.service", tt.is)}, now)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("broken (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := Broken(listed, listed, nil, now); got != nil {
+		t.Errorf("a unit that was not looked at is broken: %v", got)
+	}
+}
+
+// look is one look at the unit a.service, at a time since the change was done.
+type look struct {
+	at   time.Duration
+	is   unit.State
+	word Word
+}
+
+func TestGate(t *testing.T) {
+	const s = time.Second
+	job := map[string]error{"a.service": errors.New("start a.service: timeout")}
+	tests := []struct {
+		name   string
+		want   generation.Unit
+		broken []string
+		failed map[string]error
+		looks  []look
+		reason string
+	}{
+		{"well for long enough", generation.Unit{}, nil, nil,
+			[]look{{0, active, Wait}, {9 * s, active, Wait}, {10 * s, active, Good}}, ""},
+		{"failed at once", generation.Unit{}, nil, nil,
+			[]look{{0, failed, Bad}}, "unit a.service failed: exit-code, exit code 3"},
+		{"fails when it had seemed well", generation.Unit{}, nil, nil,
+			[]look{{0, active, Wait}, {s, failed, Bad}}, "unit a.service failed: exit-code, exit code 3"},
+		{"failed, with a job that starts it again", generation.Unit{}, nil, nil,
+			[]look{{0, unit.State{Active: "failed", Sub: "failed", Job: true}, Wait}, {s, active, Wait}, {11 * s, active, Good}}, ""},
+		{"slow to start", generation.Unit{}, nil, nil,
+			[]look{{0, activating, Wait}, {50 * s, activating, Wait}, {59 * s, active, Wait}, {68 * s, active, Wait}, {69 * s, active, Good}}, ""},
+		{"not started by the limit", generation.Unit{}, nil, nil,
+			[]look{{0, activating, Wait}, {60 * s, activating, Bad}}, "unit a.service is activating/start after 1m0s"},
+		{"does not stay up", generation.Unit{}, nil, nil,
+			[]look{{0, active, Wait}, {s, restarted(1, looping), Wait}, {3 * s, restarted(2, active), Wait}, {5 * s, restarted(3, active), Bad}},
+			"unit a.service does not stay up: systemd has restarted it 3 times"},
+		{"was restarted before the change, and not since", generation.Unit{}, nil, nil,
+			[]look{{0, restarted(7, active), Wait}, {10 * s, restarted(7, active), Good}}, ""},
+		{"restarted once, then steady", generation.Unit{}, nil, nil,
+			[]look{{0, active, Wait}, {9 * s, restarted(1, active), Wait}, {18 * s, restarted(1, active), Wait}, {19 * s, restarted(1, active), Good}}, ""},
+		{"one blip begins the time anew", generation.Unit{}, nil, nil,
+			[]look{{0, active, Wait}, {5 * s, activating, Wait}, {6 * s, active, Wait}, {15 * s, active, Wait}, {16 * s, active, Good}}, ""},
+		{"broken before, and failed still", generation.Unit{}, []string{"a.service"}, nil,
+			[]look{{0, failed, Wait}, {10 * s, failed, Good}}, ""},
+		{"broken before, and restarted on and on", generation.Unit{}, []string{"a.service"}, nil,
+			[]look{{0, restarted(4, looping), Wait}, {10 * s, restarted(9, looping), Good}}, ""},
+		{"on demand and down", generation.Unit{OnDemand: true}, nil, nil,
+			[]look{{0, inactive, Wait}, {10 * s, inactive, Good}}, ""},
+		{"to be stopped, and it is", generation.Unit{Stopped: true}, nil, nil,
+			[]look{{0, inactive, Wait}, {10 * s, inactive, Good}}, ""},
+		{"to be stopped, and it will not", generation.Unit{Stopped: true}, nil, nil,
+			[]look{{0, active, Wait}, {60 * s, active, Bad}}, "unit a.service is active/running after 1m0s"},
+		{"a job error of a unit that is down", generation.Unit{}, nil, job,
+			[]look{{0, inactive, Bad}}, "start a.service: timeout"},
+		{"a job error of a unit that is still on its way", generation.Unit{}, nil, job,
+			[]look{{0, activating, Wait}, {s, active, Wait}, {11 * s, active, Good}}, ""},
+		{"a job error of a unit that is well all the same", generation.Unit{}, nil, job,
+			[]look{{0, active, Wait}, {10 * s, active, Good}}, ""},
+		{"not there to look at", generation.Unit{Name: "t@.service"}, nil, nil,
+			[]look{{0, failed, Wait}, {10 * s, failed, Good}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			const began = time.Hour
+			if tt.want.Name == "" {
+				tt.want.Name = "a.service"
+			}
+			g := Gate{
+				Want: generation.Manifest{Units: []generation.Unit{tt.want}}, Broken: tt.broken, Failed: tt.failed,
+				Since: began, Steady: 10 * s, Limit: time.Minute,
+			}
+			var v Verdict
+			for _, l := range tt.looks {
+				v = g.Judge([]unit.State{named("a.service", l.is)}, began+l.at)
+				if v.Word != l.word {
+					t.Fatalf("after %s: %+v, not %s", l.at, v, l.word)
+				}
+				if v.Word == Wait && v.Next <= began+l.at {
+					t.Errorf("after %s: the next look is at %s, which is not later", l.at, v.Next-began)
+				}
+			}
+			if v.Reason != tt.reason {
+				t.Errorf("reason %q, not %q", v.Reason, tt.reason)
+			}
+		})
+	}
+}
+
+func TestGateOfNoUnits(t *testing.T) {
+	if v := new(Gate).Judge(nil, time.Hour); v.Word != Good {
+		t.Errorf("verdict on files alone, with no time to prove: %+v", v)
+	}
+}
