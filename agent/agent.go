@@ -34,13 +34,14 @@ type Engine interface {
 	Held(digest string) (apply.Held, bool, error)
 	Hold(h apply.Held) error
 	Release(digest string) error
-	Repair(ctx context.Context, paths []string) ([]string, error)
+	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
 	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
 }
 
 // Units is what the loop itself asks of systemd; see unit.Systemd.
 type Units interface {
 	Start(ctx context.Context, name string) error
+	Restart(ctx context.Context, name string) error
 	Show(ctx context.Context, names []string) ([]unit.State, error)
 	Changes(ctx context.Context) (<-chan string, error)
 }
@@ -49,6 +50,14 @@ type Units interface {
 type Drift interface {
 	Set(root string, paths []string) error
 	Events() <-chan []string
+}
+
+// Cluster is who the node belongs to; see cluster.Cluster.
+type Cluster interface {
+	Report(s status.Status)
+	// Link is how the node stands with the cluster, Linked tells when that changes.
+	Link() status.Cluster
+	Linked() <-chan struct{}
 }
 
 // Agent is the loop. All fields are set before Run and not changed after.
@@ -67,6 +76,8 @@ type Agent struct {
 	// Contents tells that something a document refers to has changed; nil if
 	// nothing can.
 	Contents <-chan []string
+	// Cluster is told how the node stands; nil without one.
+	Cluster Cluster
 	// Asked are the wishes of people; nil for none.
 	Asked <-chan Wish
 	// DebugShells are terminals to open a root shell on.
@@ -117,6 +128,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		drift = a.Drift.Events()
 	}
 	contents := a.Contents
+	var linked <-chan struct{}
+	if a.Cluster != nil {
+		linked = a.Cluster.Linked()
+	}
 	if err := a.Ready(); err != nil {
 		return err
 	}
@@ -157,6 +172,8 @@ func (a *Agent) Run(ctx context.Context) error {
 				continue
 			}
 			l.touch(paths)
+		case <-linked:
+			l.show(ctx)
 		case s := <-shells:
 			l.shellOpened(s)
 		case <-l.readAt.c:
@@ -168,6 +185,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-l.reachAt.c:
 			l.reachAt.clear()
 			l.due.reach = true
+		case <-l.repairAt.c:
+			l.repairAt.clear()
+			l.touch(generation.Paths(l.current))
 		case <-l.lookAt.c:
 			l.lookAt.clear()
 			l.look(ctx)

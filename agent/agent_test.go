@@ -28,11 +28,13 @@ type world struct {
 	applied []string
 	state   unit.State
 	started []string
-	text    string
-	source  chan struct{}
-	units   chan string
-	shown   []status.Status
-	news    []status.Phase
+	// restarted are units that Restart was asked for.
+	restarted []string
+	text      string
+	source    chan struct{}
+	units     chan string
+	shown     []status.Status
+	news      []status.Phase
 	// resume and fail are what Resume and Apply return; resumed counts.
 	resume, fail error
 	resumed      int
@@ -144,7 +146,7 @@ func (w *world) Set(_ string, paths []string) error {
 
 func (w *world) Events() <-chan []string { return w.drift }
 
-func (w *world) Repair(_ context.Context, paths []string) ([]string, error) {
+func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Content) ([]string, error) {
 	if w.holdRepair != nil {
 		<-w.holdRepair
 	}
@@ -160,6 +162,11 @@ func (w *world) Verify(context.Context, map[string]config.Content, bool) (apply.
 
 func (w *world) Start(_ context.Context, name string) error {
 	w.started = append(w.started, name)
+	return nil
+}
+
+func (w *world) Restart(_ context.Context, name string) error {
+	w.restarted = append(w.restarted, name)
 	return nil
 }
 

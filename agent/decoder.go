@@ -27,16 +27,15 @@ type Decoder struct {
 
 // Decode reads an OperatingSystemConfig, with all that it refers to.
 func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
-	asked, err := osc.Decode(doc.Name, doc.Text)
-	if err != nil {
-		return config.Desired{}, err
-	}
+	asked, wrong := osc.Decode(doc.Name, doc.Text)
 	env := osc.Env{Hostname: strings.ToLower(d.Hostname)}
+	var err error
 	if env.Containerd, err = cri.Observe(d.Image); err != nil {
 		return config.Desired{}, err
 	}
-	// What is wrong with the document is said before anything is fetched for it.
-	if err := osc.Validate(asked, env); err != nil {
+	// What is wrong with the document is said before anything is fetched for it,
+	// and all of it at once.
+	if err := osc.Check(wrong, asked, env); err != nil {
 		return config.Desired{}, err
 	}
 	references := osc.References(asked, env)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/loam-os/loam/agent/document"
@@ -21,9 +22,12 @@ func describe(err error) *status.Error {
 		return nil
 	case errors.As(err, &wrong) && len(wrong) > 0:
 		e := wrong[0]
+		if more := len(wrong) - 1; more > 0 {
+			e.Problem += fmt.Sprintf(" (and %d more: journalctl -u loam-agent)", more)
+		}
 		return &status.Error{Path: e.Path, Document: e.File, Line: e.Line, Problem: e.Problem, Hint: e.Hint}
 	case errors.As(err, &cannot):
-		return &status.Error{Path: "unit " + cannot.Unit, Problem: cannot.Problem, Hint: cannot.Hint}
+		return &status.Error{Path: cannot.Place(), Problem: cannot.Problem, Hint: cannot.Hint}
 	case errors.As(err, &job):
 		return &status.Error{Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
 	}

@@ -55,7 +55,7 @@ func (l *loop) show(ctx context.Context) {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(l.states))
+	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(l.states), l.drifted)
 	l.publish(decidePhase(l.status, l.current.Name() != ""))
 }
 
@@ -121,6 +121,9 @@ func firstOf(errs ...*status.Error) *status.Error {
 	return nil
 }
 
+// apiServer is the static pod that makes a node one of the control plane.
+const apiServer = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+
 // publish shows the status if it is another than the one shown last.
 func (l *loop) publish(phase status.Phase) {
 	s := l.status
@@ -134,6 +137,17 @@ func (l *loop) publish(phase status.Phase) {
 			s.Files++
 		}
 	}
+	s.Version, s.ControlPlane = "", false
+	if s.Phase == status.Applied && l.given == l.current.Digest {
+		s.Version = l.version
+	}
+	for _, e := range l.current.Entries {
+		s.ControlPlane = s.ControlPlane || e.Path == apiServer
+	}
+	if l.Cluster != nil {
+		link := l.Cluster.Link()
+		s.Cluster = &link
+	}
 	if l.published && reflect.DeepEqual(s, l.shown) {
 		return
 	}
@@ -142,4 +156,7 @@ func (l *loop) publish(phase status.Phase) {
 	l.shown, l.published = s, true
 	s.Uptime = l.Now()
 	l.Publish(s, news)
+	if l.Cluster != nil {
+		l.Cluster.Report(s)
+	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,8 +38,13 @@ type loop struct {
 	// unfinished is what keeps the node between two generations, or from being
 	// its current one.
 	unfinished *status.Error
-	// given is what the source gave last, content its files by digest.
+	// drifted is a managed path that something changed and that cannot be had.
+	drifted *status.Error
+	// given is what the source gave last, whole with what of it waits, version
+	// what it calls that, content its files by digest.
 	given   string
+	whole   string
+	version string
 	content map[string]config.Content
 	// verdict is to be carried out; waiting is told when there is one.
 	verdict health.Verdict
@@ -53,7 +59,7 @@ type loop struct {
 	// touched are managed paths that something changed.
 	touched map[string]bool
 
-	readAt, retryAt, reachAt, lookAt alarm
+	readAt, retryAt, reachAt, repairAt, lookAt alarm
 }
 
 // start does work beside the loop; what it returns is done by the loop.
@@ -132,6 +138,7 @@ func (l *loop) resumed(ctx context.Context, resumed apply.Resumed, err error) {
 		l.Log.Info("finished an apply that was cut off", zap.String("generation", resumed.Finished))
 	}
 	l.countDrift(resumed.Repaired)
+	l.cannotRepair(resumed.Drift)
 	l.observe()
 	if !l.due.read {
 		l.look(ctx)
@@ -180,7 +187,7 @@ func (l *loop) guard() {
 		return
 	}
 	paths := generation.Paths(l.current)
-	if err := l.Drift.Set(l.Root, paths); err != nil {
+	if err := l.Drift.Set(l.Root, slices.Concat(paths, generation.Ways(l.current))); err != nil {
 		l.warn("watch managed paths", err)
 	}
 	l.touch(paths)
@@ -195,37 +202,36 @@ func (l *loop) touch(paths []string) {
 
 // repair makes the managed paths that something touched what they should be.
 func (l *loop) repair(ctx context.Context) {
-	var paths []string
-	inStore := false
-	for name := range l.touched {
-		paths = append(paths, name)
-		inStore = inStore || generation.InStore(name)
-	}
+	paths := slices.Sorted(maps.Keys(l.touched))
 	clear(l.touched)
 	content := l.content
 	l.start(func() func() {
-		repaired, err := l.Engine.Repair(ctx, paths)
-		if inStore {
-			var verified apply.Verified
-			var verifyErr error
-			verified, verifyErr = l.Engine.Verify(ctx, content, true)
-			for _, bad := range verified.Bad {
-				repaired = append(repaired, bad.Path)
-			}
-			err = errors.Join(err, verifyErr)
-		}
+		repaired, err := l.Engine.Repair(ctx, paths, content)
 		return func() {
-			if err != nil && ctx.Err() == nil {
-				l.Log.Error("repair", zap.Error(err))
-				l.unfinished = describe(err)
-				l.retryAt.soon(retry)
+			if ctx.Err() != nil {
+				return
 			}
+			before := l.drifted
+			l.cannotRepair(err)
 			l.countDrift(repaired)
-			if len(repaired) > 0 || err != nil {
+			if len(repaired) > 0 || before != l.drifted {
 				l.look(ctx)
 			}
 		}
 	})
+}
+
+// cannotRepair notes that a managed path cannot be had, to try again; nil that
+// all can. A change is judged all the same.
+func (l *loop) cannotRepair(err error) {
+	switch {
+	case err != nil:
+		l.Log.Error("repair", zap.Error(err))
+		l.drifted = describe(err)
+		l.repairAt.soon(retry)
+	case l.repairAt.c == nil: // All paths were looked at since.
+		l.drifted = nil
+	}
 }
 
 // countDrift reports paths that something else had changed.

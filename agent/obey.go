@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"go.uber.org/zap"
 
@@ -37,7 +36,10 @@ func (l *loop) read(ctx context.Context) {
 // wanted is a configuration as a source or a person gave it.
 type wanted struct {
 	name    string
+	version string
 	desired config.Desired
+	// whole is the digest of all of it, desired what does not wait.
+	whole string
 	// waits are those of its probes that do not answer yet.
 	waits []config.Probe
 }
@@ -59,7 +61,7 @@ func (l *loop) decode(ctx context.Context, doc source.Document, have generation.
 	if err != nil {
 		return wanted{}, err
 	}
-	d := wanted{name: doc.Name, desired: desired}
+	d := wanted{name: doc.Name, version: doc.Version, desired: desired, whole: desired.Digest()}
 	for _, p := range desired.Probes {
 		if has(have, desired.Files, p.Path) || l.Reach(ctx, p) == nil {
 			continue
@@ -79,11 +81,13 @@ func has(m generation.Manifest, files []config.File, name string) bool {
 
 // obey makes the node what the source says.
 func (l *loop) obey(ctx context.Context, d wanted, err error) {
-	l.asked = nil
+	l.asked, l.status.Missing = nil, ""
 	switch {
 	case errors.Is(err, source.ErrAbsent):
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
+		l.status.Missing = err.Error()
 	case err != nil:
+		l.Log.Error("the configuration cannot be had", zap.Error(err))
 		l.asked = describe(err)
 	default:
 		l.take(d)
@@ -97,7 +101,10 @@ func (l *loop) obey(ctx context.Context, d wanted, err error) {
 
 // take notes what a document gave.
 func (l *loop) take(d wanted) {
-	l.given = d.desired.Digest()
+	if l.whole != "" && l.whole != d.whole {
+		l.releaseSource()
+	}
+	l.given, l.whole, l.version = d.desired.Digest(), d.whole, d.version
 	l.content = map[string]config.Content{}
 	for _, f := range d.desired.Files {
 		l.content[f.Content.Digest] = f.Content
@@ -111,6 +118,18 @@ func (l *loop) take(d wanted) {
 		l.reachAt.soon(reachAgain)
 	}
 	l.status.Update = d.desired.Update
+}
+
+// releaseSource lets what the source said before count again, should it say so
+// once more, if nothing but a person's wish held it.
+func (l *loop) releaseSource() {
+	held, is, err := l.Engine.Held(l.whole)
+	if err == nil && is && held.Operator {
+		err = l.Engine.Release(l.whole)
+	}
+	if err != nil {
+		l.warn("release the source's configuration", err)
+	}
 }
 
 // reach tries again what did not answer.
@@ -130,7 +149,7 @@ func (l *loop) reach(ctx context.Context) {
 // applies reports whether what the source gave is to be applied: not what the
 // node is already, nor what is held, nor while a person tries something else.
 func (l *loop) applies() bool {
-	held, is, err := l.Engine.Held(l.given)
+	held, is, err := l.held()
 	l.status.Held = nil
 	switch {
 	case err != nil:
@@ -149,6 +168,16 @@ func (l *loop) applies() bool {
 		return false
 	}
 	return !l.isPending || l.pending.Try == nil
+}
+
+// held says whether what the source gave is held: all of it, or without what
+// waits.
+func (l *loop) held() (apply.Held, bool, error) {
+	held, is, err := l.Engine.Held(l.whole)
+	if is || err != nil {
+		return held, is, err
+	}
+	return l.Engine.Held(l.given)
 }
 
 // apply applies a configuration that is not the current one. A unit that did
@@ -170,6 +199,9 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 				l.refused(ctx, err, wish)
 				return
 			}
+			if wish != nil {
+				l.status.Waits = nil
+			}
 			l.await(wish)
 			l.changed(ctx, err)
 		}
@@ -180,10 +212,13 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 // another time; what is wrong with the configuration stays so until it changes.
 func (l *loop) refused(ctx context.Context, err error, wish *Wish) {
 	wish.fail(err)
-	if wish == nil {
+	switch {
+	case wish == nil:
 		l.asked = describe(err)
+	case wish.undo != nil:
+		wish.undo()
 	}
-	if wish != nil || errors.As(err, new(syscall.Errno)) {
+	if wish != nil || apply.Transient(err) {
 		l.retryAt.soon(retry)
 	}
 	l.observe()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/generation"
@@ -12,14 +14,19 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// Wish is what a person asks of the node: one of the first four is set.
+// Wish is what a person or the cluster asks of the node: one of the first five
+// is set.
 type Wish struct {
 	Apply    *control.ApplyRequest
 	Confirm  bool
 	Rollback *control.RollbackRequest
 	Verify   *control.VerifyRequest
+	// Restart are units to restart.
+	Restart []string
 
 	answer chan<- answer
+	// undo is what to do if the engine refuses it.
+	undo func()
 }
 
 type answer struct {
@@ -50,6 +57,12 @@ func (w Wishes) Rollback(ctx context.Context, r control.RollbackRequest) (contro
 func (w Wishes) Verify(ctx context.Context, r control.VerifyRequest) (control.VerifyReport, error) {
 	a := w.ask(ctx, Wish{Verify: &r})
 	return a.report, a.err
+}
+
+// Restart restarts units, each after the other, when nothing else changes the
+// node.
+func (w Wishes) Restart(ctx context.Context, units []string) error {
+	return w.ask(ctx, Wish{Restart: units}).err
 }
 
 func (w Wishes) ask(ctx context.Context, wish Wish) answer {
@@ -93,6 +106,8 @@ func (l *loop) grant(ctx context.Context, wish Wish) {
 	switch {
 	case wish.Verify != nil:
 		l.verify(ctx, wish)
+	case wish.Restart != nil:
+		l.restart(ctx, wish)
 	case wish.Confirm:
 		l.confirm(ctx, wish)
 	case wish.Rollback != nil:
@@ -131,7 +146,7 @@ func (l *loop) applyFor(ctx context.Context, wish Wish) {
 
 func (l *loop) applyDocument(ctx context.Context, d wanted, wish Wish) {
 	digest := d.desired.Digest()
-	if err := l.Engine.Release(digest); err != nil {
+	if err := errors.Join(l.Engine.Release(digest), l.Engine.Release(d.whole)); err != nil {
 		wish.fail(err)
 		return
 	}
@@ -140,15 +155,26 @@ func (l *loop) applyDocument(ctx context.Context, d wanted, wish Wish) {
 		l.due.read = true
 		return
 	}
-	if l.given != "" && l.given != digest {
-		// The source said something else: it counts again when it changes.
-		held := apply.Held{Digest: l.given, Why: "replaced by `loam apply " + d.name + "`", Operator: true}
-		if err := l.Engine.Hold(held); err != nil {
-			wish.fail(err)
-			return
-		}
+	r := apply.Request{Desired: d.desired, Source: d.name, Try: wish.Apply.Try}
+	if err := l.holdSource(r, &wish); err != nil {
+		wish.fail(err)
+		return
 	}
-	l.apply(ctx, apply.Request{Desired: d.desired, Source: d.name, Try: wish.Apply.Try}, &wish)
+	l.apply(ctx, r, &wish)
+}
+
+// holdSource keeps what the source said from replacing what a person has
+// applied: it counts again when it changes.
+func (l *loop) holdSource(r apply.Request, wish *Wish) error {
+	if l.given == "" || l.given == r.Desired.Digest() {
+		return nil
+	}
+	_, was, err := l.Engine.Held(l.whole)
+	if err != nil || was {
+		return err
+	}
+	wish.undo = l.releaseSource
+	return l.Engine.Hold(apply.Held{Digest: l.whole, Why: "replaced by `loam apply " + r.Source + "`", Operator: true})
 }
 
 // await keeps who is told of the verdict. One who waited for the change before
@@ -194,7 +220,12 @@ func (l *loop) rollBack(ctx context.Context, wish Wish) {
 	l.start(func() func() {
 		m, err := l.Engine.Rollback(ctx, wish.Rollback.Generation)
 		return func() {
-			if err != nil && m.Name() == "" {
+			switch {
+			case errors.Is(err, apply.ErrUnfinished):
+				wish.fail(err)
+				l.changed(ctx, err)
+				return
+			case err != nil && m.Name() == "":
 				wish.fail(err)
 				l.look(ctx)
 				return
@@ -203,6 +234,20 @@ func (l *loop) rollBack(ctx context.Context, wish Wish) {
 			l.changed(ctx, err)
 			wish.tell(control.Outcome{Result: control.Reverted, Generation: m.Name(), From: before.Name(), Digest: m.Digest})
 			l.due.read = true
+		}
+	})
+}
+
+func (l *loop) restart(ctx context.Context, wish Wish) {
+	l.Log.Info("restarting on request", zap.Strings("units", wish.Restart))
+	l.start(func() func() {
+		var errs []error
+		for _, name := range wish.Restart {
+			errs = append(errs, l.Units.Restart(ctx, name))
+		}
+		return func() {
+			wish.answer <- answer{err: errors.Join(errs...)}
+			l.look(ctx)
 		}
 	})
 }

@@ -53,7 +53,9 @@ type Executor struct {
 	Uptime func() time.Duration
 
 	opened *generation.Store
-	gate   *health.Gate
+	// last is the name of the generation that was current when last seen.
+	last string
+	gate *health.Gate
 	// reload says that a repair is on disk which systemd has not read yet.
 	reload bool
 }
@@ -67,7 +69,11 @@ var ErrUnfinished = errors.New("apply is unfinished")
 
 // Current is the generation the node runs; false if it has none.
 func (e *Executor) Current() (generation.Manifest, bool, error) {
-	return e.store().Current(e.OSVersion)
+	m, ok, err := e.store().Current(e.OSVersion)
+	if ok {
+		e.last = m.Name()
+	}
+	return m, ok, err
 }
 
 // Plan says what Apply would do. It changes nothing.
@@ -85,6 +91,10 @@ type Request struct {
 	Try time.Duration
 }
 
+// ErrNothingBefore says that a change cannot be tried, as the node has nothing
+// yet that it could go back to.
+var ErrNothingBefore = errors.New("the node has no configuration yet that it could go back to; hint: apply it without --try")
+
 // Apply makes the node what r says. An error before the flip has changed
 // nothing on the node; an error in bringing files about has been undone. A
 // unit that systemd could not start, stop or restart is an error too, after all
@@ -100,6 +110,13 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+	j := e.journal(c, before)
+	if r.Try > 0 {
+		if j.Good == "" {
+			return generation.Manifest{}, ErrNothingBefore
+		}
+		j.Try = &generation.Try{Until: e.Now().Add(r.Try).UTC().Truncate(time.Second), Deadline: e.Uptime() + r.Try}
+	}
 	if err := e.store().Write(c.want, c.content); err != nil {
 		return generation.Manifest{}, err
 	}
@@ -107,10 +124,6 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		if err := e.record(before, Replaced, ""); err != nil {
 			return generation.Manifest{}, err
 		}
-	}
-	j := e.journal(c, before)
-	if r.Try > 0 {
-		j.Try = &generation.Try{Until: e.Now().Add(r.Try).UTC().Truncate(time.Second), Deadline: e.Uptime() + r.Try}
 	}
 	return e.turn(ctx, c, j)
 }
@@ -131,16 +144,13 @@ func (e *Executor) journal(c change, before generation.Journal) generation.Journ
 // turn makes c.want, which the store has, the current generation, and the node
 // like it.
 func (e *Executor) turn(ctx context.Context, c change, j generation.Journal) (generation.Manifest, error) {
+	if err := e.begin(j); err != nil {
+		if j.Back == "" {
+			err = errors.Join(err, e.store().Delete(c.want.Name()))
+		}
+		return generation.Manifest{}, err
+	}
 	e.gate = nil
-	if err := e.link(); err != nil {
-		return generation.Manifest{}, err
-	}
-	if err := e.writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
-		return generation.Manifest{}, err
-	}
-	if err := e.store().WriteJournal(j); err != nil {
-		return generation.Manifest{}, err
-	}
 	err := e.store().Activate(e.OSVersion, c.want.Name())
 	if err == nil {
 		err = e.place(c)
@@ -152,6 +162,17 @@ func (e *Executor) turn(ctx context.Context, c change, j generation.Journal) (ge
 		return generation.Manifest{}, unfinished(err) // There is no other way to go.
 	}
 	return generation.Manifest{}, errors.Join(err, e.undo(c))
+}
+
+// begin notes what is to be done, before anything is.
+func (e *Executor) begin(j generation.Journal) error {
+	if _, err := e.link(); err != nil {
+		return err
+	}
+	if err := e.writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
+		return err
+	}
+	return e.store().WriteJournal(j)
 }
 
 // undo goes back to the generation that a change began with, before any unit
@@ -200,7 +221,7 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))
 	}
 	e.watch(c.want, j, failed)
-	return joined(failed)
+	return errors.Join(joined(failed), unfinished(e.store().Prune(kept, j.Good, j.From)))
 }
 
 func (e *Executor) store() *generation.Store {

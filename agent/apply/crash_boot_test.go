@@ -28,6 +28,7 @@ func crashImage(t testing.TB) *os.Root {
 	put("etc/default/containerd", "A=image\n")
 	for link, target := range map[string]string{
 		"etc/localtime": "/usr/share/zoneinfo/UTC",
+		"opt":           "var/opt",
 		"usr/lib/systemd/system/multi-user.target.wants/containerd.service":       "../containerd.service",
 		"usr/lib/systemd/system/multi-user.target.wants/systemd-journald.service": "../systemd-journald.service",
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // filesOf is a configuration of files: paths and texts in turn.
@@ -46,16 +47,20 @@ func absent(n node, name string) bool {
 
 func TestFailedApplyLeavesWhatIsNotOurs(t *testing.T) {
 	n, _ := fakeNode(t)
-	e := n.executor(t, nil)
+	way := ""
+	e := n.executor(t, func(durable.Step) error {
+		if way != "" && absent(n, way) {
+			put(t, n, way+"/x", "in the way") // as soon as the apply has begun
+		}
+		return nil
+	})
 	mustApply(t, e, filesOf("/etc/foo", "x"))
 	put(t, n, "var/lib/db/data", "precious")
-	put(t, n, "etc/dir/x", "in the way")
 	if err := n.image.Mkdir("etc/dir", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	put(t, n, "var/lib/blocked/x", "in the way")
-	for _, way := range []string{"/etc/dir", "/var/lib/blocked"} {
-		if _, err := e.Apply(t.Context(), request(filesOf("/etc/aaa", "1", way, "2", "/var/lib/db/data", "3"))); err == nil {
+	for _, way = range []string{"etc/dir", "var/lib/blocked"} {
+		if _, err := e.Apply(t.Context(), request(filesOf("/etc/aaa", "1", "/"+way, "2", "/var/lib/db/data", "3"))); err == nil {
 			t.Fatal("a file took the place of a directory that is not ours")
 		}
 		if got, err := n.root.ReadFile("var/lib/db/data"); err != nil || string(got) != "precious" {

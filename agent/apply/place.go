@@ -29,39 +29,63 @@ func (e *Executor) place(c change) error {
 			return err
 		}
 	}
-	_, err := e.put(generation.Place(c.want), changed)
+	_, err := e.put(generation.Place(c.want), changed, always)
 	return err
 }
 
+// always stops at any error.
+func always(err error) bool { return err != nil }
+
 // put brings about those of placements whose paths are wanted, nil for all, and
-// returns the ones that were not as they should be.
-func (e *Executor) put(placements []generation.Placement, wanted map[string]bool) (did []string, err error) {
+// returns the ones that were not as they should be. One that cannot be had does
+// not keep it from the others, unless stop says so.
+func (e *Executor) put(placements []generation.Placement, wanted map[string]bool, stop func(error) bool) (did []string, err error) {
 	err = e.Node.Together(func() error {
+		var errs []error
 		for _, p := range placements {
 			if wanted != nil && !wanted[p.Path] {
 				continue
 			}
 			changed, err := generation.Put(e.Node, p, e.store().Reader)
-			if err != nil {
-				return err
+			if errs = append(errs, err); stop(err) {
+				break
 			}
 			if changed {
 				did = append(did, p.Path)
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 	return did, err
 }
 
+// Transient reports whether err is of a file system as a whole, such as that it
+// has no room: it may go another time.
+func Transient(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}, func(e error) bool { return errors.Is(err, e) })
+}
+
 // placeAll is place without trust in what is there: every path of want is
-// looked at, and what a write that was cut off has left goes.
+// looked at, and what a write that was cut off has left goes. A path that is the
+// same in both and cannot be had is drift, for Repair to report.
 func (e *Executor) placeAll(have, want generation.Manifest) error {
 	if err := e.discard(have, want); err != nil {
 		return err
 	}
-	_, err := e.repair(want, nil)
-	return err
+	if _, err := e.link(); err != nil {
+		return err
+	}
+	changed := map[string]bool{}
+	for _, f := range plan.Diff(have, want, nil).Files {
+		changed[f.Path] = true
+	}
+	if _, err := e.put(generation.Place(want), changed, always); err != nil {
+		return err
+	}
+	if _, err := e.put(generation.Place(want), nil, Transient); Transient(err) {
+		return err
+	}
+	return nil
 }
 
 // discard is clear, and takes away what a write of either that was cut off has
@@ -130,7 +154,8 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 	if m.Name() == "" {
 		return nil, nil
 	}
-	if err := e.link(); err != nil {
+	linked, err := e.link()
+	if err != nil {
 		return nil, err
 	}
 	var wanted map[string]bool
@@ -140,19 +165,22 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 			wanted[name] = true
 		}
 	}
-	return e.put(generation.Place(m), wanted)
+	repaired, err := e.put(generation.Place(m), wanted, Transient)
+	if linked {
+		repaired = append(repaired, generation.Link)
+	}
+	return repaired, err
 }
 
-// link makes /run/loam/current lead to this OS version's current generation.
-// On a node /init has done so; after a first apply under a plain systemd it is
-// not there.
-func (e *Executor) link() error {
+// link makes /run/loam/current lead to this OS version's current generation,
+// and reports whether it had to. On a node /init has done so; after a first
+// apply under a plain systemd it is not there.
+func (e *Executor) link() (bool, error) {
 	name := strings.TrimPrefix(generation.Link, "/")
 	if err := e.Node.MkdirAll(path.Dir(name)); err != nil {
-		return err
+		return false, err
 	}
-	_, err := e.Node.Symlink(generation.CurrentTarget(e.Node.Root().FS(), e.OSVersion), name)
-	return err
+	return e.Node.Symlink(generation.CurrentTarget(e.Node.Root().FS(), e.OSVersion), name)
 }
 
 // takeAway removes a path that is no longer managed; where the image has

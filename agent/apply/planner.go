@@ -63,6 +63,9 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 	if err != nil {
 		return change{}, err
 	}
+	if err := generation.Obstructed(p.Node, p.Image, tree.Entries, have); err != nil {
+		return change{}, err
+	}
 	dirs, err := generation.MissingDirs(p.Node, tree.Entries, have)
 	if err != nil {
 		return change{}, err

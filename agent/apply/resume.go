@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 )
@@ -18,6 +20,8 @@ type Resumed struct {
 	Finished string
 	// Repaired are the paths that were not what the generation says.
 	Repaired []string
+	// Drift says which paths are not, and cannot be had.
+	Drift error
 	// Mended names the generation that took the place of one that is damaged.
 	Mended string
 }
@@ -54,6 +58,9 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	}
 	repaired, err := e.repair(current, nil)
 	r.Repaired = append(r.Repaired, repaired...)
+	if !Transient(err) {
+		r.Drift, err = err, nil
+	}
 	if err == nil {
 		err = e.reloadFor(ctx, repaired)
 	}
@@ -129,10 +136,11 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 	if err != nil {
 		return unfinished(err)
 	}
-	if err := e.placeAll(have, want); err != nil {
+	all := e.progressOf(j).All
+	if err := e.placeAll(have, want); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
-	if e.progressOf(j).All && j.Back == "" {
+	if all && j.Back == "" {
 		e.watch(want, j, nil)
 		return nil
 	}
@@ -274,6 +282,11 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+	proven, err := e.proven()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	var unproven generation.Manifest
 	for _, name := range slices.Backward(append(names, j.From, j.Good)) {
 		m, err := e.before(name)
 		if err != nil {
@@ -283,25 +296,59 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 		if err != nil {
 			return generation.Manifest{}, err
 		}
-		if m.Name() != "" && m.OSVersion == e.OSVersion && !held {
+		switch {
+		case m.Name() == "" || m.OSVersion != e.OSVersion || held:
+		case proven(name) || name == j.Good:
 			return m, nil
+		case unproven.Name() == "":
+			unproven = m
 		}
 	}
-	return generation.Manifest{}, nil
+	return unproven, nil
 }
 
-// Repair makes those of paths that the current generation manages what they
-// should be, and returns the ones that were not; with nil, all that it manages.
-func (e *Executor) Repair(ctx context.Context, paths []string) ([]string, error) {
-	m, ok, err := e.Current()
-	if err != nil || !ok {
-		return nil, err
-	}
-	repaired, err := e.repair(m, paths)
+// Repair makes those of paths that the current generation manages, or that its
+// links lead through, what they should be, and returns the ones that were not.
+// content is by digest: what the store has lost is written anew from it. A path
+// that cannot be had does not keep it from the others.
+func (e *Executor) Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error) {
+	repaired, err := e.relink()
 	if err != nil {
 		return repaired, err
 	}
-	return repaired, e.reloadFor(ctx, repaired)
+	m, ok, err := e.Current()
+	if err != nil || !ok {
+		return repaired, err
+	}
+	mended, mendErr := e.mendWays(m, paths, content)
+	placed, placeErr := e.repair(m, paths)
+	repaired = slices.Concat(repaired, mended, placed)
+	return repaired, errors.Join(mendErr, placeErr, e.reloadFor(ctx, repaired))
+}
+
+// relink brings the current generation back if something took the link to it.
+func (e *Executor) relink() ([]string, error) {
+	_, ok, err := e.Current()
+	if ok || e.last == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
+		return nil, err
+	}
+	if err := e.store().Activate(e.OSVersion, e.last); err != nil {
+		return nil, err
+	}
+	return []string{path.Join(generation.Dir, "os", e.OSVersion, "current")}, nil
+}
+
+// mendWays makes the links and the content whole again that ways are of.
+func (e *Executor) mendWays(m generation.Manifest, ways []string, content map[string]config.Content) ([]string, error) {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool { return !strings.HasPrefix(name, generation.Dir+"/") })
+	if len(ways) == 0 {
+		return nil, nil
+	}
+	damaged := e.store().DamagedOf(m, ways)
+	if len(damaged) == 0 {
+		return nil, nil
+	}
+	return ways, e.store().Mend(m, e.sources(damaged, content))
 }
 
 // reloadFor has systemd read its units again if one of the paths is of them.

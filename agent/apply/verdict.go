@@ -54,12 +54,13 @@ func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	if err != nil || j.Try == nil || v.Word == health.Bad {
 		return v, err
 	}
-	return e.judgeTry(*j.Try, v), nil
+	return e.judgeTry(j, v), nil
 }
 
 // judgeTry is the verdict on a change that nobody has confirmed yet.
-func (e *Executor) judgeTry(try generation.Try, v health.Verdict) health.Verdict {
-	if e.Uptime() >= try.Deadline {
+func (e *Executor) judgeTry(j generation.Journal, v health.Verdict) health.Verdict {
+	try := *j.Try
+	if e.Uptime() >= try.Deadline || j.BootID != e.BootID {
 		return health.Verdict{Word: health.Bad, Reason: "it was not confirmed in time"}
 	}
 	if v.Word == health.Good {
@@ -117,10 +118,14 @@ func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j
 	if err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
-	return e.turn(ctx, c, generation.Journal{
+	m, err := e.turn(ctx, c, generation.Journal{
 		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,
 		BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second), Boots: j.Boots, Operator: j.Operator,
 	})
+	if m.Name() == "" {
+		err = unfinished(err) // The node is still to go back.
+	}
+	return m, err
 }
 
 // ErrNothingToConfirm says that no change waits to be confirmed.
@@ -165,13 +170,17 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 }
 
 // earlier is the generation to roll back to from have: the one with that name or
-// number, or for "" good, if it is one, or else the newest before have that is
-// not held.
+// number, or for "" good, if it is one, or else the newest before have that has
+// proven itself and is not held.
 func (e *Executor) earlier(have generation.Manifest, name, good string) (generation.Manifest, error) {
 	if name == "" && good != "" {
 		return e.store().Load(good)
 	}
 	names, err := e.store().List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	proven, err := e.proven()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -184,7 +193,7 @@ func (e *Executor) earlier(have generation.Manifest, name, good string) (generat
 		switch {
 		case err != nil:
 			return generation.Manifest{}, err
-		case name == "" && (m.Number >= have.Number || m.OSVersion != e.OSVersion || held):
+		case name == "" && (m.Number >= have.Number || m.OSVersion != e.OSVersion || held || !proven(candidate)):
 		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
 			return m, e.usable(have, m)
 		}
@@ -193,6 +202,20 @@ func (e *Executor) earlier(have generation.Manifest, name, good string) (generat
 		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
 	}
 	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node; hint: `loam history` lists them", name)
+}
+
+// proven tells of a generation whether it has proven itself. Where nothing is
+// known of any, as after the history was lost, all count as if they had.
+func (e *Executor) proven() (func(name string) bool, error) {
+	records, err := History(e.State.Root().FS())
+	if err != nil {
+		return nil, err
+	}
+	good := map[string]bool{}
+	for _, r := range records {
+		good[r.Generation] = r.Outcome == Applied || r.Outcome == Reverted
+	}
+	return func(name string) bool { return good[name] || len(records) == 0 }, nil
 }
 
 func (e *Executor) usable(have, m generation.Manifest) error {

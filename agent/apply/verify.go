@@ -80,16 +80,7 @@ func (e *Executor) verifyStored(v *Verified, m generation.Manifest, current bool
 	}
 	var repairErr error
 	if repair {
-		sources := maps.Clone(content)
-		if sources == nil {
-			sources = map[string]config.Content{}
-		}
-		for _, entry := range damaged {
-			if copied, ok := e.otherCopy(entry); ok {
-				sources[entry.Digest] = copied
-			}
-		}
-		repairErr = e.store().Mend(m, sources)
+		repairErr = e.store().Mend(m, e.sources(damaged, content))
 	}
 	left := e.store().Damaged(m)
 	for _, entry := range damaged {
@@ -103,6 +94,18 @@ func (e *Executor) verifyStored(v *Verified, m generation.Manifest, current bool
 		return nil // Nobody has the content any more; the findings say so.
 	}
 	return repairErr
+}
+
+// sources is content, and what of damaged files the node has elsewhere.
+func (e *Executor) sources(damaged []generation.Entry, content map[string]config.Content) map[string]config.Content {
+	sources := map[string]config.Content{}
+	maps.Copy(sources, content)
+	for _, entry := range damaged {
+		if copied, ok := e.otherCopy(entry); ok {
+			sources[entry.Digest] = copied
+		}
+	}
+	return sources
 }
 
 // otherCopy is the content of a damaged file as a real file on the node has it.

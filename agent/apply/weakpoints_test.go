@@ -171,7 +171,7 @@ func TestWeakPoint05DriftIsRepaired(t *testing.T) {
 	accept(t, e)
 	paths := []string{"/etc/foo", "/var/foo"}
 	for _, repair := range []func() ([]string, error){
-		func() ([]string, error) { return e.Repair(t.Context(), paths) },
+		func() ([]string, error) { return e.Repair(t.Context(), paths, nil) },
 		func() ([]string, error) { r, err := e.Resume(t.Context()); return r.Repaired, err },
 	} {
 		if err := n.root.Remove("etc/foo"); err != nil {

@@ -7,7 +7,9 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/loam-os/loam/agent/config"
 )
@@ -68,11 +70,17 @@ func (c *checked) Close() error { return c.from.Close() }
 // and digest.
 func isContent(fsys fs.FS, name string, mode fs.FileMode, digest string, size int64) bool {
 	info, err := fs.Lstat(fsys, name)
-	if err != nil || info.Mode() != mode || info.Size() != size {
+	if err != nil || info.Mode() != mode || info.Size() != size || !isOurs(info) {
 		return false
 	}
 	have, err := digestOf(fsys, name)
 	return err == nil && have == digest
+}
+
+// isOurs reports whether a file belongs to who runs this: root, on a node.
+func isOurs(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
 }
 
 // digestOf is the SHA-256 of a file in hex.

@@ -49,7 +49,9 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 		if err != nil {
 			return Tree{}, err
 		}
-		maps.Copy(links, made)
+		if err := addTo(links, made, u.Name); err != nil {
+			return Tree{}, err
+		}
 		t.Units = append(t.Units, known.unit(u))
 	}
 	t.addLinks(links)
@@ -57,6 +59,22 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(t.Units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
 	return t, nil
+}
+
+// addTo adds the links of unit to all: none over those of another unit, and none
+// in the name of Loam's own units, which systemd would follow instead.
+func addTo(all, links map[string]string, unit string) error {
+	for name, target := range links {
+		base := path.Base(name)
+		if strings.HasPrefix(base, "loam.") || strings.HasPrefix(base, "loam-") {
+			return &Error{Unit: unit, Problem: "[Install] makes it " + base + ", which belongs to Loam", Hint: "choose another name"}
+		}
+		if other, ok := all[name]; ok && other != target {
+			return &Error{Unit: unit, Problem: "[Install] makes it " + base + ", and so does that of " + path.Base(other), Hint: "give the name to one of them"}
+		}
+		all[name] = target
+	}
+	return nil
 }
 
 func (t *Tree) add(f config.File) {

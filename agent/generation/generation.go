@@ -110,15 +110,23 @@ type Unit struct {
 
 // Error is a configuration that cannot become a generation.
 type Error struct {
-	// Unit is the unit at fault.
-	Unit string
+	// Unit is the unit at fault or, with "", Path the path.
+	Unit, Path string
 	// Problem and Hint are for a person; Hint may be empty.
 	Problem string
 	Hint    string
 }
 
+// Place is the unit or path at fault, for a person.
+func (e *Error) Place() string {
+	if e.Unit == "" {
+		return e.Path
+	}
+	return "unit " + e.Unit
+}
+
 func (e *Error) Error() string {
-	text := fmt.Sprintf("unit %s: %s", e.Unit, e.Problem)
+	text := fmt.Sprintf("%s: %s", e.Place(), e.Problem)
 	if e.Hint != "" {
 		text += "; hint: " + e.Hint
 	}

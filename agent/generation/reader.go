@@ -206,20 +206,34 @@ func (r Reader) Open(e Entry) (fs.File, error) {
 // Damaged are the files of m whose content in the store is not what the
 // manifest says, or that the generation's tree does not have. It reads all of
 // them.
-func (r Reader) Damaged(m Manifest) []Entry {
-	root := path.Join(generationsDir, m.Name(), rootName)
-	whole := map[string]bool{}
+func (r Reader) Damaged(m Manifest) []Entry { return r.damaged(m, nil) }
+
+// DamagedOf is Damaged for files that are reached by one of ways. It reads no
+// others.
+func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
+	touched := map[string]bool{}
 	for _, t := range trees(m.Entries) {
-		whole[t.digest] = r.wholeTree(t)
+		for name, e := range t.files {
+			if slices.Contains(ways, path.Join(Dir, treeDir, t.digest, name)) {
+				touched[contentName(e)] = true
+			}
+		}
 	}
-	target, err := fs.ReadLink(r.fsys, root)
+	return r.damaged(m, touched)
+}
+
+// damaged looks at the content that is wanted, nil for all. Without one of its
+// directories, all files of m count.
+func (r Reader) damaged(m Manifest, wanted map[string]bool) []Entry {
+	target, err := fs.ReadLink(r.fsys, path.Join(generationsDir, m.Name(), rootName))
 	lost := err != nil || path.Base(target) != rootOf(m.Entries)
-	for _, ok := range whole {
-		lost = lost || !ok
+	for _, t := range trees(m.Entries) {
+		lost = lost || !r.wholeTree(t)
 	}
 	var bad []Entry
 	for _, e := range m.Entries {
-		if e.Kind == KindFile && (lost || !isContent(r.fsys, contentName(e), e.Mode, e.Digest, e.Size)) {
+		name := contentName(e)
+		if e.Kind == KindFile && (lost || (wanted == nil || wanted[name]) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
 			bad = append(bad, e)
 		}
 	}

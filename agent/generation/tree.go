@@ -87,20 +87,23 @@ func rootOf(entries []Entry) string {
 	return all[len(all)-1].digest
 }
 
-// Paths are the managed paths of m on the node, and beneath Dir the names
-// through which its links lead: who writes through a link changes those.
+// Paths are the managed paths of m on the node.
 func Paths(m Manifest) []string {
 	var paths []string
 	for _, e := range m.Entries {
 		paths = append(paths, e.Path)
 	}
-	for _, t := range trees(m.Entries) {
-		for name := range t.files {
-			paths = append(paths, path.Join(Dir, treeDir, t.digest, name))
-		}
-	}
 	return paths
 }
 
-// InStore reports whether one of Paths is of the store.
-func InStore(name string) bool { return strings.HasPrefix(name, Dir+"/") }
+// Ways are the names through which the links on the node lead to the files of
+// m, the content itself included: who writes through a link changes that.
+func Ways(m Manifest) []string {
+	ways := []string{Link, path.Join(Dir, "os", m.OSVersion, "current"), path.Join(Dir, generationsDir, m.Name(), rootName)}
+	for _, t := range trees(m.Entries) {
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(t.files)), slices.Collect(maps.Keys(t.dirs))) {
+			ways = append(ways, path.Join(Dir, treeDir, t.digest, name))
+		}
+	}
+	return ways
+}

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"crypto/x509"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,10 +13,12 @@ import (
 )
 
 var (
-	label      = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
-	hostname   = regexp.MustCompile(`^` + label + `(\.` + label + `)*$`)
-	terminal   = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
-	credential = regexp.MustCompile(`^loam\.[A-Za-z0-9_.-]+$`)
+	label    = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+	hostname = regexp.MustCompile(`^` + label + `(\.` + label + `)*$`)
+	terminal = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
+	// A bootstrap token is as the API server's authenticator takes it.
+	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	credential     = regexp.MustCompile(`^loam\.[A-Za-z0-9_.-]+$`)
 )
 
 // maxHostname is HOST_NAME_MAX of Linux.
@@ -57,10 +61,46 @@ func checkSource(report *document.Report, source Source) {
 				"write a name that begins with loam. such as loam.config")
 		}
 	}
+	if source.Cluster != nil {
+		kinds++
+		checkCluster(report, *source.Cluster)
+	}
 	if kinds > 1 {
-		report.Add("source", "has more than one kind", "keep one of file, esp and credential")
+		report.Add("source", "has more than one kind", "keep one of file, esp, credential and cluster")
 	}
 }
+
+func checkCluster(report *document.Report, c Cluster) {
+	add := func(field, problem, hint string) { report.Add("source.cluster."+field, problem, hint) }
+	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		add("server", document.Quote(c.Server)+" is not the URL of an API server", "write one such as https://api.example.com:6443")
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM([]byte(c.CA)) {
+		add("ca", "has no certificate", "write the certificate authority of the API server as PEM, from -----BEGIN CERTIFICATE----- on")
+	}
+	if !isName(c.Secret) {
+		add("secret", document.Quote(c.Secret)+" is not the name of a Secret", "write the name of the Secret in kube-system that has osc.yaml")
+	}
+	if c.BootstrapToken != "" && !bootstrapToken.MatchString(c.BootstrapToken) {
+		add("bootstrapToken", "is not a bootstrap token", "write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9")
+	}
+	if c.Machine != "" && !isName(c.Machine) {
+		add("machine", document.Quote(c.Machine)+" is not a name", "write lower-case letters, digits, dashes and dots")
+	}
+	for i, t := range c.Tokens {
+		at := fmt.Sprintf("source.cluster.tokens[%d].", i)
+		if !isName(t.Secret) {
+			report.Add(at+"secret", document.Quote(t.Secret)+" is not the name of a Secret", "write the name of a Secret in kube-system")
+		}
+		checkPath(report, at+"path", t.Path, "file", "/var/lib/example/token")
+		if slices.ContainsFunc(c.Tokens[:i], func(other Token) bool { return other.Path == t.Path }) {
+			report.Add(at+"path", document.Quote(t.Path)+" given twice", "give each token a file of its own")
+		}
+	}
+}
+
+// isName reports whether name can be that of an object (RFC 1123 subdomain).
+func isName(name string) bool { return len(name) <= 253 && hostname.MatchString(name) }
 
 // checkPath wants the absolute path of what, such as example.
 func checkPath(report *document.Report, at, path, what, example string) {

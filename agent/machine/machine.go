@@ -35,6 +35,7 @@ type Source struct {
 	File       *File       `json:"file"`
 	ESP        *ESP        `json:"esp"`
 	Credential *Credential `json:"credential"`
+	Cluster    *Cluster    `json:"cluster"`
 }
 
 // File is a file of the node, watched for changes. Path is absolute.
@@ -51,6 +52,33 @@ type ESP struct {
 // with "loam.", as the agent is given no others.
 type Credential struct {
 	Name string `json:"name"`
+}
+
+// Cluster is a Kubernetes cluster that the node joins, and whose Secret has its
+// configuration.
+type Cluster struct {
+	// Server is the URL of the API server, CA the certificates that its own is
+	// checked with, as PEM.
+	Server string `json:"server"`
+	CA     string `json:"ca"`
+	// Secret is the name of one of namespace kube-system.
+	Secret string `json:"secret"`
+	// BootstrapToken is <id>.<secret>, used while the node has no certificate.
+	BootstrapToken string `json:"bootstrapToken"`
+	// Machine is the name in the node's certificate; "" is the host name.
+	Machine string `json:"machine"`
+	// Zone and KubernetesVersion become labels of the Node; "" for none.
+	Zone              string `json:"zone"`
+	KubernetesVersion string `json:"kubernetesVersion"`
+	// Tokens are kept in files as their Secrets have them.
+	Tokens []Token `json:"tokens"`
+}
+
+// Token is a Secret of namespace kube-system whose key "token" is kept in the
+// file Path, which is absolute.
+type Token struct {
+	Secret string `json:"secret"`
+	Path   string `json:"path"`
 }
 
 // Contents has at most one field set.

@@ -4,7 +4,14 @@
 // dropped in silence: what cannot be carried out is an error that names it.
 package osc
 
-import "github.com/loam-os/loam/agent/document"
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+)
 
 // Decode reads an OperatingSystemConfig from YAML or JSON. Errors are of type
 // document.Errors and name the document as given. Validate checks the values.
@@ -21,4 +28,29 @@ func Decode(name string, text []byte) (OperatingSystemConfig, error) {
 		}
 	}
 	return osc, err
+}
+
+// Check is everything wrong with a document: what Decode said of it, and what
+// Validate says of all that could be decoded.
+func Check(decoded error, asked OperatingSystemConfig, env Env) error {
+	var wrong document.Errors
+	if decoded != nil && (!errors.As(decoded, &wrong) || asked.APIVersion != APIVersion || asked.Kind != Kind) {
+		return decoded
+	}
+	var more document.Errors
+	err := Validate(asked, env)
+	if err != nil && !errors.As(err, &more) {
+		return errors.Join(decoded, err)
+	}
+	for _, e := range more {
+		known := func(w document.Error) bool { return strings.HasPrefix(e.Path, w.Path) }
+		if !slices.ContainsFunc(wrong, known) {
+			wrong = append(wrong, e)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(wrong, func(a, b document.Error) int { return cmp.Compare(a.Line, b.Line) })
+	return wrong
 }

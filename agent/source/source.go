@@ -9,10 +9,12 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 )
 
-// Document is a text and the name of the place it came from.
+// Document is a text and the name of the place it came from. Version is what
+// that place calls this state of it, "" if it has no such thing.
 type Document struct {
-	Name string
-	Text []byte
+	Name    string
+	Text    []byte
+	Version string
 }
 
 // ErrAbsent is in the error of Read when there is no document at the place. The

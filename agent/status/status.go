@@ -48,6 +48,13 @@ type Status struct {
 	// place where machine.yaml was found.
 	Source  string `json:"source,omitempty"`
 	Machine string `json:"machine,omitempty"`
+	// Missing says that the source has no document now, "" if it has.
+	Missing string `json:"missing,omitempty"`
+	// Version is that of the source's document that the node runs, "" if it runs
+	// another or the source has no versions.
+	Version string `json:"version,omitempty"`
+	// ControlPlane says that the node runs an API server.
+	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Contents is the directory of what documents refer to, "" for none.
 	Contents string `json:"contents,omitempty"`
 	Files    int    `json:"files"`
@@ -64,6 +71,9 @@ type Status struct {
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 
+	// Cluster is how the node stands with its cluster; nil without one.
+	Cluster *Cluster `json:"cluster,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
@@ -74,6 +84,22 @@ type Status struct {
 	AppliedAt time.Duration `json:"appliedAt,omitempty"`
 	// AgentRSS is the agent's resident memory in bytes.
 	AgentRSS int64 `json:"agentRSS"`
+}
+
+// Cluster is the cluster a node is part of.
+type Cluster struct {
+	// Server is the URL of its API server, Secret what has the configuration.
+	Server string `json:"server"`
+	Secret string `json:"secret"`
+	// Node is the name of the node's object, "" before there is one.
+	Node string `json:"node,omitempty"`
+	// Connected says that the API server answers, or does not, since then; Problem
+	// is what it, or the way to it, said last.
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since"`
+	Problem   string    `json:"problem,omitempty"`
+	// Expires is when the node's certificate does; zero without one.
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Change is a generation that is being watched.

@@ -41,6 +41,7 @@ func (t *table) node(s Status) {
 	t.row("generation", s.Generation)
 	t.change(s.Change)
 	t.row("source", s.Source)
+	t.row("missing", s.Missing)
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}

@@ -55,9 +55,12 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 	return cmd
 }
 
+// maxTry is the longest trial: one that is forgotten ends within a month.
+const maxTry = 30 * 24 * time.Hour
+
 func (a applying) run(cmd *cobra.Command) error {
-	if a.try < 0 {
-		return fmt.Errorf("--try %s: in the past", a.try)
+	if a.try < 0 || a.try > maxTry {
+		return fmt.Errorf("--try %s: not within 30 days from now", a.try)
 	}
 	var doc source.Document
 	if a.file != "" {

@@ -1,0 +1,69 @@
+package generation
+
+import (
+	"io/fs"
+	"path"
+)
+
+// Obstructed is an *Error if the node has, at or above a path that have did not
+// manage yet, what is neither of the image nor of have and cannot be replaced: a
+// directory where a file is to be, something else where a directory is, or a
+// link that leads out of the directory.
+func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
+	o := obstacles{node: node, image: image, known: map[string]bool{"/": true}}
+	for _, dir := range have.Dirs {
+		o.known[dir] = true
+	}
+	managed := map[string]bool{}
+	for _, e := range have.Entries {
+		managed[e.Path] = true
+	}
+	for _, e := range entries {
+		if managed[e.Path] {
+			continue
+		}
+		for _, dir := range dirsAbove(e.Path) {
+			if managed[dir] {
+				break // A managed file or link becomes a directory.
+			}
+			if err := o.above(dir); err != nil {
+				return err
+			}
+		}
+		info, err := fs.Lstat(node, e.Path[1:])
+		if err == nil && info.IsDir() && !o.known[e.Path] {
+			return &Error{Path: e.Path, Problem: "the node has a directory there", Hint: "choose another path, or move the directory away"}
+		}
+	}
+	return nil
+}
+
+type obstacles struct {
+	node, image fs.FS
+	// known are directories that are in nobody's way.
+	known map[string]bool
+}
+
+func (o obstacles) above(dir string) error {
+	if o.known[dir] {
+		return nil
+	}
+	info, err := fs.Lstat(o.node, dir[1:])
+	switch {
+	case err != nil || info.IsDir():
+	case info.Mode()&fs.ModeSymlink == 0:
+		return &Error{Path: dir, Problem: "the node has a file where a directory is to be", Hint: "choose another path, or move the file away"}
+	case !o.ofImage(dir):
+		return &Error{Path: dir, Problem: "something made a link of the directory", Hint: "write the path that it leads to, or remove the link"}
+	}
+	o.known[dir] = true
+	return nil
+}
+
+// ofImage reports whether a link is as the image has it, or leads on from one:
+// /opt is one to /var/opt.
+func (o obstacles) ofImage(dir string) bool {
+	target, err := fs.ReadLink(o.node, dir[1:])
+	own, ownErr := fs.ReadLink(o.image, dir[1:])
+	return err == nil && ownErr == nil && path.Clean(target) == path.Clean(own)
+}
