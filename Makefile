@@ -38,6 +38,7 @@ style:
 
 test: image style ## all that CI runs: unit tests, judges on the image, the image in a VM
 	@$(loamctl) judges $(flags) build/judges
+	@go run ./test/cluster/build
 	. build/judges/env && CI=true go test -timeout 30m $(others)
 	. build/judges/env && CI=true go test -timeout 40m $(machines)
 

@@ -12,7 +12,7 @@ import (
 // changes nothing.
 var (
 	system = regexp.MustCompile(`\b(os|unix|syscall|exec)\.[A-Z]\w*|\bRoot\(\)(\.\w+)?`)
-	reads  = regexp.MustCompile(`^(os\.(SameFile|DevNull)|syscall\.E[A-Z]+|Root\(\)\.(FS|Lstat|Open|ReadFile))$`)
+	reads  = regexp.MustCompile(`^(os\.(SameFile|DevNull|Gete[ug]id)|syscall\.(E[A-Z]+|Stat_t)|Root\(\)\.(FS|Lstat|Open|ReadFile))$`)
 )
 
 func TestConfigurationIsChangedByDurableOnly(t *testing.T) {

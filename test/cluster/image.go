@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// File is a regular file of a layer, or a symbolic link if Link is set.
+type File struct {
+	Content []byte
+	Mode    fs.FileMode // 0644 if zero
+	Link    string
+}
+
+// Layer is files by their paths, which are relative, as usr/bin/loam.
+type Layer map[string]File
+
+// Image is what Push makes an OCI image of. The same image has the same digest.
+type Image struct {
+	Arch   string // as GOARCH; that of the host if empty
+	Layers []Layer
+}
+
+func (i Image) arch() string {
+	if i.Arch == "" {
+		return runtime.GOARCH
+	}
+	return i.Arch
+}
+
+// Media types of the OCI image specification.
+const (
+	IndexType    = "application/vnd.oci.image.index.v1+json"
+	ManifestType = "application/vnd.oci.image.manifest.v1+json"
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
+)
+
+// Descriptor is one of the OCI image specification.
+type Descriptor struct {
+	MediaType string    `json:"mediaType"`
+	Digest    string    `json:"digest"`
+	Size      int       `json:"size"`
+	Platform  *Platform `json:"platform,omitempty"`
+}
+
+// Platform is what an image of an index is for.
+type Platform struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+}
+
+// Manifest is an image's.
+type Manifest struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Config        Descriptor   `json:"config"`
+	Layers        []Descriptor `json:"layers"`
+}
+
+// Index lists images for several platforms.
+type Index struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Manifests     []Descriptor `json:"manifests"`
+}
+
+// archive packs a layer as tar, by name, at time zero.
+func (l Layer) archive(t testing.TB) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		f := l[name]
+		if err := w.WriteHeader(f.header(name)); err != nil {
+			t.Fatalf("layer: %s: %v", name, err)
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			t.Fatalf("layer: %s: %v", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatalf("layer: %v", err)
+	}
+	return out.Bytes()
+}
+
+func (f File) header(name string) *tar.Header {
+	if f.Link != "" {
+		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: f.Link, Mode: 0o777}
+	}
+	mode := f.Mode.Perm()
+	if mode == 0 {
+		mode = 0o644
+	}
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(f.Content))}
+}
+
+func compress(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatalf("compress a layer: %v", err)
+	}
+	return out.Bytes()
+}
+
+// config is the part of an image that names its platform and the digests of
+// its layers before compression.
+func (i Image) config(t testing.TB, diffIDs []string) []byte {
+	return marshal(t, map[string]any{
+		"architecture": i.arch(),
+		"os":           "linux",
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": diffIDs},
+	})
+}
+
+func marshal(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(fmt.Errorf("%T: %w", v, err))
+	}
+	return text
+}

@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// network is one address family. fromGuest is this host as QEMU's user
+// networking shows it to a guest (qemu-options, -netdev user); the API server
+// advertises it, so that the service "kubernetes" works in pods of a guest.
+type network struct {
+	loopback, fromGuest, services string
+}
+
+var (
+	ipv4 = network{"127.0.0.1", "10.0.2.2", "10.96.0.0/16"}
+	ipv6 = network{"::1", "fec0::2", "fd00:10:96::/112"}
+)
+
+// networkOf is the network that the option Bind names.
+func networkOf(t testing.TB, bind string) network {
+	t.Helper()
+	switch bind {
+	case "", ipv4.loopback:
+		return ipv4
+	case ipv6.loopback:
+		return ipv6
+	}
+	t.Fatalf("bind to %s: only to %s or %s", bind, ipv4.loopback, ipv6.loopback)
+	return network{}
+}
+
+// freePort is a port that nothing listens on now. It lies below those that
+// Linux gives to outgoing connections (ip_local_port_range, from 32768), so
+// that none of these takes it while a server is stopped.
+func freePort(t testing.TB, ip string) int {
+	t.Helper()
+	var err error
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatalf("no free port on %s: %v", ip, err)
+	return 0
+}

@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// StatusError is an answer that is not 2xx.
+type StatusError struct {
+	Request string // method and URL
+	Code    int
+	Body    string
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s: %d %s: %s", e.Request, e.Code, http.StatusText(e.Code), strings.TrimSpace(e.Body))
+}
+
+type request struct {
+	method, url, body string
+	header            http.Header
+}
+
+// response is an answer of 2xx.
+type response struct {
+	header http.Header
+	body   []byte
+}
+
+func do(client *http.Client, r request) (response, error) {
+	q, err := http.NewRequest(r.method, r.url, strings.NewReader(r.body))
+	if err != nil {
+		return response{}, err
+	}
+	if r.header != nil {
+		q.Header = r.header
+	}
+	a, err := client.Do(q)
+	if err != nil {
+		return response{}, err
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		return response{}, fmt.Errorf("%s %s: %w", r.method, r.url, err)
+	}
+	if a.StatusCode/100 != 2 {
+		return response{}, &StatusError{Request: r.method + " " + r.url, Code: a.StatusCode, Body: string(body)}
+	}
+	return response{header: a.Header, body: body}, nil
+}
+
+// Do asks the API server as admin and returns the body of its answer; a path
+// is as /api/v1/nodes. A body is JSON, that of a PATCH a merge patch. An answer
+// that is not 2xx is a *StatusError.
+func (c *Cluster) Do(method, path, body string) ([]byte, error) {
+	return c.ask(c.admin, method, path, body, http.Header{})
+}
+
+// DoAs is Do as the bearer of a token.
+func (c *Cluster) DoAs(token, method, path, body string) ([]byte, error) {
+	return c.ask(c.anonymous, method, path, body, http.Header{"Authorization": {"Bearer " + token}})
+}
+
+func (c *Cluster) ask(client *http.Client, method, path, body string, header http.Header) ([]byte, error) {
+	header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		header.Set("Content-Type", "application/merge-patch+json")
+	}
+	a, err := do(client, request{method: method, url: c.URL() + path, body: body, header: header})
+	return a.body, err
+}
+
+func (c *Cluster) mustDo(t testing.TB, method, path, body string) {
+	t.Helper()
+	if _, err := c.Do(method, path, body); err != nil {
+		t.Fatal(err)
+	}
+}
