@@ -45,7 +45,8 @@ func newShell(conn net.Conn) *Shell {
 func (s *Shell) Open(ctx context.Context) error {
 	for {
 		// The quotes keep the terminal's echo of the line from looking like the answer.
-		if _, err := io.WriteString(s.conn, "stty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo shell-'open'\n"); err != nil {
+		// A line of its own: the port may have kept the beginning of the last.
+		if _, err := io.WriteString(s.conn, "\nstty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo shell-'open'\n"); err != nil {
 			return fmt.Errorf("debug shell: %w", err)
 		}
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
