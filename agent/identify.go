@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
@@ -16,9 +17,10 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// identify finds machine.yaml and takes from it who the node is. A machine.yaml
+// identify finds machine.yaml and takes from it who the node is, and which
+// cluster it is part of, nil for none. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record) {
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes) (joined *cluster.Cluster) {
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
 	defer func() { a.Decode = decoder.Decode }()
 	cmdline, err := root.ReadFile("proc/cmdline")
@@ -32,17 +34,17 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	doc, err := source.Find(ctx, places)
 	if errors.Is(err, source.ErrNone) {
 		env.Log.Info("no machine.yaml: the node keeps what it has")
-		return
+		return nil
 	}
 	if err != nil {
 		a.Status.Error = describe(err)
-		return
+		return nil
 	}
 	a.Status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
 	if err != nil {
 		a.Status.Error = describe(err)
-		return
+		return nil
 	}
 	if m.Hostname != "" {
 		decoder.Hostname = m.Hostname
@@ -62,6 +64,10 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
+	if m.Source.Cluster != nil {
+		return env.join(a, &decoder, m.Source.Cluster, root, wishes)
+	}
+	return nil
 }
 
 // setHostname names the node now, and at its next start before all else.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -104,14 +105,23 @@ func Run(ctx context.Context, env Env) error {
 		Engine: engine, Units: systemd, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
 		Reach: probe.Reach, Root: env.Root, Drift: watcher, Contents: contents.Events(), Publish: publisher(env, durable.New(root, nil)),
 	}
-	env.identify(ctx, agent, root, imageRoot, contents, record)
+	wishes := make(Wishes)
+	agent.Asked = wishes
+	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes)
 	env.remember(agent, root)
-	return serve(ctx, agent, filepath.Join(env.Root, control.Socket))
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	if joined != nil {
+		group.Go(func() { joined.Run(ctx) })
+	}
+	return serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
 }
 
 // serve runs the agent and lets people ask things of it. Without the socket the
 // node is still looked after.
-func serve(ctx context.Context, agent *Agent, socket string) error {
+func serve(ctx context.Context, agent *Agent, socket string, wishes Wishes) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := control.Listen(socket)
@@ -119,8 +129,6 @@ func serve(ctx context.Context, agent *Agent, socket string) error {
 		agent.Log.Error("listen for people", zap.Error(err))
 		return agent.Run(ctx)
 	}
-	wishes := make(Wishes)
-	agent.Asked = wishes
 	served := make(chan error)
 	go func() { served <- control.Serve(ctx, listener, wishes) }()
 	err = agent.Run(ctx)

@@ -45,7 +45,9 @@ func TestNodeGoesBack(t *testing.T) {
 		n.write(watched, header+service("one")+dies+"  files:\n"+strings.Replace(files, "\"1\"", "\"2\"", 1))
 		n.expect(regexp.MustCompile(`was taken back`))
 		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState dies.service", "1active\nnot-found")
-		n.says(func(s status.Status) bool { return s.Generation == good && s.Phase == status.Failed && s.Error.Hint != "" })
+		n.says(func(s status.Status) bool {
+			return s.Generation == good && s.Phase == status.Failed && s.Error.Hint != ""
+		})
 		n.want("loam history | grep -c reverted", "1")
 		n.want("touch "+watched+"; sleep 2; ls /var/lib/loam/generations | wc -l", "2")
 	})

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+
+	certificates "k8s.io/api/certificates/v1"
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// api is the part of an API server's API that the agent uses. The full
+// clientset would triple the size of the binary.
+type api struct {
+	core, coordination, certificates rest.Interface
+	// http is what is shared, to close it.
+	http *http.Client
+}
+
+// newAPI connects nothing yet.
+func newAPI(config *rest.Config) (*api, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, coordination.AddToScheme, certificates.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register types: %w", err)
+		}
+	}
+	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // One node's few requests are not to wait for each other.
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	a := &api{http: client}
+	for _, g := range []struct {
+		version schema.GroupVersion
+		path    string
+		client  *rest.Interface
+	}{
+		{core.SchemeGroupVersion, "/api", &a.core},
+		{coordination.SchemeGroupVersion, "/apis", &a.coordination},
+		{certificates.SchemeGroupVersion, "/apis", &a.certificates},
+	} {
+		config.GroupVersion, config.APIPath = &g.version, g.path
+		if *g.client, err = rest.RESTClientForConfigAndClient(config, client); err != nil {
+			return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+		}
+	}
+	return a, nil
+}
+
+func (a *api) close() { a.http.CloseIdleConnections() }

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// Cluster is the cluster that a node is part of: a source.Source of its
+// configuration, a content.Provider of Secrets, and who is reported to. All
+// fields are set before Run and not changed after.
+type Cluster struct {
+	Config
+	// Root is the node's root directory.
+	Root *durable.Dir
+	// Token is the bootstrap token, "" for that in the node's file.
+	Token string
+	// Restart restarts units, as the Node's annotation asks for.
+	Restart func(ctx context.Context, units []string) error
+	// Now is the wall clock, Uptime the time since kernel start, Part a random
+	// number in [0, 1).
+	Now    func() time.Time
+	Uptime func() time.Duration
+	Part   func() float64
+	Log    *zap.Logger
+
+	mu sync.Mutex
+	// released is what Read returns, nil before the cluster was reached.
+	released *offer
+	// secrets are those that the configuration refers to.
+	secrets map[string]*reference
+	// link is how it is with the API server.
+	link status.Cluster
+
+	once    sync.Once
+	changes chan struct{}
+	// followed says that secrets is another set, reports has the newest status,
+	// posted what the watches of a session see.
+	followed chan struct{}
+	linked   chan struct{}
+	reports  chan status.Status
+	posted   chan func()
+}
+
+// start makes what the methods need that others call, before or after Run.
+func (c *Cluster) start() {
+	c.once.Do(func() {
+		c.secrets = map[string]*reference{}
+		c.changes = make(chan struct{}, 1)
+		c.followed, c.linked = make(chan struct{}, 1), make(chan struct{}, 1)
+		c.reports, c.posted = make(chan status.Status, 1), make(chan func())
+		c.link = status.Cluster{Server: c.Server, Secret: keep{c.Root}.secret(c.SecretName), Since: c.Now()}
+	})
+}
+
+// Read is of source.Source: what the cluster says, as soon as it is this node's
+// turn. Until the API server has been reached, there is nothing.
+func (c *Cluster) Read(context.Context) (source.Document, error) {
+	c.start()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := fmt.Sprintf("Secret %s/%s", namespace, c.link.Secret)
+	switch {
+	case c.released == nil:
+		return source.Document{}, fmt.Errorf("%s at %s: %w yet", name, c.Server, source.ErrAbsent)
+	case c.released.text == nil:
+		return source.Document{}, fmt.Errorf("%s at %s: %w", name, c.Server, source.ErrAbsent)
+	}
+	return source.Document{Name: name, Text: c.released.text, Version: c.released.version}, nil
+}
+
+// Watch is of source.Source.
+func (c *Cluster) Watch(ctx context.Context) (<-chan struct{}, error) {
+	c.start()
+	return c.changes, nil
+}
+
+// Report tells the cluster how the node stands. It does not wait.
+func (c *Cluster) Report(s status.Status) {
+	c.start()
+	select {
+	case <-c.reports: // An older one that nobody has taken.
+	default:
+	}
+	c.reports <- s
+}
+
+// Linked tells when Link changes.
+func (c *Cluster) Linked() <-chan struct{} {
+	c.start()
+	return c.linked
+}
+
+// Link is how it is with the API server.
+func (c *Cluster) Link() status.Cluster {
+	c.start()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
+}
+
+// Run is the node's life in the cluster, until ctx ends.
+func (c *Cluster) Run(ctx context.Context) {
+	c.start()
+	refused := false
+	for ctx.Err() == nil {
+		who, err := c.identify(ctx, refused)
+		if err != nil {
+			c.tried(err)
+			pause(ctx, time.Second)
+			continue
+		}
+		refused = c.session(ctx, who)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: write a new token to /" + tokenName + ", or give the node a machine.yaml with one")
+
+// identify is who the node is to the cluster: its certificate or, if that is
+// missing, has expired or was refused, a new one by the bootstrap token.
+func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, error) {
+	k := keep{c.Root}
+	who, ok := k.credentials()
+	token, err := k.token()
+	if err != nil {
+		return who, err
+	}
+	if token == "" {
+		token = c.Token
+	}
+	if token != "" {
+		if err := k.kubelet(c.Config, token); err != nil {
+			return who, err
+		}
+	}
+	expired := ok && !c.Now().Before(who.NotAfter)
+	switch {
+	case ok && !expired && (!refused || token == ""):
+		return who, nil
+	case token == "":
+		return who, errNoToken
+	}
+	return c.join(ctx, k, Credentials{}, token)
+}
+
+// join asks for a certificate, as who or by the token, and keeps it.
+func (c *Cluster) join(ctx context.Context, k keep, as Credentials, token string) (Credentials, error) {
+	key, err := k.key()
+	if err != nil {
+		return Credentials{}, err
+	}
+	a, err := newAPI(c.rest(as, token))
+	if err != nil {
+		return Credentials{}, err
+	}
+	defer a.close()
+	c.Log.Info("asking for a certificate", zap.String("name", c.commonName()))
+	who, err := a.request(ctx, c.commonName(), key)
+	if err != nil {
+		return Credentials{}, err
+	}
+	return who, k.save(c.Config, who)
+}
+
+// tried notes whether the API server was reached, and how it answered.
+func (c *Cluster) tried(err error) {
+	c.mu.Lock()
+	before := c.link
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err == nil && !c.link.Connected:
+		c.link.Connected, c.link.Since, c.link.Problem = true, c.Now(), ""
+	case err != nil:
+		if c.link.Connected {
+			c.link.Connected, c.link.Since = false, c.Now()
+		}
+		c.link.Problem = err.Error()
+	}
+	after := c.link
+	c.mu.Unlock()
+	if before != after {
+		signal(c.linked)
+	}
+	if before.Connected != after.Connected || before.Problem == "" && after.Problem != "" {
+		c.Log.Info("API server", zap.Bool("connected", after.Connected), zap.String("problem", after.Problem))
+	}
+}
+
+// release makes o what Read returns.
+func (c *Cluster) release(o offer) {
+	c.mu.Lock()
+	c.released = &o
+	c.link.Secret = o.secret
+	c.mu.Unlock()
+	signal(c.changes)
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// nodeQuery finds the Node by its host name: its own name may be another.
+func nodeQuery(c Config, a *api) query {
+	return query{client: a.core, resource: "nodes", labels: hostnameLabel + "=" + c.hostname()}
+}

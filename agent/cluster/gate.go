@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+)
+
+// offer is the configuration that the cluster has for the node.
+type offer struct {
+	secret  string
+	text    []byte
+	version string
+	serial  bool
+	// since is when it was first seen.
+	since time.Time
+}
+
+// offerOf reads a Secret. The version is what its annotation says, or would
+// have to say.
+func offerOf(s *core.Secret, now time.Time) offer {
+	o := offer{secret: s.Name, text: s.Data[dataKey], version: s.Annotations[checksumAnnotation], serial: s.Annotations[serialAnnotation] == "true", since: now}
+	if o.version == "" {
+		sum := sha256.Sum256(o.text)
+		o.version = hex.EncodeToString(sum[:])
+	}
+	return o
+}
+
+// delay is how long the Node's annotation says that a change has to wait; the
+// one before if it cannot be read.
+func delay(n *core.Node, before time.Duration) time.Duration {
+	if n == nil {
+		return before
+	}
+	d, err := time.ParseDuration(n.Annotations[delayAnnotation])
+	if err != nil || d < 0 {
+		return before
+	}
+	return d
+}
+
+// turn says what to do about a Lease that nodes take turns by.
+type turn string
+
+const (
+	mine  turn = "mine"  // It is this node's turn.
+	take  turn = "take"  // Nobody has it: take it.
+	await turn = "await" // Another node has it until Until.
+)
+
+const serialTerm = 600 * time.Second
+
+// turnOf decides by the Lease, nil if there is none. until is when to look again.
+func turnOf(l *coordination.Lease, holder string, now time.Time) (t turn, until time.Time) {
+	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
+		return take, time.Time{}
+	}
+	if *l.Spec.HolderIdentity == holder {
+		return mine, time.Time{}
+	}
+	if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+		return take, time.Time{}
+	}
+	end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
+	if !now.Before(end) {
+		return take, time.Time{}
+	}
+	return await, end
+}

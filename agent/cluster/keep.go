@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kubeconfig "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/loam-os/loam/agent/durable"
+)
+
+// Directory is where the node keeps who it is, as the reference does.
+const Directory = "/var/lib/gardener-node-agent"
+
+// Names beneath the node's root directory.
+const (
+	credentialsDir = "var/lib/gardener-node-agent/credentials"
+	kubeconfigName = credentialsDir + "/kubeconfig"
+	tokenName      = credentialsDir + "/bootstrap-token"
+	// keyName is the key of a certificate that is asked for: with it, an agent
+	// that was stopped takes up its own request again.
+	keyName = credentialsDir + "/requested-key.pem"
+
+	// secretName has the name of the Secret that the Node's label said last.
+	secretName = "var/lib/gardener-node-agent/secret-name"
+
+	kubeletDir       = "var/lib/kubelet"
+	kubeletBootstrap = kubeletDir + "/kubeconfig-bootstrap"
+	kubeletReal      = kubeletDir + "/kubeconfig-real"
+	kubeletCurrent   = kubeletDir + "/pki/kubelet-client-current.pem"
+)
+
+// user is the only user, cluster and context of the kubeconfigs written here.
+const user = "node-agent"
+
+// keep is the files by which the node knows who it is.
+type keep struct{ dir *durable.Dir }
+
+// credentials are those of an earlier run; false if there are none, or none that
+// can be read: then the node asks for others.
+func (k keep) credentials() (Credentials, bool) {
+	text, err := k.dir.Root().ReadFile(kubeconfigName)
+	if err != nil {
+		return Credentials{}, false
+	}
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return Credentials{}, false
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
+		return Credentials{}, false
+	}
+	who := config.AuthInfos[current.AuthInfo]
+	c, err := credentials(who.ClientCertificateData, who.ClientKeyData, nil)
+	return c, err == nil
+}
+
+func (k keep) save(c Config, who Credentials) error {
+	text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{ClientCertificateData: who.Certificate, ClientKeyData: who.Key}))
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	if err := k.write(kubeconfigName, text, 0o600); err != nil {
+		return err
+	}
+	return k.dir.Remove(keyName)
+}
+
+// key is that of the certificate asked for, made if there is none.
+func (k keep) key() ([]byte, error) {
+	text, err := k.dir.Root().ReadFile(keyName)
+	if err == nil {
+		if _, err := parseKey(text); err == nil {
+			return text, nil
+		}
+	}
+	if text, err = newKey(); err != nil {
+		return nil, err
+	}
+	return text, k.write(keyName, text, 0o600)
+}
+
+// token is the bootstrap token, "" if there is none.
+func (k keep) token() (string, error) {
+	text, err := k.dir.Root().ReadFile(tokenName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the bootstrap token: %w", err)
+	}
+	return string(bytes.TrimSpace(text)), nil
+}
+
+// secret is the name of the Secret with the configuration.
+func (k keep) secret(otherwise string) string {
+	text, err := k.dir.Root().ReadFile(secretName)
+	if name := string(bytes.TrimSpace(text)); err == nil && name != "" {
+		return name
+	}
+	return otherwise
+}
+
+func (k keep) saveSecret(name string) error { return k.write(secretName, []byte(name+"\n"), 0o600) }
+
+// joined removes what is good for joining only.
+func (k keep) joined() error {
+	return errors.Join(k.dir.Remove(tokenName), k.dir.Remove(kubeletBootstrap))
+}
+
+// kubelet gives the kubelet what it needs to join, unless it has joined.
+func (k keep) kubelet(c Config, token string) error {
+	for _, name := range []string{kubeletReal, kubeletCurrent} {
+		if _, err := k.dir.Root().Lstat(name); err == nil {
+			return nil
+		}
+	}
+	text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{Token: token}))
+	if err != nil {
+		return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
+	}
+	return k.write(kubeletBootstrap, text, 0o600)
+}
+
+func (k keep) write(name string, text []byte, mode fs.FileMode) error {
+	if err := k.dir.MkdirAll(path.Dir(name)); err != nil {
+		return err
+	}
+	_, err := k.dir.WriteFile(name, text, mode)
+	return err
+}
+
+func (c Config) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
+	config := kubeconfig.NewConfig()
+	config.Clusters[user] = &kubeconfig.Cluster{Server: c.Server, CertificateAuthorityData: c.CA}
+	config.AuthInfos[user] = who
+	config.Contexts[user] = &kubeconfig.Context{Cluster: user, AuthInfo: user}
+	config.CurrentContext = user
+	return config
+}
+
+// rest is how to reach the API server as who has the credentials or, without
+// a certificate, the token.
+func (c Config) rest(who Credentials, token string) *rest.Config {
+	return &rest.Config{
+		Host: c.Server, BearerToken: token, UserAgent: "loam",
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, CertData: who.Certificate, KeyData: who.Key},
+	}
+}

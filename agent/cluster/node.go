@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// wanted is what the node's object is to carry of us: nil takes away.
+type wanted struct {
+	labels, annotations map[string]*string
+}
+
+// wantedOf decides it. version is what the cluster offers.
+func wantedOf(c Config, n *core.Node, s status.Status, version string) wanted {
+	w := wanted{labels: map[string]*string{}, annotations: map[string]*string{}}
+	role := roleLabel + "worker"
+	if s.ControlPlane {
+		role = roleLabel + "control-plane"
+	}
+	w.labels[role] = new(string)
+	if c.Zone != "" {
+		w.labels[zoneLabel] = &c.Zone
+	}
+	switch {
+	case s.Version != "":
+		w.annotations[appliedAnnotation] = &s.Version
+		if c.KubernetesVersion != "" {
+			w.labels[versionLabel] = &c.KubernetesVersion
+		}
+	case n.Annotations[appliedAnnotation] == version && version != "" && s.Phase == status.Failed:
+		w.annotations[appliedAnnotation] = nil // It was taken back.
+	}
+	return w
+}
+
+// patch is a merge patch (RFC 7386) that makes n as wanted; nil if it is.
+func (w wanted) patch(n *core.Node) []byte {
+	changes := map[string]any{}
+	if labels := changed(w.labels, n.Labels); len(labels) > 0 {
+		changes["labels"] = labels
+	}
+	if annotations := changed(w.annotations, n.Annotations); len(annotations) > 0 {
+		changes["annotations"] = annotations
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(map[string]any{"metadata": changes}) // Strings only.
+	return text
+}
+
+func changed(want map[string]*string, have map[string]string) map[string]*string {
+	want = maps.Clone(want)
+	maps.DeleteFunc(want, func(key string, value *string) bool {
+		is, ok := have[key]
+		return value == nil && !ok || value != nil && ok && is == *value
+	})
+	return want
+}
+
+// conditionType tells Gardener whether the units of a node are well.
+const conditionType = "SystemdUnitsReady"
+
+// stuck is how long a unit may be on its way.
+const stuck = 5 * time.Minute
+
+// condition is what the units come to, at uptime.
+func condition(s status.Status, uptime time.Duration) (value core.ConditionStatus, reason, message string) {
+	var bad, busy []string
+	for _, u := range s.Units {
+		moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
+		text := fmt.Sprintf("%s is %s/%s", u.Name, u.Active, u.Sub)
+		switch {
+		case u.Settled:
+		case u.Sub == "auto-restart", moving && uptime-u.Since < stuck:
+			busy = append(busy, text)
+		default:
+			bad = append(bad, text)
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		return core.ConditionFalse, "UnhealthyUnits", strings.Join(bad, ", ")
+	case len(busy) > 0:
+		return core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", ")
+	}
+	return core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted"
+}
+
+// conditionPatch is a strategic merge patch of the Node's status that sets the
+// condition; nil if it is set.
+func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now time.Time) []byte {
+	value, reason, message := condition(s, uptime)
+	next := core.NodeCondition{
+		Type: conditionType, Status: value, Reason: reason, Message: message,
+		LastHeartbeatTime: meta.NewTime(now), LastTransitionTime: meta.NewTime(now),
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type != conditionType {
+			continue
+		}
+		if c.Status == value && c.Reason == reason && c.Message == message {
+			return nil
+		}
+		if c.Status == value {
+			next.LastTransitionTime = c.LastTransitionTime
+		}
+	}
+	text, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []core.NodeCondition{next}}})
+	return text
+}
+
+// restarts are the units that an annotation of the Node asks to restart. A name
+// without a type is a service.
+func restarts(n *core.Node) []string {
+	var units []string
+	for name := range strings.SplitSeq(n.Annotations[restartAnnotation], ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+		case strings.Contains(name, "."):
+			units = append(units, name)
+		default:
+			units = append(units, name+".service")
+		}
+	}
+	return units
+}

@@ -1,0 +1,292 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+const (
+	// retryStep is when a request that failed is made again, requestLimit how long
+	// one may take.
+	retryStep    = time.Second
+	requestLimit = 10 * time.Second
+)
+
+// session is the time with one certificate. Its fields belong to one goroutine,
+// to which the watches send what they see.
+type session struct {
+	*Cluster
+	api    *api
+	who    Credentials
+	renew  time.Time
+	status status.Status
+	// refused says that the API server does not take the certificate, over that
+	// the next session is to begin.
+	refused, over bool
+
+	node  *core.Node
+	delay time.Duration
+	// offer is what the Secret says; nil before it is known.
+	offer *offer
+	turns turns
+	// lease is the node's own, renewed then.
+	lease   *coordination.Lease
+	renewed time.Time
+	// next is when to look again at the latest.
+	next  time.Time
+	whole context.Context
+	group *sync.WaitGroup
+}
+
+// session talks to the cluster as who until ctx ends or there are newer
+// credentials, and reports whether the old ones were refused.
+func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
+	a, err := newAPI(c.rest(who, ""))
+	if err != nil {
+		c.tried(err)
+		pause(ctx, retryStep)
+		return false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx}
+	c.mu.Lock()
+	c.link.Expires = who.NotAfter
+	c.mu.Unlock()
+	defer a.close()
+	defer group.Wait()
+	defer cancel()
+	defer s.unfollow()
+	s.watchSecret(ctx)
+	observe(ctx, s, nodeQuery(c.Config, a), &core.Node{}, s.nodeSeen)
+	for _, t := range c.Tokens {
+		s.watchToken(ctx, t)
+	}
+	s.followAll(ctx)
+	for !s.refused && !s.over && ctx.Err() == nil {
+		s.turn(ctx)
+		s.over = s.over || s.renewal(ctx)
+	}
+	return s.refused
+}
+
+// observe watches q beside the session and has seen called by it.
+func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool)) {
+	s.group.Go(func() {
+		tried := func(err error) { s.post(ctx, func() { s.answered(err) }) }
+		watch(ctx, q, kind, tried, func(object T, ok bool) { s.post(ctx, func() { seen(object, ok) }) })
+	})
+}
+
+// post has f called by the session's goroutine.
+func (s *session) post(ctx context.Context, f func()) {
+	select {
+	case s.posted <- f:
+	case <-ctx.Done():
+	}
+}
+
+// turn waits for something to happen and does what it leads to.
+func (s *session) turn(ctx context.Context) {
+	timer := time.NewTimer(max(0, s.next.Sub(s.Now())))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case f := <-s.posted:
+		f()
+	case s.status = <-s.reports:
+	case <-s.followed:
+		s.followAll(s.whole)
+	case <-timer.C:
+	}
+	s.next = s.Now().Add(leaseRenew)
+	s.step(ctx)
+}
+
+// soon has the session look again at that time, if it would not before.
+func (s *session) soon(at time.Time) {
+	if at.Before(s.next) {
+		s.next = at
+	}
+}
+
+// step does what is due, each by what is known now.
+func (s *session) step(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	for _, part := range []func(context.Context) error{s.takeOffer, s.reportNode, s.restartUnits, s.renewLease, s.giveTurn} {
+		if err := part(ctx); err != nil {
+			s.answered(err)
+			s.soon(s.Now().Add(retryStep))
+		}
+	}
+}
+
+// answered takes in how a request went.
+func (s *session) answered(err error) {
+	s.refused = s.refused || apierrors.IsUnauthorized(err)
+	s.tried(err)
+}
+
+// renewal asks for the next certificate when it is time, and reports whether
+// there is one.
+func (s *session) renewal(ctx context.Context) bool {
+	if s.Now().Before(s.renew) || s.refused || ctx.Err() != nil {
+		return false
+	}
+	who, err := s.join(ctx, keep{s.Root}, s.who, "")
+	if err != nil {
+		s.Log.Error("renew the certificate", zap.Error(err))
+		s.renew = s.Now().Add(time.Minute)
+		return false
+	}
+	s.Log.Info("renewed the certificate", zap.Time("expires", who.NotAfter))
+	return true
+}
+
+func (s *session) watchSecret(ctx context.Context) {
+	name := s.Link().Secret
+	observe(ctx, s, byName(s.api.core, "secrets", namespace, name), &core.Secret{}, func(secret *core.Secret, ok bool) {
+		if !ok {
+			s.Log.Warn("the Secret with the configuration is not there", zap.String("secret", name))
+			secret = &core.Secret{}
+			secret.Name = name
+			if s.isReleased() != nil && s.isReleased().text != nil {
+				return // The node keeps what it has.
+			}
+		}
+		o := offerOf(secret, s.Now())
+		if s.offer != nil && bytes.Equal(s.offer.text, o.text) {
+			o.since = s.offer.since
+		}
+		s.offer = &o
+	})
+}
+
+// isReleased is what Read returns now, nil for nothing.
+func (c *Cluster) isReleased() *offer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.released
+}
+
+func (s *session) nodeSeen(n *core.Node, ok bool) {
+	s.node = nil
+	if ok {
+		s.node = n
+	}
+	s.delay = delay(s.node, s.delay)
+	name := ""
+	if ok {
+		name = n.Name
+		s.useSecret(n.Labels[secretLabel])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link.Node = name
+}
+
+// useSecret goes on with the Secret of that name, as the Node's label says. A
+// label that is gone changes nothing.
+func (s *session) useSecret(name string) {
+	if name == "" || name == s.Link().Secret {
+		return
+	}
+	if err := (keep{s.Root}).saveSecret(name); err != nil {
+		s.Log.Error("keep the name of the Secret", zap.Error(err))
+		return
+	}
+	s.Log.Info("the Node names another Secret", zap.String("secret", name))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link.Secret, s.over = name, true
+}
+
+// takeOffer releases what the Secret says when it is this node's time.
+func (s *session) takeOffer(ctx context.Context) error {
+	o, have := s.offer, s.isReleased()
+	switch {
+	case o == nil || have != nil && have.version == o.version && bytes.Equal(have.text, o.text):
+		return nil
+	case have == nil || have.text == nil || bytes.Equal(have.text, o.text):
+	case s.Now().Before(o.since.Add(s.delay)):
+		s.soon(o.since.Add(s.delay))
+		return nil
+	}
+	if o.serial && s.node != nil && have != nil && have.text != nil {
+		if ok, err := s.takeTurn(ctx, o.secret); err != nil || !ok {
+			return err
+		}
+	}
+	s.release(*o)
+	return nil
+}
+
+// reportNode makes the Node say how the node stands.
+func (s *session) reportNode(ctx context.Context) error {
+	if s.node == nil || s.status.Phase == "" {
+		return nil
+	}
+	version := ""
+	if s.offer != nil {
+		version = s.offer.version
+	}
+	w := wantedOf(s.Config, s.node, s.status, version)
+	if patch := w.patch(s.node); patch != nil {
+		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
+		if err != nil {
+			return err
+		}
+		if applied := w.annotations[appliedAnnotation]; applied != nil && s.node.Annotations[appliedAnnotation] != *applied {
+			s.event(n, core.EventTypeNormal, "OSCApplied", "the configuration is applied: generation "+s.status.Generation)
+			if err := (keep{s.Root}).joined(); err != nil {
+				s.Log.Error("remove what was for joining", zap.Error(err))
+			}
+		}
+		s.node = n
+	}
+	if patch := conditionPatch(s.node, s.status, s.Uptime(), s.Now()); patch != nil {
+		n, err := s.api.patchNode(ctx, s.node.Name, "status", strategicPatch, patch)
+		if err != nil {
+			return err
+		}
+		s.node = n
+	}
+	return nil
+}
+
+// restartUnits does what the Node's annotation asks for, and then takes it away.
+func (s *session) restartUnits(ctx context.Context) error {
+	if s.node == nil {
+		return nil
+	}
+	units := restarts(s.node)
+	if len(units) == 0 {
+		return nil
+	}
+	units = slices.DeleteFunc(units, func(name string) bool { return name == "gardener-node-agent.service" })
+	if err := s.Restart(ctx, units); err != nil {
+		s.event(s.node, core.EventTypeWarning, "SystemDUnitRestart", err.Error())
+	} else if len(units) > 0 {
+		s.event(s.node, core.EventTypeNormal, "SystemDUnitRestart", "restarted "+joined(units))
+	}
+	w := wanted{annotations: map[string]*string{restartAnnotation: nil}}
+	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, w.patch(s.node))
+	if err == nil {
+		s.node = n
+	}
+	return err
+}

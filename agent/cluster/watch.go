@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	watching "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// again is how long a watch waits after an error: with it, the node is back
+// within two seconds of the API server. The step stays at Cap once it is there.
+func again() *wait.Backoff {
+	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Jitter: 0.3, Steps: 6, Cap: time.Second}
+}
+
+// query is one object by its name, or those that a selector finds.
+type query struct {
+	client              rest.Interface
+	resource, namespace string
+	fields, labels      string
+}
+
+func byName(client rest.Interface, resource, namespace, name string) query {
+	return query{client: client, resource: resource, namespace: namespace, fields: fields.OneTermEqualSelector("metadata.name", name).String()}
+}
+
+// watch calls seen with the one object that q finds, whenever it changes, and
+// with false once it is known that there is none. Each try to reach the API
+// server ends up in tried, with the error it had. It returns when ctx ends.
+func watch[T runtime.Object](ctx context.Context, q query, kind T, tried func(error), seen func(object T, ok bool)) {
+	lister := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
+			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
+			tried(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {
+			o.Watch = true
+			w, err := q.with(q.client.Get(), &o).Timeout(timeout(o)).Watch(ctx)
+			tried(err)
+			return w, err
+		},
+	}
+	r := cache.NewReflectorWithOptions(lister, kind, store[T](seen), cache.ReflectorOptions{Name: q.resource, Backoff: again()})
+	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // What goes wrong, tried is told.
+}
+
+func (q query) with(r *rest.Request, o *meta.ListOptions) *rest.Request {
+	o.FieldSelector, o.LabelSelector = q.fields, q.labels
+	return r.Namespace(q.namespace).Resource(q.resource).VersionedParams(o, meta.ParameterCodec)
+}
+
+// timeout is how long the API server keeps a watch.
+func timeout(o meta.ListOptions) time.Duration {
+	if o.TimeoutSeconds == nil {
+		return 0
+	}
+	return time.Duration(*o.TimeoutSeconds) * time.Second
+}
+
+// store is a cache.ReflectorStore that keeps nothing. A query is for one object:
+// if there are several, the last counts.
+type store[T runtime.Object] func(object T, ok bool)
+
+// Add is of cache.ReflectorStore; so are the following.
+func (s store[T]) Add(object any) error {
+	if o, ok := object.(T); ok {
+		s(o, true)
+	}
+	return nil
+}
+
+func (s store[T]) Update(object any) error { return s.Add(object) }
+
+func (s store[T]) Delete(any) error {
+	var none T
+	s(none, false)
+	return nil
+}
+
+func (s store[T]) Replace(objects []any, _ string) error {
+	if len(objects) == 0 {
+		return s.Delete(nil)
+	}
+	return s.Add(objects[len(objects)-1])
+}
+
+func (store[T]) Resync() error { return nil }

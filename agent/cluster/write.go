@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"go.uber.org/zap"
+)
+
+const (
+	mergePatch     = types.MergePatchType
+	strategicPatch = types.StrategicMergePatchType
+)
+
+// patchNode changes the Node, or its part.
+func (a *api) patchNode(ctx context.Context, name, part string, kind types.PatchType, patch []byte) (*core.Node, error) {
+	n := &core.Node{}
+	r := a.core.Patch(kind).Resource("nodes").Name(name)
+	if part != "" {
+		r = r.SubResource(part)
+	}
+	if err := r.Body(patch).Do(ctx).Into(n); err != nil {
+		return nil, fmt.Errorf("patch Node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// event tells people what happened to the Node. It is not tried again.
+func (s *session) event(n *core.Node, kind, reason, message string) {
+	now := meta.NewTime(s.Now())
+	e := &core.Event{
+		ObjectMeta:     meta.ObjectMeta{Name: fmt.Sprintf("%s.%x", n.Name, s.Now().UnixNano()), Namespace: meta.NamespaceDefault},
+		InvolvedObject: core.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID},
+		Type:           kind, Reason: reason, Message: message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: core.EventSource{Component: "gardener-node-agent", Host: n.Name}, ReportingController: "gardener-node-agent", ReportingInstance: n.Name,
+	}
+	s.group.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
+		defer cancel()
+		if err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Error(); err != nil {
+			s.Log.Warn("report an event", zap.String("reason", reason), zap.Error(err))
+		}
+	})
+}
+
+// renewLease shows that the agent is alive.
+func (s *session) renewLease(ctx context.Context) error {
+	if s.node == nil {
+		s.lease = nil
+		return nil
+	}
+	if s.Now().Before(s.renewed.Add(leaseRenew-time.Second/10)) && s.lease != nil {
+		s.soon(s.renewed.Add(leaseRenew))
+		return nil
+	}
+	name := leasePrefix + s.node.Name
+	term, now := int32(leaseTerm/time.Second), meta.NewMicroTime(s.Now())
+	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) {
+		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &term, &now
+	})
+	s.lease = l
+	if err == nil {
+		s.renewed = s.Now()
+		s.soon(s.renewed.Add(leaseRenew))
+	}
+	return err
+}
+
+// putLease creates or updates a Lease: have is what is known of it, nil for
+// nothing. What it returns is known after that.
+func (a *api) putLease(ctx context.Context, have *coordination.Lease, name string, edit func(*coordination.Lease)) (*coordination.Lease, error) {
+	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Namespace: namespace}}
+	if have != nil && have.Name == name {
+		l = have.DeepCopy()
+	} else if err := a.lease(name, a.coordination.Get()).Do(ctx).Into(l); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get Lease %s: %w", name, err)
+	}
+	edit(l)
+	r := a.coordination.Post().Namespace(namespace).Resource("leases")
+	if l.ResourceVersion != "" {
+		r = a.lease(name, a.coordination.Put())
+	}
+	done := &coordination.Lease{}
+	if err := r.Body(l).Do(ctx).Into(done); err != nil {
+		return nil, fmt.Errorf("write Lease %s: %w", name, err)
+	}
+	return done, nil
+}
+
+func joined(units []string) string { return strings.Join(units, ", ") }
+
+// lease is a request about the Lease of that name.
+func (a *api) lease(name string, r *rest.Request) *rest.Request {
+	return r.Namespace(namespace).Resource("leases").Name(name)
+}

@@ -1,0 +1,107 @@
+package recorded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// Node is one node in a directory.
+type Node struct {
+	Dir     string
+	Systemd *Systemd
+	Cluster *cluster.Cluster
+	Agent   *agent.Agent
+	close   []func() error
+}
+
+// New makes a node of the cluster that c describes. dir is empty, or as an
+// earlier run has left it. steady is how long a change is watched.
+func New(dir string, c cluster.Config, token string, systemd *Systemd, steady time.Duration, log *zap.Logger) (*Node, error) {
+	n := &Node{Dir: dir, Systemd: systemd}
+	root, err := n.root(dir)
+	if err != nil {
+		return nil, err
+	}
+	image, err := n.root(filepath.Join(dir, "image"), "usr/lib/systemd/system", "etc")
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	state, err := n.root(filepath.Join(dir, "var/lib/loam"))
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	node := durable.New(root, nil)
+	if err := node.MkdirAll("run/loam"); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	wishes := make(agent.Wishes)
+	n.Cluster = &cluster.Cluster{
+		Config: c, Root: node, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log,
+	}
+	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: agent.NewProvider(n.Cluster, nil), Follow: n.Cluster.Follow}
+	n.Agent = &agent.Agent{
+		Engine: &apply.Executor{
+			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: systemd, OSVersion: "1.0.0", BootID: "boot",
+			JobWait: time.Minute, Steady: steady, Limit: time.Minute, Now: time.Now, Uptime: agent.Uptime,
+		},
+		Units: systemd, Source: n.Cluster, Cluster: n.Cluster, Decode: decoder.Decode, Asked: wishes, Root: dir,
+		Reach:   func(context.Context, config.Probe) error { return nil },
+		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
+		Publish: func(s status.Status, _ bool) { _ = status.Write(node, s) },
+		Ready:   func() error { return nil }, Now: agent.Uptime, Log: log,
+	}
+	return n, nil
+}
+
+// Run runs the agent and its part in the cluster until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.Cluster.Run(ctx)
+	}()
+	err := n.Agent.Run(ctx)
+	cancel()
+	<-done
+	return err
+}
+
+// Close gives back what New has opened.
+func (n *Node) Close() error {
+	var errs []error
+	for _, closes := range n.close {
+		errs = append(errs, closes())
+	}
+	return errors.Join(errs...)
+}
+
+// root opens a directory, made with those beneath it.
+func (n *Node) root(dir string, beneath ...string) (*os.Root, error) {
+	for _, name := range append(beneath, "") {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, fmt.Errorf("make a node: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make a node: %w", err)
+	}
+	n.close = append(n.close, root.Close)
+	return root, nil
+}
