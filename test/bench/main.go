@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\": only the configuration engine")
+	only := flag.String("only", "", "\"engine\" or \"cluster\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -48,7 +48,13 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	defer func() { err = errors.Join(err, file.Close()) }()
 	r := &report{file: file}
 	defer r.table(os.Stdout)
+	if only == "cluster" {
+		return measureCluster(ctx, r)
+	}
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
+		return err
+	}
+	if err := measureCluster(ctx, r); err != nil {
 		return err
 	}
 	if err := measureBuild(ctx, r, cold); err != nil {

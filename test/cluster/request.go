@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,6 +65,28 @@ func (c *Cluster) Do(method, path, body string) ([]byte, error) {
 // DoAs is Do as the bearer of a token.
 func (c *Cluster) DoAs(token, method, path, body string) ([]byte, error) {
 	return c.ask(c.anonymous, method, path, body, http.Header{"Authorization": {"Bearer " + token}})
+}
+
+// Watch calls seen with each line that the API server sends, as admin, on a path
+// such as /api/v1/nodes?watch=1, until ctx ends.
+func (c *Cluster) Watch(ctx context.Context, path string, seen func(line []byte)) error {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+path, nil)
+	if err != nil {
+		return err
+	}
+	a, err := c.admin.Transport.RoundTrip(q) // The client's own limit would end it.
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	lines := bufio.NewReaderSize(a.Body, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		seen(line)
+	}
 }
 
 func (c *Cluster) ask(client *http.Client, method, path, body string, header http.Header) ([]byte, error) {

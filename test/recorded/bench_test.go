@@ -1,0 +1,181 @@
+package recorded
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/test/cluster"
+)
+
+// sized is a configuration of so many files of 2 KiB and units; those before
+// changed say text.
+func sized(files, units, changed int, text string) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n")
+	for i := range units {
+		fmt.Fprintf(&b, "  - name: unit-%03d.service\n    content: \"[Service]\\nExecStart=sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n\"\n    filePaths: [/etc/bench/%03d]\n", i, i%files)
+	}
+	b.WriteString("  files:\n")
+	for i := range files {
+		what := "the same"
+		if i < changed {
+			what = text
+		}
+		fmt.Fprintf(&b, "  - path: /etc/bench/%03d\n    content: {inline: {data: %q}}\n", i, fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", 2048-len(what))))
+	}
+	return b.String()
+}
+
+// annotations sends each value of the Node's annotation, and when it was seen.
+func (w *world) annotations(ctx context.Context) <-chan annotation {
+	seen := make(chan annotation, 64)
+	go func() {
+		_ = w.Watch(ctx, nodes+"?watch=1", func(line []byte) {
+			now := time.Now()
+			var event struct {
+				Object struct {
+					Metadata struct{ Annotations map[string]string }
+				}
+			}
+			if json.Unmarshal(line, &event) == nil {
+				seen <- annotation{event.Object.Metadata.Annotations["checksum/cloud-config-data"], now}
+			}
+		})
+	}()
+	return seen
+}
+
+type annotation struct {
+	value string
+	at    time.Time
+}
+
+// until waits for a value, and returns when it was seen.
+func until(b *testing.B, seen <-chan annotation, text string) time.Time {
+	b.Helper()
+	want := sum(text)
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case a := <-seen:
+			if a.value == want {
+				return a.at
+			}
+		case <-limit:
+			b.Fatal("the Node was not annotated")
+		}
+	}
+}
+
+// median reports the median of times in milliseconds.
+func median(b *testing.B, times []time.Duration) {
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2])/1e6, "p50-ms")
+	b.ReportMetric(float64(times[0])/1e6, "min-ms")
+	b.ReportMetric(float64(times[len(times)-1])/1e6, "max-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// written is what this process has handed to write(2), in bytes (proc(5), io).
+func written(b *testing.B) int64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "wchar: ")
+	value, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// credentials is where a node keeps its certificate.
+const credentials = "var/lib/gardener-node-agent/credentials"
+
+// BenchmarkReaction is from the answer to the PUT of the Secret to the Node's
+// annotation, with 5 ms for each job of systemd.
+func BenchmarkReaction(b *testing.B) {
+	w := newWorld(b, cluster.Options{Controllers: true})
+	w.addNode()
+	whole := b // Nodes outlive the parts they are made in.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	seen := w.annotations(ctx)
+	first := sized(1, 1, 1, "first")
+	w.put(secretName, map[string]string{"osc.yaml": first})
+	w.put("token", map[string]string{"token": "t"})
+	w.startWith(b.TempDir(), w.BootstrapToken(b), &Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
+	w.approve()
+	until(b, seen, first)
+	for _, size := range []struct {
+		name                  string
+		files, units, changed int
+	}{{"small", 1, 1, 1}, {"one-of-200", 200, 50, 1}, {"all-200", 200, 50, 200}} {
+		b.Run(size.name, func(b *testing.B) {
+			before := sized(size.files, size.units, size.changed, "before "+strconv.Itoa(b.N))
+			w.put(secretName, map[string]string{"osc.yaml": before})
+			until(b, seen, before)
+			var times []time.Duration
+			bytes := written(b)
+			for i := range b.N {
+				text := sized(size.files, size.units, size.changed, fmt.Sprintf("%d of %d", i, b.N))
+				w.put(secretName, map[string]string{"osc.yaml": text})
+				start := time.Now()
+				times = append(times, until(b, seen, text).Sub(start))
+			}
+			b.ReportMetric(float64(written(b)-bytes)/float64(b.N)/1e6, "written-MB")
+			median(b, times)
+		})
+	}
+	b.Run("node-appears", func(b *testing.B) {
+		text := sized(1, 1, 1, fmt.Sprint("node ", b.N))
+		w.put(secretName, map[string]string{"osc.yaml": text})
+		until(b, seen, text)
+		var times []time.Duration
+		for range b.N {
+			w.must("DELETE", nodes+"/node-1", "")
+			w.addNode()
+			start := time.Now()
+			for (<-seen).value != "" { // of the Node before
+			}
+			times = append(times, until(b, seen, text).Sub(start))
+		}
+		median(b, times)
+	})
+	for _, size := range []struct {
+		name         string
+		files, units int
+	}{{"start-small", 1, 1}, {"start-200", 200, 50}} {
+		b.Run(size.name, func(b *testing.B) {
+			text := sized(size.files, size.units, 1, fmt.Sprint("start ", b.N))
+			w.put(secretName, map[string]string{"osc.yaml": text})
+			until(b, seen, text)
+			var times []time.Duration
+			for range b.N {
+				dir := whole.TempDir()
+				if err := os.CopyFS(filepath.Join(dir, credentials), os.DirFS(filepath.Join(w.node.Dir, credentials))); err != nil {
+					b.Fatal(err)
+				}
+				w.stop()
+				w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
+				start := time.Now()
+				w.startWith(dir, "", &Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
+				for (<-seen).value != "" { // of the node before
+				}
+				times = append(times, until(b, seen, text).Sub(start))
+			}
+			median(b, times)
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package recorded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	agent "github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/test/cluster"
+)
+
+const (
+	secretName = "gardener-node-agent-pool"
+	secrets    = "/api/v1/namespaces/kube-system/secrets"
+	leases     = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
+	nodes      = "/api/v1/nodes"
+	rbac       = "/apis/rbac.authorization.k8s.io/v1"
+)
+
+// world is a real control plane and one recorded node of it.
+type world struct {
+	testing.TB
+	*cluster.Cluster
+	node *Node
+	// stop ends the node.
+	stop func()
+}
+
+// osc is a configuration with one unit and one file that says text.
+func osc(text string) string {
+	return "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n  - name: a.service\n    content: |\n      [Service]\n      ExecStart=sleep infinity\n" +
+		"      [Install]\n      WantedBy=multi-user.target\n    filePaths: [/etc/a]\n  files:\n  - path: /etc/a\n    content: {inline: {data: " + text + "}}\n"
+}
+
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+func newWorld(t testing.TB, options cluster.Options) *world {
+	w := &world{TB: t, Cluster: cluster.Start(t, options)}
+	w.allow()
+	return w
+}
+
+// must does a request that has to succeed.
+func (w *world) must(method, path, body string) map[string]any {
+	w.Helper()
+	text, err := w.Do(method, path, body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		w.Fatal(err)
+	}
+	return object
+}
+
+// allow lets node agents do what examples/rbac.yaml does, and no more.
+func (w *world) allow() {
+	role := func(kind, name, rules string) string {
+		return fmt.Sprintf(`{"kind": %q, "metadata": {"name": %q}, "rules": %s}`, kind, name, rules)
+	}
+	group := func(kind, role, group string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": %q, "name": %q},
+			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": %q}]}`, role, kind, role, group)
+	}
+	own := rbac + "/namespaces/kube-system/"
+	w.must("POST", own+"roles", role("Role", "loam-pool", `[
+		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["`+secretName+`", "ca", "token"], "verbs": ["get", "list", "watch"]},
+		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["gardener-node-agent-node-1", "`+secretName+`"], "verbs": ["get", "list", "watch", "update"]},
+		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}]`))
+	w.must("POST", own+"rolebindings", group("Role", "loam-pool", "gardener.cloud:node-agents"))
+	w.must("POST", rbac+"/clusterroles", role("ClusterRole", "loam", `[
+		{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+		{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "resourceNames": ["node-1"], "verbs": ["get", "patch"]},
+		{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+		{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}]`))
+	w.must("POST", rbac+"/clusterrolebindings", group("ClusterRole", "loam", "gardener.cloud:node-agents"))
+	w.must("POST", rbac+"/clusterroles", role("ClusterRole", "loam-join", `[
+		{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}]`))
+	w.must("POST", rbac+"/clusterrolebindings", group("ClusterRole", "loam-join", cluster.AgentGroup))
+}
+
+// config is how the node reaches the cluster.
+func (w *world) config() agent.Config {
+	return agent.Config{
+		Server: w.URL(), CA: []byte(w.CA()), SecretName: secretName, Machine: "machine-1", Hostname: "Host-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
+		Tokens: []agent.Token{{Secret: "token", Path: "/var/lib/thing/token"}},
+	}
+}
+
+// start runs the node on dir.
+func (w *world) start(dir, token string) { w.Helper(); w.startWith(dir, token, &Systemd{}, 0) }
+
+func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
+	w.Helper()
+	n, err := New(dir, w.config(), token, systemd, steady, logger())
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- n.Run(ctx) }()
+	w.node = n
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-over, n.Close()); err != nil {
+			w.Error(err)
+		}
+	})
+	w.Cleanup(w.stop)
+}
+
+// await waits until right is nil.
+func (w *world) await(what string, right func() error) {
+	w.Helper()
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err = right(); err == nil {
+			return
+		}
+	}
+	w.Fatalf("%s: %v", what, err)
+}
+
+// put makes the Secret what data says.
+func (w *world) put(name string, data map[string]string) {
+	w.Helper()
+	encoded := map[string]string{}
+	for key, value := range data {
+		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name}, "data": encoded})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var missing *cluster.StatusError
+	if _, err := w.Do("PUT", secrets+"/"+name, string(body)); errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+		w.must("POST", secrets, string(body))
+	} else if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// file waits until a file of the node says text.
+func (w *world) file(name, text string) {
+	w.Helper()
+	w.await(name, func() error {
+		if strings.HasPrefix(name, "etc/") {
+			name = filepath.Join("var/lib/loam/os/1.0.0/current/root", name)
+		}
+		have, err := os.ReadFile(filepath.Join(w.node.Dir, name))
+		if err == nil && string(have) != text {
+			err = fmt.Errorf("says %q, not %q", have, text)
+		}
+		return err
+	})
+}
+
+func (w *world) addNode() {
+	w.Helper()
+	w.must("POST", nodes, `{"metadata": {"name": "node-1", "labels": {"kubernetes.io/hostname": "host-1"}}}`)
+}
+
+// annotated waits until the Node says that it runs this configuration.
+func (w *world) annotated(text string) {
+	w.Helper()
+	w.await("the Node's annotation", func() error {
+		var n struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+		body, err := w.Do("GET", nodes+"/node-1", "")
+		if err == nil {
+			err = json.Unmarshal(body, &n)
+		}
+		if got := n.Metadata.Annotations["checksum/cloud-config-data"]; err == nil && got != sum(text) {
+			err = fmt.Errorf("%q", got)
+		}
+		return err
+	})
+}
+
+// approve plays Gardener's approver: it approves requests of node agents.
+func (w *world) approve() {
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	w.await("a certificate request", func() error {
+		for _, item := range w.must("GET", path, "")["items"].([]any) {
+			csr := item.(map[string]any)
+			name := csr["metadata"].(map[string]any)["name"].(string)
+			if status, _ := csr["status"].(map[string]any); strings.HasPrefix(name, "node-agent-csr-") && status["conditions"] == nil {
+				csr["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True", "reason": "Test", "message": "test"}}}
+				body, _ := json.Marshal(csr)
+				w.must("PUT", path+"/"+name+"/approval", string(body))
+				return nil
+			}
+		}
+		return errors.New("none")
+	})
+}
+
+// logger says what nodes do if LOAM_LOG is set.
+func logger() *zap.Logger {
+	if os.Getenv("LOAM_LOG") == "" {
+		return zap.NewNop()
+	}
+	return zap.Must(zap.NewDevelopment())
+}
