@@ -28,10 +28,12 @@ const (
 // to which the watches send what they see.
 type session struct {
 	*Cluster
-	api    *api
-	who    Credentials
-	renew  time.Time
-	status status.Status
+	api *api
+	who Credentials
+	// renew is when to ask for the next certificate, renewing that it is asked for.
+	renew    time.Time
+	renewing bool
+	status   status.Status
 	// refused says that the API server does not take the certificate, over that
 	// the next session is to begin.
 	refused, over bool
@@ -77,7 +79,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	s.followAll(ctx)
 	for !s.refused && !s.over && ctx.Err() == nil {
 		s.turn(ctx)
-		s.over = s.over || s.renewal(ctx)
+		s.renewal(ctx)
 	}
 	return s.refused
 }
@@ -141,20 +143,25 @@ func (s *session) answered(err error) {
 	s.tried(err)
 }
 
-// renewal asks for the next certificate when it is time, and reports whether
-// there is one.
-func (s *session) renewal(ctx context.Context) bool {
-	if s.Now().Before(s.renew) || s.refused || ctx.Err() != nil {
-		return false
+// renewal asks for the next certificate when it is time. Until there is one,
+// which somebody may have to approve, all else goes on.
+func (s *session) renewal(ctx context.Context) {
+	if s.renewing || s.Now().Before(s.renew) {
+		return
 	}
-	who, err := s.join(ctx, keep{s.Root}, s.who, "")
-	if err != nil {
-		s.Log.Error("renew the certificate", zap.Error(err))
-		s.renew = s.Now().Add(time.Minute)
-		return false
-	}
-	s.Log.Info("renewed the certificate", zap.Time("expires", who.NotAfter))
-	return true
+	s.renewing = true
+	s.group.Go(func() {
+		who, err := s.join(ctx, keep{s.Root}, s.who, "")
+		s.post(ctx, func() {
+			if s.renewing = false; err != nil {
+				s.Log.Error("renew the certificate", zap.Error(err))
+				s.renew = s.Now().Add(time.Minute)
+				return
+			}
+			s.Log.Info("renewed the certificate", zap.Time("expires", who.NotAfter))
+			s.over = true
+		})
+	})
 }
 
 func (s *session) watchSecret(ctx context.Context) {

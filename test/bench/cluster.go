@@ -64,7 +64,7 @@ func addFigures(r *report, name string, fields []string) error {
 			continue
 		}
 		res := Result{
-			Name: "cluster/" + name, Value: value, Unit: strings.TrimPrefix(unit, "p50-"), Goal: goal, Met: value <= goal, N: clusterRounds,
+			Name: "cluster/" + name, Value: value, Unit: unit[strings.IndexByte(unit, '-')+1:], Goal: goal, Met: value <= goal, N: clusterRounds,
 			Min: value, Max: value, Conditions: "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable",
 		}
 		if unit == "p50-ms" {

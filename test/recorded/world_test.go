@@ -13,12 +13,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
 	agent "github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -35,6 +37,11 @@ type world struct {
 	testing.TB
 	*cluster.Cluster
 	node *Node
+	// ahead is how far the clock of nodes is, serial that they take turns.
+	ahead  atomic.Int64
+	serial bool
+	// systemd is that of the node, which outlives agents.
+	systemd *Systemd
 	// stop ends the node.
 	stop func()
 }
@@ -51,7 +58,7 @@ func sum(text string) string {
 }
 
 func newWorld(t testing.TB, options cluster.Options) *world {
-	w := &world{TB: t, Cluster: cluster.Start(t, options)}
+	w := &world{TB: t, systemd: &Systemd{}, Cluster: cluster.Start(t, options)}
 	w.allow()
 	return w
 }
@@ -105,7 +112,7 @@ func (w *world) config() agent.Config {
 }
 
 // start runs the node on dir.
-func (w *world) start(dir, token string) { w.Helper(); w.startWith(dir, token, &Systemd{}, 0) }
+func (w *world) start(dir, token string) { w.Helper(); w.startWith(dir, token, w.systemd, 0) }
 
 func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
 	w.Helper()
@@ -113,6 +120,7 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 	if err != nil {
 		w.Fatal(err)
 	}
+	n.Cluster.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- n.Run(ctx) }()
@@ -145,7 +153,11 @@ func (w *world) put(name string, data map[string]string) {
 	for key, value := range data {
 		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name}, "data": encoded})
+	meta := map[string]any{"name": name}
+	if w.serial {
+		meta["annotations"] = map[string]any{"reconciliation.osc.node-agent.gardener.cloud/serial": "true"}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": meta, "data": encoded})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -170,6 +182,24 @@ func (w *world) file(name, text string) {
 		}
 		return err
 	})
+}
+
+// status is what the node says of itself.
+func (w *world) status() (status.Status, error) {
+	text, err := os.ReadFile(filepath.Join(w.node.Dir, status.Path))
+	if err != nil {
+		return status.Status{}, err
+	}
+	return status.Parse(text)
+}
+
+// write puts a file on the node.
+func (w *world) write(name, text string) {
+	w.Helper()
+	name = filepath.Join(w.node.Dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func (w *world) addNode() {
