@@ -219,14 +219,18 @@ func (w *world) agent() *Agent {
 
 // run runs an agent in a bubble; step is what happens to the world, with time
 // to settle after each call of its argument.
-func run(t *testing.T, w *world, step func(settle func())) {
+func run(t *testing.T, w *world, step func(settle func())) { t.Helper(); runEngine(t, w, w, step) }
+
+// runEngine is run with another engine.
+func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}), make(chan string)
 		w.wishes, w.drift = make(Wishes), make(chan []string)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.agent().Run(ctx) }()
+		a, done := w.agent(), make(chan error)
+		a.Engine = engine
+		go func() { done <- a.Run(ctx) }()
 		settle := func() {
 			time.Sleep(time.Second) // of the bubble's clock
 			synctest.Wait()

@@ -140,7 +140,7 @@ func (l *loop) resumed(ctx context.Context, resumed apply.Resumed, err error) {
 	l.countDrift(resumed.Repaired)
 	l.cannotRepair(resumed.Drift)
 	l.observe()
-	if !l.due.read {
+	if !l.due.read || l.isPending { // No unit may change any more before the verdict.
 		l.look(ctx)
 	}
 }
@@ -258,6 +258,10 @@ func (l *loop) settleChange(ctx context.Context) {
 				return
 			}
 			l.changed(ctx, err)
+			if errors.Is(err, apply.ErrUnfinished) {
+				l.waiting.fail(err)
+				l.waiting = nil
+			}
 			l.tell(v, before)
 			l.due.read = v.Word == health.Bad || l.due.read // A try may have kept the source waiting.
 			l.due.read = l.due.read || before.Digest != l.given

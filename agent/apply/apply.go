@@ -53,8 +53,8 @@ type Executor struct {
 	Uptime func() time.Duration
 
 	opened *generation.Store
-	// last is the name of the generation that was current when last seen.
-	last string
+	// last is the generation that was current when last seen.
+	last generation.Manifest
 	gate *health.Gate
 	// reload says that a repair is on disk which systemd has not read yet.
 	reload bool
@@ -71,7 +71,7 @@ var ErrUnfinished = errors.New("apply is unfinished")
 func (e *Executor) Current() (generation.Manifest, bool, error) {
 	m, ok, err := e.store().Current(e.OSVersion)
 	if ok {
-		e.last = m.Name()
+		e.last = m
 	}
 	return m, ok, err
 }
@@ -153,7 +153,7 @@ func (e *Executor) turn(ctx context.Context, c change, j generation.Journal) (ge
 	e.gate = nil
 	err := e.store().Activate(e.OSVersion, c.want.Name())
 	if err == nil {
-		err = e.place(c)
+		err = e.place(c, stopOf(j))
 	}
 	switch {
 	case err == nil:
@@ -188,7 +188,7 @@ func (e *Executor) undo(c change) error {
 	if err := flip(); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
-	if err := e.placeAll(c.want, c.have); err != nil {
+	if err := e.placeAll(c.want, c.have, Transient); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 	if err := e.store().RemoveJournal(); err != nil {
@@ -199,8 +199,8 @@ func (e *Executor) undo(c change) error {
 
 // unfinished marks err, if it is one, as ErrUnfinished.
 func unfinished(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrUnfinished) {
+		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnfinished, err)
 }

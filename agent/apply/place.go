@@ -17,7 +17,7 @@ import (
 // place brings about what changes, and nothing else. Paths that go are taken
 // away before others come: in this order a file can become a directory, and a
 // directory a file.
-func (e *Executor) place(c change) error {
+func (e *Executor) place(c change, stop func(error) bool) error {
 	changed := map[string]bool{}
 	removes := false
 	for _, f := range c.plan.Files {
@@ -29,12 +29,20 @@ func (e *Executor) place(c change) error {
 			return err
 		}
 	}
-	_, err := e.put(generation.Place(c.want), changed, always)
-	return err
+	if _, err := e.put(generation.Place(c.want), changed, stop); stop(err) {
+		return err
+	}
+	return nil
 }
 
-// always stops at any error.
-func always(err error) bool { return err != nil }
+// stopOf says which errors of a path end the change j. A way back goes round what
+// cannot be had, as there is no other way to go: that is drift then.
+func stopOf(j generation.Journal) func(error) bool {
+	if j.Back != "" {
+		return Transient
+	}
+	return func(err error) bool { return err != nil }
+}
 
 // put brings about those of placements whose paths are wanted, nil for all, and
 // returns the ones that were not as they should be. One that cannot be had does
@@ -67,8 +75,9 @@ func Transient(err error) bool {
 
 // placeAll is place without trust in what is there: every path of want is
 // looked at, and what a write that was cut off has left goes. A path that is the
-// same in both and cannot be had is drift, for Repair to report.
-func (e *Executor) placeAll(have, want generation.Manifest) error {
+// same in both and cannot be had is drift, for Repair to report; stop is for the
+// others.
+func (e *Executor) placeAll(have, want generation.Manifest, stop func(error) bool) error {
 	if err := e.discard(have, want); err != nil {
 		return err
 	}
@@ -79,7 +88,7 @@ func (e *Executor) placeAll(have, want generation.Manifest) error {
 	for _, f := range plan.Diff(have, want, nil).Files {
 		changed[f.Path] = true
 	}
-	if _, err := e.put(generation.Place(want), changed, always); err != nil {
+	if _, err := e.put(generation.Place(want), changed, stop); stop(err) {
 		return err
 	}
 	if _, err := e.put(generation.Place(want), nil, Transient); Transient(err) {

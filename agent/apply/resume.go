@@ -137,7 +137,7 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 		return unfinished(err)
 	}
 	all := e.progressOf(j).All
-	if err := e.placeAll(have, want); err != nil && !all {
+	if err := e.placeAll(have, want, stopOf(j)); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
 	if all && j.Back == "" {
@@ -312,7 +312,7 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 // content is by digest: what the store has lost is written anew from it. A path
 // that cannot be had does not keep it from the others.
 func (e *Executor) Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error) {
-	repaired, err := e.relink()
+	repaired, err := e.relink(content)
 	if err != nil {
 		return repaired, err
 	}
@@ -326,16 +326,24 @@ func (e *Executor) Repair(ctx context.Context, paths []string, content map[strin
 	return repaired, errors.Join(mendErr, placeErr, e.reloadFor(ctx, repaired))
 }
 
-// relink brings the current generation back if something took the link to it.
-func (e *Executor) relink() ([]string, error) {
+// relink brings the current generation back if something took the link to it, or
+// that to its files.
+func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	_, ok, err := e.Current()
-	if ok || e.last == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
+	if ok || e.last.Name() == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
 		return nil, err
 	}
-	if err := e.store().Activate(e.OSVersion, e.last); err != nil {
+	repaired := path.Join("os", e.OSVersion, "current")
+	if _, err := e.store().Load(e.last.Name()); errors.Is(err, generation.ErrTorn) {
+		repaired = path.Join("generations", e.last.Name(), "root")
+		if err := e.store().Mend(e.last, e.sources(e.store().Damaged(e.last), content)); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.store().Activate(e.OSVersion, e.last.Name()); err != nil {
 		return nil, err
 	}
-	return []string{path.Join(generation.Dir, "os", e.OSVersion, "current")}, nil
+	return []string{path.Join(generation.Dir, repaired)}, nil
 }
 
 // mendWays makes the links and the content whole again that ways are of.

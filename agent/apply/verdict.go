@@ -109,23 +109,24 @@ func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string)
 	if good.Name() == "" {
 		return have, unfinished(e.conclude(j, Failed, why))
 	}
-	return e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
-}
-
-// backTo is the change from have to an earlier generation.
-func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j generation.Journal, why string) (generation.Manifest, error) {
-	c, err := e.planner().between(ctx, have, want)
-	if err != nil {
-		return generation.Manifest{}, unfinished(err)
-	}
-	m, err := e.turn(ctx, c, generation.Journal{
-		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,
-		BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second), Boots: j.Boots, Operator: j.Operator,
-	})
+	m, err := e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
 	return m, err
+}
+
+// backTo is the change from have to an earlier generation. An error that is not
+// ErrUnfinished, of no generation, came before it began.
+func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j generation.Journal, why string) (generation.Manifest, error) {
+	c, err := e.planner().between(ctx, have, want)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	return e.turn(ctx, c, generation.Journal{
+		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,
+		BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second), Boots: j.Boots, Operator: j.Operator,
+	})
 }
 
 // ErrNothingToConfirm says that no change waits to be confirmed.
@@ -166,7 +167,11 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 	if err != nil {
 		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
 	}
-	return e.backTo(ctx, have, want, generation.Journal{Operator: true}, "rolled back by the operator")
+	m, err := e.backTo(ctx, have, want, generation.Journal{Operator: true}, "rolled back by the operator")
+	if err != nil && m.Name() == "" {
+		err = fmt.Errorf("roll back: %w", err)
+	}
+	return m, err
 }
 
 // earlier is the generation to roll back to from have: the one with that name or

@@ -5,25 +5,25 @@ import (
 	"path"
 )
 
-// Obstructed is an *Error if the node has, at or above a path that have did not
-// manage yet, what is neither of the image nor of have and cannot be replaced: a
-// directory where a file is to be, something else where a directory is, or a
+// Obstructed is an *Error if the node has, at or above a path that is not the
+// same in have, what is neither of the image nor of have and cannot be replaced:
+// a directory where a file is to be, something else where a directory is, or a
 // link that leads out of the directory.
 func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 	o := obstacles{node: node, image: image, known: map[string]bool{"/": true}}
 	for _, dir := range have.Dirs {
 		o.known[dir] = true
 	}
-	managed := map[string]bool{}
+	managed := map[string]Entry{}
 	for _, e := range have.Entries {
-		managed[e.Path] = true
+		managed[e.Path] = e
 	}
 	for _, e := range entries {
-		if managed[e.Path] {
+		if managed[e.Path] == e {
 			continue
 		}
 		for _, dir := range dirsAbove(e.Path) {
-			if managed[dir] {
+			if managed[dir].Path != "" {
 				break // A managed file or link becomes a directory.
 			}
 			if err := o.above(dir); err != nil {

@@ -214,7 +214,7 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 	touched := map[string]bool{}
 	for _, t := range trees(m.Entries) {
 		for name, e := range t.files {
-			if slices.Contains(ways, path.Join(Dir, treeDir, t.digest, name)) {
+			if slices.Contains(ways, path.Join(Dir, treeDir, t.digest, name)) || slices.Contains(ways, path.Join(Dir, contentName(e))) {
 				touched[contentName(e)] = true
 			}
 		}

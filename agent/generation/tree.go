@@ -100,6 +100,11 @@ func Paths(m Manifest) []string {
 // m, the content itself included: who writes through a link changes that.
 func Ways(m Manifest) []string {
 	ways := []string{Link, path.Join(Dir, "os", m.OSVersion, "current"), path.Join(Dir, generationsDir, m.Name(), rootName)}
+	for _, e := range m.Entries {
+		if e.Kind == KindFile {
+			ways = append(ways, path.Join(Dir, contentName(e)))
+		}
+	}
 	for _, t := range trees(m.Entries) {
 		for _, name := range slices.Concat(slices.Collect(maps.Keys(t.files)), slices.Collect(maps.Keys(t.dirs))) {
 			ways = append(ways, path.Join(Dir, treeDir, t.digest, name))

@@ -43,7 +43,9 @@ func Check(decoded error, asked OperatingSystemConfig, env Env) error {
 		return errors.Join(decoded, err)
 	}
 	for _, e := range more {
-		known := func(w document.Error) bool { return strings.HasPrefix(e.Path, w.Path) }
+		known := func(w document.Error) bool {
+			return e.Path == w.Path || strings.HasPrefix(e.Path, w.Path+".") || strings.HasPrefix(e.Path, w.Path+"[")
+		}
 		if !slices.ContainsFunc(wrong, known) {
 			wrong = append(wrong, e)
 		}

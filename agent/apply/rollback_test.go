@@ -1,0 +1,105 @@
+package apply_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/health"
+)
+
+func TestRollbackGoesToTheNewestThatProvedItself(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	mustApply(t, e, withUnit("older", sleeper))
+	accept(t, e)
+	good := mustApply(t, e, withUnit("good", sleeper))
+	accept(t, e)
+	if _, err := e.Apply(t.Context(), request(withUnit("bad", crasher))); err == nil {
+		t.Fatal("a unit that fails started")
+	}
+	mustApply(t, e, withUnit("replaced", sleeper)) // well, and yet for no time
+	mustApply(t, e, withUnit("fixed", sleeper))
+	accept(t, e)
+	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != good {
+		t.Errorf("rolled back to %s: %v", m.Name(), err)
+	}
+	isAt(t, n, e, good, "good")
+}
+
+func TestRollbackDuringAChangeGoesToWhatWasBeforeAllOfThem(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	good := mustApply(t, e, withUnit("good", sleeper))
+	accept(t, e)
+	mustApply(t, e, withUnit("2", sleeper))
+	mustApply(t, e, withUnit("3", sleeper))
+	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != good {
+		t.Errorf("rolled back to %s: %v", m.Name(), err)
+	}
+	isAt(t, n, e, good, "good")
+}
+
+// TestGenerationsDoNotPileUp: five stay, and the ones that are good and current.
+func TestGenerationsDoNotPileUp(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	good := mustApply(t, e, withUnit("good", sleeper))
+	accept(t, e)
+	for _, end := range []string{"replaced", "reverted"} {
+		for i := range 40 {
+			mustApply(t, e, withUnit(fmt.Sprint(end, i), sleeper))
+			if end == "replaced" && i < 39 {
+				continue
+			}
+			if _, err := e.Settle(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := generations(t, e); len(got) > 7 {
+			t.Errorf("after 40 were %s there are %d: %v", end, len(got), got)
+		}
+		isAt(t, n, e, good, "good")
+	}
+}
+
+func TestTryWithNothingBeforeIsRefused(t *testing.T) {
+	n, _ := fakeNode(t)
+	steps := 0
+	e := n.executor(t, func(durable.Step) error { steps++; return nil })
+	r := request(withUnit("1", sleeper))
+	r.Try = time.Minute
+	if _, err := e.Apply(t.Context(), r); !errors.Is(err, apply.ErrNothingBefore) || steps > 0 {
+		t.Errorf("%v, %d durable steps", err, steps)
+	}
+	mustApply(t, e, withUnit("1", sleeper)) // has not proven itself yet
+	if _, err := e.Apply(t.Context(), r); !errors.Is(err, apply.ErrNothingBefore) {
+		t.Errorf("while the first is watched: %v", err)
+	}
+}
+
+// TestTryOfAnotherBootEnds, where /init has not ended it already: the deadline is
+// of a clock that starts at zero with each boot.
+func TestTryOfAnotherBootEnds(t *testing.T) {
+	n, _ := fakeNode(t)
+	n.clock.Store(240 * time.Hour)
+	e := n.executor(t, nil)
+	good := mustApply(t, e, withUnit("1", sleeper))
+	accept(t, e)
+	r := request(withUnit("2", sleeper))
+	r.Try = 5 * time.Minute
+	if _, err := e.Apply(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := e.Judge(t.Context()); err != nil || v.Word != health.Confirm {
+		t.Errorf("in its own boot: %+v %v", v, err)
+	}
+	n.clock.Store(time.Minute)
+	e = n.executor(t, nil)
+	e.BootID = "boot-2"
+	goOn(t, e)
+	isAt(t, n, e, good, "1")
+}

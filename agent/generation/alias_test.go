@@ -1,0 +1,46 @@
+package generation
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+func TestAliasIsRefused(t *testing.T) {
+	alias := func(name, of string) config.Unit { return own(name, "[Install]\nAlias="+of+"\n") }
+	tests := []struct {
+		name  string
+		units []config.Unit
+		want  string
+	}{
+		{"of the agent's unit, put together from the name", []config.Unit{alias("-agent.service", "loam%p.service")}, "[Install] makes it loam-agent.service, which belongs to Loam"},
+		{"of the agent's unit, as it is", []config.Unit{alias("a.service", AgentUnit)}, "[Install] makes it loam-agent.service, which belongs to Loam"},
+		{"of the agent's unit, by an instance", []config.Unit{disabled(own("a@.service", "[Install]\nAlias=loam-%i.service\n")), {Name: "a@agent.service"}}, "[Install] makes it loam-agent.service, which belongs to Loam"},
+		{"of another unit of Loam", []config.Unit{alias("a.service", "loam-debug-shell@ttyS0.service")}, "[Install] makes it loam-debug-shell@ttyS0.service, which belongs to Loam"},
+		{"the same of two units", []config.Unit{alias("a.service", "x.service"), alias("b.service", "x.service")}, "[Install] makes it x.service, and so does that of a.service"},
+		{"the same of two units, put together from the names", []config.Unit{alias("a-x.service", "%j.service"), alias("b-x.service", "%j.service")}, "[Install] makes it x.service, and so does that of a-x.service"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Expand(config.Desired{Units: tt.units}, Vendor{})
+			var refused *Error
+			if !errors.As(err, &refused) {
+				t.Fatal(err)
+			}
+			last := tt.units[len(tt.units)-1].Name
+			if diff := cmp.Diff(Error{Unit: last, Problem: tt.want}, Error{Unit: refused.Unit, Problem: refused.Problem}); diff != "" || refused.Hint == "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAliasOfAUnitThatIsDisabledIsFree(t *testing.T) {
+	const text = "[Install]\nAlias=x.service\n"
+	if _, err := Expand(config.Desired{Units: []config.Unit{disabled(own("a.service", text)), own("b.service", text)}}, Vendor{}); err != nil {
+		t.Error(err)
+	}
+}
