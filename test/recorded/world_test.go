@@ -29,7 +29,6 @@ const (
 	secrets    = "/api/v1/namespaces/kube-system/secrets"
 	leases     = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
 	nodes      = "/api/v1/nodes"
-	rbac       = "/apis/rbac.authorization.k8s.io/v1"
 )
 
 // world is a real control plane and one recorded node of it.
@@ -59,7 +58,7 @@ func sum(text string) string {
 
 func newWorld(t testing.TB, options cluster.Options) *world {
 	w := &world{TB: t, systemd: &Systemd{}, Cluster: cluster.Start(t, options)}
-	w.allow()
+	w.AllowNodeAgents(t, []string{"node-1"}, []string{secretName, "ca", "token"})
 	return w
 }
 
@@ -75,32 +74,6 @@ func (w *world) must(method, path, body string) map[string]any {
 		w.Fatal(err)
 	}
 	return object
-}
-
-// allow lets node agents do what examples/rbac.yaml does, and no more.
-func (w *world) allow() {
-	role := func(kind, name, rules string) string {
-		return fmt.Sprintf(`{"kind": %q, "metadata": {"name": %q}, "rules": %s}`, kind, name, rules)
-	}
-	group := func(kind, role, group string) string {
-		return fmt.Sprintf(`{"metadata": {"name": %q}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": %q, "name": %q},
-			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": %q}]}`, role, kind, role, group)
-	}
-	own := rbac + "/namespaces/kube-system/"
-	w.must("POST", own+"roles", role("Role", "loam-pool", `[
-		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["`+secretName+`", "ca", "token"], "verbs": ["get", "list", "watch"]},
-		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["gardener-node-agent-node-1", "`+secretName+`"], "verbs": ["get", "list", "watch", "update"]},
-		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}]`))
-	w.must("POST", own+"rolebindings", group("Role", "loam-pool", "gardener.cloud:node-agents"))
-	w.must("POST", rbac+"/clusterroles", role("ClusterRole", "loam", `[
-		{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
-		{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "resourceNames": ["node-1"], "verbs": ["get", "patch"]},
-		{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-		{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}]`))
-	w.must("POST", rbac+"/clusterrolebindings", group("ClusterRole", "loam", "gardener.cloud:node-agents"))
-	w.must("POST", rbac+"/clusterroles", role("ClusterRole", "loam-join", `[
-		{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}]`))
-	w.must("POST", rbac+"/clusterrolebindings", group("ClusterRole", "loam-join", cluster.AgentGroup))
 }
 
 // config is how the node reaches the cluster.
@@ -225,23 +198,7 @@ func (w *world) annotated(text string) {
 	})
 }
 
-// approve plays Gardener's approver: it approves requests of node agents.
-func (w *world) approve() {
-	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-	w.await("a certificate request", func() error {
-		for _, item := range w.must("GET", path, "")["items"].([]any) {
-			csr := item.(map[string]any)
-			name := csr["metadata"].(map[string]any)["name"].(string)
-			if status, _ := csr["status"].(map[string]any); strings.HasPrefix(name, "node-agent-csr-") && status["conditions"] == nil {
-				csr["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True", "reason": "Test", "message": "test"}}}
-				body, _ := json.Marshal(csr)
-				w.must("PUT", path+"/"+name+"/approval", string(body))
-				return nil
-			}
-		}
-		return errors.New("none")
-	})
-}
+func (w *world) approve() { w.Helper(); w.ApproveNodeAgent(w.TB, 20*time.Second) }
 
 // logger says what nodes do if LOAM_LOG is set.
 func logger() *zap.Logger {

@@ -5,6 +5,7 @@ package vm
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,6 +30,12 @@ type Config struct {
 	Screen bool
 	// NoReboot ends the machine where it would restart.
 	NoReboot bool
+	// Host lets the machine reach this host's loopback, as 10.0.2.2, and what else
+	// this host reaches. Without it, its network ends at a DHCP server.
+	Host bool
+	// Forward are ports of this host's loopback that lead to TCP ports of the
+	// machine.
+	Forward map[int]int
 	// Dir is for sockets and logs; its path must be short (unix(7): 108 bytes).
 	Dir string
 }
@@ -65,7 +72,7 @@ func (c Config) arguments() []string {
 	args = append(args,
 		"-serial", "chardev:"+consoleSocket, "-serial", "chardev:"+shellSocket,
 		"-mon", "chardev="+qmpSocket+",mode=control",
-		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-netdev", c.network(), "-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 	)
 	if c.Screen {
@@ -91,6 +98,17 @@ func (c Config) machine() []string {
 		}
 	}
 	return []string{"-machine", kind, "-accel", accel, "-cpu", cpu}
+}
+
+func (c Config) network() string {
+	net := "user,id=net"
+	if !c.Host {
+		net += ",restrict=on"
+	}
+	for _, port := range slices.Sorted(maps.Keys(c.Forward)) {
+		net += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", port, c.Forward[port])
+	}
+	return net
 }
 
 func (c Config) boot() []string {
