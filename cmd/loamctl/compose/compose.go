@@ -1,0 +1,96 @@
+// Package compose makes one OperatingSystemConfig of a directory in which units
+// and files are files, as editors and diffs want them.
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What a directory may hold. README* and names that begin with a dot are for
+// people and their tools.
+const (
+	baseName  = "osc.yaml"
+	unitsName = "units"
+	filesName = "files"
+)
+
+// Document is an OperatingSystemConfig as it goes to nodes.
+type Document struct {
+	// Name is the path it was read from.
+	Name string
+	Text []byte
+
+	// base is the osc.yaml of a directory, and baseText its text; of a file that
+	// is the document, they are Name and Text.
+	base     string
+	baseText []byte
+	// from is the file that each part of the document came from, by its path in
+	// the document: spec.units[0].
+	from map[string]string
+}
+
+// Read reads the document in the file or directory at path. Check says whether
+// it is right.
+func Read(path string) (Document, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Document{}, err
+	}
+	if info.IsDir() {
+		return readDir(path)
+	}
+	text, err := os.ReadFile(path)
+	return Document{Name: path, Text: text, base: path, baseText: text}, err
+}
+
+func readDir(dir string) (Document, error) {
+	if err := known(dir); err != nil {
+		return Document{}, err
+	}
+	d := Document{Name: dir, base: filepath.Join(dir, baseName), from: map[string]string{}}
+	var err error
+	if d.baseText, err = os.ReadFile(d.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	units, unitsErr := readUnits(filepath.Join(dir, unitsName))
+	files, filesErr := readFiles(filepath.Join(dir, filesName))
+	if err := errors.Join(unitsErr, filesErr); err != nil {
+		return d, err
+	}
+	d.Text = d.baseText
+	if len(units)+len(files) > 0 {
+		err = d.add(units, files)
+	}
+	return d, err
+}
+
+// known refuses a directory with names that mean nothing, as unit/ for units/:
+// what is in them would be left out in silence.
+func known(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	found := false
+	for _, e := range entries {
+		name := e.Name()
+		mine := name == baseName || (name == unitsName || name == filesName) && e.IsDir()
+		found = found || mine
+		if !mine && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "README") {
+			errs = append(errs, fmt.Errorf("%s: has no meaning here", filepath.Join(dir, name)))
+		}
+	}
+	if !found {
+		errs = append(errs, fmt.Errorf("%s: no configuration in it", dir))
+	}
+	if errs != nil {
+		errs = append(errs, errors.New("hint: a directory has osc.yaml, units/ or files/, see loamctl osc --help"))
+	}
+	return errors.Join(errs...)
+}

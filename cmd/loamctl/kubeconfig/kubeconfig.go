@@ -1,0 +1,124 @@
+// Package kubeconfig is the way to an API server that a kubeconfig file tells.
+package kubeconfig
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// file is the part of a kubeconfig that is used here (v1.Config in
+// k8s.io/client-go/tools/clientcmd/api). Base64 decodes as the Kubernetes API has it.
+type file struct {
+	CurrentContext string `yaml:"current-context"`
+	Contexts       []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+	Clusters []struct {
+		Name    string
+		Cluster cluster
+	}
+	Users []struct {
+		Name string
+		User user
+	}
+}
+
+type cluster struct {
+	Server     string
+	CA         string `yaml:"certificate-authority"`
+	CAData     string `yaml:"certificate-authority-data"`
+	ServerName string `yaml:"tls-server-name"`
+	Proxy      string `yaml:"proxy-url"`
+	Insecure   bool   `yaml:"insecure-skip-tls-verify"`
+}
+
+type user struct {
+	Certificate     string `yaml:"client-certificate"`
+	CertificateData string `yaml:"client-certificate-data"`
+	Key             string `yaml:"client-key"`
+	KeyData         string `yaml:"client-key-data"`
+	Token           string
+	TokenFile       string `yaml:"tokenFile"`
+	Exec            any
+	Provider        any `yaml:"auth-provider"`
+	Username        string
+	Impersonate     string `yaml:"as"`
+}
+
+// Path is the file that kubectl would use: flag if it is not empty, else what
+// the environment says, else the one in the home directory.
+func Path(flag string, getenv func(string) string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	list := slices.DeleteFunc(filepath.SplitList(getenv("KUBECONFIG")), func(p string) bool { return p == "" })
+	switch len(list) {
+	case 0:
+		return filepath.Join(getenv("HOME"), ".kube", "config"), nil
+	case 1:
+		return list[0], nil
+	}
+	return "", fmt.Errorf("KUBECONFIG names %d files\nhint: name the one to use with --kubeconfig", len(list))
+}
+
+// Open reads the kubeconfig at path and returns the server of a context, "" for
+// the current one. Nothing is sent yet.
+func Open(path, context string) (*Server, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w\nhint: name a kubeconfig with --kubeconfig or in KUBECONFIG", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var f file
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	cluster, user, err := f.choose(context)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s, err := connect(cluster, user, filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (f file) choose(context string) (cluster, user, error) {
+	name := cmp.Or(context, f.CurrentContext)
+	for _, c := range f.Contexts {
+		if c.Name != name || name == "" {
+			continue
+		}
+		for _, cl := range f.Clusters {
+			for _, u := range f.Users {
+				if cl.Name == c.Context.Cluster && u.Name == c.Context.User {
+					return cl.Cluster, u.User, nil
+				}
+			}
+		}
+		return cluster{}, user{}, fmt.Errorf("context %q: no cluster %q or no user %q", name, c.Context.Cluster, c.Context.User)
+	}
+	if name == "" {
+		return cluster{}, user{}, errors.New("no current-context\nhint: name a context with --context")
+	}
+	return cluster{}, user{}, fmt.Errorf("no context %q\nhint: there are: %s", name, strings.Join(f.contexts(), ", "))
+}
+
+func (f file) contexts() []string {
+	var names []string
+	for _, c := range f.Contexts {
+		names = append(names, c.Name)
+	}
+	return names
+}

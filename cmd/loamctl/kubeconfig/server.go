@@ -1,0 +1,92 @@
+package kubeconfig
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Server is an API server with the identity that a kubeconfig gives.
+type Server struct {
+	base   *url.URL
+	token  string
+	client *http.Client
+}
+
+// StatusError is an answer that is not 2xx.
+type StatusError struct {
+	Code    int
+	Message string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// maxAnswer is the longest answer in bytes: etcd takes 1.5 MiB, and base64 and
+// the fields of the server come on top.
+const maxAnswer = 8 << 20
+
+// Do makes a request with body as JSON, nil for none, and decodes the answer
+// into into, nil for nowhere. An answer that is not 2xx is a *StatusError.
+func (s *Server) Do(ctx context.Context, method, path string, body, into any) error {
+	request, err := s.request(ctx, method, path, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	response, err := s.client.Do(request) // The error names method and URL.
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s %s: %w", method, request.URL, err)
+	case response.StatusCode/100 != 2:
+		return statusError(response, answer)
+	case into == nil:
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(answer))
+	decoder.UseNumber() // What is written back must be what was read.
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%s %s: %w", method, request.URL, err)
+	}
+	return nil
+}
+
+// Close closes the connections that are kept for further requests.
+func (s *Server) Close() { s.client.CloseIdleConnections() }
+
+func (s *Server) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
+	var text io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		text = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.base.JoinPath(path).String(), text)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	return request, nil
+}
+
+// statusError is what the server says in a Status object, or else as text.
+func statusError(response *http.Response, answer []byte) error {
+	var status struct{ Message string }
+	_ = json.Unmarshal(answer, &status)
+	short := answer[:min(len(answer), 200)]
+	return &StatusError{Code: response.StatusCode, Message: cmp.Or(status.Message, string(bytes.TrimSpace(short)), response.Status)}
+}

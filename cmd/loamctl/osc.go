@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/loam-os/loam/cmd/loamctl/compose"
+	"github.com/loam-os/loam/cmd/loamctl/secret"
+)
+
+func oscCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "osc",
+		Short: "Check and publish configurations of nodes",
+		Long: `osc works on OperatingSystemConfigs, away from any node. A configuration is a
+file with the document, or a directory with these, each of which may be left out:
+
+  osc.yaml             the document, for all that has no file of its own here
+  units/NAME           a unit file, such as units/hello.service
+  units/NAME.d/*.conf  drop-ins, also for units of the image
+  files/               files as in the node's root directory: files/etc/motd
+
+What is in units and files is added to the document. Files keep their mode, but
+nobody besides root may write them; those that are not text become base64. More
+about a unit (enable, command, filePaths) is written in osc.yaml, under its name.
+Names that begin with README or a dot are left out; any other is an error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(oscValidateCommand(), oscRenderCommand(), oscPublishCommand())
+	return cmd
+}
+
+// secretOptions are the flags of what becomes a Secret.
+type secretOptions struct {
+	name, pool string
+	serial     bool
+}
+
+func (o *secretOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.name, "name", "", "name of the Secret, which machine.yaml gives to the nodes (required)")
+	f.StringVar(&o.pool, "pool", "", "name of the pool that the nodes are in (required)")
+	f.BoolVar(&o.serial, "serial", false, "have the nodes apply it one after the other")
+}
+
+// secret is the Secret of the configuration at path, with nothing wrong in it.
+func (o secretOptions) secret(path string) (secret.Secret, error) {
+	if o.name == "" || o.pool == "" {
+		return secret.Secret{}, errors.New("--name and --pool are required\nhint: a node's machine.yaml has the name of its Secret")
+	}
+	doc, err := compose.Read(path)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	if err := doc.Fits(); err != nil {
+		return secret.Secret{}, err
+	}
+	if err := doc.Check(); err != nil {
+		return secret.Secret{}, err
+	}
+	s := secret.Secret{Name: o.name, Pool: o.pool, Serial: o.serial, Text: doc.Text}
+	if err := s.Check(); err != nil {
+		return secret.Secret{}, fmt.Errorf("--%w", err)
+	}
+	return s, nil
+}

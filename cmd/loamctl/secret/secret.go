@@ -1,0 +1,116 @@
+// Package secret is the Secret in which the nodes of a pool find their
+// OperatingSystemConfig: Gardener's nodes and Loam's read the same.
+package secret
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Namespace is where nodes look.
+const Namespace = "kube-system"
+
+// What a node, and who may give it rights, knows the Secret by.
+const (
+	dataKey            = "osc.yaml"
+	checksumAnnotation = "checksum/data-script"
+	serialAnnotation   = "reconciliation.osc.node-agent.gardener.cloud/serial"
+	roleLabel          = "gardener.cloud/role"
+	role               = "operating-system-config"
+	poolLabel          = "worker.gardener.cloud/pool"
+)
+
+// Secret is one pool's configuration.
+type Secret struct {
+	Name, Pool string
+	// Serial has the nodes apply it one after the other.
+	Serial bool
+	Text   []byte
+}
+
+// Checksum is what tells nodes that there is something new: SHA-256, in hex.
+func (s Secret) Checksum() string {
+	sum := sha256.Sum256(s.Text)
+	return hex.EncodeToString(sum[:])
+}
+
+// objectName is a DNS subdomain (RFC 1123), labelValue the value of a label
+// (Kubernetes, "Labels and Selectors").
+var (
+	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
+)
+
+// Check reports a name or pool that the API server would refuse.
+func (s Secret) Check() error {
+	if len(s.Name) > 253 || !objectName.MatchString(s.Name) {
+		return fmt.Errorf("name %q: not the name of a Secret\nhint: lower-case letters, digits, dashes and dots", s.Name)
+	}
+	if len(s.Pool) > 63 || !labelValue.MatchString(s.Pool) {
+		return fmt.Errorf("pool %q: not the value of a label\nhint: at most 63 letters, digits, dashes, dots and underscores", s.Pool)
+	}
+	return nil
+}
+
+// Write writes the Secret as YAML, as kubectl takes it.
+func (s Secret) Write(out io.Writer) error {
+	encoder := yaml.NewEncoder(out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(s.in(nil)); err != nil {
+		return err
+	}
+	return encoder.Close()
+}
+
+// in is the API's object with this Secret in it: have, what it is now, with
+// everything kept that others put there; nil if there is none.
+func (s Secret) in(have map[string]any) map[string]any {
+	object := maps.Clone(have)
+	if object == nil {
+		object = map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
+	}
+	object["metadata"] = with(have["metadata"], map[string]any{
+		"name": s.Name, "namespace": Namespace,
+		"labels":      with(field(have, "metadata", "labels"), map[string]any{roleLabel: role, poolLabel: s.Pool}),
+		"annotations": with(field(have, "metadata", "annotations"), s.annotations()),
+	})
+	object["data"] = with(have["data"], map[string]any{dataKey: base64.StdEncoding.EncodeToString(s.Text)})
+	return object
+}
+
+func (s Secret) annotations() map[string]any {
+	all := map[string]any{checksumAnnotation: s.Checksum(), serialAnnotation: nil}
+	if s.Serial {
+		all[serialAnnotation] = "true"
+	}
+	return all
+}
+
+// with is the mapping have with fields set, or without those that are nil.
+func with(have any, fields map[string]any) map[string]any {
+	old, _ := have.(map[string]any)
+	merged := maps.Clone(old)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	maps.Copy(merged, fields)
+	maps.DeleteFunc(merged, func(_ string, value any) bool { return value == nil })
+	return merged
+}
+
+// field is what object has at path, nil for nothing.
+func field(object map[string]any, path ...string) any {
+	var value any = object
+	for _, name := range path {
+		mapping, _ := value.(map[string]any)
+		value = mapping[name]
+	}
+	return value
+}
