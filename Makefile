@@ -43,7 +43,7 @@ test: image style ## all that CI runs: unit tests, judges on the image, the imag
 	. build/judges/env && CI=true go test -timeout 40m $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
-	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri
+	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics
 	git diff --stat -- '*testdata*'
 
 bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl
