@@ -58,6 +58,10 @@ type Cluster interface {
 	// Link is how the node stands with the cluster, Linked tells when that changes.
 	Link() status.Cluster
 	Linked() <-chan struct{}
+	// Event tells people there what happened to the node.
+	Event(warning bool, reason, message string)
+	// WatchRestarts is how often something was watched anew.
+	WatchRestarts() int
 }
 
 // Agent is the loop. All fields are set before Run and not changed after.
@@ -80,6 +84,8 @@ type Agent struct {
 	Cluster Cluster
 	// Asked are the wishes of people; nil for none.
 	Asked <-chan Wish
+	// Queries ask how the node stands; nil for none.
+	Queries Queries
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string
 	// Status is what is known from the start: image, machine, and the error that
@@ -172,6 +178,8 @@ func (a *Agent) Run(ctx context.Context) error {
 				continue
 			}
 			l.touch(paths)
+		case q := <-a.Queries:
+			q <- l.sample()
 		case <-linked:
 			l.show(ctx)
 		case s := <-shells:

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -57,6 +58,8 @@ type world struct {
 	unreachable    error
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
+	queries          Queries
+	sample           metrics.Sample
 }
 
 func newWorld() *world {
@@ -206,7 +209,7 @@ func (w *world) agent() *Agent {
 	start := time.Now()
 	return &Agent{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
-		Asked: w.wishes, Drift: w, Reach: func(context.Context, config.Probe) error { return w.unreachable },
+		Asked: w.wishes, Queries: w.queries, Drift: w, Reach: func(context.Context, config.Probe) error { return w.unreachable },
 		Ready: func() error { return nil }, Now: func() time.Duration { return time.Since(start) + time.Second },
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
@@ -226,7 +229,7 @@ func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}), make(chan string)
-		w.wishes, w.drift = make(Wishes), make(chan []string)
+		w.wishes, w.drift, w.queries = make(Wishes), make(chan []string), make(Queries)
 		ctx, cancel := context.WithCancel(t.Context())
 		a, done := w.agent(), make(chan error)
 		a.Engine = engine

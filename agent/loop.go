@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -46,6 +47,9 @@ type loop struct {
 	whole   string
 	version string
 	content map[string]config.Content
+	// began is when the change that is pending did, counters what became of others.
+	began    time.Duration
+	counters metrics.Counters
 	// verdict is to be carried out; waiting is told when there is one.
 	verdict health.Verdict
 	waiting *Wish
@@ -262,11 +266,25 @@ func (l *loop) settleChange(ctx context.Context) {
 				l.waiting.fail(err)
 				l.waiting = nil
 			}
+			if err == nil {
+				l.counters.Applied(string(outcomeOf(v, before, l.current)), l.Now()-l.began)
+			}
 			l.tell(v, before)
 			l.due.read = v.Word == health.Bad || l.due.read // A try may have kept the source waiting.
 			l.due.read = l.due.read || before.Digest != l.given
 		}
 	})
+}
+
+// outcomeOf is what a verdict on the change to before has come to.
+func outcomeOf(v health.Verdict, before, now generation.Manifest) apply.Outcome {
+	switch {
+	case v.Word == health.Good:
+		return apply.Applied
+	case before.Name() == now.Name():
+		return apply.Failed
+	}
+	return apply.Reverted
 }
 
 // changed takes in what the engine made of the node.

@@ -188,6 +188,10 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 	l.asked, l.failed = nil, nil
 	l.status.AppliedAt, l.status.Change = 0, nil
 	l.publish(status.Applying)
+	if l.isPending {
+		l.counters.Applied(string(apply.Replaced), l.Now()-l.began)
+	}
+	l.began = l.Now()
 	l.start(func() func() {
 		m, err := l.Engine.Apply(ctx, r)
 		return func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -28,6 +30,8 @@ type Env struct {
 	Socket string
 	// Credentials is $CREDENTIALS_DIRECTORY, "" without one.
 	Credentials string
+	// Metrics is the address they are served at, "" for nowhere.
+	Metrics string
 	// Consoles are where the status is shown; nil for nowhere.
 	Consoles *Consoles
 	// Uptime is the time since kernel start, Now the wall clock.
@@ -45,7 +49,7 @@ func NodeEnv(log *zap.Logger) Env {
 		log.Warn("no status on a console", zap.Error(err))
 	}
 	return Env{
-		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Consoles: consoles,
+		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Consoles: consoles, Metrics: metrics.Address,
 		Uptime: Uptime, Now: time.Now, SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) }, Log: log,
 	}
 }
@@ -105,8 +109,8 @@ func Run(ctx context.Context, env Env) error {
 		Engine: engine, Units: systemd, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
 		Reach: probe.Reach, Root: env.Root, Drift: watcher, Contents: contents.Events(), Publish: publisher(env, durable.New(root, nil)),
 	}
-	wishes := make(Wishes)
-	agent.Asked = wishes
+	wishes, queries := make(Wishes), make(Queries)
+	agent.Asked, agent.Queries = wishes, queries
 	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes)
 	env.remember(agent, root)
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,6 +120,8 @@ func Run(ctx context.Context, env Env) error {
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}
+	group.Go(func() { env.watchOver(ctx, agent, queries, wishes) })
+	group.Go(func() { env.serveMetrics(ctx, agent, queries) })
 	return serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
 }
 
@@ -134,6 +140,21 @@ func serve(ctx context.Context, agent *Agent, socket string, wishes Wishes) erro
 	err = agent.Run(ctx)
 	cancel()
 	return errors.Join(err, <-served)
+}
+
+// serveMetrics lets a monitoring system look. Without it the node is still
+// looked after.
+func (env Env) serveMetrics(ctx context.Context, a *Agent, queries Queries) {
+	if env.Metrics == "" {
+		return
+	}
+	listener, err := net.Listen("tcp", env.Metrics)
+	if err == nil {
+		err = metrics.Serve(ctx, listener, metrics.Handler(queries.Take))
+	}
+	if err != nil {
+		a.Log.Error("serve metrics", zap.Error(err))
+	}
 }
 
 // remember keeps from an earlier run of the agent in this boot when its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -64,9 +65,13 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
 			t.Errorf("in the end: %+v, error %+v", s, s.Error)
 		}
+		w.sample, _ = w.queries.Take(context.Background())
 	})
 	if want := []health.Word{health.Good, health.Bad, health.Good}; !slices.Equal(w.settled, want) {
 		t.Errorf("settled %v", w.settled)
+	}
+	if want := map[string]int{"applied": 2, "reverted": 1}; !maps.Equal(w.sample.Counters.Applies, want) {
+		t.Errorf("counted %v", w.sample.Counters.Applies)
 	}
 }
 

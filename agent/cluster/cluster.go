@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	core "k8s.io/api/core/v1"
 
 	"go.uber.org/zap"
 
@@ -48,7 +51,27 @@ type Cluster struct {
 	linked   chan struct{}
 	reports  chan status.Status
 	posted   chan func()
+	events   chan event
+	watches  atomic.Int64
 }
+
+// WatchRestarts is how often something was watched anew since the start.
+func (c *Cluster) WatchRestarts() int { return int(c.watches.Load()) }
+
+// Event tells people what happened to the Node, if there is one to tell it of.
+func (c *Cluster) Event(warning bool, reason, message string) {
+	c.start()
+	kind := core.EventTypeNormal
+	if warning {
+		kind = core.EventTypeWarning
+	}
+	select {
+	case c.events <- event{kind, reason, message}:
+	default: // Too many at once: the log has them.
+	}
+}
+
+type event struct{ kind, reason, message string }
 
 // start makes what the methods need that others call, before or after Run.
 func (c *Cluster) start() {
@@ -56,6 +79,7 @@ func (c *Cluster) start() {
 		c.secrets = map[string]*reference{}
 		c.changes = make(chan struct{}, 1)
 		c.followed, c.linked = make(chan struct{}, 1), make(chan struct{}, 1)
+		c.events = make(chan event, 16)
 		c.reports, c.posted = make(chan status.Status, 1), make(chan func())
 		c.link = status.Cluster{Server: c.Server, Secret: keep{c.Root}.secret(c.SecretName), Since: c.Now()}
 	})

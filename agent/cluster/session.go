@@ -88,7 +88,9 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool)) {
 	s.group.Go(func() {
 		tried := func(err error) { s.post(ctx, func() { s.answered(err) }) }
-		watch(ctx, q, kind, tried, func(object T, ok bool) { s.post(ctx, func() { seen(object, ok) }) })
+		begun := func() { s.watches.Add(1) }
+		s.watches.Add(-1) // Only those after the first are counted.
+		watch(ctx, q, kind, begun, tried, func(object T, ok bool) { s.post(ctx, func() { seen(object, ok) }) })
 	})
 }
 
@@ -110,6 +112,10 @@ func (s *session) turn(ctx context.Context) {
 	case f := <-s.posted:
 		f()
 	case s.status = <-s.reports:
+	case e := <-s.events:
+		if s.node != nil {
+			s.event(s.node, e.kind, e.reason, e.message)
+		}
 	case <-s.followed:
 		s.followAll(s.whole)
 	case <-timer.C:

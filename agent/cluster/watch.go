@@ -34,8 +34,8 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 
 // watch calls seen with the one object that q finds, whenever it changes, and
 // with false once it is known that there is none. Each try to reach the API
-// server ends up in tried, with the error it had. It returns when ctx ends.
-func watch[T runtime.Object](ctx context.Context, q query, kind T, tried func(error), seen func(object T, ok bool)) {
+// server ends up in tried, with the error it had, each watch in begun. It returns when ctx ends.
+func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(object T, ok bool)) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
@@ -45,7 +45,9 @@ func watch[T runtime.Object](ctx context.Context, q query, kind T, tried func(er
 		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {
 			o.Watch = true
 			w, err := q.with(q.client.Get(), &o).Timeout(timeout(o)).Watch(ctx)
-			tried(err)
+			if tried(err); err == nil {
+				begun()
+			}
 			return w, err
 		},
 	}

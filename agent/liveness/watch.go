@@ -134,3 +134,16 @@ func (w Watch) restart(ctx context.Context, events []Event, before, known map[st
 		w.Report(e)
 	}
 }
+
+// Text is the event for a person.
+func (e Event) Text() string {
+	switch {
+	case e.Word == Recovered:
+		return e.Unit + " answers again"
+	case e.Err != nil:
+		return e.Unit + " does not answer, and cannot be restarted: " + e.Err.Error()
+	case e.Word == Restart:
+		return e.Unit + " was restarted, as it did not answer: " + e.Problem
+	}
+	return e.Unit + " does not answer: " + e.Problem
+}

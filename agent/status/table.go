@@ -42,6 +42,7 @@ func (t *table) node(s Status) {
 	t.change(s.Change)
 	t.row("source", s.Source)
 	t.row("missing", s.Missing)
+	t.cluster(s.Cluster)
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}
@@ -129,6 +130,22 @@ func (t *table) error(e *Error) {
 	}
 	t.row("error", optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
 	t.row("hint", e.Hint)
+}
+
+func (t *table) cluster(c *Cluster) {
+	switch {
+	case c == nil:
+		return
+	case c.Connected:
+		t.row("cluster", c.Server+", connected since "+c.Since.UTC().Format(clock))
+	default:
+		t.row("cluster", c.Server+", not reached since "+c.Since.UTC().Format(clock))
+		t.row("", c.Problem)
+	}
+	t.row("node", c.Node)
+	if !c.Expires.IsZero() {
+		t.row("certificate", "until "+c.Expires.UTC().Format(clock))
+	}
 }
 
 func (t *table) change(c *Change) {

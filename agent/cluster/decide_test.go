@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func annotated(key, value string) *core.Node {
+	return &core.Node{ObjectMeta: meta.ObjectMeta{Annotations: map[string]string{key: value}}}
+}
+
+func TestDelay(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		node *core.Node
+		want time.Duration
+	}{
+		{"no Node", nil, time.Minute},
+		{"no annotation", &core.Node{}, time.Minute},
+		{"one that is none", annotated(delayAnnotation, "soon"), time.Minute},
+		{"one in the past", annotated(delayAnnotation, "-1s"), time.Minute},
+		{"one", annotated(delayAnnotation, "17.5s"), 17500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := delay(tt.node, time.Minute); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTurnOf(t *testing.T) {
+	lease := func(holder string, age time.Duration) *coordination.Lease {
+		renewed, term := meta.NewMicroTime(noon.Add(-age)), int32(600)
+		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &term}}
+	}
+	for _, tt := range []struct {
+		name  string
+		lease *coordination.Lease
+		want  turn
+		until time.Time
+	}{
+		{"no Lease", nil, take, time.Time{}},
+		{"given on", &coordination.Lease{}, take, time.Time{}},
+		{"nobody's", lease("", 0), take, time.Time{}},
+		{"ours", lease("me", time.Hour), mine, time.Time{}},
+		{"another's", lease("other", time.Minute), await, noon.Add(9 * time.Minute)},
+		{"another's that has expired", lease("other", 10*time.Minute), take, time.Time{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, until := turnOf(tt.lease, "me", noon); got != tt.want || !until.Equal(tt.until) {
+				t.Errorf("%s until %s", got, until)
+			}
+		})
+	}
+}
+
+func TestWhatTheNodeCarries(t *testing.T) {
+	c := Config{Zone: "z", KubernetesVersion: "1.36.3"}
+	full := &core.Node{ObjectMeta: meta.ObjectMeta{
+		Labels:      map[string]string{roleLabel + "worker": "", zoneLabel: "z", versionLabel: "1.36.3"},
+		Annotations: map[string]string{appliedAnnotation: "sum"},
+	}}
+	for _, tt := range []struct {
+		name    string
+		node    *core.Node
+		status  status.Status
+		offered string
+		want    string
+	}{
+		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, "sum",
+			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`},
+		{"one that has all", full, status.Status{Version: "sum"}, "sum", ""},
+		{"one of the control plane", full, status.Status{Version: "sum", ControlPlane: true}, "sum", `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
+		{"another configuration", full, status.Status{Version: "new"}, "new", `{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`},
+		{"while it is applied", full, status.Status{Phase: status.Applying}, "new", ""},
+		{"one that was taken back", full, status.Status{Phase: status.Failed}, "sum", `{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := string(wantedOf(c, tt.node, tt.status, tt.offered).patch(tt.node)); got != tt.want {
+				t.Errorf("%s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCondition(t *testing.T) {
+	unit := func(active, sub string, settled bool) status.Status {
+		return status.Status{Units: []status.Unit{{Name: "a.service", Active: active, Sub: sub, Settled: settled, Since: time.Minute}}}
+	}
+	for _, tt := range []struct {
+		name   string
+		status status.Status
+		uptime time.Duration
+		want   []string
+	}{
+		{"no units", status.Status{}, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+		{"as wanted", unit("active", "running", true), time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+		{"failed", unit("failed", "failed", false), time.Hour, []string{"False", "UnhealthyUnits", "a.service is failed/failed"}},
+		{"starting", unit("activating", "start", false), 2 * time.Minute, []string{"True", "ProgressingUnits", "a.service is activating/start"}},
+		{"starting for too long", unit("activating", "start", false), 6 * time.Minute, []string{"False", "UnhealthyUnits", "a.service is activating/start"}},
+		{"about to be restarted", unit("activating", "auto-restart", false), time.Hour, []string{"True", "ProgressingUnits", "a.service is activating/auto-restart"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			value, reason, message := condition(tt.status, tt.uptime)
+			if diff := cmp.Diff(tt.want, []string{string(value), reason, message}); diff != "" {
+				t.Errorf("condition (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
+	n := &core.Node{Status: core.NodeStatus{Conditions: []core.NodeCondition{{
+		Type: conditionType, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted", LastTransitionTime: meta.NewTime(noon),
+	}}}}
+	if patch := conditionPatch(n, status.Status{}, time.Hour, noon.Add(time.Hour)); patch != nil {
+		t.Errorf("%s", patch)
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	got := restarts(annotated(restartAnnotation, " a, b.timer,, c.service"))
+	if diff := cmp.Diff([]string{"a.service", "b.timer", "c.service"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := restarts(&core.Node{}); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestRenewAt(t *testing.T) {
+	c := Credentials{NotBefore: noon, NotAfter: noon.Add(100 * time.Hour)}
+	if got := c.renewAt(0); !got.Equal(noon.Add(80 * time.Hour)) {
+		t.Error(got)
+	}
+	if got := c.renewAt(1); !got.Equal(noon.Add(88 * time.Hour)) {
+		t.Error(got)
+	}
+}
+
+func TestAVersionIsWhatTheAnnotationWouldBe(t *testing.T) {
+	s := &core.Secret{Data: map[string][]byte{dataKey: []byte("text")}}
+	if got := offerOf(s, noon).version; got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
+		t.Error(got)
+	}
+	s.Annotations = map[string]string{checksumAnnotation: "said"}
+	if got := offerOf(s, noon).version; got != "said" {
+		t.Error(got)
+	}
+}

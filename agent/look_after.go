@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/liveness"
+	"github.com/loam-os/loam/agent/metrics"
+)
+
+// Queries ask the loop how the node stands, which it answers whatever is under
+// way.
+type Queries chan chan<- metrics.Sample
+
+// Take is metrics.Take.
+func (q Queries) Take(ctx context.Context) (metrics.Sample, error) {
+	answer := make(chan metrics.Sample, 1)
+	select {
+	case q <- answer:
+		return <-answer, nil
+	case <-ctx.Done():
+		return metrics.Sample{}, ctx.Err()
+	}
+}
+
+// standings is liveness.Watch's: how these units stand.
+func (q Queries) standings(ctx context.Context, units []string) (map[string]liveness.Standing, error) {
+	s, err := q.Take(ctx)
+	all := map[string]liveness.Standing{}
+	for _, name := range units {
+		all[name] = liveness.StandingOf(name, s.Status)
+	}
+	return all, err
+}
+
+// sample is the node now.
+func (l *loop) sample() metrics.Sample {
+	s := metrics.Sample{Status: l.shown, Counters: l.counters.Clone(), Goroutines: runtime.NumGoroutine()}
+	s.Status.AgentRSS = resident()
+	if l.Cluster != nil {
+		s.Counters.WatchRestarts = l.Cluster.WatchRestarts()
+	}
+	return s
+}
+
+// busyAfter is how long units that hang wait for the loop to restart them.
+const busyAfter = time.Second
+
+// restartUnlessBusy is liveness.Watch's: a change that is under way restarts units
+// itself.
+func (w Wishes) restartUnlessBusy(ctx context.Context, units []string) error {
+	got := make(chan answer, 1)
+	select {
+	case w <- Wish{Restart: units, answer: got}:
+	case <-time.After(busyAfter):
+		return liveness.ErrBusy
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case a := <-got:
+		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// watchOver restarts what runs the pods when it does not answer.
+func (env Env) watchOver(ctx context.Context, a *Agent, queries Queries, wishes Wishes) {
+	liveness.Watch{
+		Probes: map[string]func(context.Context) error{
+			"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
+			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
+		},
+		Standings: queries.standings, Restart: wishes.restartUnlessBusy,
+		Report: func(e liveness.Event) {
+			env.Log.Warn("liveness", zap.String("unit", e.Unit), zap.String("word", string(e.Word)), zap.String("problem", e.Problem), zap.Error(e.Err))
+			if a.Cluster != nil {
+				a.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
+			}
+		},
+	}.Run(ctx)
+}
