@@ -64,10 +64,15 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
-	if m.Source.Cluster != nil {
-		return env.join(a, &decoder, m.Source.Cluster, root, wishes)
+	config, token, ok, err := clusterOf(m.Source, root)
+	switch {
+	case err != nil:
+		a.Status.Error = describe(err)
+		return nil
+	case !ok:
+		return nil
 	}
-	return nil
+	return env.join(a, &decoder, config, token, root, wishes)
 }
 
 // setHostname names the node now, and at its next start before all else.

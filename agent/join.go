@@ -14,19 +14,33 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// join makes the node part of the cluster that machine.yaml names: its
-// configuration and its Secrets come from there.
-func (env Env) join(a *Agent, decoder *Decoder, m *machine.Cluster, root *os.Root, wishes Wishes) *cluster.Cluster {
-	c := &cluster.Cluster{
-		Config: cluster.Config{
-			Server: m.Server, CA: []byte(m.CA), SecretName: m.Secret, Machine: cmp.Or(m.Machine, a.Status.Hostname), Hostname: a.Status.Hostname,
-			Zone: m.Zone, KubernetesVersion: m.KubernetesVersion,
-		},
-		Root: durable.New(root, nil), Token: m.BootstrapToken, Restart: wishes.Restart,
-		Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
+// clusterOf is the cluster that machine.yaml names; false if it names none.
+func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string, ok bool, err error) {
+	switch {
+	case m.NodeAgent != nil:
+		c, err = cluster.ReadNodeAgent(root.FS(), cmp.Or(m.NodeAgent.Directory, cluster.Directory))
+		return c, "", true, err
+	case m.Cluster == nil:
+		return c, "", false, nil
 	}
-	for _, t := range m.Tokens {
+	from := m.Cluster
+	c = cluster.Config{
+		Server: from.Server, CA: []byte(from.CA), SecretName: from.Secret, Machine: from.Machine, Zone: from.Zone, KubernetesVersion: from.KubernetesVersion,
+	}
+	for _, t := range from.Tokens {
 		c.Tokens = append(c.Tokens, cluster.Token(t))
+	}
+	return c, from.BootstrapToken, true, nil
+}
+
+// join makes the node part of a cluster: its configuration and its Secrets come
+// from there. token is the bootstrap token, "" for that in the node's file.
+func (env Env) join(a *Agent, decoder *Decoder, config cluster.Config, token string, root *os.Root, wishes Wishes) *cluster.Cluster {
+	config.Hostname = a.Status.Hostname
+	config.Machine = cmp.Or(config.Machine, config.Hostname)
+	c := &cluster.Cluster{
+		Config: config, Root: durable.New(root, nil), Token: token, Restart: wishes.Restart,
+		Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
 	}
 	others, follow := decoder.Contents, decoder.Follow
 	decoder.Contents = NewProvider(c, others)

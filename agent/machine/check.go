@@ -65,8 +65,14 @@ func checkSource(report *document.Report, source Source) {
 		kinds++
 		checkCluster(report, *source.Cluster)
 	}
+	if source.NodeAgent != nil {
+		kinds++
+		if directory := source.NodeAgent.Directory; directory != "" {
+			checkPath(report, "source.nodeAgent.directory", directory, "directory", "/var/lib/gardener-node-agent")
+		}
+	}
 	if kinds > 1 {
-		report.Add("source", "has more than one kind", "keep one of file, esp, credential and cluster")
+		report.Add("source", "has more than one kind", "keep one of file, esp, credential, cluster and nodeAgent")
 	}
 }
 

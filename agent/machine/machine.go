@@ -36,6 +36,14 @@ type Source struct {
 	ESP        *ESP        `json:"esp"`
 	Credential *Credential `json:"credential"`
 	Cluster    *Cluster    `json:"cluster"`
+	NodeAgent  *NodeAgent  `json:"nodeAgent"`
+}
+
+// NodeAgent is a cluster as Gardener tells its own node agent of it: Directory has
+// config-<version>.yaml, machine-name, zone and credentials/bootstrap-token. It is
+// absolute, /var/lib/gardener-node-agent if empty.
+type NodeAgent struct {
+	Directory string `json:"directory"`
 }
 
 // File is a file of the node, watched for changes. Path is absolute.

@@ -72,7 +72,7 @@ func TestDecodeErrors(t *testing.T) {
 		{name: "a host name that ends in a dash", text: head + "hostname: a-\n", want: `m:3: hostname: "a-" is not a host name` + nameHint},
 		{
 			name: "two sources", text: head + "source:\n  file: {path: /a}\n  esp: {path: /a}\n",
-			want: "m:3: source: has more than one kind; hint: keep one of file, esp, credential and cluster",
+			want: "m:3: source: has more than one kind; hint: keep one of file, esp, credential, cluster and nodeAgent",
 		},
 		{name: "a source without a path", text: head + "source:\n  file: {}\n", want: "m:4: source.file.path: empty; hint: write an absolute path, such as /loam/config.yaml"},
 		{name: "a relative path", text: head + "source:\n  file: {path: a}\n", want: `m:4: source.file.path: "a" is not the absolute path of a file` + pathHint},

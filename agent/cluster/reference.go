@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"sigs.k8s.io/yaml"
+)
+
+// nodeAgentConfiguration is what of that kind (nodeagent.config.gardener.cloud,
+// v1alpha1) bears on Loam. The reference ignores fields that it does not know, and
+// so must who reads its files.
+type nodeAgentConfiguration struct {
+	Kind      string `json:"kind"`
+	APIServer struct {
+		Server   string `json:"server"`
+		CABundle []byte `json:"caBundle"`
+		CAFile   string `json:"caFile"`
+	} `json:"apiServer"`
+	Controllers struct {
+		OperatingSystemConfig struct {
+			SecretName        string `json:"secretName"`
+			KubernetesVersion string `json:"kubernetesVersion"`
+		} `json:"operatingSystemConfig"`
+		Token struct {
+			SyncConfigs []struct {
+				SecretName string `json:"secretName"`
+				Path       string `json:"path"`
+			} `json:"syncConfigs"`
+		} `json:"token"`
+	} `json:"controllers"`
+}
+
+// ReadNodeAgent reads what Gardener gives a node for its own agent: in dir, the
+// newest config-<version>.yaml, machine-name and zone, and the CA where that says.
+// root is the node's root directory.
+func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
+	dir = dir[1:]
+	name, err := newest(root, dir)
+	if err != nil {
+		return Config{}, err
+	}
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return Config{}, fmt.Errorf("read the node agent's configuration: %w", err)
+	}
+	var read nodeAgentConfiguration
+	if err := yaml.Unmarshal(text, &read); err != nil {
+		return Config{}, fmt.Errorf("read /%s: %w", name, err)
+	}
+	o := read.Controllers.OperatingSystemConfig
+	switch {
+	case read.Kind != "NodeAgentConfiguration":
+		return Config{}, fmt.Errorf("/%s: kind: %q is no NodeAgentConfiguration", name, read.Kind)
+	case read.APIServer.Server == "":
+		return Config{}, fmt.Errorf("/%s: apiServer.server: empty", name)
+	case o.SecretName == "":
+		return Config{}, fmt.Errorf("/%s: controllers.operatingSystemConfig.secretName: empty", name)
+	}
+	c := Config{Server: read.APIServer.Server, CA: read.APIServer.CABundle, SecretName: o.SecretName, KubernetesVersion: o.KubernetesVersion}
+	if len(c.CA) == 0 {
+		file := read.APIServer.CAFile
+		if file == "" {
+			file = path.Join("/", dir, "cluster-ca.crt")
+		}
+		if c.CA, err = fs.ReadFile(root, file[1:]); err != nil {
+			return Config{}, fmt.Errorf("read the CA of the API server: %w", err)
+		}
+	}
+	for _, t := range read.Controllers.Token.SyncConfigs {
+		c.Tokens = append(c.Tokens, Token{t.SecretName, t.Path})
+	}
+	if c.Machine, err = line(root, path.Join(dir, "machine-name")); err != nil {
+		return Config{}, err
+	}
+	c.Zone, err = line(root, path.Join(dir, "zone"))
+	return c, err
+}
+
+// newest is the configuration that was written last: there is one for each
+// version of the reference that was ever on the node.
+func newest(root fs.FS, dir string) (string, error) {
+	names, err := fs.Glob(root, path.Join(dir, "config-*.yaml"))
+	if err != nil {
+		return "", err
+	}
+	last := ""
+	var at fs.FileInfo
+	for _, name := range names {
+		info, err := fs.Stat(root, name)
+		if err != nil {
+			return "", fmt.Errorf("find the node agent's configuration: %w", err)
+		}
+		if at == nil || info.ModTime().After(at.ModTime()) {
+			last, at = name, info
+		}
+	}
+	if last == "" {
+		return "", fmt.Errorf("find the node agent's configuration: /%s has no config-<version>.yaml: %w", dir, fs.ErrNotExist)
+	}
+	return last, nil
+}
+
+// line is the first line of a file, "" if there is none.
+func line(root fs.FS, name string) (string, error) {
+	text, err := fs.ReadFile(root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the node agent's configuration: %w", err)
+	}
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	return string(bytes.TrimSpace(first)), nil
+}

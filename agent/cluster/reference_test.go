@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const nodeAgentText = `apiVersion: nodeagent.config.gardener.cloud/v1alpha1
+kind: NodeAgentConfiguration
+clientConnection: {kubeconfig: /var/lib/gardener-node-agent/credentials/kubeconfig}
+logLevel: info
+someday: {a: new field}
+apiServer: {server: "https://api.site.local", caFile: /var/lib/gardener-node-agent/cluster-ca.crt}
+controllers:
+  operatingSystemConfig: {secretName: gardener-node-agent-pool-0123456789abcdef, kubernetesVersion: 1.36.3, syncPeriod: 10m}
+  token: {syncPeriod: 12h, syncConfigs: [{secretName: gardener-valitail, path: /var/lib/valitail/auth-token}]}
+`
+
+func TestReadNodeAgent(t *testing.T) {
+	const dir = "var/lib/gardener-node-agent/"
+	node := fstest.MapFS{
+		dir + "config-v1.149.0.yaml": {Data: []byte("kind: Old"), ModTime: time.Unix(1, 0)},
+		dir + "config-v1.150.0.yaml": {Data: []byte(nodeAgentText), ModTime: time.Unix(2, 0)},
+		dir + "cluster-ca.crt":       {Data: []byte("CA")},
+		dir + "machine-name":         {Data: []byte("machine-1\nmore\n")},
+		dir + "zone":                 {Data: []byte("zone-1\n")},
+	}
+	got, err := ReadNodeAgent(node, Directory)
+	want := Config{
+		Server: "https://api.site.local", CA: []byte("CA"), SecretName: "gardener-node-agent-pool-0123456789abcdef", Machine: "machine-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
+		Tokens: []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	delete(node, dir+"zone")
+	if got, err := ReadNodeAgent(node, Directory); err != nil || got.Zone != "" {
+		t.Errorf("without a zone: %q %v", got.Zone, err)
+	}
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"no CA", "cluster-ca.crt", "", "read the CA of the API server"},
+		{"another kind", "config-v1.150.0.yaml", "kind: Secret", `kind: "Secret" is no NodeAgentConfiguration`},
+		{"no server", "config-v1.150.0.yaml", "kind: NodeAgentConfiguration", "apiServer.server: empty"},
+		{"no Secret", "config-v1.150.0.yaml", "kind: NodeAgentConfiguration\napiServer: {server: a}", "controllers.operatingSystemConfig.secretName: empty"},
+		{"no YAML", "config-v1.150.0.yaml", "\t", "read /var/lib/gardener-node-agent/config-v1.150.0.yaml"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			broken := fstest.MapFS{}
+			for name, file := range node {
+				broken[name] = file
+			}
+			if broken[dir+tt.file] = (&fstest.MapFile{Data: []byte(tt.text), ModTime: time.Unix(3, 0)}); tt.text == "" {
+				delete(broken, dir+tt.file)
+			}
+			if _, err := ReadNodeAgent(broken, Directory); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	if _, err := ReadNodeAgent(fstest.MapFS{}, Directory); err == nil || !strings.Contains(err.Error(), "no config-<version>.yaml") {
+		t.Errorf("nothing there: %v", err)
+	}
+}
