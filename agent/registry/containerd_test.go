@@ -1,0 +1,144 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/test/judge"
+)
+
+// containerd is the real one, that of the image, on this host.
+type containerd struct {
+	dir    string // short, as sockets need
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func (c *containerd) socket() string { return filepath.Join(c.dir, "c.sock") }
+
+// quiet leaves of containerd what keeps content: nothing that mounts, runs or
+// writes elsewhere.
+const quiet = `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart",
+  "io.containerd.runtime.v1.linux", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.overlayfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+[grpc]
+address = "%[1]s/c.sock"
+[ttrpc]
+address = "%[1]s/t.sock"
+[debug]
+address = "%[1]s/d.sock"
+level = "warn"
+`
+
+// newContainerd is one that does not run yet. Its files end with t.
+func newContainerd(t testing.TB) *containerd {
+	t.Helper()
+	judge.Dir(t, "LOAM_ROOT_TREE")
+	dir, err := os.MkdirTemp("", "loam-containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, quiet, dir), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &containerd{dir: dir}
+}
+
+// startContainerd is newContainerd, running.
+func startContainerd(t testing.TB) *containerd {
+	t.Helper()
+	c := newContainerd(t)
+	c.start(t)
+	return c
+}
+
+// start runs it with the C library of its tree, which may be another than the
+// host's.
+func (c *containerd) start(t testing.TB) {
+	t.Helper()
+	tree := judge.Dir(t, "LOAM_ROOT_TREE")
+	loader := one(t, tree+"/lib*/ld-linux-*.so.*")
+	library := one(t, tree+"/lib/*-linux-gnu")
+	c.cmd = exec.Command(loader, "--library-path", library, tree+"/usr/bin/containerd", "--config", filepath.Join(c.dir, "config.toml"))
+	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.exited = make(chan struct{})
+	started := make(chan error)
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		runtime.LockOSThread() // Pdeathsig: prctl(2), the parent is a thread.
+		defer close(exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}(c.cmd, c.exited)
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.stop(); c.show(t) })
+	c.await(t)
+}
+
+func one(t testing.TB, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%s: %v, none", pattern, err)
+	}
+	return found[0]
+}
+
+// stop kills it, as a power cut would. It may have ended before.
+func (c *containerd) stop() {
+	_ = c.cmd.Process.Kill()
+	<-c.exited
+}
+
+func (c *containerd) show(t testing.TB) {
+	if !t.Failed() {
+		return
+	}
+	if text, err := os.ReadFile(filepath.Join(c.dir, "log")); err == nil {
+		t.Logf("containerd, the end of its log:\n%s", text[max(0, len(text)-4000):])
+	}
+}
+
+// await waits until it answers; it has no other way to say that it does.
+func (c *containerd) await(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := net.Dial("unix", c.socket()); err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-c.exited:
+			t.Fatal("containerd ended")
+		case <-ctx.Done():
+			t.Fatal("containerd does not answer")
+		}
+	}
+}

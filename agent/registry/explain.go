@@ -1,0 +1,53 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	statuserr "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+)
+
+// errSilent is that a registry did not say anything for as long as patience.
+var errSilent = fmt.Errorf("no answer in %s", patience)
+
+// isUnreachable reports whether err leaves open what the registry would have
+// said.
+func isUnreachable(ctx context.Context, err error) bool {
+	var status statuserr.ErrUnexpectedStatus
+	switch {
+	case ctx.Err() != nil || errdefs.IsNotFound(err) || errors.Is(err, docker.ErrInvalidAuthorization):
+		return false
+	case errors.As(err, &status):
+		return status.StatusCode >= http.StatusInternalServerError
+	}
+	var request *url.Error
+	return errors.As(err, &request) || errors.Is(err, errSilent)
+}
+
+// explain says what a person can do about an error of a registry.
+func (m *remote) explain(ctx context.Context, err error) error {
+	var status statuserr.ErrUnexpectedStatus
+	var unknown *tls.CertificateVerificationError
+	hosts := HostsDir + "/" + m.Hostname() + "/hosts.toml"
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("the registry %s lacks a part of the image: %w; hint: push it again", m.Hostname(), err)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("the registry %s is not trusted: %w; hint: name its authority with ca in %s", m.Hostname(), err, hosts)
+	case errors.Is(err, docker.ErrInvalidAuthorization),
+		errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden):
+		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials, let it pull without, or through a mirror in %s",
+			m.Hostname(), err, hosts)
+	case isUnreachable(ctx, err):
+		return fmt.Errorf("the registry %s cannot be reached: %w; hint: it is tried again; its mirrors are in %s", m.Hostname(), err, hosts)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/document"
+)
+
+// find is the regular file at name, through links.
+func (t *tree) find(name string) (*file, error) {
+	n, real, err := t.walk(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w%s", content.ErrAbsent, t.hint(name))
+	case err != nil:
+		return nil, err
+	case n.entries != nil:
+		return nil, fmt.Errorf("%s is a directory; hint: it %s", real, has(n))
+	case n.file == nil:
+		return nil, fmt.Errorf("%s is not a regular file", real)
+	}
+	return n.file, nil
+}
+
+// hint names files of the same name elsewhere, else a link that leads nowhere, a
+// name that is near, or what is in the last directory of name that is there.
+func (t *tree) hint(name string) string {
+	if same := t.named(path.Base(name)); len(same) > 0 {
+		return "; hint: the image has " + some(same)
+	}
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		n, real, err := t.walk(dir)
+		if err == nil && n.entries != nil {
+			missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"), "/")
+			if e, ok := n.entries[missing]; ok {
+				return "; " + path.Join(real, missing) + " is a link to " + e.link
+			}
+			if near := document.Nearest(missing, slices.Sorted(maps.Keys(n.entries))); near != "" {
+				return "; hint: did you mean " + path.Join(real, near) + "?"
+			}
+			return "; hint: " + real + " " + has(n)
+		}
+		if dir == "/" {
+			return ""
+		}
+	}
+}
+
+// named are the paths of regular files called base, without those that links
+// lead to.
+func (t *tree) named(base string) []string {
+	var found []string
+	var search func(dir string, n *node)
+	search = func(dir string, n *node) {
+		for name, e := range n.entries {
+			if name == base && e.file != nil {
+				found = append(found, path.Join(dir, name))
+			}
+			search(path.Join(dir, name), e.node)
+		}
+	}
+	search("/", t.root)
+	slices.Sort(found)
+	return found
+}
+
+func has(dir *node) string {
+	if len(dir.entries) == 0 {
+		return "is empty"
+	}
+	return "has " + some(slices.Sorted(maps.Keys(dir.entries)))
+}
+
+// some is the first few.
+func some(names []string) string {
+	const few = 5
+	if len(names) > few {
+		return strings.Join(names[:few], ", ") + " and others"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,83 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/test/cluster"
+)
+
+func TestHosts(t *testing.T) {
+	c := startContainerd(t)
+	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
+	secure.Push(t, "a/two:v1", two)
+	plain := cluster.StartRegistry(t, cluster.RegistryOptions{})
+	plain.Push(t, "a/two:v1", two)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, ca, secure.CA())
+	down := cluster.StartRegistry(t, cluster.RegistryOptions{})
+	down.Stop(t)
+	trusted := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\nca = [%q]\n", secure.URL(), ca)
+	for _, row := range []struct{ name, ref, hosts, err string }{
+		{name: "TLS with an authority of hosts.toml", ref: secure.Address(), hosts: trusted},
+		{name: "a mirror for a registry that is nowhere", ref: "registry.example", hosts: trusted},
+		{name: "a mirror that is down, then the registry", ref: plain.Address(),
+			hosts: fmt.Sprintf("server = %q\n[host.%q]\ncapabilities = [\"pull\", \"resolve\"]\n", plain.URL(), down.URL())},
+		{name: "TLS without the authority", ref: secure.Address(), hosts: fmt.Sprintf("server = %q\n", secure.URL()),
+			err: "the registry " + secure.Address() + " is not trusted: "},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, row.ref, "hosts.toml"), row.hosts)
+			provider := New(c.socket(), t.TempDir(), dir)
+			got, err := get(t, provider, row.ref+"/a/two:v1", "/bin/new")
+			if row.err == "" && (err != nil || got != "new") {
+				t.Errorf("%q, %v", got, err)
+			}
+			if row.err != "" && (err == nil || !strings.HasPrefix(err.Error(), row.err)) {
+				t.Errorf("error %v, want %s", err, row.err)
+			}
+			if err := provider.Keep(context.WithoutCancel(t.Context()), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFiles(t *testing.T) {
+	got := New("/c.sock", "/d").Files([]osc.Reference{{Secret: "a", Key: "b"}, {Image: "h:5/a/b", Path: "/x"}})
+	want := []string{"/c.sock", "/d/_default/hosts.toml", "/d/h:5/hosts.toml", "/d/h_5_/hosts.toml"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := New("/c.sock", "/d").Files([]osc.Reference{{Secret: "a", Key: "b"}}); len(got) != 0 {
+		t.Errorf("no image: %v", got)
+	}
+}
+
+func TestReferences(t *testing.T) {
+	for ref, want := range map[string]string{
+		"a.b:5000/c/d:v1":     "a.b:5000/c/d:v1",
+		"a.b/c":               "a.b/c:latest",
+		"localhost/c:v1":      "localhost/c:v1",
+		"c/d:v1":              "docker.io/c/d:v1",
+		"d:v1":                "docker.io/library/d:v1",
+		"docker.io/d":         "docker.io/library/d:latest",
+		"a.b/c:v1@sha256:00":  "a.b/c:v1@sha256:00",
+		"a.b/c@sha256:001122": "a.b/c@sha256:001122",
+	} {
+		spec, err := parse(ref)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, spec.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	images "github.com/containerd/containerd/api/services/images/v1"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/opencontainers/go-digest"
+)
+
+// Keep removes all images but those that refs name and those asked for since
+// Follow, with what was pulled for them. It returns when the space is free.
+func (r *Registry) Keep(ctx context.Context, refs []string) error {
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	defer r.give()
+	keep, err := r.kept(refs)
+	if err != nil {
+		return err
+	}
+	ctx, s, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	used := map[digest.Digest]bool{}
+	var unused []string
+	for _, i := range all {
+		if keep[i.Name] {
+			used[digest.Digest(i.Target.Digest)] = true
+		} else {
+			unused = append(unused, i.Name)
+		}
+	}
+	r.forget(used)
+	return errors.Join(s.releaseOthers(ctx, keep), s.remove(ctx, unused))
+}
+
+// kept are the names of the images that stay.
+func (r *Registry) kept(refs []string) (map[string]bool, error) {
+	keep := map[string]bool{}
+	for _, ref := range refs {
+		spec, err := parse(ref)
+		if err != nil {
+			return nil, err
+		}
+		keep[spec.String()] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.named {
+		keep[name] = true
+	}
+	return keep, nil
+}
+
+// forget drops what is known of images that are not used.
+func (r *Registry) forget(used map[digest.Digest]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.images, func(target digest.Digest, _ image) bool { return !used[target] })
+}
+
+// remove removes images. With the last, containerd collects what only they had.
+func (s *session) remove(ctx context.Context, names []string) error {
+	var errs []error
+	for i, name := range names {
+		_, err := s.images.Delete(ctx, &images.DeleteImageRequest{Name: name, Sync: i == len(names)-1})
+		if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("remove the image %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// releaseOthers gives up pulls that were not finished and are not wanted.
+func (s *session) releaseOthers(ctx context.Context, keep map[string]bool) error {
+	all, err := s.leases.List(ctx)
+	if err != nil {
+		return fmt.Errorf("ask containerd for leases: %w", err)
+	}
+	var errs []error
+	for _, lease := range all {
+		if keep[lease.ID] {
+			continue
+		}
+		if err := s.leases.Delete(ctx, lease, leases.SynchronousDelete); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("end the lease for the image %s: %w", lease.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,52 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// open reads a file of a layer once more. Closing it ends all that it needs.
+func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ctx, s, err := r.connect(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	o := &opened{closers: []func() error{s.conn.Close, func() error { cancel(); return nil }}}
+	if err := o.open(ctx, s, layer, f.member); err != nil {
+		return nil, errors.Join(fmt.Errorf("read layer %s: %w", layer.Digest, err), o.Close())
+	}
+	return o, nil
+}
+
+// opened is a member of a layer's archive.
+type opened struct {
+	*archive
+	closers []func() error // from last to first
+}
+
+func (o *opened) open(ctx context.Context, s *session, layer ocispec.Descriptor, member int) error {
+	blob, err := s.blob(ctx, layer)
+	if err != nil {
+		return err
+	}
+	o.closers = append([]func() error{blob.Close}, o.closers...)
+	if o.archive, err = openArchive(blob); err != nil {
+		return err
+	}
+	o.closers = append([]func() error{o.archive.Close}, o.closers...)
+	return o.seek(member)
+}
+
+// Close has no error of reading: whoever reads compares the digest.
+func (o *opened) Close() error {
+	for _, close := range o.closers {
+		_ = close()
+	}
+	return nil
+}

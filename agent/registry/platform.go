@@ -1,0 +1,54 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// choose is the manifest of an index that suits this node best. One that does
+// not say what it is for is the last resort: its configuration says it.
+func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
+	node := platforms.Only(platforms.DefaultSpec())
+	var best *ocispec.Descriptor
+	var others []string
+	for i, m := range manifests {
+		switch {
+		case m.Platform == nil:
+			if best == nil {
+				best = &manifests[i]
+			}
+		case !node.Match(*m.Platform):
+			others = append(others, platforms.Format(*m.Platform))
+		case best == nil || best.Platform == nil || node.Less(*m.Platform, *best.Platform):
+			best = &manifests[i]
+		}
+	}
+	if best == nil {
+		return ocispec.Descriptor{}, wrongPlatform(others)
+	}
+	return *best, nil
+}
+
+func isOurs(platform ocispec.Platform) error {
+	if !platforms.Only(platforms.DefaultSpec()).Match(platform) {
+		return wrongPlatform([]string{platforms.Format(platform)})
+	}
+	return nil
+}
+
+func wrongPlatform(others []string) error {
+	node := runtime.GOOS + "/" + runtime.GOARCH
+	others = slices.DeleteFunc(others, func(name string) bool { return strings.HasPrefix(name, "unknown/") }) // attestations
+	if len(others) == 0 {
+		return errors.New("the image is for no platform")
+	}
+	slices.Sort(others)
+	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for that, or an index that has one",
+		strings.Join(slices.Compact(others), ", "), node)
+}

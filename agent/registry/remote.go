@@ -1,0 +1,112 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/containerd/v2/pkg/reference"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/loam-os/loam/agent/content"
+)
+
+// patience is how long a registry may say nothing.
+const patience = time.Minute
+
+// remote is an image where its registry or a mirror has it.
+type remote struct {
+	reference.Spec
+	resolver   remotes.Resolver
+	transports []*http.Transport
+}
+
+func (r *Registry) remote(ctx context.Context, spec reference.Spec) *remote {
+	m := &remote{Spec: spec}
+	m.resolver = docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
+		HostDir: r.hostDir,
+		UpdateClient: func(client *http.Client) error {
+			if transport, ok := client.Transport.(*http.Transport); ok {
+				m.transports = append(m.transports, transport)
+			}
+			return nil
+		},
+	})})
+	return m
+}
+
+// hostDir is where the hosts.toml of a registry is, or its authorities are.
+func (r *Registry) hostDir(host string) (string, error) {
+	for _, dir := range r.hosts {
+		found, err := config.HostDirFromRoot(dir)(host)
+		if !errdefs.IsNotFound(err) {
+			return found, err
+		}
+	}
+	return "", errdefs.ErrNotFound
+}
+
+func (m *remote) name() string { return m.String() }
+
+// close leaves no connection behind.
+func (m *remote) close() {
+	for _, transport := range m.transports {
+		transport.CloseIdleConnections()
+	}
+}
+
+// target is what the reference names, the same until Follow.
+func (r *Registry) target(ctx context.Context, s *session, m *remote) (ocispec.Descriptor, error) {
+	r.mu.Lock()
+	target, ok := r.named[m.name()]
+	r.mu.Unlock()
+	if ok {
+		return target, nil
+	}
+	target, err := m.target(ctx, s)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.named[m.name()] = target
+	return target, nil
+}
+
+// target asks containerd for a digest, the registry for a tag; if that cannot be
+// reached, containerd for what the tag named last.
+func (m *remote) target(ctx context.Context, s *session) (ocispec.Descriptor, error) {
+	if want := m.Digest(); want != "" {
+		if target, ok, err := s.having(ctx, want); ok || err != nil {
+			return target, err
+		}
+	}
+	target, err := m.resolve(ctx)
+	switch {
+	case err == nil:
+		return target, nil
+	case errdefs.IsNotFound(err):
+		return target, fmt.Errorf("the registry %s has no such image: %w; hint: has it been pushed?", m.Hostname(), content.ErrAbsent)
+	case isUnreachable(ctx, err):
+		if last, ok, err := s.record(ctx, m.name()); ok || err != nil {
+			return last, err
+		}
+	}
+	return target, m.explain(ctx, err)
+}
+
+func (m *remote) resolve(ctx context.Context) (ocispec.Descriptor, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	defer cancel()
+	_, target, err := m.resolver.Resolve(ctx, m.name())
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
+	return target, err
+}

@@ -1,0 +1,72 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	images "github.com/containerd/containerd/api/services/images/v1"
+	leaseapi "github.com/containerd/containerd/api/services/leases/v1"
+	"github.com/containerd/containerd/v2/core/content"
+	contentproxy "github.com/containerd/containerd/v2/core/content/proxy"
+	"github.com/containerd/containerd/v2/core/leases"
+	leaseproxy "github.com/containerd/containerd/v2/core/leases/proxy"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/log"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// namespace is ours in containerd: kubelet, which tidies k8s.io, does not see
+// our images, and nobody sees those of others through us.
+const namespace = "loam"
+
+// ErrNotRunning is that nothing answers at containerd's socket, as before its
+// service has started.
+var ErrNotRunning = errors.New("containerd does not answer")
+
+// session is one connection to containerd. A new one for each job: one that is
+// kept would, after containerd was away, go on failing for as long as it backs
+// off.
+type session struct {
+	content content.Store
+	images  images.ImagesClient
+	leases  leases.Manager
+	conn    *grpc.ClientConn
+}
+
+// connect returns the context for all that is asked in the session.
+func (r *Registry) connect(ctx context.Context) (context.Context, *session, error) {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
+	}
+	first, err := dial(ctx, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w; hint: it is tried again; systemctl status containerd", ErrNotRunning, err)
+	}
+	first.Close() // gRPC would say less, and later.
+	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to containerd: %w", err)
+	}
+	ctx = log.WithLogger(namespaces.WithNamespace(ctx, namespace), silent())
+	return ctx, &session{
+		content: contentproxy.NewContentStore(conn), images: images.NewImagesClient(conn),
+		leases: leaseproxy.NewLeaseManager(leaseapi.NewLeasesClient(conn)), conn: conn,
+	}, nil
+}
+
+// close has no error that anybody could act on.
+func (s *session) close() { _ = s.conn.Close() }
+
+// silent is for containerd's packages, which would log every request to a
+// registry. What goes wrong is in their errors.
+func silent() *log.Entry {
+	logger := logrus.New()
+	logger.SetOutput(io.Discard)
+	return logrus.NewEntry(logger)
+}

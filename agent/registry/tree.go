@@ -1,0 +1,145 @@
+package registry
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// tree is the files of an image as unpacking its layers, lowest first, would
+// make them (OCI image specification, layer.md). Nothing is on a disk.
+type tree struct {
+	root  *node
+	names int
+}
+
+// node is a directory if it has entries, else a symbolic link, a regular file
+// or, as the zero value, something that nobody reads.
+type node struct {
+	entries map[string]entry
+	link    string
+	file    *file
+}
+
+// entry is a name in a directory. Hard links are entries with the same node.
+type entry struct {
+	*node
+	layer int // the topmost one that has the name or something below it
+}
+
+// file is where the bytes of a regular file are, and what they are.
+type file struct {
+	layer  int // from 0, the lowest
+	member int // of the layer's archive, from 0
+	digest digest.Digest
+	size   int64
+}
+
+// maxNames bounds the memory of a tree, some 200 bytes a name. Images have
+// thousands of names, the largest some hundred thousand.
+const maxNames = 1 << 20
+
+const (
+	whiteout       = ".wh."
+	opaqueWhiteout = ".wh..wh..opq"
+)
+
+func newTree() *tree { return &tree{root: directory()} }
+
+func directory() *node { return &node{entries: map[string]entry{}} }
+
+// place adds a member of a layer's archive; file is nil if it is no regular one.
+func (t *tree) place(layer int, header *tar.Header, file *file) error {
+	name := path.Join("/", header.Name)
+	if name == "/" {
+		return nil
+	}
+	if t.names++; t.names > maxNames {
+		return fmt.Errorf("the image has more than %d names", maxNames)
+	}
+	dir, err := t.enter(layer, path.Dir(name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	base := path.Base(name)
+	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
+		if base == opaqueWhiteout {
+			dir.hideAll(layer)
+		} else {
+			dir.hide(layer, hidden)
+		}
+		return nil
+	}
+	n, err := t.node(header, file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if old, ok := dir.entries[base]; ok && old.entries != nil && n.entries != nil {
+		n = old.node // Directories of several layers are one.
+	}
+	dir.entries[base] = entry{n, layer}
+	return nil
+}
+
+func (t *tree) node(header *tar.Header, file *file) (*node, error) {
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return directory(), nil
+	case tar.TypeSymlink:
+		return &node{link: header.Linkname}, nil
+	case tar.TypeLink:
+		target := path.Join("/", header.Linkname)
+		dir, _, err := t.walk(path.Dir(target))
+		if err != nil {
+			return nil, fmt.Errorf("hard link to %s: %w", target, err)
+		}
+		n, ok := dir.entries[path.Base(target)] // A link to a symbolic link is one to the link itself.
+		if !ok || n.entries != nil {
+			return nil, fmt.Errorf("hard link to %s: no such file", target)
+		}
+		return n.node, nil
+	}
+	return &node{file: file}, nil
+}
+
+// enter is the directory at name, through symbolic links. What is missing is
+// made, and what is on the way belongs to layer.
+func (t *tree) enter(layer int, name string) (*node, error) {
+	w := walker{tree: t, missing: func(dir *node, name string) *node {
+		n := directory()
+		dir.entries[name] = entry{n, layer}
+		return n
+	}, passed: func(dir *node, name string) {
+		e := dir.entries[name]
+		dir.entries[name] = entry{e.node, layer}
+	}}
+	n, err := w.walk(name)
+	if err == nil && n.entries == nil {
+		err = errors.New("is below something that is no directory")
+	}
+	return n, err
+}
+
+// hide removes what lower layers have under name.
+func (n *node) hide(layer int, name string) {
+	e, ok := n.entries[name]
+	switch {
+	case !ok:
+	case e.layer != layer:
+		delete(n.entries, name)
+	case e.entries != nil:
+		e.hideAll(layer)
+	}
+}
+
+// hideAll removes what lower layers have in the directory. The order of the
+// archive makes no difference.
+func (n *node) hideAll(layer int) {
+	for name := range n.entries {
+		n.hide(layer, name)
+	}
+}
