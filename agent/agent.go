@@ -86,6 +86,9 @@ type Agent struct {
 	Asked <-chan Wish
 	// Queries ask how the node stands; nil for none.
 	Queries Queries
+	// Proven is called, beside the loop, when a change has proven itself; nil for
+	// nobody.
+	Proven func(ctx context.Context)
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string
 	// Status is what is known from the start: image, machine, and the error that
@@ -106,10 +109,12 @@ type Agent struct {
 const settle = 100 * time.Millisecond
 
 // retry is how long the loop waits before it tries again to complete what it
-// could not, reach again how often it tries to reach what does not answer.
+// could not, read again when it looks again for what a document refers to, reach
+// again how often it tries to reach what does not answer.
 const (
 	retry      = 30 * time.Second
 	reachAgain = 2 * time.Second
+	readAgain  = 5 * time.Second
 )
 
 // ErrDisconnected means that systemd no longer tells the agent of its units;

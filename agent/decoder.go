@@ -21,6 +21,9 @@ type Decoder struct {
 	// Follow is told what the document refers to, before that is looked for; nil
 	// for nobody.
 	Follow func(references []osc.Reference)
+	// Prepare is given the mirrors of the document, before images are looked for;
+	// nil for nobody.
+	Prepare func(mirrors []config.File) error
 	// Image is the image's root directory, without anything mounted over it.
 	Image *os.Root
 }
@@ -39,6 +42,15 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 		return config.Desired{}, err
 	}
 	references := osc.References(asked, env)
+	if d.Prepare != nil && len(references) > 0 {
+		mirrors, err := osc.Mirrors(asked, env, comingHosts)
+		if err == nil {
+			err = d.Prepare(mirrors)
+		}
+		if err != nil {
+			return config.Desired{}, err
+		}
+	}
 	if d.Follow != nil {
 		d.Follow(references)
 	}

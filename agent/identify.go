@@ -21,7 +21,16 @@ import (
 // cluster it is part of, nil for none. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
 func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes) (joined *cluster.Cluster) {
-	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot}
+	pulled := newImages(durable.New(root, nil))
+	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
+	watched := func([]osc.Reference) []string { return nil }
+	decoder.Follow = func(references []osc.Reference) {
+		pulled.follow(references)
+		if err := contents.Set("/", append(watched(references), pulled.Files(references)...)); err != nil {
+			env.Log.Warn("watch contents", zap.Error(err))
+		}
+	}
+	a.Proven = func(ctx context.Context) { pulled.release(ctx, env.Log) }
 	defer func() { a.Decode = decoder.Decode }()
 	cmdline, err := root.ReadFile("proc/cmdline")
 	if err != nil {
@@ -55,12 +64,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	}
 	if m.Contents.Directory != nil {
 		dir := content.Directory{Path: m.Contents.Directory.Path}
-		a.Status.Contents, decoder.Contents = dir.Path, dir
-		decoder.Follow = func(references []osc.Reference) {
-			if err := contents.Set("/", dir.Files(references)); err != nil {
-				env.Log.Warn("watch contents", zap.Error(err))
-			}
-		}
+		a.Status.Contents, decoder.Contents, watched = dir.Path, either{dir, pulled}, dir.Files
 	}
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)

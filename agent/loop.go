@@ -257,6 +257,9 @@ func (l *loop) settleChange(ctx context.Context) {
 	}
 	l.start(func() func() {
 		_, err := l.Engine.Settle(ctx, v)
+		if err == nil && v.Word == health.Good && l.Proven != nil {
+			l.Proven(ctx)
+		}
 		return func() {
 			if ctx.Err() != nil {
 				return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
@@ -87,8 +88,13 @@ func (l *loop) obey(ctx context.Context, d wanted, err error) {
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
 		l.status.Missing = err.Error()
 	case err != nil:
-		l.Log.Error("the configuration cannot be had", zap.Error(err))
 		l.asked = describe(err)
+		if l.shown.Error == nil || l.shown.Error.Problem != l.asked.Problem {
+			l.Log.Error("the configuration cannot be had", zap.Error(err))
+		}
+		if !errors.As(err, new(document.Errors)) {
+			l.readAt.soon(readAgain) // What it refers to may come.
+		}
 	default:
 		l.take(d)
 		if l.applies() {

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/registry"
+)
+
+// comingHosts has the hosts.toml files of a configuration whose images are looked
+// for before it is applied. Another boot makes it anew.
+const comingHosts = "/run/loam/certs.d"
+
+// images are files of container images, pulled by the node's containerd.
+type images struct {
+	*registry.Registry
+	node *durable.Dir
+	// refs are the images of the configuration that was looked at last.
+	refs []string
+}
+
+func newImages(node *durable.Dir) *images {
+	return &images{Registry: registry.New(registry.Socket, comingHosts, registry.HostsDir), node: node}
+}
+
+// prepare makes mirrors known before they are in place.
+func (i *images) prepare(mirrors []config.File) error {
+	if err := i.node.RemoveAll(comingHosts[1:]); err != nil {
+		return err
+	}
+	for _, f := range mirrors {
+		if err := i.write(f); err != nil {
+			return fmt.Errorf("write the mirrors: %w", err)
+		}
+	}
+	return nil
+}
+
+func (i *images) write(f config.File) error {
+	text, err := f.Content.Open()
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	data, err := io.ReadAll(text)
+	if err != nil {
+		return err
+	}
+	if err := i.node.MkdirAll(path.Dir(f.Path)[1:]); err != nil {
+		return err
+	}
+	return i.node.WriteVolatile(f.Path[1:], data, 0o644)
+}
+
+// follow begins a new look at a configuration.
+func (i *images) follow(references []osc.Reference) {
+	i.Follow(references)
+	i.refs = nil
+	for _, r := range references {
+		if r.Image != "" {
+			i.refs = append(i.refs, r.Image)
+		}
+	}
+}
+
+// release gives back what no configuration needs any more, after one has proven
+// itself.
+func (i *images) release(ctx context.Context, log *zap.Logger) {
+	if err := i.Keep(ctx, i.refs); err != nil && !errors.Is(err, registry.ErrNotRunning) {
+		log.Warn("give back images", zap.Error(err))
+	}
+}
+
+// either is a place that is asked first, and another for what that does not have.
+type either struct{ first, second content.Provider }
+
+func (e either) Secret(ctx context.Context, name, key string) (config.Content, error) {
+	c, err := e.first.Secret(ctx, name, key)
+	if errors.Is(err, content.ErrAbsent) {
+		return e.second.Secret(ctx, name, key)
+	}
+	return c, err
+}
+
+func (e either) Image(ctx context.Context, ref, path string) (config.Content, error) {
+	c, err := e.first.Image(ctx, ref, path)
+	if errors.Is(err, content.ErrAbsent) {
+		return e.second.Image(ctx, ref, path)
+	}
+	return c, err
+}
+
+// Secret is of content.Provider: images have none.
+func (i *images) Secret(context.Context, string, string) (config.Content, error) {
+	return config.Content{}, content.ErrAbsent
+}

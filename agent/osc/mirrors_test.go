@@ -1,0 +1,58 @@
+package osc_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/osc"
+)
+
+func TestMirrorsAreKnownBeforeTheyAreInPlace(t *testing.T) {
+	asked, err := osc.Decode("c", []byte(`apiVersion: extensions.gardener.cloud/v1alpha1
+kind: OperatingSystemConfig
+spec:
+  criConfig:
+    name: containerd
+    containerd:
+      sandboxImage: a/pause:1
+      registries:
+      - upstream: docker.io
+        hosts:
+        - {url: "https://mirror.site.local", caCerts: [/etc/ssl/site.crt, /etc/ssl/there.crt]}
+      - upstream: plain.local
+        hosts:
+        - {url: "http://10.0.0.1:5000"}
+  files:
+  - path: /etc/ssl/site.crt
+    content: {inline: {data: CA}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := osc.Mirrors(asked, osc.Env{}, "/run/certs.d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range files {
+		from, err := f.Content.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[f.Path] = string(text)
+	}
+	want := map[string]string{
+		"/run/certs.d/docker.io/ca-0-0.crt":   "CA",
+		"/run/certs.d/docker.io/hosts.toml":   "# Written by Loam.\n\n[host.\"https://mirror.site.local\"]\ncapabilities = [\"pull\", \"resolve\"]\nca = [\"/run/certs.d/docker.io/ca-0-0.crt\", \"/etc/ssl/there.crt\"]\n",
+		"/run/certs.d/plain.local/hosts.toml": "# Written by Loam.\n\n[host.\"http://10.0.0.1:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mirrors (-want +got):\n%s", diff)
+	}
+}
