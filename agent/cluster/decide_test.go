@@ -8,6 +8,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/loam-os/loam/agent/status"
 )
@@ -135,6 +136,29 @@ func TestRestarts(t *testing.T) {
 	}
 	if got := restarts(&core.Node{}); got != nil {
 		t.Error(got)
+	}
+}
+
+func TestOlderStatesOfTheNodeAreIgnored(t *testing.T) {
+	node := func(uid, version string) *core.Node {
+		return &core.Node{ObjectMeta: meta.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
+	}
+	for _, tt := range []struct {
+		name     string
+		n, known *core.Node
+		want     bool
+	}{
+		{"the first", node("a", "1"), nil, false},
+		{"a newer one", node("a", "10"), node("a", "9"), false},
+		{"the same", node("a", "9"), node("a", "9"), false},
+		{"an older one", node("a", "9"), node("a", "10"), true},
+		{"another Node", node("b", "9"), node("a", "10"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := older(tt.n, tt.known); got != tt.want {
+				t.Error(got)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"go.uber.org/zap"
 
@@ -197,6 +198,9 @@ func (c *Cluster) isReleased() *offer {
 }
 
 func (s *session) nodeSeen(n *core.Node, ok bool) {
+	if ok && older(n, s.node) {
+		return // What the answer to a patch has said already is newer.
+	}
 	s.node = nil
 	if ok {
 		s.node = n
@@ -210,6 +214,15 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link.Node = name
+}
+
+// older reports whether n is a state of the Node before the one that is known.
+func older(n, known *core.Node) bool {
+	if known == nil || n.UID != known.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(n.ResourceVersion, known.ResourceVersion)
+	return err == nil && order < 0
 }
 
 // useSecret goes on with the Secret of that name, as the Node's label says. A

@@ -3,11 +3,13 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -15,44 +17,32 @@ const (
 	csrPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 )
 
-// AllowNodeAgents lets the agents of these Nodes do what examples/rbac.yaml does,
-// with these Secrets of kube-system, the first of which has the configuration,
-// and no more.
-func (c *Cluster) AllowNodeAgents(t testing.TB, nodes, secrets []string) {
+// AllowNodeAgents lets the agent of a Node do what examples/rbac.yaml does, and no
+// more.
+func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {
 	t.Helper()
-	leases := []string{secrets[0]}
-	for _, n := range nodes {
-		leases = append(leases, "gardener-node-agent-"+n)
+	text, err := os.ReadFile("../../examples/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	requests := `{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}`
-	c.allow(t, "loam-pool", "Role", "gardener.cloud:node-agents", fmt.Sprintf(`[
-		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": %s, "verbs": ["get", "list", "watch"]},
-		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": %s, "verbs": ["get", "list", "watch", "update"]},
-		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}]`, list(secrets), list(leases)))
-	c.allow(t, "loam", "ClusterRole", "gardener.cloud:node-agents", fmt.Sprintf(`[
-		{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
-		{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "resourceNames": %s, "verbs": ["get", "patch"]},
-		{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-		%s]`, list(nodes), requests))
-	c.allow(t, "loam-join", "ClusterRole", AgentGroup, "["+requests+"]")
-}
-
-func list(names []string) string {
-	text, _ := json.Marshal(names) // Strings only.
-	return string(text)
-}
-
-// allow makes a role and gives it to a group.
-func (c *Cluster) allow(t testing.TB, name, kind, group, rules string) {
-	t.Helper()
-	at, resource := rbacPath, strings.ToLower(kind)+"s"
-	if kind == "Role" {
-		at += "/namespaces/kube-system"
+	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", node), "\n---\n") {
+		body, err := yaml.YAMLToJSON([]byte(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind struct {
+			Kind     string
+			Metadata struct{ Namespace string }
+		}
+		if err := json.Unmarshal(body, &kind); err != nil {
+			t.Fatal(err)
+		}
+		at := rbacPath
+		if kind.Metadata.Namespace != "" {
+			at += "/namespaces/" + kind.Metadata.Namespace
+		}
+		c.mustDo(t, http.MethodPost, at+"/"+strings.ToLower(kind.Kind)+"s", string(body))
 	}
-	c.mustDo(t, http.MethodPost, at+"/"+resource, fmt.Sprintf(`{"metadata": {"name": %q}, "rules": %s}`, name, rules))
-	c.mustDo(t, http.MethodPost, at+"/"+strings.TrimSuffix(resource, "s")+"bindings", fmt.Sprintf(`{"metadata": {"name": %q},
-		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": %q, "name": %q},
-		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": %q}]}`, name, kind, name, group))
 }
 
 // ApproveNodeAgent plays Gardener's approver: it waits for the request of a node

@@ -58,7 +58,7 @@ func sum(text string) string {
 
 func newWorld(t testing.TB, options cluster.Options) *world {
 	w := &world{TB: t, systemd: &Systemd{}, Cluster: cluster.Start(t, options)}
-	w.AllowNodeAgents(t, []string{"node-1"}, []string{secretName, "ca", "token"})
+	w.AllowNodeAgents(t, "node-1")
 	return w
 }
 
