@@ -35,6 +35,7 @@ type Engine interface {
 	Hold(h apply.Held) error
 	Release(digest string) error
 	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
+	Tidy() error
 	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
 }
 

@@ -58,6 +58,7 @@ type world struct {
 	unreachable    error
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
+	tidied           int
 	queries          Queries
 	sample           metrics.Sample
 }
@@ -158,6 +159,8 @@ func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Co
 	w.broken = nil
 	return repaired, nil
 }
+
+func (w *world) Tidy() error { w.tidied++; return nil }
 
 func (w *world) Verify(context.Context, map[string]config.Content, bool) (apply.Verified, error) {
 	return apply.Verified{Checked: 1}, nil

@@ -59,7 +59,7 @@ type loop struct {
 	busy   bool
 	done   chan func()
 	others *sync.WaitGroup
-	due    struct{ resume, read, reach, judge bool }
+	due    struct{ resume, read, reach, judge, tidy bool }
 	// touched are managed paths that something changed.
 	touched map[string]bool
 
@@ -93,11 +93,26 @@ func (l *loop) next(ctx context.Context) {
 	case l.due.reach:
 		l.due.reach = false
 		l.reach(ctx)
+	case l.due.tidy:
+		l.due.tidy = false
+		l.tidy()
 	}
 }
 
 // rereads has the source read, after what is unfinished.
 func (l *loop) rereads() { l.due.resume, l.due.read = l.due.resume || l.unfinished != nil, true }
+
+// tidy gives back what a change has made room for, when nothing else is due.
+func (l *loop) tidy() {
+	l.start(func() func() {
+		err := l.Engine.Tidy()
+		return func() {
+			if err != nil {
+				l.warn("delete old generations", err)
+			}
+		}
+	})
+}
 
 // watch begins to watch the source, before the first read, so that no change
 // is missed.
@@ -293,7 +308,7 @@ func outcomeOf(v health.Verdict, before, now generation.Manifest) apply.Outcome 
 // changed takes in what the engine made of the node.
 func (l *loop) changed(ctx context.Context, err error) {
 	l.observe()
-	l.unfinished, l.failed = nil, nil
+	l.unfinished, l.failed, l.due.tidy = nil, nil, true
 	switch {
 	case errors.Is(err, apply.ErrUnfinished):
 		l.Log.Error("apply", zap.Error(err))

@@ -221,7 +221,17 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))
 	}
 	e.watch(c.want, j, failed)
-	return errors.Join(joined(failed), unfinished(e.store().Prune(kept, j.Good, j.From)))
+	return joined(failed)
+}
+
+// Tidy deletes generations that nobody needs any more: old ones, and those that
+// changes have left that were replaced or taken back.
+func (e *Executor) Tidy() error {
+	j, _, err := e.store().Journal()
+	if err != nil {
+		return err
+	}
+	return e.store().Prune(kept, j.Good, j.From)
 }
 
 func (e *Executor) store() *generation.Store {

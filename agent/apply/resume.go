@@ -49,7 +49,10 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	}
 	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
 		r.Finished = j.To
-		return r, e.completeOrGoBack(ctx, j)
+		if err := e.completeOrGoBack(ctx, j); err != nil {
+			return r, err
+		}
+		return r, e.store().Sweep()
 	}
 	if cut {
 		if err := e.drop(ctx, j, current); err != nil {

@@ -52,6 +52,9 @@ func TestGenerationsDoNotPileUp(t *testing.T) {
 	for _, end := range []string{"replaced", "reverted"} {
 		for i := range 40 {
 			mustApply(t, e, withUnit(fmt.Sprint(end, i), sleeper))
+			if err := e.Tidy(); err != nil {
+				t.Fatal(err)
+			}
 			if end == "replaced" && i < 39 {
 				continue
 			}

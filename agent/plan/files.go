@@ -17,12 +17,13 @@ type changes struct {
 	list   []File
 	byPath map[string]Change
 	// before and after are all entries of both.
-	before, after map[string]generation.Entry
+	before, after             map[string]generation.Entry
+	startsBefore, startsAfter map[string]starts
 }
 
 func diffEntries(have, want []generation.Entry) changes {
 	before, after := entriesByPath(have), entriesByPath(want)
-	c := changes{byPath: map[string]Change{}, before: before, after: after}
+	c := changes{byPath: map[string]Change{}, before: before, after: after, startsBefore: startsOf(before), startsAfter: startsOf(after)}
 	for name, entry := range after {
 		old, ok := before[name]
 		switch {
@@ -97,24 +98,30 @@ func (c changes) watched(files []string) []string {
 	return why
 }
 
+// starts is the links that bear on whether systemd starts a unit: those that do,
+// and those that take the image's own away.
+type starts struct{ held, masked bool }
+
 // links compares the links that make systemd start the unit: see unitDiff.
 func (c changes) links(name string) (held, freed bool) {
-	held, freed = starts(c.before, name)
-	_, masked := starts(c.after, name)
-	return held, freed && !masked
+	before := c.startsBefore[name]
+	return before.held, before.masked && !c.startsAfter[name].masked
 }
 
-// starts reports whether entries have links that start the unit, and ones that
-// take the image's such links away.
-func starts(entries map[string]generation.Entry, name string) (held, masked bool) {
-	for _, e := range entries {
-		dependency := slices.Contains([]string{".wants", ".requires", ".upholds"}, path.Ext(path.Dir(e.Path)))
-		if e.Kind == generation.KindLink && dependency && path.Base(e.Path) == name {
-			masked = masked || e.Target == os.DevNull
-			held = held || e.Target != os.DevNull
+// startsOf are those of each unit.
+func startsOf(entries map[string]generation.Entry) map[string]starts {
+	all := map[string]starts{}
+	for name, e := range entries {
+		if e.Kind != generation.KindLink || !slices.Contains([]string{".wants", ".requires", ".upholds"}, path.Ext(path.Dir(name))) {
+			continue
 		}
+		unit := path.Base(name)
+		of := all[unit]
+		of.masked = of.masked || e.Target == os.DevNull
+		of.held = of.held || e.Target != os.DevNull
+		all[unit] = of
 	}
-	return held, masked
+	return all
 }
 
 func entriesByPath(entries []generation.Entry) map[string]generation.Entry {
