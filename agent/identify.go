@@ -21,7 +21,7 @@ import (
 // cluster it is part of, nil for none. A machine.yaml
 // that is wrong leaves the node as it is and is the error that the status shows.
 func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes) (joined *cluster.Cluster) {
-	pulled := newImages(durable.New(root, nil))
+	pulled := newImages(durable.New(root, nil), a.Units.Start)
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
 	watched := func([]osc.Reference) []string { return nil }
 	decoder.Follow = func(references []osc.Reference) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/registry"
@@ -24,12 +25,27 @@ const comingHosts = "/run/loam/certs.d"
 type images struct {
 	*registry.Registry
 	node *durable.Dir
+	// start starts containerd: until a configuration has it started, it is down,
+	// and what it pulls may be part of the first.
+	start func(ctx context.Context, unit string) error
 	// refs are the images of the configuration that was looked at last.
 	refs []string
 }
 
-func newImages(node *durable.Dir) *images {
-	return &images{Registry: registry.New(registry.Socket, comingHosts, registry.HostsDir), node: node}
+func newImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *images {
+	return &images{Registry: registry.New(registry.Socket, comingHosts, registry.HostsDir), node: node, start: start}
+}
+
+// Image is of content.Provider.
+func (i *images) Image(ctx context.Context, ref, path string) (config.Content, error) {
+	c, err := i.Registry.Image(ctx, ref, path)
+	if !errors.Is(err, registry.ErrNotRunning) {
+		return c, err
+	}
+	if err := i.start(ctx, cri.Unit); err != nil {
+		return config.Content{}, err
+	}
+	return i.Registry.Image(ctx, ref, path)
 }
 
 // prepare makes mirrors known before they are in place.
