@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -28,6 +30,7 @@ type images struct {
 	// start starts containerd: until a configuration has it started, it is down,
 	// and what it pulls may be part of the first.
 	start func(ctx context.Context, unit string) error
+	mu sync.Mutex
 	// refs are the images of the configuration that was looked at last.
 	refs []string
 }
@@ -80,6 +83,8 @@ func (i *images) write(f config.File) error {
 // follow begins a new look at a configuration.
 func (i *images) follow(references []osc.Reference) {
 	i.Follow(references)
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.refs = nil
 	for _, r := range references {
 		if r.Image != "" {
@@ -91,7 +96,10 @@ func (i *images) follow(references []osc.Reference) {
 // release gives back what no configuration needs any more, after one has proven
 // itself.
 func (i *images) release(ctx context.Context, log *zap.Logger) {
-	if err := i.Keep(ctx, i.refs); err != nil && !errors.Is(err, registry.ErrNotRunning) {
+	i.mu.Lock()
+	refs := slices.Clone(i.refs)
+	i.mu.Unlock()
+	if err := i.Keep(ctx, refs); err != nil && !errors.Is(err, registry.ErrNotRunning) {
 		log.Warn("give back images", zap.Error(err))
 	}
 }

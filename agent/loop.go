@@ -272,9 +272,6 @@ func (l *loop) settleChange(ctx context.Context) {
 	}
 	l.start(func() func() {
 		_, err := l.Engine.Settle(ctx, v)
-		if err == nil && v.Word == health.Good && l.Proven != nil {
-			l.Proven(ctx)
-		}
 		return func() {
 			if ctx.Err() != nil {
 				return
@@ -283,6 +280,9 @@ func (l *loop) settleChange(ctx context.Context) {
 			if errors.Is(err, apply.ErrUnfinished) {
 				l.waiting.fail(err)
 				l.waiting = nil
+			}
+			if err == nil && v.Word == health.Good && l.Proven != nil {
+				l.others.Go(func() { l.Proven(ctx) }) // It may take long, and changes nothing of the node.
 			}
 			if err == nil {
 				l.counters.Applied(string(outcomeOf(v, before, l.current)), l.Now()-l.began)

@@ -27,6 +27,8 @@ type Layer map[string]File
 type Image struct {
 	Arch   string // as GOARCH; that of the host if empty
 	Layers []Layer
+	// Entrypoint is what a container runs by default; nil for nothing.
+	Entrypoint []string
 }
 
 func (i Image) arch() string {
@@ -126,6 +128,7 @@ func (i Image) config(t testing.TB, diffIDs []string) []byte {
 	return marshal(t, map[string]any{
 		"architecture": i.arch(),
 		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": i.Entrypoint},
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": diffIDs},
 	})
 }
