@@ -26,7 +26,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	watched := func([]osc.Reference) []string { return nil }
 	decoder.Follow = func(references []osc.Reference) {
 		pulled.follow(references)
-		if err := contents.Set("/", append(watched(references), pulled.Files(references)...)); err != nil {
+		if err := contents.Set("/", append(watched(references), pulled.files(references)...)); err != nil {
 			env.Log.Warn("watch contents", zap.Error(err))
 		}
 	}

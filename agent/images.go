@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -30,6 +31,9 @@ type images struct {
 	// start starts containerd: until a configuration has it started, it is down,
 	// and what it pulls may be part of the first.
 	start func(ctx context.Context, unit string) error
+	// prepared is the digest of the mirrors that are known.
+	prepared string
+
 	mu sync.Mutex
 	// refs are the images of the configuration that was looked at last.
 	refs []string
@@ -51,8 +55,13 @@ func (i *images) Image(ctx context.Context, ref, path string) (config.Content, e
 	return i.Registry.Image(ctx, ref, path)
 }
 
-// prepare makes mirrors known before they are in place.
+// prepare makes mirrors known before they are in place. Those that are known are
+// left alone.
 func (i *images) prepare(mirrors []config.File) error {
+	digest := config.Desired{Files: mirrors}.Digest()
+	if digest == i.prepared {
+		return nil
+	}
 	if err := i.node.RemoveAll(comingHosts[1:]); err != nil {
 		return err
 	}
@@ -61,7 +70,14 @@ func (i *images) prepare(mirrors []config.File) error {
 			return fmt.Errorf("write the mirrors: %w", err)
 		}
 	}
+	i.prepared = digest
 	return nil
+}
+
+// files are those that make a difference to whether references are found; what
+// prepare writes is none of them.
+func (i *images) files(references []osc.Reference) []string {
+	return slices.DeleteFunc(i.Files(references), func(name string) bool { return strings.HasPrefix(name, comingHosts+"/") })
 }
 
 func (i *images) write(f config.File) error {

@@ -85,11 +85,11 @@ func (l *loop) next(ctx context.Context) {
 		l.resume(ctx)
 	case l.verdict.Word == health.Good || l.verdict.Word == health.Bad:
 		l.settleChange(ctx)
+	case len(l.touched) > 0: // Before a source that never stops changing.
+		l.repair(ctx)
 	case l.due.read:
 		l.due.read = false
 		l.read(ctx)
-	case len(l.touched) > 0:
-		l.repair(ctx)
 	case l.due.reach:
 		l.due.reach = false
 		l.reach(ctx)
