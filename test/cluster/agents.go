@@ -17,11 +17,11 @@ const (
 	csrPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 )
 
-// AllowNodeAgents lets the agent of a Node do what examples/rbac.yaml does, and no
+// AllowNodeAgents lets the agent of a Node do what examples/cluster/rbac.yaml does, and no
 // more.
 func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {
 	t.Helper()
-	text, err := os.ReadFile("../../examples/rbac.yaml")
+	text, err := os.ReadFile("../../examples/cluster/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
