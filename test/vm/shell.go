@@ -52,7 +52,12 @@ func (s *Shell) Open(ctx context.Context) error {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, err := s.until(try, "shell-open\n")
 		cancel()
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			// Lines of earlier tries are answered before this.
+			_, err = s.Run(ctx, "true")
+			return err
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 	}
