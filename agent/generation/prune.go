@@ -83,6 +83,7 @@ func (s *Store) Sweep() error {
 			return fmt.Errorf("sweep: %w", err)
 		}
 	}
+	maps.DeleteFunc(s.links, func(_, name string) bool { return !s.objects[path.Dir(name)] })
 	s.swept = true
 	return nil
 }
