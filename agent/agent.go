@@ -105,14 +105,13 @@ type Agent struct {
 	Log *zap.Logger
 }
 
-// settle is how long the loop waits for further changes before it looks: a unit
-// that starts changes several times.
-const settle = 100 * time.Millisecond
-
-// retry is how long the loop waits before it tries again to complete what it
-// could not, read again when it looks again for what a document refers to, reach
-// again how often it tries to reach what does not answer.
 const (
+	// settle is how long the loop waits for further changes before it looks: a unit
+	// that starts changes several times.
+	settle = 100 * time.Millisecond
+	// retry is when it tries again to complete what it could not, reachAgain to
+	// reach what does not answer, readAgain when it looks again for what a document
+	// refers to and is not there.
 	retry      = 30 * time.Second
 	reachAgain = 2 * time.Second
 	readAgain  = 5 * time.Second
@@ -128,85 +127,107 @@ func (a *Agent) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	units, err := a.Units.Changes(ctx)
+	l := &loop{Agent: a, status: a.Status, asked: a.Status.Error, done: make(chan func(), 1), others: &others, touched: map[string]bool{}}
+	n, err := l.listen(ctx)
 	if err != nil {
 		return err
-	}
-	l := &loop{Agent: a, status: a.Status, asked: a.Status.Error, done: make(chan func(), 1), others: &others, touched: map[string]bool{}}
-	changed := l.watch(ctx)
-	shells := l.openShells(ctx, &others)
-	var drift <-chan []string
-	if a.Drift != nil {
-		drift = a.Drift.Events()
-	}
-	contents := a.Contents
-	var linked <-chan struct{}
-	if a.Cluster != nil {
-		linked = a.Cluster.Linked()
 	}
 	if err := a.Ready(); err != nil {
 		return err
 	}
 	l.due.resume, l.due.read = true, true
-	for {
+	for ctx.Err() == nil {
 		l.next(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case then := <-l.done:
-			l.busy = false
-			then()
-		case wish := <-l.wishes():
-			l.grant(ctx, wish)
-		case _, ok := <-changed:
-			if !ok {
-				changed = nil
-				continue
-			}
-			l.rereads()
-		case _, ok := <-contents:
-			if !ok {
-				contents = nil
-				continue
-			}
-			l.readAt.soon(settle)
-		case name, ok := <-units:
-			if !ok {
-				return errUnless(ctx, ErrDisconnected)
-			}
-			if l.concerns(name) {
-				l.lookAt.soon(settle)
-			}
-		case paths, ok := <-drift:
-			if !ok {
-				drift = nil
-				l.warn("watch managed paths", errors.New("no more events"))
-				continue
-			}
-			l.touch(paths)
-		case q := <-a.Queries:
-			q <- l.sample()
-		case <-linked:
-			l.show(ctx)
-		case s := <-shells:
-			l.shellOpened(s)
-		case <-l.readAt.c:
-			l.readAt.clear()
-			l.rereads()
-		case <-l.retryAt.c:
-			l.retryAt.clear()
-			l.due.resume, l.due.read = true, true
-		case <-l.reachAt.c:
-			l.reachAt.clear()
-			l.due.reach = true
-		case <-l.repairAt.c:
-			l.repairAt.clear()
-			l.touch(generation.Paths(l.current))
-		case <-l.lookAt.c:
-			l.lookAt.clear()
-			l.look(ctx)
+		if err := l.wait(ctx, n); err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// news are the places from which the loop hears, nil for one that is silent.
+type news struct {
+	units           <-chan string
+	source          <-chan struct{}
+	contents, drift <-chan []string
+	linked          <-chan struct{}
+	shells          <-chan shell
+}
+
+// listen begins before the first look, so that nothing is missed.
+func (l *loop) listen(ctx context.Context) (*news, error) {
+	units, err := l.Units.Changes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &news{units: units, source: l.watch(ctx), contents: l.Contents, shells: l.openShells(ctx)}
+	if l.Drift != nil {
+		n.drift = l.Drift.Events()
+	}
+	if l.Cluster != nil {
+		n.linked = l.Cluster.Linked()
+	}
+	return n, nil
+}
+
+// wait takes in the next thing that happens.
+func (l *loop) wait(ctx context.Context, n *news) error {
+	select {
+	case <-ctx.Done():
+	case then := <-l.done:
+		l.busy = false
+		then()
+	case wish := <-l.wishes():
+		l.grant(ctx, wish)
+	case _, ok := <-n.source:
+		if !ok {
+			n.source = nil
+			break
+		}
+		l.rereads()
+	case _, ok := <-n.contents:
+		if !ok {
+			n.contents = nil
+			break
+		}
+		l.readAt.soon(settle)
+	case name, ok := <-n.units:
+		if !ok {
+			return ErrDisconnected
+		}
+		if l.concerns(name) {
+			l.lookAt.soon(settle)
+		}
+	case paths, ok := <-n.drift:
+		if !ok {
+			n.drift = nil
+			l.warn("watch managed paths", errors.New("no more events"))
+			break
+		}
+		l.touch(paths)
+	case q := <-l.Queries:
+		q <- l.sample()
+	case <-n.linked:
+		l.show(ctx)
+	case s := <-n.shells:
+		l.shellOpened(s)
+	case <-l.readAt.c:
+		l.readAt.clear()
+		l.rereads()
+	case <-l.retryAt.c:
+		l.retryAt.clear()
+		l.due.resume, l.due.read = true, true
+	case <-l.reachAt.c:
+		l.reachAt.clear()
+		l.due.reach = true
+	case <-l.repairAt.c:
+		l.repairAt.clear()
+		l.touch(generation.Paths(l.current))
+	case <-l.lookAt.c:
+		l.lookAt.clear()
+		l.look(ctx)
+	}
+	return nil
 }
 
 // alarm is a time at which the loop does something; the zero alarm never comes.
@@ -224,11 +245,3 @@ func (a *alarm) soon(d time.Duration) {
 }
 
 func (a *alarm) clear() { a.c = nil }
-
-// errUnless is err, nil if ctx has ended.
-func errUnless(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}

@@ -17,9 +17,9 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// identify finds machine.yaml and takes from it who the node is, and which
-// cluster it is part of, nil for none. A machine.yaml
-// that is wrong leaves the node as it is and is the error that the status shows.
+// identify finds machine.yaml and takes from it who the node is, and which cluster
+// it is part of, nil for none. A machine.yaml that is wrong leaves the node as it
+// is and is the error that the status shows.
 func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes) (joined *cluster.Cluster) {
 	pulled := newImages(durable.New(root, nil), a.Units.Start)
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
@@ -32,15 +32,8 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	}
 	a.Proven = func(ctx context.Context) { pulled.release(ctx, env.Log) }
 	defer func() { a.Decode = decoder.Decode }()
-	cmdline, err := root.ReadFile("proc/cmdline")
-	if err != nil {
-		env.Log.Warn("read the kernel command line", zap.Error(err))
-	}
-	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials}
-	if record.ESP != "" {
-		places.ESP = source.Partition{Device: record.ESP}
-	}
-	doc, err := source.Find(ctx, places)
+	places := env.places(root, record)
+	m, err := findMachine(ctx, a, places)
 	if errors.Is(err, source.ErrNone) {
 		env.Log.Info("no machine.yaml: the node keeps what it has")
 		return nil
@@ -49,18 +42,11 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		a.Status.Error = describe(err)
 		return nil
 	}
-	a.Status.Machine = doc.Name
-	m, err := machine.Decode(doc.Name, doc.Text)
-	if err != nil {
-		a.Status.Error = describe(err)
-		return nil
-	}
 	if m.Hostname != "" {
-		decoder.Hostname = m.Hostname
+		decoder.Hostname, a.Status.Hostname = m.Hostname, m.Hostname
 		if err := env.setHostname(root, m.Hostname); err != nil {
 			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
-		a.Status.Hostname = m.Hostname
 	}
 	if m.Contents.Directory != nil {
 		dir := content.Directory{Path: m.Contents.Directory.Path}
@@ -69,14 +55,36 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
 	config, token, ok, err := clusterOf(m.Source, root)
-	switch {
-	case err != nil:
+	if err != nil {
 		a.Status.Error = describe(err)
-		return nil
-	case !ok:
+	}
+	if err != nil || !ok {
 		return nil
 	}
 	return env.join(a, &decoder, config, token, root, wishes)
+}
+
+// places are where machine.yaml may be.
+func (env Env) places(root *os.Root, record boot.Record) source.Env {
+	cmdline, err := root.ReadFile("proc/cmdline")
+	if err != nil {
+		env.Log.Warn("read the kernel command line", zap.Error(err))
+	}
+	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials}
+	if record.ESP != "" {
+		places.ESP = source.Partition{Device: record.ESP}
+	}
+	return places
+}
+
+// findMachine reads machine.yaml; source.ErrNone if there is none.
+func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Machine, error) {
+	doc, err := source.Find(ctx, places)
+	if err != nil {
+		return machine.Machine{}, err
+	}
+	a.Status.Machine = doc.Name
+	return machine.Decode(doc.Name, doc.Text)
 }
 
 // setHostname names the node now, and at its next start before all else.

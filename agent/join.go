@@ -2,13 +2,10 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"math/rand/v2"
 	"os"
 
 	"github.com/loam-os/loam/agent/cluster"
-	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/osc"
@@ -38,12 +35,11 @@ func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string,
 func (env Env) join(a *Agent, decoder *Decoder, config cluster.Config, token string, root *os.Root, wishes Wishes) *cluster.Cluster {
 	config.Hostname = a.Status.Hostname
 	config.Machine = cmp.Or(config.Machine, config.Hostname)
-	c := &cluster.Cluster{
-		Config: config, Root: durable.New(root, nil), Token: token, Restart: wishes.Restart,
-		Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
-	}
+	c := cluster.New(config, cluster.Env{
+		Root: durable.New(root, nil), Token: token, Restart: wishes.Restart, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
+	})
 	others, follow := decoder.Contents, decoder.Follow
-	decoder.Contents = NewProvider(c, others)
+	decoder.Contents = either{c, others}
 	decoder.Follow = func(references []osc.Reference) {
 		c.Follow(references)
 		if follow != nil {
@@ -52,26 +48,4 @@ func (env Env) join(a *Agent, decoder *Decoder, config cluster.Config, token str
 	}
 	a.Source, a.Cluster = c, c
 	return c
-}
-
-// NewProvider has Secrets from the cluster and files of images from elsewhere,
-// which may be nil.
-func NewProvider(secrets *cluster.Cluster, images content.Provider) content.Provider {
-	return provider{secrets, images}
-}
-
-type provider struct {
-	secrets *cluster.Cluster
-	images  content.Provider
-}
-
-func (p provider) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	return p.secrets.Secret(ctx, name, key)
-}
-
-func (p provider) Image(ctx context.Context, ref, path string) (config.Content, error) {
-	if p.images == nil {
-		return config.Content{}, content.ErrAbsent
-	}
-	return p.images.Image(ctx, ref, path)
 }

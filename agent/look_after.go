@@ -52,20 +52,7 @@ const busyAfter = time.Second
 // restartUnlessBusy is liveness.Watch's: a change that is under way restarts units
 // itself.
 func (w Wishes) restartUnlessBusy(ctx context.Context, units []string) error {
-	got := make(chan answer, 1)
-	select {
-	case w <- Wish{Restart: units, answer: got}:
-	case <-time.After(busyAfter):
-		return liveness.ErrBusy
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case a := <-got:
-		return a.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return w.ask(ctx, Wish{Restart: units}, time.After(busyAfter)).err
 }
 
 // watchOver restarts what runs the pods when it does not answer.

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"go.uber.org/zap"
 )
@@ -16,10 +15,10 @@ type shell struct {
 
 // openShells has systemd start a shell on each terminal. The jobs may wait for
 // other units, so they are waited for beside the loop.
-func (l *loop) openShells(ctx context.Context, others *sync.WaitGroup) <-chan shell {
+func (l *loop) openShells(ctx context.Context) <-chan shell {
 	opened := make(chan shell, len(l.Agent.DebugShells))
 	for _, tty := range l.Agent.DebugShells {
-		others.Go(func() {
+		l.others.Go(func() {
 			opened <- shell{tty, l.Units.Start(ctx, "loam-debug-shell@"+tty+".service")}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/source"
 )
 
@@ -40,36 +42,40 @@ type Wishes chan Wish
 
 // Apply is of control.Node; so are the following.
 func (w Wishes) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
-	a := w.ask(ctx, Wish{Apply: &r})
+	a := w.ask(ctx, Wish{Apply: &r}, nil)
 	return a.outcome, a.err
 }
 
 func (w Wishes) Confirm(ctx context.Context) (control.Outcome, error) {
-	a := w.ask(ctx, Wish{Confirm: true})
+	a := w.ask(ctx, Wish{Confirm: true}, nil)
 	return a.outcome, a.err
 }
 
 func (w Wishes) Rollback(ctx context.Context, r control.RollbackRequest) (control.Outcome, error) {
-	a := w.ask(ctx, Wish{Rollback: &r})
+	a := w.ask(ctx, Wish{Rollback: &r}, nil)
 	return a.outcome, a.err
 }
 
 func (w Wishes) Verify(ctx context.Context, r control.VerifyRequest) (control.VerifyReport, error) {
-	a := w.ask(ctx, Wish{Verify: &r})
+	a := w.ask(ctx, Wish{Verify: &r}, nil)
 	return a.report, a.err
 }
 
 // Restart restarts units, each after the other, when nothing else changes the
 // node.
 func (w Wishes) Restart(ctx context.Context, units []string) error {
-	return w.ask(ctx, Wish{Restart: units}).err
+	return w.ask(ctx, Wish{Restart: units}, nil).err
 }
 
-func (w Wishes) ask(ctx context.Context, wish Wish) answer {
+// ask sends a wish and waits for what became of it. The loop takes none while
+// something changes the node; who does not want to wait for that sets busy.
+func (w Wishes) ask(ctx context.Context, wish Wish, busy <-chan time.Time) answer {
 	got := make(chan answer, 1)
 	wish.answer = got
 	select {
 	case w <- wish:
+	case <-busy:
+		return answer{err: liveness.ErrBusy}
 	case <-ctx.Done():
 		return answer{err: ctx.Err()}
 	}

@@ -17,11 +17,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Cluster is the cluster that a node is part of: a source.Source of its
-// configuration, a content.Provider of Secrets, and who is reported to. All
-// fields are set before Run and not changed after.
-type Cluster struct {
-	Config
+// Env is what a Cluster has of its node.
+type Env struct {
 	// Root is the node's root directory.
 	Root *durable.Dir
 	// Token is the bootstrap token, "" for that in the node's file.
@@ -34,6 +31,13 @@ type Cluster struct {
 	Uptime func() time.Duration
 	Part   func() float64
 	Log    *zap.Logger
+}
+
+// Cluster is the cluster that a node is part of: a source.Source of its
+// configuration, a content.Provider of Secrets, and who is reported to.
+type Cluster struct {
+	Config
+	Env
 
 	mu sync.Mutex
 	// released is what Read returns, nil before the cluster was reached.
@@ -43,7 +47,6 @@ type Cluster struct {
 	// link is how it is with the API server.
 	link status.Cluster
 
-	once    sync.Once
 	changes chan struct{}
 	// followed says that secrets is another set, reports has the newest status,
 	// posted what the watches of a session see.
@@ -53,6 +56,17 @@ type Cluster struct {
 	posted   chan func()
 	events   chan event
 	watches  atomic.Int64
+	restart  restart
+}
+
+// New makes a Cluster that has not been reached yet; Run is what reaches it.
+func New(config Config, env Env) *Cluster {
+	return &Cluster{
+		Config: config, Env: env, secrets: map[string]*reference{},
+		link:    status.Cluster{Server: config.Server, Secret: keep{env.Root}.secret(config.SecretName), Since: env.Now()},
+		changes: make(chan struct{}, 1), followed: make(chan struct{}, 1), linked: make(chan struct{}, 1),
+		events: make(chan event, 16), reports: make(chan status.Status, 1), posted: make(chan func()),
+	}
 }
 
 // WatchRestarts is how often something was watched anew since the start.
@@ -60,7 +74,6 @@ func (c *Cluster) WatchRestarts() int { return int(c.watches.Load()) }
 
 // Event tells people what happened to the Node, if there is one to tell it of.
 func (c *Cluster) Event(warning bool, reason, message string) {
-	c.start()
 	kind := core.EventTypeNormal
 	if warning {
 		kind = core.EventTypeWarning
@@ -73,22 +86,9 @@ func (c *Cluster) Event(warning bool, reason, message string) {
 
 type event struct{ kind, reason, message string }
 
-// start makes what the methods need that others call, before or after Run.
-func (c *Cluster) start() {
-	c.once.Do(func() {
-		c.secrets = map[string]*reference{}
-		c.changes = make(chan struct{}, 1)
-		c.followed, c.linked = make(chan struct{}, 1), make(chan struct{}, 1)
-		c.events = make(chan event, 16)
-		c.reports, c.posted = make(chan status.Status, 1), make(chan func())
-		c.link = status.Cluster{Server: c.Server, Secret: keep{c.Root}.secret(c.SecretName), Since: c.Now()}
-	})
-}
-
 // Read is of source.Source: what the cluster says, as soon as it is this node's
 // turn. Until the API server has been reached, there is nothing.
 func (c *Cluster) Read(context.Context) (source.Document, error) {
-	c.start()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := fmt.Sprintf("Secret %s/%s", namespace, c.link.Secret)
@@ -102,14 +102,10 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 }
 
 // Watch is of source.Source.
-func (c *Cluster) Watch(ctx context.Context) (<-chan struct{}, error) {
-	c.start()
-	return c.changes, nil
-}
+func (c *Cluster) Watch(context.Context) (<-chan struct{}, error) { return c.changes, nil }
 
 // Report tells the cluster how the node stands. It does not wait.
 func (c *Cluster) Report(s status.Status) {
-	c.start()
 	select {
 	case <-c.reports: // An older one that nobody has taken.
 	default:
@@ -118,14 +114,10 @@ func (c *Cluster) Report(s status.Status) {
 }
 
 // Linked tells when Link changes.
-func (c *Cluster) Linked() <-chan struct{} {
-	c.start()
-	return c.linked
-}
+func (c *Cluster) Linked() <-chan struct{} { return c.linked }
 
 // Link is how it is with the API server.
 func (c *Cluster) Link() status.Cluster {
-	c.start()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.link
@@ -133,7 +125,6 @@ func (c *Cluster) Link() status.Cluster {
 
 // Run is the node's life in the cluster, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) {
-	c.start()
 	refused := false
 	for ctx.Err() == nil {
 		who, err := c.identify(ctx, refused)

@@ -130,11 +130,11 @@ func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 }
 
 func TestRestarts(t *testing.T) {
-	got := restarts(annotated(restartAnnotation, " a, b.timer,, c.service"))
+	got := restarts(" a, b.timer,, gardener-node-agent, c.service")
 	if diff := cmp.Diff([]string{"a.service", "b.timer", "c.service"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := restarts(&core.Node{}); got != nil {
+	if got := restarts(""); got != nil {
 		t.Error(got)
 	}
 }

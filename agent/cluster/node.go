@@ -119,18 +119,21 @@ func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now tim
 	return text
 }
 
+// self is the unit that the reference runs as.
+const self = "gardener-node-agent.service"
+
+const restartReason = "SystemDUnitRestart"
+
 // restarts are the units that an annotation of the Node asks to restart. A name
-// without a type is a service.
-func restarts(n *core.Node) []string {
+// without a type is a service. The agent itself need not be.
+func restarts(annotation string) []string {
 	var units []string
-	for name := range strings.SplitSeq(n.Annotations[restartAnnotation], ",") {
-		name = strings.TrimSpace(name)
-		switch {
-		case name == "":
-		case strings.Contains(name, "."):
+	for name := range strings.SplitSeq(annotation, ",") {
+		if name = strings.TrimSpace(name); name != "" && !strings.Contains(name, ".") {
+			name += ".service"
+		}
+		if name != "" && name != self {
 			units = append(units, name)
-		default:
-			units = append(units, name+".service")
 		}
 	}
 	return units

@@ -32,7 +32,6 @@ const patience = 5 * time.Second
 
 // Follow has the Secrets watched that are referred to, and no others.
 func (c *Cluster) Follow(references []osc.Reference) {
-	c.start()
 	named := map[string]bool{}
 	for _, r := range references {
 		if r.Secret != "" {
@@ -60,7 +59,6 @@ func (c *Cluster) Follow(references []osc.Reference) {
 // Secret is of content.Provider: what the Secret of namespace kube-system has
 // under key. One that is followed is what it is now.
 func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	c.start()
 	c.mu.Lock()
 	r := c.secrets[name]
 	c.mu.Unlock()
@@ -81,6 +79,11 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 		return config.Content{}, content.ErrAbsent
 	}
 	return config.Inline(data), nil
+}
+
+// Image is of content.Provider: a cluster has none.
+func (c *Cluster) Image(context.Context, string, string) (config.Content, error) {
+	return config.Content{}, content.ErrAbsent
 }
 
 // followAll watches the Secrets that are followed and are not watched yet.

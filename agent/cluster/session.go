@@ -3,7 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +64,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
+	c.restart.doing = ""
 	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx}
 	c.mu.Lock()
 	c.link.Expires = who.NotAfter
@@ -294,25 +295,44 @@ func (s *session) reportNode(ctx context.Context) error {
 	return nil
 }
 
-// restartUnits does what the Node's annotation asks for, and then takes it away.
+// restart is what the Node's annotation asks for: what is under way, and what is
+// done and to be taken away there.
+type restart struct{ doing, done string }
+
+// restartUnits does what the Node's annotation asks for, beside the session, and
+// then takes it away.
 func (s *session) restartUnits(ctx context.Context) error {
 	if s.node == nil {
 		return nil
 	}
-	units := restarts(s.node)
-	if len(units) == 0 {
+	switch asked := s.node.Annotations[restartAnnotation]; asked {
+	case "", s.restart.doing:
+		return nil
+	case s.restart.done:
+		w := wanted{annotations: map[string]*string{restartAnnotation: nil}}
+		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, w.patch(s.node))
+		if err == nil {
+			s.node, s.restart.done = n, ""
+		}
+		return err
+	default:
+		s.restart.doing = asked
+		s.group.Go(func() {
+			s.restartAll(restarts(asked))
+			s.post(s.whole, func() { s.restart = restart{done: asked} })
+		})
 		return nil
 	}
-	units = slices.DeleteFunc(units, func(name string) bool { return name == "gardener-node-agent.service" })
-	if err := s.Restart(ctx, units); err != nil {
-		s.event(s.node, core.EventTypeWarning, "SystemDUnitRestart", err.Error())
-	} else if len(units) > 0 {
-		s.event(s.node, core.EventTypeNormal, "SystemDUnitRestart", "restarted "+joined(units))
+}
+
+// restartAll restarts units and tells how it went.
+func (s *session) restartAll(units []string) {
+	if len(units) == 0 {
+		return
 	}
-	w := wanted{annotations: map[string]*string{restartAnnotation: nil}}
-	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, w.patch(s.node))
-	if err == nil {
-		s.node = n
+	if err := s.Restart(s.whole, units); err != nil {
+		s.Event(true, restartReason, err.Error())
+		return
 	}
-	return err
+	s.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -96,8 +95,6 @@ func (a *api) putLease(ctx context.Context, have *coordination.Lease, name strin
 	}
 	return done, nil
 }
-
-func joined(units []string) string { return strings.Join(units, ", ") }
 
 // lease is a request about the Lease of that name.
 func (a *api) lease(name string, r *rest.Request) *rest.Request {

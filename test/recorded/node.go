@@ -49,10 +49,8 @@ func New(dir string, c cluster.Config, token string, systemd *Systemd, steady ti
 		return nil, errors.Join(err, n.Close())
 	}
 	wishes := make(agent.Wishes)
-	n.Cluster = &cluster.Cluster{
-		Config: c, Root: node, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log,
-	}
-	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: agent.NewProvider(n.Cluster, nil), Follow: n.Cluster.Follow}
+	n.Cluster = cluster.New(c, cluster.Env{Root: node, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
+	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: n.Cluster, Follow: n.Cluster.Follow}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
 			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: systemd, OSVersion: "1.0.0", BootID: "boot",
