@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,8 +60,12 @@ type world struct {
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
 	tidied           int
-	queries          Queries
-	sample           metrics.Sample
+	// did is what the loop had done, in order: "read", "apply", "repair /etc/a".
+	did []string
+	// restless has the source change whenever it is read.
+	restless bool
+	queries  Queries
+	sample   metrics.Sample
 }
 
 func newWorld() *world {
@@ -81,6 +86,10 @@ func (w *world) Current() (generation.Manifest, bool, error) {
 
 func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
 	d, source := r.Desired, r.Source
+	w.did = append(w.did, "apply")
+	if w.restless {
+		time.Sleep(time.Millisecond) // The bubble's clock goes on only while nobody is busy.
+	}
 	if w.hold != nil {
 		<-w.hold
 	}
@@ -155,6 +164,7 @@ func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Co
 		<-w.holdRepair
 	}
 	w.looked = append(w.looked, paths...)
+	w.did = append(w.did, "repair "+strings.Join(paths, " "))
 	repaired := w.broken
 	w.broken = nil
 	return repaired, nil
@@ -189,6 +199,14 @@ func (w *world) Changes(context.Context) (<-chan string, error) { return w.units
 func (w *world) Watch(context.Context) (<-chan struct{}, error) { return w.source, nil }
 
 func (w *world) Read(context.Context) (source.Document, error) {
+	w.did = append(w.did, "read")
+	if w.restless {
+		w.text += "."
+		select {
+		case w.source <- struct{}{}:
+		default: // The loop has not taken the last yet.
+		}
+	}
 	if w.text == "" {
 		return source.Document{}, fmt.Errorf("read: %w", source.ErrAbsent)
 	}
@@ -231,7 +249,7 @@ func run(t *testing.T, w *world, step func(settle func())) { t.Helper(); runEngi
 func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w.source, w.units = make(chan struct{}), make(chan string)
+		w.source, w.units = make(chan struct{}, 1), make(chan string)
 		w.wishes, w.drift, w.queries = make(Wishes), make(chan []string), make(Queries)
 		ctx, cancel := context.WithCancel(t.Context())
 		a, done := w.agent(), make(chan error)
@@ -324,22 +342,28 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNoSource(t *testing.T) {
+// TestSourceWithoutADocumentIsSaid is weak point 10c of osc-contract, part 4: no
+// error, and no silence either.
+func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 	w := newWorld()
-	run(t, w, func(settle func()) {
-		if s := w.last(); s.Phase != status.Waiting {
-			t.Errorf("without anything: %+v", s)
+	missing := func(phase status.Phase) {
+		t.Helper()
+		if s := w.last(); s.Phase != phase || s.Error != nil || s.Missing != "read: no document" {
+			t.Errorf("without a document: %+v, error %+v", s, s.Error)
 		}
-		w.text = "one"
-		w.source <- struct{}{}
-		settle()
-		w.text = ""
-		w.source <- struct{}{}
-		settle()
+	}
+	run(t, w, func(settle func()) {
+		missing(status.Waiting)
+		w.says("one", settle)
+		if s := w.last(); s.Phase != status.Applied || s.Missing != "" {
+			t.Errorf("with one: %+v", s)
+		}
+		w.says("", settle)
+		missing(status.Applied)
 	})
-	run(t, w, func(func()) {})
-	if s := w.last(); s.Phase != status.Applied || len(w.applied) != 1 {
-		t.Errorf("after the source went: %+v", s)
+	run(t, w, func(func()) { missing(status.Applied) })
+	if len(w.applied) != 1 {
+		t.Errorf("applied %d times", len(w.applied))
 	}
 }
 

@@ -61,7 +61,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	if err != nil || !ok {
 		return nil
 	}
-	return env.join(a, &decoder, config, token, root, wishes)
+	return env.join(a, &decoder, m.Source, config, token, root, wishes)
 }
 
 // places are where machine.yaml may be.

@@ -3,13 +3,20 @@ package agent
 import (
 	"cmp"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"os"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/osc"
 )
+
+// agentCA is where a configuration may bring other certificate authorities of the
+// API server than machine.yaml has.
+const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
 
 // clusterOf is the cluster that machine.yaml names; false if it names none.
 func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string, ok bool, err error) {
@@ -24,6 +31,9 @@ func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string,
 	c = cluster.Config{
 		Server: from.Server, CA: []byte(from.CA), SecretName: from.Secret, Machine: from.Machine, Zone: from.Zone, KubernetesVersion: from.KubernetesVersion,
 	}
+	if ca, err := root.ReadFile(agentCA); err == nil {
+		c.CA = ca
+	}
 	for _, t := range from.Tokens {
 		c.Tokens = append(c.Tokens, cluster.Token(t))
 	}
@@ -32,11 +42,19 @@ func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string,
 
 // join makes the node part of a cluster: its configuration and its Secrets come
 // from there. token is the bootstrap token, "" for that in the node's file.
-func (env Env) join(a *Agent, decoder *Decoder, config cluster.Config, token string, root *os.Root, wishes Wishes) *cluster.Cluster {
-	config.Hostname = a.Status.Hostname
-	config.Machine = cmp.Or(config.Machine, config.Hostname)
-	c := cluster.New(config, cluster.Env{
-		Root: durable.New(root, nil), Token: token, Restart: wishes.Restart, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
+func (env Env) join(a *Agent, decoder *Decoder, from machine.Source, config cluster.Config, token string, root *os.Root, wishes Wishes) *cluster.Cluster {
+	complete := func(c cluster.Config) cluster.Config {
+		c.Hostname = a.Status.Hostname
+		c.Machine = cmp.Or(c.Machine, c.Hostname)
+		return c
+	}
+	c := cluster.New(complete(config), cluster.Env{
+		Root: durable.New(root, nil), Token: token, Restart: wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
+		Reload: func() (cluster.Config, error) {
+			c, _, _, err := clusterOf(from, root)
+			return complete(c), err
+		},
+		Addresses: addresses, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
 	})
 	others, follow := decoder.Contents, decoder.Follow
 	decoder.Contents = either{c, others}
@@ -48,4 +66,16 @@ func (env Env) join(a *Agent, decoder *Decoder, config cluster.Config, token str
 	}
 	a.Source, a.Cluster = c, c
 	return c
+}
+
+// addresses are those of the node's interfaces.
+func addresses() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	var ips []netip.Addr
+	for _, a := range all {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			ips = append(ips, prefix.Addr())
+		}
+	}
+	return ips, err
 }

@@ -113,16 +113,31 @@ func Run(ctx context.Context, env Env) error {
 	agent.Asked, agent.Queries = wishes, queries
 	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes)
 	env.remember(agent, root)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer cancel()
+	defer cancel(nil)
+	group.Go(func() {
+		name, err := os.Hostname()
+		if err == nil {
+			err = awaitRename(ctx, hostnameFile, name)
+		}
+		if errors.Is(err, ErrRenamed) {
+			cancel(err)
+		} else if err != nil {
+			env.Log.Error("the host name is not watched", zap.Error(err))
+		}
+	})
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}
 	group.Go(func() { env.watchOver(ctx, agent, queries, wishes) })
 	group.Go(func() { env.serveMetrics(ctx, agent, queries) })
-	return serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
+	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrRenamed) {
+		return cause
+	}
+	return err
 }
 
 // serve runs the agent and lets people ask things of it. Without the socket the

@@ -175,6 +175,19 @@ func TestDriftIsRepairedAndCounted(t *testing.T) {
 	})
 }
 
+func TestDriftIsRepairedBeforeASourceThatNeverStopsChangingIsReadAgain(t *testing.T) {
+	w := newWorld()
+	w.text, w.restless = "one", true
+	run(t, w, func(settle func()) {
+		w.did = nil
+		w.drift <- []string{"/etc/b"}
+		settle()
+		if first := w.did[0]; !strings.HasPrefix(first, "repair ") || !strings.Contains(first, "/etc/b") {
+			t.Errorf("of %d things, it did %q first", len(w.did), w.did[:min(6, len(w.did))])
+		}
+	})
+}
+
 func TestFileWaitsForWhatItPointsAt(t *testing.T) {
 	w := newWorld()
 	w.text, w.unreachable = "probed", errors.New("connection refused")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/loam-os/loam/agent/config"
 )
@@ -23,64 +24,80 @@ func daemon(name string, environment ...string) config.Unit {
 	return config.Unit{Name: name, Content: &text}
 }
 
-// crashOld and crashNew differ in all that one change can bring: content, modes,
-// directories for files and files for directories, real files and links, units
-// that come, go, change and are disabled, drop-ins, files of the image.
+// confs reads files from lines of mode, path and text.
+func confs(lines string) []config.File {
+	var files []config.File
+	for line := range strings.Lines(lines) {
+		var mode fs.FileMode
+		var name, text string
+		if _, err := fmt.Sscanf(line, "%o %s %q\n", &mode, &name, &text); err != nil {
+			panic(fmt.Errorf("%s: %w", line, err))
+		}
+		files = append(files, conf(name, text, mode))
+	}
+	return files
+}
+
+// crashOldFiles and crashNewFiles differ in all that one change can bring to
+// files: content, modes, directories for files and files for directories, real
+// files and links, files of the image.
+const (
+	crashOldFiles = `644 /etc/app/a.conf "one\n"
+644 /etc/becomes "a directory"
+644 /etc/issue "of the configuration\n"
+600 /etc/kubernetes/manifests/a.yaml "a: 1\n"
+644 /etc/localtime "a file"
+644 /etc/script "same"
+644 /etc/was/dir/file "x"
+755 /opt/bin/tool "1"
+600 /var/lib/app/data "secret\n"
+644 /var/lib/app/env "B=1\n"
+644 /var/lib/becomes "a directory"
+644 /var/lib/was/dir/file "y"
+`
+	crashNewFiles = `644 /etc/app/a.conf "two\n"
+644 /etc/becomes/file "in it"
+600 /etc/kubernetes/manifests/a.yaml "a: 2\n"
+600 /etc/kubernetes/manifests/b.yaml "b: 1\n"
+755 /etc/script "same"
+644 /etc/was "a file"
+755 /opt/bin/tool "2"
+755 /opt/cni/bin/plugin "p"
+644 /var/lib/app/env "B=2\n"
+644 /var/lib/becomes/file "in it"
+600 /var/lib/was "a file"
+`
+)
+
+// commonUnits are in both configurations of the crash tests; containerd has a
+// drop-in that says text.
+func commonUnits(dropIn, text string) []config.Unit {
+	return []config.Unit{
+		daemon("changes.service", "/etc/app/a.conf"),
+		{Name: "containerd.service", DropIns: []config.DropIn{{Name: dropIn, Content: "[Service]\nEnvironment=" + text + "\n"}}},
+		daemon("data.service", "/var/lib/app/env"),
+		daemon("stays.service"),
+	}
+}
+
+// off is a unit that is not started at boot.
+func off(u config.Unit) config.Unit { no := false; u.Enable = &no; return u }
+
+// crashOld and crashNew differ in their files, in units that come, go, change and
+// are disabled, and in drop-ins.
 func crashOld() config.Desired {
-	no := false
 	return config.Desired{
-		Files: []config.File{
-			conf("/etc/app/a.conf", "one\n", 0o644),
-			conf("/etc/becomes", "a directory", 0o644),
-			conf("/etc/issue", "of the configuration\n", 0o644),
-			conf("/etc/kubernetes/manifests/a.yaml", "a: 1\n", 0o600),
-			conf("/etc/localtime", "a file", 0o644),
-			conf("/etc/script", "same", 0o644),
-			conf("/etc/was/dir/file", "x", 0o644),
-			conf("/opt/bin/tool", "1", 0o755),
-			conf("/var/lib/app/data", "secret\n", 0o600),
-			conf("/var/lib/app/env", "B=1\n", 0o644),
-			conf("/var/lib/becomes", "a directory", 0o644),
-			conf("/var/lib/was/dir/file", "y", 0o644),
-		},
-		Units: []config.Unit{
-			daemon("changes.service", "/etc/app/a.conf"),
-			{Name: "containerd.service", DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"}}},
-			daemon("data.service", "/var/lib/app/env"),
-			daemon("gone.service"),
-			{Name: "plain.service"},
-			daemon("stays.service"),
-			{Name: "stops.service", Content: daemon("").Content},
-			{Name: "was-off.service", Content: daemon("").Content, Enable: &no},
-		},
+		Files: confs(crashOldFiles),
+		Units: append(commonUnits("10-a.conf", "A=1"),
+			daemon("gone.service"), config.Unit{Name: "plain.service"}, daemon("stops.service"), off(daemon("was-off.service"))),
 	}
 }
 
 func crashNew() config.Desired {
-	no := false
 	return config.Desired{
-		Files: []config.File{
-			conf("/etc/app/a.conf", "two\n", 0o644),
-			conf("/etc/becomes/file", "in it", 0o644),
-			conf("/etc/kubernetes/manifests/a.yaml", "a: 2\n", 0o600),
-			conf("/etc/kubernetes/manifests/b.yaml", "b: 1\n", 0o600),
-			conf("/etc/script", "same", 0o755),
-			conf("/etc/was", "a file", 0o644),
-			conf("/opt/bin/tool", "2", 0o755),
-			conf("/opt/cni/bin/plugin", "p", 0o755),
-			conf("/var/lib/app/env", "B=2\n", 0o644),
-			conf("/var/lib/becomes/file", "in it", 0o644),
-			conf("/var/lib/was", "a file", 0o600),
-		},
-		Units: []config.Unit{
-			daemon("changes.service", "/etc/app/a.conf"),
-			{Name: "containerd.service", DropIns: []config.DropIn{{Name: "20-b.conf", Content: "[Service]\nEnvironment=B=1\n"}}},
-			daemon("data.service", "/var/lib/app/env"),
-			daemon("new.service"),
-			daemon("stays.service"),
-			{Name: "stops.service", Content: daemon("").Content, Enable: &no},
-			daemon("was-off.service"),
-		},
+		Files: confs(crashNewFiles),
+		Units: append(commonUnits("20-b.conf", "B=1"),
+			daemon("new.service"), off(daemon("stops.service")), daemon("was-off.service")),
 	}
 }
 
@@ -116,8 +133,7 @@ func randomConfig(r *rand.Rand) config.Desired {
 			u = daemon(u.Name, d.Files[r.IntN(len(d.Files))].Path)
 		}
 		if r.IntN(4) == 0 {
-			off := false
-			u.Enable = &off
+			u = off(u)
 		}
 		if r.IntN(3) == 0 {
 			u.DropIns = []config.DropIn{{Name: "10.conf", Content: fmt.Sprintf("[Service]\nEnvironment=X=%d\n", r.IntN(2))}}

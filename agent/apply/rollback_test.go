@@ -11,10 +11,28 @@ import (
 	"github.com/loam-os/loam/agent/health"
 )
 
+// goodNode is a node whose generation good has proven itself.
+func goodNode(t *testing.T) (n node, e *apply.Executor, good string) {
+	t.Helper()
+	n, _ = fakeNode(t)
+	e = n.executor(t, nil)
+	good = mustApply(t, e, withUnit("good", sleeper))
+	accept(t, e)
+	return n, e, good
+}
+
+// rollsBackTo rolls back without naming a generation.
+func rollsBackTo(t *testing.T, n node, e *apply.Executor, good string) {
+	t.Helper()
+	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != good {
+		t.Errorf("rolled back to %s: %v", m.Name(), err)
+	}
+	isAt(t, n, e, good, "good")
+}
+
 func TestRollbackGoesToTheNewestThatProvedItself(t *testing.T) {
-	n, _ := fakeNode(t)
-	e := n.executor(t, nil)
-	mustApply(t, e, withUnit("older", sleeper))
+	n, e, _ := goodNode(t)
+	mustApply(t, e, withUnit("newer", sleeper))
 	accept(t, e)
 	good := mustApply(t, e, withUnit("good", sleeper))
 	accept(t, e)
@@ -24,31 +42,19 @@ func TestRollbackGoesToTheNewestThatProvedItself(t *testing.T) {
 	mustApply(t, e, withUnit("replaced", sleeper)) // well, and yet for no time
 	mustApply(t, e, withUnit("fixed", sleeper))
 	accept(t, e)
-	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != good {
-		t.Errorf("rolled back to %s: %v", m.Name(), err)
-	}
-	isAt(t, n, e, good, "good")
+	rollsBackTo(t, n, e, good)
 }
 
 func TestRollbackDuringAChangeGoesToWhatWasBeforeAllOfThem(t *testing.T) {
-	n, _ := fakeNode(t)
-	e := n.executor(t, nil)
-	good := mustApply(t, e, withUnit("good", sleeper))
-	accept(t, e)
+	n, e, good := goodNode(t)
 	mustApply(t, e, withUnit("2", sleeper))
 	mustApply(t, e, withUnit("3", sleeper))
-	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != good {
-		t.Errorf("rolled back to %s: %v", m.Name(), err)
-	}
-	isAt(t, n, e, good, "good")
+	rollsBackTo(t, n, e, good)
 }
 
 // TestGenerationsDoNotPileUp: five stay, and the ones that are good and current.
 func TestGenerationsDoNotPileUp(t *testing.T) {
-	n, _ := fakeNode(t)
-	e := n.executor(t, nil)
-	good := mustApply(t, e, withUnit("good", sleeper))
-	accept(t, e)
+	n, e, good := goodNode(t)
 	for _, end := range []string{"replaced", "reverted"} {
 		for i := range 40 {
 			mustApply(t, e, withUnit(fmt.Sprint(end, i), sleeper))

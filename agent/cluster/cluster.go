@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,16 @@ type Env struct {
 	Root *durable.Dir
 	// Token is the bootstrap token, "" for that in the node's file.
 	Token string
-	// Restart restarts units, as the Node's annotation asks for.
+	// Reload reads Config again, as a configuration may have changed what that was
+	// read from; nil if it cannot change.
+	Reload func() (Config, error)
+	// Restart restarts units, Kubelet reports whether the kubelet is well, Upgrade
+	// has the node start another version of its image; nil if it cannot.
 	Restart func(ctx context.Context, units []string) error
+	Kubelet func(ctx context.Context) error
+	Upgrade func(ctx context.Context, version string) error
+	// Addresses are those of the node's interfaces.
+	Addresses func() ([]netip.Addr, error)
 	// Now is the wall clock, Uptime the time since kernel start, Part a random
 	// number in [0, 1).
 	Now    func() time.Time
@@ -56,7 +65,11 @@ type Cluster struct {
 	posted   chan func()
 	events   chan event
 	watches  atomic.Int64
-	restart  restart
+	// The following belong to the session, and outlive it: what was reported last,
+	// what is restarted, how far an update is.
+	status  status.Status
+	restart restart
+	update
 }
 
 // New makes a Cluster that has not been reached yet; Run is what reaches it.
@@ -94,9 +107,9 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 	name := fmt.Sprintf("Secret %s/%s", namespace, c.link.Secret)
 	switch {
 	case c.released == nil:
-		return source.Document{}, fmt.Errorf("%s at %s: %w yet", name, c.Server, source.ErrAbsent)
+		return source.Document{}, fmt.Errorf("%s at %s: %w yet", name, c.link.Server, source.ErrAbsent)
 	case c.released.text == nil:
-		return source.Document{}, fmt.Errorf("%s at %s: %w", name, c.Server, source.ErrAbsent)
+		return source.Document{}, fmt.Errorf("%s at %s: %w", name, c.link.Server, source.ErrAbsent)
 	}
 	return source.Document{Name: name, Text: c.released.text, Version: c.released.version}, nil
 }
@@ -125,6 +138,10 @@ func (c *Cluster) Link() status.Cluster {
 
 // Run is the node's life in the cluster, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) {
+	var err error
+	if c.record, c.known, err = (keep{c.Root}).record(); err != nil {
+		c.Log.Error("updates in place", zap.Error(err))
+	}
 	refused := false
 	for ctx.Err() == nil {
 		who, err := c.identify(ctx, refused)
@@ -158,7 +175,7 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	if token == "" {
 		token = c.Token
 	}
-	if token != "" {
+	if token != "" && c.record.Version == "" { // In an update, the kubelet may join with its certificate.
 		if err := k.kubelet(c.Config, token); err != nil {
 			return who, err
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	kubeconfig "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/inplace"
 )
 
 // Directory is where the node keeps who it is, as the reference does.
@@ -32,7 +34,12 @@ const (
 	kubeletDir       = "var/lib/kubelet"
 	kubeletBootstrap = kubeletDir + "/kubeconfig-bootstrap"
 	kubeletReal      = kubeletDir + "/kubeconfig-real"
-	kubeletCurrent   = kubeletDir + "/pki/kubelet-client-current.pem"
+	kubeletPKI       = kubeletDir + "/pki"
+	kubeletCurrent   = kubeletPKI + "/kubelet-client-current.pem"
+	cpuManagerState  = kubeletDir + "/cpu_manager_state"
+
+	// recordName is what the node remembers of updates in place.
+	recordName = "var/lib/loam/inplace.json"
 )
 
 // user is the only user, cluster and context of the kubeconfigs written here.
@@ -109,9 +116,42 @@ func (k keep) secret(otherwise string) string {
 
 func (k keep) saveSecret(name string) error { return k.write(secretName, []byte(name+"\n"), 0o600) }
 
-// joined removes what is good for joining only.
+// record is what the node remembers of updates in place; false if nothing.
+func (k keep) record() (r inplace.Record, ok bool, err error) {
+	text, err := k.dir.Root().ReadFile(recordName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("read /%s: %w", recordName, err)
+	}
+	return r, true, nil
+}
+
+func (k keep) saveRecord(r inplace.Record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write /%s: %w", recordName, err)
+	}
+	return k.write(recordName, append(text, '\n'), 0o600)
+}
+
+// joined removes what is good for joining only; the kubelet's when that has joined.
 func (k keep) joined() error {
-	return errors.Join(k.dir.Remove(tokenName), k.dir.Remove(kubeletBootstrap))
+	names := []string{tokenName}
+	if _, err := k.dir.Root().Lstat(kubeletCurrent); err == nil {
+		names = append(names, kubeletBootstrap)
+	}
+	var errs []error
+	for _, name := range names {
+		if _, err := k.dir.Root().Lstat(name); err == nil {
+			errs = append(errs, k.dir.Remove(name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // kubelet gives the kubelet what it needs to join, unless it has joined.
@@ -126,6 +166,45 @@ func (k keep) kubelet(c Config, token string) error {
 		return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
 	}
 	return k.write(kubeletBootstrap, text, 0o600)
+}
+
+// rejoin has the kubelet, once it is restarted, ask for a certificate with the one
+// it has. Cut off anywhere, it can be done again.
+func (k keep) rejoin(c Config) error {
+	if _, err := k.dir.Root().Lstat(kubeletReal); err == nil {
+		certificate, err := k.kubeletCertificate()
+		if err != nil {
+			return err
+		}
+		text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{ClientCertificateData: certificate, ClientKeyData: certificate}))
+		if err != nil {
+			return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
+		}
+		if err := k.write(kubeletBootstrap, text, 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := k.dir.Root().Lstat(kubeletBootstrap); err != nil {
+		return fmt.Errorf("the kubelet has nothing to join with again: %w", err)
+	}
+	if err := k.dir.Remove(kubeletReal); err != nil {
+		return err
+	}
+	return k.dir.RemoveAll(kubeletPKI)
+}
+
+// kubeletCertificate is the kubelet's, with its key, as PEM. Its name is a link,
+// which the kubelet makes absolute.
+func (k keep) kubeletCertificate() ([]byte, error) {
+	name := kubeletCurrent
+	if target, err := k.dir.Root().Readlink(name); err == nil {
+		name = path.Join(kubeletPKI, path.Base(target))
+	}
+	text, err := k.dir.Root().ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubelet's certificate: %w", err)
+	}
+	return text, nil
 }
 
 func (k keep) write(name string, text []byte, mode fs.FileMode) error {

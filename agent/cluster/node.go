@@ -122,6 +122,9 @@ func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now tim
 // self is the unit that the reference runs as.
 const self = "gardener-node-agent.service"
 
+// kubeletUnit is the kubelet's.
+const kubeletUnit = "kubelet.service"
+
 const restartReason = "SystemDUnitRestart"
 
 // restarts are the units that an annotation of the Node asks to restart. A name

@@ -15,7 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/liveness"
 )
 
 const (
@@ -34,7 +35,6 @@ type session struct {
 	// renew is when to ask for the next certificate, renewing that it is asked for.
 	renew    time.Time
 	renewing bool
-	status   status.Status
 	// refused says that the API server does not take the certificate, over that
 	// the next session is to begin.
 	refused, over bool
@@ -44,6 +44,11 @@ type session struct {
 	// offer is what the Secret says; nil before it is known.
 	offer *offer
 	turns turns
+	proof proof
+	// addresses are those of the Node when it last had an internal one.
+	addresses []liveness.Address
+	// blocked is what the Node's word waits for, "" for nothing.
+	blocked string
 	// lease is the node's own, renewed then.
 	lease   *coordination.Lease
 	renewed time.Time
@@ -64,7 +69,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	c.restart.doing = ""
+	c.restart.doing, c.busy, c.rebooting = "", false, false
 	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx}
 	c.mu.Lock()
 	c.link.Expires = who.NotAfter
@@ -79,20 +84,33 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 		s.watchToken(ctx, t)
 	}
 	s.followAll(ctx)
-	for !s.refused && !s.over && ctx.Err() == nil {
+	for !s.refused && (!s.over || s.busy || s.rebooting) && ctx.Err() == nil {
 		s.turn(ctx)
 		s.renewal(ctx)
 	}
 	return s.refused
 }
 
-// observe watches q beside the session and has seen called by it.
+// observe watches the one object that q finds beside the session, which calls
+// seen, with false if there is none. If there are several, the last by name counts.
 func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool)) {
+	observeAll(ctx, s, q, kind, func(objects []T) {
+		if len(objects) == 0 {
+			var none T
+			seen(none, false)
+			return
+		}
+		seen(objects[len(objects)-1], true)
+	})
+}
+
+// observeAll is observe for any number of objects.
+func observeAll[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(objects []T)) {
 	s.group.Go(func() {
 		tried := func(err error) { s.post(ctx, func() { s.answered(err) }) }
 		begun := func() { s.watches.Add(1) }
 		s.watches.Add(-1) // Only those after the first are counted.
-		watch(ctx, q, kind, begun, tried, func(object T, ok bool) { s.post(ctx, func() { seen(object, ok) }) })
+		watch(ctx, q, kind, begun, tried, func(objects []T) { s.post(ctx, func() { seen(objects) }) })
 	})
 }
 
@@ -113,7 +131,9 @@ func (s *session) turn(ctx context.Context) {
 		return
 	case f := <-s.posted:
 		f()
-	case s.status = <-s.reports:
+	case now := <-s.reports:
+		s.reload(now)
+		s.status = now
 	case e := <-s.events:
 		if s.node != nil {
 			s.event(s.node, e.kind, e.reason, e.message)
@@ -137,11 +157,27 @@ func (s *session) soon(at time.Time) {
 func (s *session) step(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	for _, part := range []func(context.Context) error{s.takeOffer, s.reportNode, s.restartUnits, s.renewLease, s.giveTurn} {
+	s.blocked = ""
+	for _, part := range []func(context.Context) error{
+		s.takeOffer, s.updateInPlace, s.reportNode, s.restoreAddresses, s.restartUnits, s.renewLease, s.giveTurn,
+	} {
 		if err := part(ctx); err != nil {
 			s.answered(err)
 			s.soon(s.Now().Add(retryStep))
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link.Waits != s.blocked {
+		s.link.Waits = s.blocked
+		signal(s.linked)
+	}
+}
+
+// waits notes what the Node's word waits for.
+func (s *session) waits(what string) {
+	if s.blocked == "" {
+		s.blocked = what
 	}
 }
 
@@ -187,7 +223,7 @@ func (s *session) watchSecret(ctx context.Context) {
 		if s.offer != nil && bytes.Equal(s.offer.text, o.text) {
 			o.since = s.offer.since
 		}
-		s.offer = &o
+		s.offer, s.want = &o, s.factsOf(o.text)
 	})
 }
 
@@ -253,8 +289,17 @@ func (s *session) takeOffer(ctx context.Context) error {
 		s.soon(o.since.Add(s.delay))
 		return nil
 	}
+	step := s.nextStep()
+	if step == inplace.Await {
+		return nil
+	}
 	if o.serial && s.node != nil && have != nil && have.text != nil {
 		if ok, err := s.takeTurn(ctx, o.secret); err != nil || !ok {
+			return err
+		}
+	}
+	if step == inplace.Configure && s.record.Version != o.version {
+		if err := s.begin(); err != nil {
 			return err
 		}
 	}
@@ -271,7 +316,9 @@ func (s *session) reportNode(ctx context.Context) error {
 	if s.offer != nil {
 		version = s.offer.version
 	}
-	w := wantedOf(s.Config, s.node, s.status, version)
+	said := s.status
+	said.Version = s.proven()
+	w := wantedOf(s.Config, s.node, said, version)
 	if patch := w.patch(s.node); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 		if err != nil {
@@ -279,11 +326,16 @@ func (s *session) reportNode(ctx context.Context) error {
 		}
 		if applied := w.annotations[appliedAnnotation]; applied != nil && s.node.Annotations[appliedAnnotation] != *applied {
 			s.event(n, core.EventTypeNormal, "OSCApplied", "the configuration is applied: generation "+s.status.Generation)
-			if err := (keep{s.Root}).joined(); err != nil {
-				s.Log.Error("remove what was for joining", zap.Error(err))
+			if err := s.firstRecord(); err != nil {
+				s.Log.Error("updates in place", zap.Error(err))
 			}
 		}
 		s.node = n
+	}
+	if said.Version != "" {
+		if err := (keep{s.Root}).joined(); err != nil {
+			s.Log.Error("remove what was for joining", zap.Error(err))
+		}
 	}
 	if patch := conditionPatch(s.node, s.status, s.Uptime(), s.Now()); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "status", strategicPatch, patch)
@@ -309,10 +361,9 @@ func (s *session) restartUnits(ctx context.Context) error {
 	case "", s.restart.doing:
 		return nil
 	case s.restart.done:
-		w := wanted{annotations: map[string]*string{restartAnnotation: nil}}
-		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, w.patch(s.node))
+		err := s.change(ctx, wanted{annotations: map[string]*string{restartAnnotation: nil}})
 		if err == nil {
-			s.node, s.restart.done = n, ""
+			s.restart.done = ""
 		}
 		return err
 	default:

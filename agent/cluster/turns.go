@@ -63,7 +63,7 @@ func (s *session) watchTurns(name string) {
 // giveTurn lets the next node have its turn once this one runs what it took its
 // turn for.
 func (s *session) giveTurn(ctx context.Context) error {
-	if s.turns.name == "" || s.offer == nil || s.status.Version != s.offer.version {
+	if s.turns.name == "" || s.offer == nil || s.proven() != s.offer.version {
 		return nil
 	}
 	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t == mine {

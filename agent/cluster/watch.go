@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,10 +35,10 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 	return query{client: client, resource: resource, namespace: namespace, fields: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-// watch calls seen with the one object that q finds, whenever it changes, and
-// with false once it is known that there is none. Each try to reach the API
+// watch calls seen with the objects that q finds, once they are known and whenever
+// they change. Each try to reach the API
 // server ends up in tried, with the error it had, each watch in begun. It returns when ctx ends.
-func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(object T, ok bool)) {
+func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T)) {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
@@ -51,7 +54,7 @@ func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(),
 			return w, err
 		},
 	}
-	r := cache.NewReflectorWithOptions(lister, kind, store[T](seen), cache.ReflectorOptions{Name: q.resource, Backoff: again()})
+	r := cache.NewReflectorWithOptions(lister, kind, &store[T]{seen: seen}, cache.ReflectorOptions{Name: q.resource, Backoff: again()})
 	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // What goes wrong, tried is told.
 }
 
@@ -68,31 +71,57 @@ func timeout(o meta.ListOptions) time.Duration {
 	return time.Duration(*o.TimeoutSeconds) * time.Second
 }
 
-// store is a cache.ReflectorStore that keeps nothing. A query is for one object:
-// if there are several, the last counts.
-type store[T runtime.Object] func(object T, ok bool)
+// store is a cache.ReflectorStore: the objects that a query finds.
+type store[T runtime.Object] struct {
+	objects map[cache.ObjectName]T
+	seen    func(objects []T)
+}
 
 // Add is of cache.ReflectorStore; so are the following.
-func (s store[T]) Add(object any) error {
-	if o, ok := object.(T); ok {
-		s(o, true)
+func (s *store[T]) Add(object any) error {
+	name, err := cache.ObjectToName(object)
+	if err != nil {
+		return err
 	}
+	if s.objects == nil {
+		s.objects = map[cache.ObjectName]T{}
+	}
+	s.objects[name] = object.(T)
+	return s.tell()
+}
+
+func (s *store[T]) Update(object any) error { return s.Add(object) }
+
+func (s *store[T]) Delete(object any) error {
+	name, err := cache.DeletionHandlingObjectToName(object)
+	if err != nil {
+		return err
+	}
+	delete(s.objects, name)
+	return s.tell()
+}
+
+func (s *store[T]) Replace(objects []any, _ string) error {
+	s.objects = map[cache.ObjectName]T{}
+	for _, object := range objects {
+		name, err := cache.ObjectToName(object)
+		if err != nil {
+			return err
+		}
+		s.objects[name] = object.(T)
+	}
+	return s.tell()
+}
+
+func (*store[T]) Resync() error { return nil }
+
+// tell is in the order of the names.
+func (s *store[T]) tell() error {
+	names := slices.SortedFunc(maps.Keys(s.objects), func(a, b cache.ObjectName) int { return strings.Compare(a.String(), b.String()) })
+	objects := make([]T, len(names))
+	for i, name := range names {
+		objects[i] = s.objects[name]
+	}
+	s.seen(objects)
 	return nil
 }
-
-func (s store[T]) Update(object any) error { return s.Add(object) }
-
-func (s store[T]) Delete(any) error {
-	var none T
-	s(none, false)
-	return nil
-}
-
-func (s store[T]) Replace(objects []any, _ string) error {
-	if len(objects) == 0 {
-		return s.Delete(nil)
-	}
-	return s.Add(objects[len(objects)-1])
-}
-
-func (store[T]) Resync() error { return nil }

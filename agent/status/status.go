@@ -98,6 +98,9 @@ type Cluster struct {
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since"`
 	Problem   string    `json:"problem,omitempty"`
+	// Waits is what the Node waits for before it says that the configuration is
+	// applied, "" for nothing.
+	Waits string `json:"waits,omitempty"`
 	// Expires is when the node's certificate does; zero without one.
 	Expires time.Time `json:"expires,omitzero"`
 }

@@ -143,6 +143,7 @@ func (t *table) cluster(c *Cluster) {
 		t.row("", c.Problem)
 	}
 	t.row("node", c.Node)
+	t.row("waits for", c.Waits)
 	if !c.Expires.IsZero() {
 		t.row("certificate", "until "+c.Expires.UTC().Format(clock))
 	}

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/liveness"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// restoreAddresses puts back an internal address that the Node lost and that an
+// interface still has. Another writer of the Node comes first: what that says is
+// looked at next.
+func (s *session) restoreAddresses(ctx context.Context) error {
+	if s.node == nil || s.Addresses == nil {
+		return nil
+	}
+	now := addressesOf(s.node)
+	if slices.ContainsFunc(s.node.Status.Addresses, func(a core.NodeAddress) bool { return a.Type == core.NodeInternalIP }) {
+		s.addresses = now
+		return nil
+	}
+	if s.addresses == nil {
+		return nil
+	}
+	local, err := s.Addresses()
+	if err != nil {
+		return fmt.Errorf("list the node's addresses: %w", err)
+	}
+	want := liveness.Restore(s.addresses, now, local)
+	if want == nil {
+		return nil
+	}
+	patch, err := addressPatch(s.node, want)
+	if err != nil {
+		return err
+	}
+	n, err := s.api.patchNode(ctx, s.node.Name, "status", mergePatch, patch)
+	if err != nil {
+		return err
+	}
+	s.node = n
+	s.Event(true, "NodeAddress", "the Node had lost its internal address, which is put back")
+	return nil
+}
+
+func addressesOf(n *core.Node) []liveness.Address {
+	var all []liveness.Address
+	for _, a := range n.Status.Addresses {
+		all = append(all, liveness.Address{Type: string(a.Type), Address: a.Address})
+	}
+	return all
+}
+
+// addressPatch is a merge patch of the Node's status, for the version of the Node
+// that is known.
+func addressPatch(n *core.Node, want []liveness.Address) ([]byte, error) {
+	var all []core.NodeAddress
+	for _, a := range want {
+		all = append(all, core.NodeAddress{Type: core.NodeAddressType(a.Type), Address: a.Address})
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "status": map[string]any{"addresses": all},
+	})
+}
+
+// reload begins a new session if a configuration that was applied has changed how
+// the cluster is reached.
+func (s *session) reload(now status.Status) {
+	if s.Reload == nil || now.Phase != status.Applied || now.Generation == s.status.Generation {
+		return
+	}
+	config, err := s.Reload()
+	switch {
+	case err != nil:
+		s.Log.Error("read how the cluster is reached", zap.Error(err))
+	case !reflect.DeepEqual(config, s.Config):
+		s.Log.Info("the cluster is reached another way")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.Config, s.link.Server, s.over = config, config.Server, true
+	}
+}

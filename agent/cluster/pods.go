@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/yaml"
+)
+
+// manifestsDir has the static pods (KubeletConfiguration, staticPodPath).
+const manifestsDir = "etc/kubernetes/manifests"
+
+// hashAnnotation tells one version of a static pod from another. Its mirror, the
+// object that the kubelet makes of it, has the same.
+const hashAnnotation = "gardener.cloud/config.mirror"
+
+// staticPod is what a manifest says of the pod's identity.
+type staticPod struct {
+	Kind     string          `json:"kind"`
+	Metadata meta.ObjectMeta `json:"metadata"`
+}
+
+// staticPods are those of the node.
+func staticPods(root fs.FS) ([]staticPod, error) {
+	names, err := fs.Glob(root, path.Join(manifestsDir, "[^.]*"))
+	if err != nil {
+		return nil, err
+	}
+	var pods []staticPod
+	for _, name := range names {
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return nil, fmt.Errorf("read a static pod: %w", err)
+		}
+		var p staticPod
+		if err := yaml.Unmarshal(text, &p); err != nil || p.Kind != "Pod" || p.Metadata.Name == "" {
+			return nil, fmt.Errorf("/%s: not a Pod", name)
+		}
+		if p.Metadata.Namespace == "" {
+			p.Metadata.Namespace = meta.NamespaceDefault
+		}
+		pods = append(pods, p)
+	}
+	return pods, nil
+}
+
+// lacking is the first static pod that does not run on the Node as its manifest
+// says, and why; "" if all do.
+func lacking(want []staticPod, node string, have []*core.Pod) string {
+	for _, w := range want {
+		name := w.Metadata.Namespace + "/" + w.Metadata.Name
+		i := slices.IndexFunc(have, func(p *core.Pod) bool {
+			return p.Namespace == w.Metadata.Namespace && p.Name == w.Metadata.Name+"-"+strings.ToLower(node)
+		})
+		switch {
+		case i < 0:
+			return "static pod " + name + " is not there"
+		case have[i].Annotations[hashAnnotation] != w.Metadata.Annotations[hashAnnotation]:
+			return "static pod " + name + " is still that of an older manifest"
+		case !isReady(have[i]):
+			return "static pod " + name + " is not ready"
+		}
+	}
+	return ""
+}
+
+func isReady(p *core.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c core.PodCondition) bool {
+		return c.Type == core.PodReady && c.Status == core.ConditionTrue
+	})
+}
+
+// podsOf are the pods of a Node.
+func podsOf(a *api, node string) query {
+	return query{client: a.core, resource: "pods", fields: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+}
+
+// deletePods deletes all pods of a Node.
+func (a *api) deletePods(ctx context.Context, node string) error {
+	list := &core.PodList{}
+	if err := podsOf(a, node).with(a.core.Get(), &meta.ListOptions{}).Do(ctx).Into(list); err != nil {
+		return fmt.Errorf("list the pods of Node %s: %w", node, err)
+	}
+	for _, p := range list.Items {
+		err := a.core.Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Do(ctx).Error()
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+	}
+	return nil
+}

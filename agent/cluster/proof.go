@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+
+	core "k8s.io/api/core/v1"
+)
+
+// proof is what has to be seen before the Node says that it runs a configuration.
+type proof struct {
+	// generation is the one that static are the static pods of.
+	generation string
+	static     []staticPod
+	err        error
+	// pods are those of the Node, watched until all static ones run.
+	pods []*core.Pod
+	stop context.CancelFunc
+}
+
+// proven is the version of the configuration that the Node says it runs: "" while
+// it does not, while an update in place is not finished, or while a static pod is
+// not as its manifest says. What the Node says already is not doubted again.
+func (s *session) proven() string {
+	version := s.status.Version
+	switch {
+	case version == "" || s.node == nil:
+		return ""
+	case s.node.Annotations[appliedAnnotation] == version:
+		s.dropProof()
+		return version
+	case s.record.Version != "":
+		return ""
+	}
+	if why := s.lacking(); why != "" {
+		s.waits(why)
+		return ""
+	}
+	s.dropProof()
+	return version
+}
+
+// lacking says which static pod does not run, and watches the pods until it does.
+func (s *session) lacking() string {
+	p := &s.proof
+	if p.generation != s.status.Generation {
+		p.generation = s.status.Generation
+		p.static, p.err = staticPods(s.Root.Root().FS())
+	}
+	switch {
+	case p.err != nil:
+		return p.err.Error()
+	case len(p.static) == 0:
+		return ""
+	case p.stop == nil:
+		var ctx context.Context
+		ctx, p.stop = context.WithCancel(s.whole)
+		observeAll(ctx, s, podsOf(s.api, s.node.Name), &core.Pod{}, func(pods []*core.Pod) { p.pods = pods })
+	}
+	return lacking(p.static, s.node.Name, p.pods)
+}
+
+func (s *session) dropProof() {
+	if s.proof.stop != nil {
+		s.proof.stop()
+	}
+	s.proof = proof{}
+}

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrRenamed means that the host name is another: the agent ends, to be started
+// again as that node.
+var ErrRenamed = errors.New("the host name changed")
+
+// hostnameFile has the host name. poll(2) tells of changes by POLLPRI and POLLERR
+// (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
+const hostnameFile = "/proc/sys/kernel/hostname"
+
+// awaitRename returns ErrRenamed as soon as the host name in file is not name, and
+// nil when ctx ends.
+func awaitRename(ctx context.Context, file, name string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("watch the host name: %w", err)
+	}
+	defer f.Close()
+	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("watch the host name: %w", err)
+	}
+	defer unix.Close(end)
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_, _ = unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // Eight bytes to an eventfd of 0 do not fail.
+	})
+	defer func() {
+		if !stop() {
+			<-woken
+		}
+	}()
+	for ctx.Err() == nil {
+		var text [256]byte
+		n, err := f.ReadAt(text[:], 0)
+		if n == 0 && err != nil {
+			return fmt.Errorf("watch the host name: %w", err)
+		}
+		if now := string(bytes.TrimSpace(text[:n])); now != name {
+			return fmt.Errorf("%w from %s to %s", ErrRenamed, name, now)
+		}
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}, {Fd: int32(end), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("watch the host name: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestARenamedNodeStartsAgain runs itself in a UTS namespace of its own.
+func TestARenamedNodeStartsAgain(t *testing.T) {
+	if os.Getenv("LOAM_TEST_RENAME") == "" {
+		args := []string{"--uts", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}
+		if os.Getuid() != 0 {
+			args = append([]string{"--map-root-user"}, args...)
+		}
+		cmd := exec.Command("unshare", args...)
+		cmd.Env = append(os.Environ(), "LOAM_TEST_RENAME=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := unix.Sethostname([]byte("node-1")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- awaitRename(ctx, hostnameFile, "node-1") }()
+	cancel()
+	if err := <-over; err != nil {
+		t.Errorf("when the agent ends: %v", err)
+	}
+	go func() { over <- awaitRename(t.Context(), hostnameFile, "node-1") }()
+	if err := unix.Sethostname([]byte("node-2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; !errors.Is(err, ErrRenamed) || !strings.Contains(err.Error(), "node-2") {
+		t.Errorf("when the host name changes: %v", err)
+	}
+	if err := awaitRename(t.Context(), hostnameFile, "node-1"); !errors.Is(err, ErrRenamed) {
+		t.Errorf("when it was changed before: %v", err)
+	}
+}

@@ -1,0 +1,158 @@
+package inplace_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/inplace"
+)
+
+var (
+	spring = time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	summer = time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+)
+
+const kubelet = `
+kind: KubeletConfiguration
+maxPods: 110
+cpuManagerPolicy: static
+evictionHard: {memory.available: 100Mi, pid.available: 10%}
+kubeReserved: {cpu: 80m, memory: 1Gi}
+`
+
+func factsOf(t *testing.T, u config.Update, kubelet string) inplace.Facts {
+	t.Helper()
+	f, err := inplace.FactsOf(u, []byte(kubelet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestFactsOf(t *testing.T) {
+	got := factsOf(t, config.Update{OSVersion: "1.2.0", Kubelet: "v1.36.3", CertificateAuthorities: spring}, kubelet)
+	want := inplace.Facts{
+		OS: "1.2.0", Kubelet: "1.36", CPUManagerPolicy: "static", CertificateAuthorities: spring,
+		Reserved: map[string]string{"evictionHard.memory.available": "100Mi", "kubeReserved.cpu": "80m", "kubeReserved.memory": "1Gi"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+	if _, err := inplace.FactsOf(config.Update{}, []byte("kubeReserved: 3")); err == nil || !strings.Contains(err.Error(), inplace.KubeletConfig) {
+		t.Errorf("a kubelet configuration that is none: %v", err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	base := config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", ServiceAccountKey: spring}
+	for _, test := range []struct {
+		name    string
+		edit    func(u *config.Update)
+		kubelet string
+		want    string
+	}{
+		{"the same", nil, kubelet, ""},
+		{"a patch of kubelet", func(u *config.Update) { u.Kubelet = "1.35.9" }, kubelet, ""},
+		{"a minor of kubelet", func(u *config.Update) { u.Kubelet = "v1.36.0" }, kubelet, "kubelet's version"},
+		{"another image", func(u *config.Update) { u.OSVersion = "1.1.0" }, kubelet, "the operating system"},
+		{"what kubelet has for itself", nil, strings.Replace(kubelet, "80m", "90m", 1), "what kubelet reserves"},
+		{"a limit that does not count", nil, strings.Replace(kubelet, "10%", "20%", 1), ""},
+		{"what else kubelet does", nil, strings.Replace(kubelet, "110", "250", 1), ""},
+		{"a policy that goes", nil, strings.Replace(kubelet, "cpuManagerPolicy: static", "", 1), "kubelet's CPU manager policy"},
+		{"authorities and keys", func(u *config.Update) { u.CertificateAuthorities, u.ServiceAccountKey = summer, summer }, kubelet,
+			"certificate authorities, the service account key"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := base
+			if test.edit != nil {
+				test.edit(&u)
+			}
+			c := inplace.Diff(factsOf(t, base, kubelet), factsOf(t, u, test.kubelet), "1.0.0")
+			if c.String() != test.want || c.Any() != (test.want != "") {
+				t.Errorf("%q, want %q", c, test.want)
+			}
+		})
+	}
+}
+
+// TestAnUpdateWalksThroughItsSteps carries out what Next says until there is
+// nothing left.
+func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
+	have := factsOf(t, config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0"}, "")
+	for _, test := range []struct {
+		name  string
+		want  config.Update
+		steps string
+	}{
+		{"nothing changes", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.4"}, ""},
+		{"kubelet", config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"}, "await configure kubelet finish"},
+		{"the system", config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}, "await configure os finish"},
+		{"authorities", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring}, "await configure agent rejoin finish"},
+		{"all at once", config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0", CertificateAuthorities: spring, ServiceAccountKey: spring},
+			"await configure kubelet os agent rejoin tokens finish"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := inplace.Node{Record: inplace.Record{Done: have}, Want: factsOf(t, test.want, ""), Offered: "v2", Image: "1.0.0"}
+			var steps []string
+			for len(steps) < 20 {
+				step := inplace.Next(n)
+				if step == inplace.Nothing {
+					break
+				}
+				steps = append(steps, string(step))
+				switch step {
+				case inplace.Await:
+					n.Drained = true
+				case inplace.Configure:
+					n.Version, n.Applied = n.Offered, true
+				case inplace.OS:
+					n.Image, n.Drained = n.Want.OS, false // The node is half way: it goes on.
+				}
+				n.Record = n.After(step, n.Want)
+			}
+			if got := strings.Join(steps, " "); got != test.steps {
+				t.Errorf("%q, want %q", got, test.steps)
+			}
+		})
+	}
+}
+
+func TestNext(t *testing.T) {
+	done := factsOf(t, config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0"}, "")
+	newer := factsOf(t, config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0"}, "")
+	base := inplace.Node{Record: inplace.Record{Done: done}, Want: newer, Offered: "v2", Image: "1.0.0"}
+	began := inplace.Record{Done: done, Version: "v2"}
+	upToKubelet := began.After(inplace.Kubelet, newer)
+	for _, test := range []struct {
+		name string
+		edit func(n *inplace.Node)
+		want inplace.Step
+	}{
+		{"a node that is in use waits", func(n *inplace.Node) {}, inplace.Await},
+		{"one that begins to be drained does not", func(n *inplace.Node) { n.Drained = true }, inplace.Configure},
+		{"a newer configuration in the middle needs the node to be drained, too",
+			func(n *inplace.Node) { n.Record, n.Offered = began, "v3" }, inplace.Await},
+		{"an update that has begun goes on", func(n *inplace.Node) { n.Record = began }, inplace.Configure},
+		{"the system comes after kubelet", func(n *inplace.Node) { n.Record, n.Applied = upToKubelet, true }, inplace.OS},
+		{"a system that came back as it was is not tried again",
+			func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "2.0.0" }, inplace.GaveUp},
+		{"until a person says so", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "" }, inplace.OS},
+		{"another may be", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "1.9.0" }, inplace.OS},
+		{"a system that a person flashed is no update that has begun",
+			func(n *inplace.Node) { n.Done, n.Applied, n.Image = newer, true, "1.0.0" }, inplace.Await},
+		{"what is wanted again in the middle is finished",
+			func(n *inplace.Node) { n.Record, n.Want, n.Applied = began, done, true }, inplace.Finish},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := base
+			test.edit(&n)
+			if got := inplace.Next(n); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
