@@ -33,6 +33,10 @@ var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system
 // is not there is not an error here.
 func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
+	dirs, err := listVendor(image)
+	if err != nil {
+		return Vendor{}, err
+	}
 	own := map[string]string{}
 	var queue []string
 	for _, u := range d.Units {
@@ -49,7 +53,7 @@ func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 			continue
 		}
 		seen[name] = true
-		if err := v.read(image, name); err != nil {
+		if err := v.read(image, dirs, name); err != nil {
 			return Vendor{}, err
 		}
 		text, ok := own[name]
@@ -64,12 +68,31 @@ func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 		}
 		queue = append(queue, parseInstall(text).also...)
 	}
-	err := v.readLinks(image, seen)
-	return v, err
+	return v, v.readLinks(image, dirs, seen)
 }
 
-func (v *Vendor) read(image fs.FS, name string) error {
-	for _, dir := range vendorDirs {
+// listVendor are the names in each of vendorDirs: most units that are looked for
+// are in none.
+func listVendor(image fs.FS) ([len(vendorDirs)]map[string]bool, error) {
+	var all [len(vendorDirs)]map[string]bool
+	for i, dir := range vendorDirs {
+		children, err := fs.ReadDir(image, dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return all, fmt.Errorf("list the image's units: %w", err)
+		}
+		all[i] = make(map[string]bool, len(children))
+		for _, child := range children {
+			all[i][child.Name()] = true
+		}
+	}
+	return all, nil
+}
+
+func (v *Vendor) read(image fs.FS, dirs [len(vendorDirs)]map[string]bool, name string) error {
+	for i, dir := range vendorDirs {
+		if !dirs[i][name] {
+			continue
+		}
 		file := path.Join(dir, name)
 		text, masked, err := readThrough(image, file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -87,25 +110,21 @@ func (v *Vendor) read(image fs.FS, name string) error {
 	return nil
 }
 
-func (v *Vendor) readLinks(image fs.FS, names map[string]bool) error {
-	for _, dir := range vendorDirs {
-		children, err := fs.ReadDir(image, dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("list the image's units: %w", err)
-		}
-		for _, child := range children {
-			switch path.Ext(child.Name()) {
+func (v *Vendor) readLinks(image fs.FS, dirs [len(vendorDirs)]map[string]bool, names map[string]bool) error {
+	for i, dir := range vendorDirs {
+		for child := range dirs[i] {
+			switch path.Ext(child) {
 			case ".wants", ".requires", ".upholds":
 			default:
 				continue
 			}
-			links, err := fs.ReadDir(image, path.Join(dir, child.Name()))
+			links, err := fs.ReadDir(image, path.Join(dir, child))
 			if err != nil {
 				return fmt.Errorf("list the image's units: %w", err)
 			}
 			for _, link := range links {
 				if names[link.Name()] {
-					v.Links = append(v.Links, path.Join(child.Name(), link.Name()))
+					v.Links = append(v.Links, path.Join(child, link.Name()))
 				}
 			}
 		}
