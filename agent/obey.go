@@ -58,11 +58,12 @@ func (l *loop) fetch(ctx context.Context, have generation.Manifest) (wanted, err
 // what it points at to answer is left out until it does, unless the node has it
 // already.
 func (l *loop) decode(ctx context.Context, doc source.Document, have generation.Manifest) (wanted, error) {
+	d := wanted{name: doc.Name, version: doc.Version}
 	desired, err := l.Decode(ctx, doc)
 	if err != nil {
-		return wanted{}, err
+		return d, err
 	}
-	d := wanted{name: doc.Name, version: doc.Version, desired: desired, whole: desired.Digest()}
+	d.desired, d.whole = desired, desired.Digest()
 	for _, p := range desired.Probes {
 		if has(have, desired.Files, p.Path) || l.Reach(ctx, p) == nil {
 			continue
@@ -82,7 +83,7 @@ func has(m generation.Manifest, files []config.File, name string) bool {
 
 // obey makes the node what the source says.
 func (l *loop) obey(ctx context.Context, d wanted, err error) {
-	l.asked, l.status.Missing = nil, ""
+	l.asked, l.status.Missing, l.status.Offered = nil, "", d.version
 	switch {
 	case errors.Is(err, source.ErrAbsent):
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))

@@ -326,15 +326,17 @@ func (s *session) reportNode(ctx context.Context) error {
 		}
 		if applied := w.annotations[appliedAnnotation]; applied != nil && s.node.Annotations[appliedAnnotation] != *applied {
 			s.event(n, core.EventTypeNormal, "OSCApplied", "the configuration is applied: generation "+s.status.Generation)
-			if err := s.firstRecord(); err != nil {
-				s.Log.Error("updates in place", zap.Error(err))
-			}
 		}
 		s.node = n
 	}
 	if said.Version != "" {
 		if err := (keep{s.Root}).joined(); err != nil {
 			s.Log.Error("remove what was for joining", zap.Error(err))
+		}
+	}
+	if said.Version != "" && said.Version == version {
+		if err := s.firstRecord(); err != nil {
+			s.Log.Error("updates in place", zap.Error(err))
 		}
 	}
 	if patch := conditionPatch(s.node, s.status, s.Uptime(), s.Now()); patch != nil {

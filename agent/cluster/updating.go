@@ -98,7 +98,7 @@ func drained(n *core.Node) bool {
 func (s *session) updateInPlace(ctx context.Context) error {
 	step := s.nextStep()
 	switch {
-	case step == inplace.Nothing || s.busy || s.rebooting || s.over:
+	case step == inplace.Nothing || s.busy || s.rebooting || s.over || s.status.Phase == "":
 		return nil
 	case s.Now().Before(s.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])
@@ -110,7 +110,7 @@ func (s *session) updateInPlace(ctx context.Context) error {
 	case inplace.Await:
 		s.waits("update of " + inplace.Diff(s.record.Done, want, s.status.ImageVersion).String() + " waits for the Node to be drained")
 	case inplace.Configure:
-		if s.status.Phase == status.Failed && s.status.Error != nil {
+		if s.status.Offered == s.offer.version && s.status.Phase == status.Failed && s.status.Error != nil {
 			return s.failUpdate(ctx, s.status.Error.Problem)
 		}
 	case inplace.Kubelet:
@@ -159,9 +159,7 @@ func (s *session) did(step inplace.Step) error {
 	case inplace.Agent:
 		s.over = true
 	case inplace.Finish:
-		ctx, cancel := context.WithTimeout(s.whole, requestLimit)
-		defer cancel()
-		if err := s.change(ctx, wanted{
+		if err := s.change(s.whole, wanted{
 			labels:      map[string]*string{resultLabel: new(successResult)},
 			annotations: map[string]*string{reasonAnnotation: nil, triedAnnotation: nil},
 		}); err != nil {
@@ -246,6 +244,8 @@ func (s *session) change(ctx context.Context, w wanted) error {
 	if patch == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
 	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 	if err == nil {
 		s.node = n

@@ -53,6 +53,8 @@ type Status struct {
 	// Version is that of the source's document that the node runs, "" if it runs
 	// another or the source has no versions.
 	Version string `json:"version,omitempty"`
+	// Offered is that of the document that the source gave last.
+	Offered string `json:"offered,omitempty"`
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Contents is the directory of what documents refer to, "" for none.
