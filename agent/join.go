@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/loam-os/loam/agent/cluster"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/osc"
@@ -49,7 +48,7 @@ func (env Env) join(a *Agent, decoder *Decoder, from machine.Source, config clus
 		return c
 	}
 	c := cluster.New(complete(config), cluster.Env{
-		Root: durable.New(root, nil), Token: token, Restart: wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
+		Root: root, Token: token, Restart: wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {
 			c, _, _, err := clusterOf(from, root)
 			return complete(c), err

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
@@ -44,6 +45,7 @@ type Env struct {
 
 // NodeEnv is the Env of a real node.
 func NodeEnv(log *zap.Logger) Env {
+	cluster.Silence()
 	consoles, err := OpenConsoles("/dev", "/sys/class/tty/console/active")
 	if err != nil {
 		log.Warn("no status on a console", zap.Error(err))

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	core "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 )
@@ -21,7 +23,7 @@ import (
 // Env is what a Cluster has of its node.
 type Env struct {
 	// Root is the node's root directory.
-	Root *durable.Dir
+	Root *os.Root
 	// Token is the bootstrap token, "" for that in the node's file.
 	Token string
 	// Reload reads Config again, as a configuration may have changed what that was
@@ -65,6 +67,9 @@ type Cluster struct {
 	posted   chan func()
 	events   chan event
 	watches  atomic.Int64
+	// life is Run's, others what goes on beside sessions.
+	life   context.Context
+	others sync.WaitGroup
 	// The following belong to the session, and outlive it: what was reported last,
 	// what is restarted, how far an update is.
 	status  status.Status
@@ -76,7 +81,7 @@ type Cluster struct {
 func New(config Config, env Env) *Cluster {
 	return &Cluster{
 		Config: config, Env: env, secrets: map[string]*reference{},
-		link:    status.Cluster{Server: config.Server, Secret: keep{env.Root}.secret(config.SecretName), Since: env.Now()},
+		link:    status.Cluster{Server: config.Server, Secret: keepOf(env.Root).secret(config.SecretName), Since: env.Now()},
 		changes: make(chan struct{}, 1), followed: make(chan struct{}, 1), linked: make(chan struct{}, 1),
 		events: make(chan event, 16), reports: make(chan status.Status, 1), posted: make(chan func()),
 	}
@@ -138,8 +143,10 @@ func (c *Cluster) Link() status.Cluster {
 
 // Run is the node's life in the cluster, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) {
+	defer c.others.Wait()
+	c.life = ctx
 	var err error
-	if c.record, c.known, err = (keep{c.Root}).record(); err != nil {
+	if c.record, c.known, err = c.keep().record(); err != nil {
 		c.Log.Error("updates in place", zap.Error(err))
 	}
 	refused := false
@@ -166,7 +173,7 @@ var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: 
 // identify is who the node is to the cluster: its certificate or, if that is
 // missing, has expired or was refused, a new one by the bootstrap token.
 func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, error) {
-	k := keep{c.Root}
+	k := c.keep()
 	who, ok := k.credentials()
 	token, err := k.token()
 	if err != nil {
@@ -242,14 +249,13 @@ func (c *Cluster) release(o offer) {
 	signal(c.changes)
 }
 
+// Silence keeps client-go from writing to standard error: what goes wrong, those
+// who ask for something are told. It is for the start of a process.
+func Silence() { klog.SetLogger(logr.Discard()) }
+
 func signal(to chan struct{}) {
 	select {
 	case to <- struct{}{}:
 	default:
 	}
-}
-
-// nodeQuery finds the Node by its host name: its own name may be another.
-func nodeQuery(c Config, a *api) query {
-	return query{client: a.core, resource: "nodes", labels: hostnameLabel + "=" + c.hostname()}
 }

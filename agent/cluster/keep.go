@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 
 	"k8s.io/client-go/rest"
@@ -47,6 +48,11 @@ const user = "node-agent"
 
 // keep is the files by which the node knows who it is.
 type keep struct{ dir *durable.Dir }
+
+// keepOf is for one goroutine: a durable.Dir has one writer.
+func keepOf(root *os.Root) keep { return keep{durable.New(root, nil)} }
+
+func (c *Cluster) keep() keep { return keepOf(c.Root) }
 
 // credentials are those of an earlier run; false if there are none, or none that
 // can be read: then the node asks for others.

@@ -44,7 +44,7 @@ func (s *session) lacking() string {
 	p := &s.proof
 	if p.generation != s.status.Generation {
 		p.generation = s.status.Generation
-		p.static, p.err = staticPods(s.Root.Root().FS())
+		p.static, p.err = staticPods(s.Root.FS())
 	}
 	switch {
 	case p.err != nil:

@@ -140,9 +140,10 @@ func (s *session) writeToken(t Token, token []byte) error {
 		return errors.New("the Secret has no token")
 	}
 	name := strings.TrimPrefix(t.Path, "/")
-	if err := s.Root.MkdirAll(path.Dir(name)); err != nil {
+	dir := s.keep().dir
+	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
-	_, err := s.Root.WriteFile(name, token, 0o640)
+	_, err := dir.WriteFile(name, token, 0o640)
 	return err
 }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// retryStep is when a request that failed is made again, requestLimit how long
+	// retryStep is about when a request that failed is made again, requestLimit how long
 	// one may take.
 	retryStep    = time.Second
 	requestLimit = 10 * time.Second
@@ -39,8 +39,12 @@ type session struct {
 	// the next session is to begin.
 	refused, over bool
 
-	node  *core.Node
-	delay time.Duration
+	node *core.Node
+	// named is the name by which the Node is watched, "" while it is looked for;
+	// unwatch ends that.
+	named   string
+	unwatch context.CancelFunc
+	delay   time.Duration
 	// offer is what the Secret says; nil before it is known.
 	offer *offer
 	turns turns
@@ -69,7 +73,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	c.restart.doing, c.busy, c.rebooting = "", false, false
+	c.busy = false
 	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx}
 	c.mu.Lock()
 	c.link.Expires = who.NotAfter
@@ -79,12 +83,12 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	defer cancel()
 	defer s.unfollow()
 	s.watchSecret(ctx)
-	observe(ctx, s, nodeQuery(c.Config, a), &core.Node{}, s.nodeSeen)
+	s.watchNode("")
 	for _, t := range c.Tokens {
 		s.watchToken(ctx, t)
 	}
 	s.followAll(ctx)
-	for !s.refused && (!s.over || s.busy || s.rebooting) && ctx.Err() == nil {
+	for !s.refused && (!s.over || s.busy) && ctx.Err() == nil {
 		s.turn(ctx)
 		s.renewal(ctx)
 	}
@@ -115,9 +119,9 @@ func observeAll[T runtime.Object](ctx context.Context, s *session, q query, kind
 }
 
 // post has f called by the session's goroutine.
-func (s *session) post(ctx context.Context, f func()) {
+func (c *Cluster) post(ctx context.Context, f func()) {
 	select {
-	case s.posted <- f:
+	case c.posted <- f:
 	case <-ctx.Done():
 	}
 }
@@ -163,7 +167,7 @@ func (s *session) step(ctx context.Context) {
 	} {
 		if err := part(ctx); err != nil {
 			s.answered(err)
-			s.soon(s.Now().Add(retryStep))
+			s.soon(s.Now().Add(time.Duration((0.5 + s.Part()) * float64(retryStep)))) // Not all nodes at once.
 		}
 	}
 	s.mu.Lock()
@@ -195,7 +199,7 @@ func (s *session) renewal(ctx context.Context) {
 	}
 	s.renewing = true
 	s.group.Go(func() {
-		who, err := s.join(ctx, keep{s.Root}, s.who, "")
+		who, err := s.join(ctx, s.keep(), s.who, "")
 		s.post(ctx, func() {
 			if s.renewing = false; err != nil {
 				s.Log.Error("renew the certificate", zap.Error(err))
@@ -234,7 +238,34 @@ func (c *Cluster) isReleased() *offer {
 	return c.released
 }
 
+// watchNode watches the Node by its name or, while that is not known, by the host
+// name. An API server takes each watch by a label into account for every write
+// of any Node, and lets fewer through: a thousand nodes would wait for each other.
+func (s *session) watchNode(name string) {
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+	q := query{client: s.api.core, resource: "nodes", labels: hostnameLabel + "=" + s.hostname()}
+	if name != "" {
+		q = byName(s.api.core, "nodes", "", name)
+	}
+	var ctx context.Context
+	ctx, s.unwatch = context.WithCancel(s.whole)
+	s.named = name
+	observe(ctx, s, q, &core.Node{}, func(n *core.Node, ok bool) {
+		if ctx.Err() == nil {
+			s.nodeSeen(n, ok)
+		}
+	})
+}
+
 func (s *session) nodeSeen(n *core.Node, ok bool) {
+	switch {
+	case ok && s.named == "":
+		s.watchNode(n.Name)
+	case !ok && s.named != "":
+		s.watchNode("")
+	}
 	if ok && older(n, s.node) {
 		return // What the answer to a patch has said already is newer.
 	}
@@ -268,7 +299,7 @@ func (s *session) useSecret(name string) {
 	if name == "" || name == s.Link().Secret {
 		return
 	}
-	if err := (keep{s.Root}).saveSecret(name); err != nil {
+	if err := s.keep().saveSecret(name); err != nil {
 		s.Log.Error("keep the name of the Secret", zap.Error(err))
 		return
 	}
@@ -281,6 +312,9 @@ func (s *session) useSecret(name string) {
 // takeOffer releases what the Secret says when it is this node's time.
 func (s *session) takeOffer(ctx context.Context) error {
 	o, have := s.offer, s.isReleased()
+	if o != nil && o.since.After(s.Now()) {
+		o.since = s.Now() // The clock was set back.
+	}
 	switch {
 	case o == nil || have != nil && have.version == o.version && bytes.Equal(have.text, o.text):
 		return nil
@@ -330,7 +364,7 @@ func (s *session) reportNode(ctx context.Context) error {
 		s.node = n
 	}
 	if said.Version != "" {
-		if err := (keep{s.Root}).joined(); err != nil {
+		if err := s.keep().joined(); err != nil {
 			s.Log.Error("remove what was for joining", zap.Error(err))
 		}
 	}
@@ -369,23 +403,24 @@ func (s *session) restartUnits(ctx context.Context) error {
 		}
 		return err
 	default:
-		s.restart.doing = asked
-		s.group.Go(func() {
-			s.restartAll(restarts(asked))
-			s.post(s.whole, func() { s.restart = restart{done: asked} })
+		c := s.Cluster // It goes on in the next session.
+		c.restart.doing = asked
+		c.others.Go(func() {
+			c.restartAll(c.life, restarts(asked))
+			c.post(c.life, func() { c.restart = restart{done: asked} })
 		})
 		return nil
 	}
 }
 
 // restartAll restarts units and tells how it went.
-func (s *session) restartAll(units []string) {
+func (c *Cluster) restartAll(ctx context.Context, units []string) {
 	if len(units) == 0 {
 		return
 	}
-	if err := s.Restart(s.whole, units); err != nil {
-		s.Event(true, restartReason, err.Error())
+	if err := c.Restart(ctx, units); err != nil {
+		c.Event(true, restartReason, err.Error())
 		return
 	}
-	s.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
+	c.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,8 @@ type update struct {
 	busy      bool
 	again     time.Time
 	rebooting bool
+	// refusal is why it does not.
+	refusal string
 }
 
 // factsOf is what a configuration asks for, nil for nothing. What is wrong with
@@ -118,10 +121,10 @@ func (s *session) updateInPlace(ctx context.Context) error {
 	case inplace.OS:
 		return s.updateOS(ctx, want.OS)
 	case inplace.GaveUp:
-		return s.failUpdate(ctx, fmt.Sprintf("the node came back with version %s, not %s", s.status.ImageVersion, want.OS))
+		return s.failUpdate(ctx, cmp.Or(s.refusal, fmt.Sprintf("the node came back with version %s, not %s", s.status.ImageVersion, want.OS)))
 	case inplace.Agent:
 		s.beside(step, func(ctx context.Context) error {
-			_, err := s.join(ctx, keep{s.Root}, s.who, "")
+			_, err := s.join(ctx, s.keep(), s.who, "")
 			return err
 		})
 	case inplace.Rejoin:
@@ -174,7 +177,7 @@ func (s *session) did(step inplace.Step) error {
 // changed for it.
 func (s *session) begin() error {
 	if inplace.Diff(s.record.Done, *s.want, s.status.ImageVersion).CPUManagerPolicy {
-		if err := s.Root.Remove(cpuManagerState); err != nil { // The kubelet does not start with that of another policy.
+		if err := s.keep().dir.Remove(cpuManagerState); err != nil { // The kubelet does not start with that of another policy.
 			return err
 		}
 	}
@@ -184,7 +187,7 @@ func (s *session) begin() error {
 }
 
 func (s *session) keepRecord(r inplace.Record) error {
-	if err := (keep{s.Root}).saveRecord(r); err != nil {
+	if err := s.keep().saveRecord(r); err != nil {
 		return err
 	}
 	s.record, s.known = r, true
@@ -199,7 +202,7 @@ func (s *session) firstRecord() error {
 		return s.keepRecord(inplace.Record{Done: *s.want})
 	case s.want == nil && s.known:
 		s.record, s.known = inplace.Record{}, false
-		return s.Root.Remove(recordName)
+		return s.keep().dir.Remove(recordName)
 	}
 	return nil
 }
@@ -213,15 +216,12 @@ func (s *session) updateOS(ctx context.Context, version string) error {
 	if err := s.change(ctx, wanted{annotations: map[string]*string{triedAnnotation: &version}}); err != nil {
 		return err
 	}
-	s.rebooting = true
-	s.group.Go(func() {
-		err := s.Upgrade(s.whole, version)
-		s.post(s.whole, func() {
-			if err != nil {
-				s.rebooting = false
-				s.answered(s.failUpdate(s.whole, err.Error()))
-			}
-		})
+	c := s.Cluster // It goes on in the next session.
+	c.rebooting = true
+	c.others.Go(func() {
+		if err := c.Upgrade(c.life, version); err != nil {
+			c.post(c.life, func() { c.rebooting, c.refusal = false, err.Error() })
+		}
 	})
 	return nil
 }
@@ -271,7 +271,7 @@ func (s *session) kubeletWell(ctx context.Context) error {
 // rejoinKubelet has the kubelet ask for a certificate of the new authority, with
 // the one it has.
 func (s *session) rejoinKubelet(ctx context.Context) error {
-	if err := (keep{s.Root}).rejoin(s.Config); err != nil {
+	if err := s.keep().rejoin(s.Config); err != nil {
 		return err
 	}
 	if err := s.Restart(ctx, []string{kubeletUnit}); err != nil {

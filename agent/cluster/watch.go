@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,8 +49,13 @@ func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(),
 		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {
 			o.Watch = true
 			w, err := q.with(q.client.Get(), &o).Timeout(timeout(o)).Watch(ctx)
-			if tried(err); err == nil {
+			if err == nil {
 				begun()
+			}
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				tried(nil) // It answers: all is to be read anew.
+			} else {
+				tried(err)
 			}
 			return w, err
 		},

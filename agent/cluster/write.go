@@ -57,19 +57,20 @@ func (s *session) renewLease(ctx context.Context) error {
 		s.lease = nil
 		return nil
 	}
-	if s.Now().Before(s.renewed.Add(leaseRenew-time.Second/10)) && s.lease != nil {
+	at := s.Now()
+	if at.Before(s.renewed.Add(leaseRenew-time.Second/10)) && !at.Before(s.renewed) && s.lease != nil { // The clock may be set back.
 		s.soon(s.renewed.Add(leaseRenew))
 		return nil
 	}
 	name := leasePrefix + s.node.Name
-	term, now := int32(leaseTerm/time.Second), meta.NewMicroTime(s.Now())
+	term, now := int32(leaseTerm/time.Second), meta.NewMicroTime(at)
 	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) {
 		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &term, &now
 	})
 	s.lease = l
 	if err == nil {
-		s.renewed = s.Now()
+		s.renewed = at
 		s.soon(s.renewed.Add(leaseRenew))
 	}
 	return err
