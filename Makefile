@@ -17,13 +17,17 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run image test check style golden bench crash pairs fuzz clean $(loamctl)
+.PHONY: help run cluster image test check style golden bench crash pairs fuzz clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(loamctl) ## build the image, boot it in QEMU, apply examples/hello.yaml
 	@$(loamctl) run $(flags) $(CONFIG)
+
+cluster: image ## a real cluster with the image in QEMU as a Node of it, to play with, until Ctrl-C
+	@go build -o build/play ./test/cluster/play
+	@build/play --build $(out)
 
 image: $(loamctl) ## build the image only (ARCH=amd64|arm64 PROFILE=cloud|metal)
 	@$(loamctl) build $(flags)

@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -17,44 +19,61 @@ const (
 	csrPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 )
 
-// AllowNodeAgents lets the agent of a Node do what examples/cluster/rbac.yaml does, and no
-// more.
-func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {
-	t.Helper()
-	text, err := os.ReadFile("../../examples/cluster/rbac.yaml")
+// AllowAgent lets the agent of a Node do what examples/cluster/rbac.yaml does,
+// and no more.
+func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
+	source, err := sourceDir(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(source, "../../examples/cluster/rbac.yaml"))
+	if err != nil {
+		return err
 	}
 	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", node), "\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
-			t.Fatal(err)
+			return fmt.Errorf("rbac.yaml: %w", err)
 		}
-		var kind struct {
-			Kind     string
-			Metadata struct{ Namespace string }
+		if err := c.createRBAC(body); err != nil {
+			return err
 		}
-		if err := json.Unmarshal(body, &kind); err != nil {
-			t.Fatal(err)
-		}
-		at := rbacPath
-		if kind.Metadata.Namespace != "" {
-			at += "/namespaces/" + kind.Metadata.Namespace
-		}
-		c.mustDo(t, http.MethodPost, at+"/"+strings.ToLower(kind.Kind)+"s", string(body))
 	}
+	return nil
 }
 
-// ApproveNodeAgent plays Gardener's approver: it waits for the request of a node
-// agent for a certificate and approves it.
-func (c *Cluster) ApproveNodeAgent(t testing.TB, patience time.Duration) {
-	t.Helper()
-	err := errors.New("not asked")
-	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		err = c.approveOne()
+// createRBAC creates an object of the group rbac.authorization.k8s.io.
+func (c *Cluster) createRBAC(body []byte) error {
+	var object struct {
+		Kind     string
+		Metadata struct{ Namespace string }
 	}
-	if err != nil {
-		t.Fatalf("a node agent's certificate request: %v", err)
+	if err := json.Unmarshal(body, &object); err != nil {
+		return fmt.Errorf("RBAC object: %w", err)
+	}
+	at := rbacPath
+	if object.Metadata.Namespace != "" {
+		at += "/namespaces/" + object.Metadata.Namespace
+	}
+	_, err := c.Do(http.MethodPost, at+"/"+strings.ToLower(object.Kind)+"s", string(body))
+	return err
+}
+
+// ApproveAgent plays Gardener's approver: it waits for the request of a node
+// agent for a certificate and approves it.
+func (c *Cluster) ApproveAgent(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := c.approveOne()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("a node agent's certificate request: %w: %w", ctx.Err(), err)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"testing"
 	"time"
 )
 
@@ -24,9 +23,11 @@ type authority struct {
 // pair is a certificate and its key, PEM.
 type pair struct{ cert, key string }
 
-func newAuthority(t testing.TB, name string) authority {
-	t.Helper()
-	key := newKey(t)
+func newAuthority(name string) (authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return authority{}, err
+	}
 	template := valid(x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -35,19 +36,18 @@ func newAuthority(t testing.TB, name string) authority {
 	})
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatalf("certificate of %s: %v", name, err)
+		return authority{}, fmt.Errorf("certificate of %s: %w", name, err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		t.Fatalf("certificate of %s: %v", name, err)
+		return authority{}, fmt.Errorf("certificate of %s: %w", name, err)
 	}
-	return authority{cert: cert, key: key, pem: block("CERTIFICATE", der)}
+	return authority{cert: cert, key: key, pem: block("CERTIFICATE", der)}, nil
 }
 
 // client issues what says that its bearer is user, of those groups.
-func (a authority) client(t testing.TB, user string, groups ...string) pair {
-	t.Helper()
-	return a.issue(t, x509.Certificate{
+func (a authority) client(user string, groups ...string) (pair, error) {
+	return a.issue(x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
@@ -55,8 +55,7 @@ func (a authority) client(t testing.TB, user string, groups ...string) pair {
 
 // server issues a certificate for what listens on loopback, under the names
 // that this host and a guest know it by.
-func (a authority) server(t testing.TB, name string) pair {
-	t.Helper()
+func (a authority) server(name string) (pair, error) {
 	template := x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		DNSNames:    []string{"localhost", name, name + ".default", name + ".default.svc"},
@@ -65,24 +64,27 @@ func (a authority) server(t testing.TB, name string) pair {
 	for _, n := range []network{ipv4, ipv6} {
 		_, services, err := net.ParseCIDR(n.services)
 		if err != nil {
-			t.Fatal(err)
+			return pair{}, err
 		}
 		first := services.IP // the address of the service "kubernetes" is the first of the range
 		first[len(first)-1]++
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(n.loopback), net.ParseIP(n.fromGuest), first)
 	}
-	return a.issue(t, template)
+	return a.issue(template)
 }
 
-func (a authority) issue(t testing.TB, template x509.Certificate) pair {
-	t.Helper()
-	key := newKey(t)
+func (a authority) issue(template x509.Certificate) (pair, error) {
+	key, err := newKey()
+	if err != nil {
+		return pair{}, err
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, valid(template), a.cert, key.Public(), a.key)
 	if err != nil {
-		t.Fatalf("certificate of %s: %v", template.Subject, err)
+		return pair{}, fmt.Errorf("certificate of %s: %w", template.Subject, err)
 	}
-	return pair{cert: block("CERTIFICATE", der), key: keyText(t, key)}
+	text, err := keyText(key)
+	return pair{cert: block("CERTIFICATE", der), key: text}, err
 }
 
 // valid is from yesterday, because a guest's clock may be behind.
@@ -93,22 +95,16 @@ func valid(template x509.Certificate) *x509.Certificate {
 	return &template
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+func newKey() (*ecdsa.PrivateKey, error) {
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 }
 
-func keyText(t testing.TB, key *ecdsa.PrivateKey) string {
-	t.Helper()
+func keyText(key *ecdsa.PrivateKey) (string, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		t.Fatal(fmt.Errorf("key: %w", err))
+		return "", fmt.Errorf("key: %w", err)
 	}
-	return block("EC PRIVATE KEY", der)
+	return block("EC PRIVATE KEY", der), nil
 }
 
 func block(kind string, der []byte) string {

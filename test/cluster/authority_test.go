@@ -7,8 +7,8 @@ import (
 )
 
 func TestServersAreKnownByAllTheirNames(t *testing.T) {
-	ca := newAuthority(t, "test")
-	der, _ := pem.Decode([]byte(ca.server(t, "kubernetes").cert))
+	ca := must(newAuthority("test"))(t)
+	der, _ := pem.Decode([]byte(must(ca.server("kubernetes"))(t).cert))
 	cert, err := x509.ParseCertificate(der.Bytes)
 	if err != nil {
 		t.Fatal(err)

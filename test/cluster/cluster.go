@@ -1,15 +1,15 @@
 // Package cluster runs what a node talks to, as it really is: a Kubernetes
 // control plane (etcd, kube-apiserver and, on request, the controllers and the
 // scheduler) and an OCI registry. All of it is built from source, listens on
-// loopback and ends with the test.
+// loopback and ends with the test, or with Close.
 package cluster
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"testing"
 	"time"
 )
 
@@ -37,29 +37,64 @@ type Cluster struct {
 	anonymous *http.Client
 }
 
-// Start starts a control plane, which is ready when Start returns and ends
-// with t. Where it has not been built yet, the test is skipped; with CI set,
-// it is built (which takes minutes) and what goes wrong is a failure.
-func Start(t testing.TB, o Options) *Cluster {
-	t.Helper()
-	c := &Cluster{
-		host:    newHost(t, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
-		network: networkOf(t, o.Bind),
+// Run starts a control plane of the programs that Build has built, with its
+// files and logs in dir. It is ready when Run returns, and runs until Close.
+func Run(ctx context.Context, dir string, programs map[string]string, o Options) (*Cluster, error) {
+	c := &Cluster{host: &host{dir: dir, programs: programs}}
+	if err := c.run(ctx, o); err != nil {
+		c.Close()
+		return nil, err
 	}
-	c.port = freePort(t, c.network.loopback)
-	c.writePKI(t)
-	c.egress = newEgress(t, c.port)
-	c.write(t, egressFile, egressConfig(c.port))
-	c.startEtcd(t)
-	c.StartAPI(t)
-	c.allowJoining(t)
+	return c, nil
+}
+
+func (c *Cluster) run(ctx context.Context, o Options) (err error) {
+	if c.network, err = networkOf(o.Bind); err != nil {
+		return err
+	}
+	if c.port, err = freePort(c.network.loopback); err != nil {
+		return err
+	}
+	if c.egress, err = newEgress(c.port); err != nil {
+		return err
+	}
+	steps := []func(context.Context) error{c.writeFiles, c.startEtcd, c.startAPI, c.allowJoining}
 	if o.Controllers {
-		c.startControllers(t)
+		steps = append(steps, c.startControllers)
 	}
 	if o.Scheduler {
-		c.startScheduler(t)
+		steps = append(steps, c.startScheduler)
 	}
-	return c
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) writeFiles(context.Context) error {
+	if err := c.writePKI(); err != nil {
+		return err
+	}
+	return c.write(egressFile, egressConfig(c.port))
+}
+
+// Close ends the control plane. Nothing of it is left but the files.
+func (c *Cluster) Close() {
+	if c.egress != nil {
+		c.egress.close()
+	}
+	c.closeIdle()
+	c.end()
+}
+
+func (c *Cluster) closeIdle() {
+	for _, client := range []*http.Client{c.admin, c.anonymous} {
+		if client != nil {
+			client.CloseIdleConnections()
+		}
+	}
 }
 
 // URL is the API server as this host reaches it.
@@ -78,31 +113,29 @@ func (c *Cluster) CA() string { return c.ca.pem }
 // without a route are dialled as they are.
 func (c *Cluster) Route(from, to string) { c.egress.route(from, to) }
 
-// StopAPI kills the API server: connections to it are reset, new ones refused.
-func (c *Cluster) StopAPI(t testing.TB) {
-	t.Helper()
-	c.api.kill()
-	c.admin.CloseIdleConnections()
-	c.anonymous.CloseIdleConnections()
-}
-
-// StartAPI starts the API server (again), with the same port and data.
-func (c *Cluster) StartAPI(t testing.TB) {
-	t.Helper()
-	c.api = c.start(t, "kube-apiserver", c.apiFlags()...)
-	c.await(t, c.api, func() error {
+func (c *Cluster) startAPI(ctx context.Context) (err error) {
+	if c.api, err = c.start("kube-apiserver", c.apiFlags()...); err != nil {
+		return err
+	}
+	return c.await(ctx, c.api, func() error {
 		_, err := c.Do(http.MethodGet, "/readyz", "")
 		return err
 	})
 }
 
-func (c *Cluster) startEtcd(t testing.TB) {
-	t.Helper()
-	c.etcd = "http://127.0.0.1:" + strconv.Itoa(freePort(t, "127.0.0.1"))
-	p := c.start(t, "etcd", etcdFlags(c.etcd, filepath.Join(c.dir, "data"))...)
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	port, err := freePort("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	c.etcd = "http://127.0.0.1:" + strconv.Itoa(port)
+	p, err := c.start("etcd", etcdFlags(c.etcd, filepath.Join(c.dir, "data"))...)
+	if err != nil {
+		return err
+	}
 	client := &http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
-	c.await(t, p, func() error {
+	return c.await(ctx, p, func() error {
 		_, err := do(client, request{method: http.MethodGet, url: c.etcd + "/health"})
 		return err
 	})
@@ -110,19 +143,25 @@ func (c *Cluster) startEtcd(t testing.TB) {
 
 // startControllers is ready when the controllers have acted once: a pod needs
 // the account that they make.
-func (c *Cluster) startControllers(t testing.TB) {
-	t.Helper()
-	c.write(t, "controllers.kubeconfig", c.Kubeconfig(t, "system:kube-controller-manager"))
-	p := c.start(t, "kube-controller-manager", c.controllerFlags()...)
-	c.await(t, p, func() error {
+func (c *Cluster) startControllers(ctx context.Context) error {
+	if err := c.writeKubeconfig("controllers.kubeconfig", "system:kube-controller-manager"); err != nil {
+		return err
+	}
+	p, err := c.start("kube-controller-manager", c.controllerFlags()...)
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, p, func() error {
 		_, err := c.Do(http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", "")
 		return err
 	})
 }
 
 // startScheduler does not wait: nobody sees the scheduler but by a pod.
-func (c *Cluster) startScheduler(t testing.TB) {
-	t.Helper()
-	c.write(t, "scheduler.kubeconfig", c.Kubeconfig(t, "system:kube-scheduler"))
-	c.start(t, "kube-scheduler", "--kubeconfig=scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0")
+func (c *Cluster) startScheduler(context.Context) error {
+	if err := c.writeKubeconfig("scheduler.kubeconfig", "system:kube-scheduler"); err != nil {
+		return err
+	}
+	_, err := c.start("kube-scheduler", "--kubeconfig=scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0")
+	return err
 }

@@ -64,6 +64,21 @@ func TestWhoMayDoWhat(t *testing.T) {
 	})
 }
 
+func (c *Cluster) mustDo(t testing.TB, method, path, body string) {
+	t.Helper()
+	if _, err := c.Do(method, path, body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustAwait waits until the API server shows what is right.
+func (c *Cluster) mustAwait(t testing.TB, right func() error) {
+	t.Helper()
+	if err := c.await(t.Context(), c.api, right); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // get decodes what the API server has at path.
 func get(t *testing.T, c *Cluster, path string, into any) {
 	t.Helper()

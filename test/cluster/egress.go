@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"testing"
 )
 
 // egress is the proxy through which the API server reaches nodes, by CONNECT
@@ -23,18 +22,16 @@ type egress struct {
 	open   map[io.Closer]bool // nil when the proxy has ended
 }
 
-// newEgress serves until the end of t. The socket is abstract (unix(7)): a
+// newEgress serves until close. The socket is abstract (unix(7)): a
 // name in a temporary directory may be too long for one.
-func newEgress(t testing.TB, port int) *egress {
-	t.Helper()
+func newEgress(port int) (*egress, error) {
 	socket, err := net.Listen("unix", egressSocket(port))
 	if err != nil {
-		t.Fatalf("listen for the API server's connections to nodes: %v", err)
+		return nil, fmt.Errorf("listen for the API server's connections to nodes: %w", err)
 	}
 	e := &egress{socket: socket, routes: map[string]string{}, open: map[io.Closer]bool{}}
 	e.serving.Go(e.serve)
-	t.Cleanup(e.close)
-	return e
+	return e, nil
 }
 
 func egressSocket(port int) string { return fmt.Sprintf("@loam-egress-%d-%d", os.Getpid(), port) }

@@ -12,7 +12,8 @@ import (
 func TestEgress(t *testing.T) {
 	node := echo(t)
 	const port = 1 // only part of a name
-	e := newEgress(t, port)
+	e := must(newEgress(port))(t)
+	t.Cleanup(e.close)
 	e.route("10.0.2.15:10250", node)
 	for _, row := range []struct {
 		name, address string
@@ -92,5 +93,5 @@ func echo(t *testing.T) string {
 // closed is an address where nothing listens.
 func closed(t *testing.T) string {
 	t.Helper()
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t, "127.0.0.1")))
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(must(freePort("127.0.0.1"))(t)))
 }

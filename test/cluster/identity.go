@@ -1,14 +1,16 @@
 package cluster
 
 import (
+	"context"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -19,50 +21,68 @@ const AgentGroup = "system:bootstrappers:loam:node-agent"
 // masters may do everything.
 const masters = "system:masters"
 
-// writePKI writes the keys and certificates of the control plane, and makes
-// the clients for Do.
-func (c *Cluster) writePKI(t testing.TB) {
-	t.Helper()
-	c.ca = newAuthority(t, "loam test cluster")
-	c.write(t, caFile, c.ca.pem)
-	c.write(t, caKeyFile, keyText(t, c.ca.key))
-	c.write(t, accountFile, keyText(t, newKey(t)))
-	c.writePair(t, "api", c.ca.server(t, "kubernetes"))
-	c.writePair(t, "to-kubelet", c.ca.client(t, "kube-apiserver", masters))
-	admin := c.ca.client(t, "admin", masters)
-	cert, err := tls.X509KeyPair([]byte(admin.cert), []byte(admin.key))
-	if err != nil {
-		t.Fatal(err)
+// writePKI writes the keys and certificates of the control plane and of admin,
+// and makes the clients for Do.
+func (c *Cluster) writePKI() (err error) {
+	if c.ca, err = newAuthority("loam test cluster"); err != nil {
+		return err
 	}
-	c.admin, c.anonymous = c.ca.trusting(t, cert), c.ca.trusting(t)
+	accounts, err := newKey()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.write(caFile, c.ca.pem), c.writeKey(caKeyFile, c.ca.key), c.writeKey(accountFile, accounts)); err != nil {
+		return err
+	}
+	api, err1 := c.ca.server("kubernetes")
+	toKubelet, err2 := c.ca.client("kube-apiserver", masters)
+	admin, err3 := c.ca.client("admin", masters)
+	if err := errors.Join(err1, err2, err3, c.writePair("api", api), c.writePair("to-kubelet", toKubelet), c.writePair("admin", admin)); err != nil {
+		return err
+	}
+	cert, err := tls.X509KeyPair([]byte(admin.cert), []byte(admin.key))
+	c.admin, c.anonymous = c.ca.trusting(cert), c.ca.trusting()
+	return err
 }
 
-func (h *host) writePair(t testing.TB, name string, p pair) {
-	t.Helper()
-	h.write(t, name+".crt", p.cert)
-	h.write(t, name+".key", p.key)
+func (h *host) writeKey(name string, key *ecdsa.PrivateKey) error {
+	text, err := keyText(key)
+	if err != nil {
+		return err
+	}
+	return h.write(name, text)
+}
+
+func (h *host) writePair(name string, p pair) error {
+	return errors.Join(h.write(name+".crt", p.cert), h.write(name+".key", p.key))
+}
+
+func (c *Cluster) writeKubeconfig(file, user string) error {
+	text, err := c.kubeconfig(user)
+	if err != nil {
+		return err
+	}
+	return c.write(file, text)
 }
 
 // trusting is a client for servers of this authority.
-func (a authority) trusting(t testing.TB, certs ...tls.Certificate) *http.Client {
+func (a authority) trusting(certs ...tls.Certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
-	client := &http.Client{
+	return &http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}},
 	}
-	t.Cleanup(client.CloseIdleConnections)
-	return client
 }
 
-// Admin is the kubeconfig of one who may do everything.
-func (c *Cluster) Admin(t testing.TB) string { return c.Kubeconfig(t, "admin", masters) }
+// AdminKubeconfig is the kubeconfig of one who may do everything.
+func (c *Cluster) AdminKubeconfig() (string, error) { return c.kubeconfig("admin", masters) }
 
-// Kubeconfig is the text of a file that makes its reader that user, by a
-// client certificate. Its server is URL; for a guest, replace it by GuestURL.
-func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string {
-	t.Helper()
-	p := c.ca.client(t, user, groups...)
+func (c *Cluster) kubeconfig(user string, groups ...string) (string, error) {
+	p, err := c.ca.client(user, groups...)
+	if err != nil {
+		return "", err
+	}
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -80,15 +100,14 @@ contexts:
 - name: loam
   context: {cluster: loam, user: %[3]q}
 current-context: loam
-`, c.URL(), encode(c.ca.pem), user, encode(p.cert), encode(p.key))
+`, c.URL(), encode(c.ca.pem), user, encode(p.cert), encode(p.key)), nil
 }
 
-// BootstrapToken makes a new token for a node that wants to join, good for an hour.
-func (c *Cluster) BootstrapToken(t testing.TB) string {
-	t.Helper()
+// NewToken makes a bootstrap token for a node that wants to join, good for an hour.
+func (c *Cluster) NewToken() (string, error) {
 	random := strings.ToLower(rand.Text())
 	id, secret := random[:6], random[6:22]
-	c.mustDo(t, http.MethodPost, "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`{
+	_, err := c.Do(http.MethodPost, "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`{
 		"metadata": {"name": "bootstrap-token-%s"},
 		"type": "bootstrap.kubernetes.io/token",
 		"stringData": {
@@ -97,7 +116,7 @@ func (c *Cluster) BootstrapToken(t testing.TB) string {
 			"auth-extra-groups": %q
 		}
 	}`, id, secret, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), AgentGroup))
-	return id + "." + secret
+	return id + "." + secret, err
 }
 
 // joining is who may ask for a kubelet's certificate, and whose request
@@ -108,13 +127,17 @@ var joining = []struct{ role, group string }{
 	{"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 }
 
-func (c *Cluster) allowJoining(t testing.TB) {
-	t.Helper()
+func (c *Cluster) allowJoining(context.Context) error {
 	for _, j := range joining {
-		c.mustDo(t, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", fmt.Sprintf(`{
+		body := fmt.Sprintf(`{
+			"kind": "ClusterRoleBinding",
 			"metadata": {"name": "loam:%s"},
 			"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": %[1]q},
 			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": %[2]q}]
-		}`, j.role, j.group))
+		}`, j.role, j.group)
+		if err := c.createRBAC([]byte(body)); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"testing"
 )
 
 // File is a regular file of a layer, or a symbolic link if Link is set.
@@ -76,23 +75,22 @@ type Index struct {
 }
 
 // archive packs a layer as tar, by name, at time zero.
-func (l Layer) archive(t testing.TB) []byte {
-	t.Helper()
+func (l Layer) archive() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		f := l[name]
 		if err := w.WriteHeader(f.header(name)); err != nil {
-			t.Fatalf("layer: %s: %v", name, err)
+			return nil, fmt.Errorf("layer: %s: %w", name, err)
 		}
 		if _, err := w.Write(f.Content); err != nil {
-			t.Fatalf("layer: %s: %v", name, err)
+			return nil, fmt.Errorf("layer: %s: %w", name, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatalf("layer: %v", err)
+		return nil, fmt.Errorf("layer: %w", err)
 	}
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 func (f File) header(name string) *tar.Header {
@@ -106,8 +104,7 @@ func (f File) header(name string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(f.Content))}
 }
 
-func compress(t testing.TB, data []byte) []byte {
-	t.Helper()
+func compress(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	if err == nil {
@@ -117,27 +114,18 @@ func compress(t testing.TB, data []byte) []byte {
 		err = w.Close()
 	}
 	if err != nil {
-		t.Fatalf("compress a layer: %v", err)
+		return nil, fmt.Errorf("compress a layer: %w", err)
 	}
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 // config is the part of an image that names its platform and the digests of
 // its layers before compression.
-func (i Image) config(t testing.TB, diffIDs []string) []byte {
-	return marshal(t, map[string]any{
+func (i Image) config(diffIDs []string) ([]byte, error) {
+	return json.Marshal(map[string]any{
 		"architecture": i.arch(),
 		"os":           "linux",
 		"config":       map[string]any{"Entrypoint": i.Entrypoint},
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": diffIDs},
 	})
-}
-
-func marshal(t testing.TB, v any) []byte {
-	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(fmt.Errorf("%T: %w", v, err))
-	}
-	return text
 }

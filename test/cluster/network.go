@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"testing"
 )
 
 // network is one address family. fromGuest is this host as QEMU's user
@@ -20,32 +20,28 @@ var (
 )
 
 // networkOf is the network that the option Bind names.
-func networkOf(t testing.TB, bind string) network {
-	t.Helper()
+func networkOf(bind string) (network, error) {
 	switch bind {
 	case "", ipv4.loopback:
-		return ipv4
+		return ipv4, nil
 	case ipv6.loopback:
-		return ipv6
+		return ipv6, nil
 	}
-	t.Fatalf("bind to %s: only to %s or %s", bind, ipv4.loopback, ipv6.loopback)
-	return network{}
+	return network{}, fmt.Errorf("bind to %s: only to %s or %s", bind, ipv4.loopback, ipv6.loopback)
 }
 
 // freePort is a port that nothing listens on now. It lies below those that
 // Linux gives to outgoing connections (ip_local_port_range, from 32768), so
 // that none of these takes it while a server is stopped.
-func freePort(t testing.TB, ip string) int {
-	t.Helper()
+func freePort(ip string) (int, error) {
 	var err error
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))); err == nil {
 			l.Close()
-			return port
+			return port, nil
 		}
 	}
-	t.Fatalf("no free port on %s: %v", ip, err)
-	return 0
+	return 0, fmt.Errorf("no free port on %s: %w", ip, err)
 }

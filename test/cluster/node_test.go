@@ -21,7 +21,7 @@ func TestANodeJoinsAndItsLogsAreRead(t *testing.T) {
 	c := Start(t, Options{Controllers: true, Scheduler: true})
 	t.Run("a bootstrap token gets a kubelet's certificate", func(t *testing.T) {
 		askForCertificate(t, c, c.BootstrapToken(t))
-		c.await(t, c.api, func() error {
+		c.mustAwait(t, func() error {
 			var request struct{ Status struct{ Certificate []byte } }
 			get(t, c, "/apis/certificates.k8s.io/v1/certificatesigningrequests/guest", &request)
 			if len(request.Status.Certificate) == 0 {
@@ -35,7 +35,7 @@ func TestANodeJoinsAndItsLogsAreRead(t *testing.T) {
 		addNode(t, c)
 		c.mustDo(t, http.MethodPost, "/api/v1/namespaces/default/pods",
 			`{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "none"}]}}`)
-		c.await(t, c.api, func() error {
+		c.mustAwait(t, func() error {
 			var pod struct{ Spec struct{ NodeName string } }
 			get(t, c, "/api/v1/namespaces/default/pods/hello", &pod)
 			if pod.Spec.NodeName != "guest" {
@@ -53,7 +53,7 @@ func TestANodeJoinsAndItsLogsAreRead(t *testing.T) {
 func askForCertificate(t *testing.T, c *Cluster, token string) {
 	t.Helper()
 	template := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:guest", Organization: []string{"system:nodes"}}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &template, newKey(t))
+	der, err := x509.CreateCertificateRequest(rand.Reader, &template, must(newKey())(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,34 +10,24 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
 // patience is for a host that is busy: it is no expected time.
 const patience = 90 * time.Second
 
-// host is where the processes of one test run.
+// host is where the processes of one service run.
 type host struct {
 	dir      string            // working directory of all, with their files and logs
 	programs map[string]string // name to path
 	all      []*process
 }
 
-// newHost is for the programs named. It ends its processes with t, and shows the
-// ends of their logs if t failed.
-func newHost(t testing.TB, names ...string) *host {
-	t.Helper()
-	h := &host{programs: programs(t, names...), dir: t.TempDir()}
-	t.Cleanup(func() {
-		for _, p := range h.all {
-			p.kill()
-			if t.Failed() {
-				t.Logf("%s, the end of its log:\n%s", p.name, p.logEnd())
-			}
-		}
-	})
-	return h
+// end ends all processes.
+func (h *host) end() {
+	for _, p := range h.all {
+		p.kill()
+	}
 }
 
 // process is a program that runs, or ran.
@@ -49,11 +39,10 @@ type process struct {
 }
 
 // start starts a program with its output in the file NAME.log.
-func (h *host) start(t testing.TB, name string, args ...string) *process {
-	t.Helper()
+func (h *host) start(name string, args ...string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(h.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer log.Close()
 	p := &process{name: name, cmd: exec.Command(h.programs[name], args...), exited: make(chan struct{})}
@@ -63,10 +52,10 @@ func (h *host) start(t testing.TB, name string, args ...string) *process {
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
-		t.Fatalf("start %s: %v", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	h.all = append(h.all, p)
-	return p
+	return p, nil
 }
 
 // run holds one thread until the process has ended: the kernel sends the death
@@ -87,24 +76,24 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// await asks until the answer is nil: no program here says when it is ready.
-func (h *host) await(t testing.TB, p *process, ready func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// await asks until the answer is nil: no program here says when it is ready. The
+// error of one that does not get so has the end of its log.
+func (h *host) await(ctx context.Context, p *process, ready func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := ready()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-p.exited:
-			t.Fatalf("%s ended: %v", p.name, errors.Join(p.err, err))
+			return fmt.Errorf("%s ended: %w\n%s", p.name, errors.Join(p.err, err), p.logEnd())
 		case <-ctx.Done():
-			t.Fatalf("%s is not ready after %s: %v", p.name, patience, err)
+			return fmt.Errorf("%s is not ready: %w: %w\n%s", p.name, ctx.Err(), err, p.logEnd())
 		}
 	}
 }
@@ -120,9 +109,6 @@ func (p *process) logEnd() string {
 }
 
 // write writes a file that a process reads.
-func (h *host) write(t testing.TB, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+func (h *host) write(name, text string) error {
+	return os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600)
 }

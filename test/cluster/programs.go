@@ -6,37 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"testing"
 
 	"github.com/loam-os/loam/image/cache"
 )
-
-// Program returns the path of a program that Build builds: kubelet, which is
-// static, for a guest. Where it is not built yet, it does as Start does.
-func Program(t testing.TB, name string) string {
-	t.Helper()
-	return programs(t, name)[name]
-}
-
-// programs returns the path of each program. If one of those named is not built
-// yet, that is a skip for a person, and in CI a reason to build all.
-func programs(t testing.TB, names ...string) map[string]string {
-	t.Helper()
-	find := locate
-	if os.Getenv("CI") != "" {
-		find = func(ctx context.Context) (map[string]string, error) { return Build(ctx, t.Output()) }
-	}
-	paths, err := find(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, err := os.Stat(paths[name]); err != nil {
-			t.Skipf("%v: go run ./test/cluster/build builds it, once, in minutes", err)
-		}
-	}
-	return paths
-}
 
 // Build builds the programs that are not in the cache, with a line on out for
 // each, and returns the path of each program.

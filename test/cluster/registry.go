@@ -1,11 +1,12 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
-	"testing"
 )
 
 // RegistryOptions are of a registry to be.
@@ -27,22 +28,44 @@ type Registry struct {
 	client  *http.Client
 }
 
-// StartRegistry starts an empty registry, which ends with t. As Start, it skips
-// where it has not been built.
-func StartRegistry(t testing.TB, o RegistryOptions) *Registry {
-	t.Helper()
-	r := &Registry{
-		host:    newHost(t, "registry"),
-		network: networkOf(t, o.Bind),
-		tls:     o.TLS,
-		ca:      newAuthority(t, "loam test registry"),
+// RunRegistry starts an empty registry of the program that Build has built, with
+// its files and log in dir. It is ready when RunRegistry returns, and runs until
+// Close.
+func RunRegistry(ctx context.Context, dir string, programs map[string]string, o RegistryOptions) (*Registry, error) {
+	r := &Registry{host: &host{dir: dir, programs: programs}, tls: o.TLS}
+	err := r.prepare(o.Bind)
+	if err == nil {
+		err = r.serve(ctx)
 	}
-	r.port = freePort(t, r.network.loopback)
-	r.client = r.ca.trusting(t)
-	r.writePair(t, "registry", r.ca.server(t, "registry"))
-	r.write(t, "registry.yaml", r.config())
-	r.Start(t)
-	return r
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// prepare decides where the registry is and who it is known as.
+func (r *Registry) prepare(bind string) (err error) {
+	if r.network, err = networkOf(bind); err != nil {
+		return err
+	}
+	if r.port, err = freePort(r.network.loopback); err != nil {
+		return err
+	}
+	if r.ca, err = newAuthority("loam test registry"); err != nil {
+		return err
+	}
+	r.client = r.ca.trusting()
+	own, err := r.ca.server("registry")
+	return errors.Join(err, r.writePair("registry", own), r.write("registry.yaml", r.config()))
+}
+
+// Close ends the registry. Nothing of it is left but the files.
+func (r *Registry) Close() {
+	if r.client != nil {
+		r.client.CloseIdleConnections()
+	}
+	r.end()
 }
 
 func (r *Registry) config() string {
@@ -77,18 +100,11 @@ func (r *Registry) URL() string {
 // CA is the certificate of its authority, PEM. Without TLS it has no use.
 func (r *Registry) CA() string { return r.ca.pem }
 
-// Stop kills the registry: connections to it are reset, new ones refused.
-func (r *Registry) Stop(t testing.TB) {
-	t.Helper()
-	r.process.kill()
-	r.client.CloseIdleConnections()
-}
-
-// Start starts the registry (again), with the same port and content.
-func (r *Registry) Start(t testing.TB) {
-	t.Helper()
-	r.process = r.start(t, "registry", "serve", "registry.yaml")
-	r.await(t, r.process, func() error {
+func (r *Registry) serve(ctx context.Context) (err error) {
+	if r.process, err = r.start("registry", "serve", "registry.yaml"); err != nil {
+		return err
+	}
+	return r.await(ctx, r.process, func() error {
 		_, err := do(r.client, request{method: http.MethodGet, url: r.URL() + "/v2/"})
 		return err
 	})

@@ -80,7 +80,7 @@ func pullHello(t *testing.T, r *Registry, name, manifest string) {
 		}
 	}
 	decode(t, r.Get(t, name+"/blobs/"+m.Config.Digest), &config)
-	if want := digest(hello.archive(t)); config.RootFS.DiffIDs[0] != want {
+	if want := digest(must(hello.archive())(t)); config.RootFS.DiffIDs[0] != want {
 		t.Errorf("diff ID %s, want %s", config.RootFS.DiffIDs[0], want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"testing"
 )
 
 // StatusError is an answer that is not 2xx.
@@ -96,11 +95,4 @@ func (c *Cluster) ask(client *http.Client, method, path, body string, header htt
 	}
 	a, err := do(client, request{method: method, url: c.URL() + path, body: body, header: header})
 	return a.body, err
-}
-
-func (c *Cluster) mustDo(t testing.TB, method, path, body string) {
-	t.Helper()
-	if _, err := c.Do(method, path, body); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -16,14 +17,17 @@ import (
 // which is there if the machine's machine.yaml asks for one on ttyS1 (arm64: ttyAMA1).
 type Shell struct {
 	conn net.Conn
+	id   string // in what this Shell has the other end say, to know it by
 	mu   sync.Mutex
 	data chan []byte
 	rest []byte
 	used int // number of commands, to tell their ends apart
 }
 
-func newShell(conn net.Conn) *Shell {
-	s := &Shell{conn: conn, data: make(chan []byte, 1024)}
+// NewShell is the shell at the other end of conn: the machine's serial port, or
+// what Join has connected to that.
+func NewShell(conn net.Conn) *Shell {
+	s := &Shell{conn: conn, id: rand.Text()[:6], data: make(chan []byte, 1024)}
 	go func() {
 		defer close(s.data)
 		for {
@@ -46,11 +50,11 @@ func (s *Shell) Open(ctx context.Context) error {
 	for {
 		// The quotes keep the terminal's echo of the line from looking like the answer.
 		// A line of its own: the port may have kept the beginning of the last.
-		if _, err := io.WriteString(s.conn, "\nstty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo shell-'open'\n"); err != nil {
+		if _, err := io.WriteString(s.conn, "\nstty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo open-''"+s.id+"\n"); err != nil {
 			return fmt.Errorf("debug shell: %w", err)
 		}
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := s.until(try, "shell-open\n")
+		_, err := s.until(try, "open-"+s.id+"\n")
 		cancel()
 		if err == nil {
 			// Lines of earlier tries are answered before this.
@@ -69,9 +73,10 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used++
-	end := fmt.Sprintf("end-%d-", s.used)
-	// A group, so that the command reads nothing of what follows it.
-	line := fmt.Sprintf("{ %s\n} </dev/null 2>&1; echo; echo end-''%d-$?-\n", command, s.used)
+	end := fmt.Sprintf("end-%s-%d-", s.id, s.used)
+	// A group, so that the command reads nothing of what follows it. The first
+	// word after it is the only one that sees its code.
+	line := fmt.Sprintf("{ %s\n} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-%d-$?\n", command, s.id, s.used)
 	if _, err := io.WriteString(s.conn, line); err != nil {
 		return "", fmt.Errorf("debug shell: %w", err)
 	}
@@ -144,6 +149,40 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 		}
 	}
 }
+
+// Join connects conn to the shell until one of them ends, and closes it. What
+// was running for it then is interrupted, and what that still writes is nobody's.
+func (s *Shell) Join(conn io.ReadWriteCloser) {
+	for len(s.data) > 0 {
+		<-s.data
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(s.conn, conn)
+		_, _ = s.conn.Write([]byte{interrupt})
+	}()
+	defer func() {
+		conn.Close()
+		<-ended
+	}()
+	for {
+		select {
+		case b, ok := <-s.data:
+			if !ok {
+				return
+			}
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// interrupt is Ctrl-C.
+const interrupt = 0x03
 
 // Write types into the shell and waits for nothing.
 func (s *Shell) Write(p []byte) (int, error) { return s.conn.Write(p) }

@@ -90,7 +90,7 @@ func (v *VM) connect(listeners map[string]*net.UnixListener) error {
 		return fmt.Errorf("console log: %w", err)
 	}
 	v.console = newConsole(conns[consoleSocket], log, v.started)
-	v.shell = newShell(conns[shellSocket])
+	v.shell = NewShell(conns[shellSocket])
 	v.qmp, err = newQMP(conns[qmpSocket])
 	return err
 }

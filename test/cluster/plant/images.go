@@ -1,0 +1,70 @@
+package plant
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/loam-os/loam/test/cluster"
+)
+
+// Registry is the name that references begin with, which the node's
+// configuration leads to the plant's registry.
+const Registry = "registry.test"
+
+// greet says whose container it is in, and stays. It is what pods run, and as
+// pause what keeps them.
+const greet = `package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	fmt.Println("hello from", os.Getenv("HOSTNAME"))
+	time.Sleep(1 << 62)
+}
+`
+
+// pushImages fills the registry: each image is one program of its own name.
+func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
+	program, err := os.ReadFile(kubelet)
+	if err != nil {
+		return err
+	}
+	wait, err := build(ctx, p.Arch, greet)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"kubelet": program, "pause": wait, "hello": wait} {
+		files := cluster.Layer{name: {Content: content, Mode: 0o755}}
+		image := cluster.Image{Arch: p.Arch, Layers: []cluster.Layer{files}, Entrypoint: []string{"/" + name}}
+		if _, err := p.Registry.PushImage(name+":v1", image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build builds a Go program without anything it would need at run time.
+func build(ctx context.Context, arch, text string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "loam")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build a program for %s: %w\n%s", arch, err, out)
+	}
+	return os.ReadFile(program)
+}

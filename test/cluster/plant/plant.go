@@ -1,0 +1,90 @@
+// Package plant is a cluster with what nodes of it are made of: their images in
+// its registry, their configuration and their machines.
+package plant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/vm"
+)
+
+const (
+	// Node is the name of the one node.
+	Node = "hello"
+	// Secret of kube-system has the node's configuration.
+	Secret = "gardener-node-agent-pool"
+	// Token is a Secret of kube-system, and its key, that the node keeps in TokenPath.
+	Token     = "token"
+	TokenPath = "/var/lib/thing/token"
+
+	secretsAPI = "/api/v1/namespaces/kube-system/secrets"
+	// NodeAPI is the path of the Node.
+	NodeAPI = "/api/v1/nodes/" + Node
+)
+
+// kubeletPort is where the API server finds the kubelet of a guest, which QEMU's
+// user networking gives this address.
+const (
+	guestAddress = "10.0.2.15"
+	kubeletPort  = 10250
+)
+
+// Plant is a control plane with controllers and scheduler, and a registry.
+type Plant struct {
+	*cluster.Cluster
+	Registry *cluster.Registry
+	Arch     string // of the node
+}
+
+// Furnish brings what a node needs: images, a token, and leave for its agent.
+// kubelet is the file of that program.
+func (p *Plant) Furnish(ctx context.Context, kubelet string) error {
+	if err := p.AllowAgent(ctx, Node); err != nil {
+		return err
+	}
+	if err := p.pushImages(ctx, kubelet); err != nil {
+		return err
+	}
+	return p.Put(Token, Token, "first")
+}
+
+// Put makes a Secret of kube-system what it is to be.
+func (p *Plant) Put(name, key, value string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name}, "stringData": map[string]string{key: value}})
+	if err != nil {
+		return err
+	}
+	var missing *cluster.StatusError
+	if _, err = p.Do(http.MethodPut, secretsAPI+"/"+name, string(body)); errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+		_, err = p.Do(http.MethodPost, secretsAPI, string(body))
+	}
+	return err
+}
+
+// Connect makes a machine to be part of the plant: it reaches this host, the
+// API server reaches its kubelet, and there is memory for pods.
+func (p *Plant) Connect(c *vm.Config) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	c.Host, c.Forward, c.MemoryMB = true, map[int]int{port: kubeletPort}, 3072
+	p.Route(fmt.Sprintf("%s:%d", guestAddress, kubeletPort), fmt.Sprintf("127.0.0.1:%d", port))
+	return nil
+}
+
+// freePort is a port of this host's loopback that nothing listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

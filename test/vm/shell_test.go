@@ -1,0 +1,91 @@
+package vm
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bash is a real shell at the other end of a socket, in place of a serial port.
+func bash(t *testing.T) net.Conn {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, other := os.NewFile(uintptr(ends[0]), "own"), os.NewFile(uintptr(ends[1]), "other")
+	defer own.Close()
+	defer other.Close()
+	conn, err := net.FileConn(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "--norc")
+	cmd.Stdin, cmd.Stdout = other, other
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		_ = cmd.Wait()
+	})
+	return conn
+}
+
+// visit runs a command as one who is connected to s by Join, and leaves.
+func visit(t *testing.T, s *Shell, command string) (string, error) {
+	t.Helper()
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Join(far)
+	}()
+	defer func() {
+		near.Close()
+		<-done
+	}()
+	visitor := NewShell(near)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := visitor.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return visitor.Run(ctx, command)
+}
+
+func TestShell(t *testing.T) {
+	s := NewShell(bash(t))
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a command's output is returned", func(t *testing.T) {
+		if out, err := s.Run(t.Context(), "echo one; echo two"); err != nil || out != "one\ntwo" {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+	t.Run("a command that fails is an error with what it wrote", func(t *testing.T) {
+		if _, err := s.Run(t.Context(), "echo why; false"); err == nil || !strings.Contains(err.Error(), "exit code 1\nwhy") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("visitors come one after the other, in the same shell", func(t *testing.T) {
+		if out, err := visit(t, s, "word=kept; echo first"); err != nil || out != "first" {
+			t.Errorf("%q, %v", out, err)
+		}
+		if out, err := visit(t, s, "echo $word"); err != nil || out != "kept" {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+	t.Run("the end of the machine ends a visit", func(t *testing.T) {
+		if out, err := visit(t, s, "exit 3"); err == nil {
+			t.Errorf("%q and no error", out)
+		}
+	})
+}
