@@ -7,74 +7,114 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 )
 
-// clusterGoals are the figures of test/recorded's benchmarks: a goal for each
-// unit that one reports.
-var clusterGoals = map[string]map[string]float64{
-	"small":        {"p50-ms": 25},
-	"one-of-200":   {"p50-ms": 50},
-	"all-200":      {"p50-ms": 200, "written-MB": 2},
-	"node-appears": {"p50-ms": 100},
-	"start-small":  {"p50-ms": 150},
-	"start-200":    {"p50-ms": 400},
+// clusterBenchmark is a benchmark of test/recorded, and the figures that are
+// taken from it.
+type clusterBenchmark struct {
+	name string
+	// rounds are what it is told to do, n the times that it measures so.
+	rounds, n  int
+	figures    []clusterFigure
+	conditions string
 }
 
-// clusterRounds is how many times each is measured.
-const clusterRounds = 30
+// clusterFigure is a result: part of the benchmark reports it under unit.
+type clusterFigure struct {
+	result, part, unit string
+	goal               float64
+}
 
-// measureCluster measures a recorded node at a real API server.
+// The agent at a real API server. A round of Idle is a second, one of Fleet a change.
+var clusterBenchmarks = []clusterBenchmark{
+	{"Reaction", 30, 30, []clusterFigure{
+		{"small", "small", "p50-ms", 25},
+		{"one-of-200", "one-of-200", "p50-ms", 50},
+		{"all-200", "all-200", "p50-ms", 200},
+		{"all-200/written", "all-200", "written-MB", 2},
+		{"node-appears", "node-appears", "p50-ms", 100},
+		{"start-small", "start-small", "p50-ms", 150},
+		{"start-200", "start-200", "p50-ms", 400},
+	}, "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable"},
+	{"Idle", 300, 1, []clusterFigure{
+		{"idle/requests", "200-files", "requests/min", 7},
+		{"idle/wakeups", "200-files", "wakeups/s", 5},
+		{"idle/cpu", "200-files", "cpu-%", 0.05},
+		{"idle/rss", "200-files", "rss-MB", 40},
+		{"idle/written", "200-files", "written-B", 0},
+	}, "5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; the agent has its own process; wake-ups are voluntary context switches, CPU is of one core"},
+	{"Fleet", 5, 5, []clusterFigure{
+		{"fleet/reach", "1000", "p50-ms", 10_000},
+		{"fleet/requests", "1000", "requests/change", 4},
+	}, "1,000 agents in one process, etcd and kube-apiserver with its default limits, all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; without renewals of Leases"},
+}
+
+// measureCluster measures recorded nodes at a real API server.
 func measureCluster(ctx context.Context, r *report) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "Reaction", "-benchtime", fmt.Sprintf("%dx", clusterRounds), "./test/recorded")
+	for _, b := range clusterBenchmarks {
+		if err := b.measure(ctx, r); err != nil {
+			return fmt.Errorf("measure %s at a cluster: %w", b.name, err)
+		}
+	}
+	return nil
+}
+
+func (b clusterBenchmark) measure(ctx context.Context, r *report) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", fmt.Sprintf("%dx", b.rounds), "./test/recorded")
 	cmd.Env = append(os.Environ(), "CI=true") // Without the programs it is to fail, not to be left out.
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("measure at a cluster: %w\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<20)
-	name := ""
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		// What a program writes meanwhile may part a benchmark's name from its figures.
-		if len(fields) > 0 && strings.HasPrefix(fields[0], "BenchmarkReaction/") {
-			name = strings.TrimPrefix(fields[0], "BenchmarkReaction/")
-			name = name[:strings.LastIndexByte(name, '-')]
+	found := b.parse(out)
+	for _, f := range b.figures {
+		values := found[f.part]
+		value, ok := values[f.unit]
+		if !ok {
+			return fmt.Errorf("no %s of %s in its output:\n%s", f.unit, f.part, out)
 		}
-		if err := addFigures(r, name, fields); err != nil {
+		if err := r.add(b.result(f, value, values)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addFigures adds those figures of a benchmark's line that have a goal.
-func addFigures(r *report, name string, fields []string) error {
-	values := map[string]float64{}
-	for i := 1; i < len(fields); i++ {
-		if v, err := strconv.ParseFloat(fields[i-1], 64); err == nil {
-			values[fields[i]] = v
+// result is a figure; a median has its extremes beside it.
+func (b clusterBenchmark) result(f clusterFigure, value float64, values map[string]float64) Result {
+	res := Result{
+		Name: "cluster/" + f.result, Value: value, Unit: strings.TrimPrefix(f.unit, "p50-"), Goal: f.goal, Met: value <= f.goal, N: b.n,
+		Min: value, Max: value, Conditions: conditions(b.conditions),
+	}
+	if f.unit == "p50-ms" {
+		res.Min, res.Max = values["min-ms"], values["max-ms"]
+	} else if _, unit, ok := strings.Cut(f.unit, "-"); ok {
+		res.Unit = unit
+	}
+	return res
+}
+
+// parse returns what each part of the benchmark reports, by unit. What a program
+// writes meanwhile may part a name from its figures.
+func (b clusterBenchmark) parse(out []byte) map[string]map[string]float64 {
+	found := map[string]map[string]float64{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	prefix, processors, part := "Benchmark"+b.name+"/", fmt.Sprintf("-%d", runtime.GOMAXPROCS(0)), ""
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 0 && strings.HasPrefix(fields[0], prefix) {
+			part = strings.TrimSuffix(strings.TrimPrefix(fields[0], prefix), processors)
+			found[part] = map[string]float64{}
+		}
+		for i := 1; i < len(fields) && part != ""; i++ {
+			if v, err := strconv.ParseFloat(fields[i-1], 64); err == nil {
+				found[part][fields[i]] = v
+			}
 		}
 	}
-	for unit, goal := range clusterGoals[name] {
-		value, ok := values[unit]
-		if !ok {
-			continue
-		}
-		res := Result{
-			Name: "cluster/" + name, Value: value, Unit: unit[strings.IndexByte(unit, '-')+1:], Goal: goal, Met: value <= goal, N: clusterRounds,
-			Min: value, Max: value, Conditions: "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable",
-		}
-		if unit == "p50-ms" {
-			res.Min, res.Max = values["min-ms"], values["max-ms"]
-		} else {
-			res.Name += "/written"
-		}
-		if err := r.add(res); err != nil {
-			return err
-		}
-	}
-	return nil
+	return found
 }

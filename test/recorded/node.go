@@ -25,6 +25,8 @@ type Node struct {
 	Systemd *Systemd
 	Cluster *cluster.Cluster
 	Agent   *agent.Agent
+	wishes  agent.Wishes
+	beside  []func(ctx context.Context) error
 	close   []func() error
 }
 
@@ -48,8 +50,10 @@ func New(dir string, c cluster.Config, token string, systemd *Systemd, steady ti
 	if err := node.MkdirAll("run/loam"); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+	published := durable.New(root, nil) // Each has one writer.
 	wishes := make(agent.Wishes)
-	n.Cluster = cluster.New(c, cluster.Env{Root: node, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
+	n.wishes = wishes
+	n.Cluster = cluster.New(c, cluster.Env{Root: root, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
 	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: n.Cluster, Follow: n.Cluster.Follow}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
@@ -59,13 +63,14 @@ func New(dir string, c cluster.Config, token string, systemd *Systemd, steady ti
 		Units: systemd, Source: n.Cluster, Cluster: n.Cluster, Decode: decoder.Decode, Asked: wishes, Root: dir,
 		Reach:   func(context.Context, config.Probe) error { return nil },
 		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
-		Publish: func(s status.Status, _ bool) { _ = status.Write(node, s) },
+		Publish: func(s status.Status, _ bool) { _ = status.Write(published, s) },
 		Ready:   func() error { return nil }, Now: agent.Uptime, Log: log,
 	}
 	return n, nil
 }
 
-// Run runs the agent and its part in the cluster until ctx ends.
+// Run runs the agent, its part in the cluster and what is beside them until ctx
+// ends.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,10 +79,17 @@ func (n *Node) Run(ctx context.Context) error {
 		defer close(done)
 		n.Cluster.Run(ctx)
 	}()
-	err := n.Agent.Run(ctx)
+	ended := make(chan error)
+	for _, run := range n.beside {
+		go func() { ended <- run(ctx) }()
+	}
+	errs := []error{n.Agent.Run(ctx)}
 	cancel()
 	<-done
-	return err
+	for range n.beside {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
 }
 
 // Close gives back what New has opened.

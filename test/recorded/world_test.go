@@ -2,16 +2,8 @@ package recorded
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,15 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	agent "github.com/loam-os/loam/agent/cluster"
-	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster"
-)
-
-const (
-	secretName = "gardener-node-agent-pool"
-	secrets    = "/api/v1/namespaces/kube-system/secrets"
-	leases     = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
-	nodes      = "/api/v1/nodes"
 )
 
 // world is a real control plane and one recorded node of it.
@@ -36,24 +20,21 @@ type world struct {
 	testing.TB
 	*cluster.Cluster
 	node *Node
-	// ahead is how far the clock of nodes is, serial that they take turns.
+	// ahead is how far the node's clock is, serial that nodes take turns, delay
+	// how long the Node's annotation has changes wait, "" without one.
 	ahead  atomic.Int64
 	serial bool
+	delay  string
+	// proxy is what the node reaches the API server through, nil for nothing.
+	proxy *proxy
 	// systemd is that of the node, which outlives agents.
 	systemd *Systemd
+	// adjust changes the node before it runs; nil for nothing.
+	adjust func(*Node)
 	// stop ends the node.
 	stop func()
-}
-
-// osc is a configuration with one unit and one file that says text.
-func osc(text string) string {
-	return "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n  - name: a.service\n    content: |\n      [Service]\n      ExecStart=sleep infinity\n" +
-		"      [Install]\n      WantedBy=multi-user.target\n    filePaths: [/etc/a]\n  files:\n  - path: /etc/a\n    content: {inline: {data: " + text + "}}\n"
-}
-
-func sum(text string) string {
-	s := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(s[:])
+	// count makes the texts of poke and overtake others each time.
+	count int
 }
 
 func newWorld(t testing.TB, options cluster.Options) *world {
@@ -62,30 +43,42 @@ func newWorld(t testing.TB, options cluster.Options) *world {
 	return w
 }
 
-// must does a request that has to succeed.
-func (w *world) must(method, path, body string) map[string]any {
+// joinedWorld is a world whose node has joined it and runs configuration text.
+func joinedWorld(t testing.TB, text string) *world {
+	t.Helper()
+	w := newWorld(t, cluster.Options{Controllers: true})
+	w.join(text)
+	return w
+}
+
+// join has the node join the cluster, as a new machine, and run configuration
+// text.
+func (w *world) join(text string) {
 	w.Helper()
-	text, err := w.Do(method, path, body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		w.Fatal(err)
-	}
-	return object
+	w.says(text)
+	w.start(w.TempDir(), w.BootstrapToken(w.TB))
+	w.approve()
+	w.addNode()
+	w.annotated(text)
 }
 
 // config is how the node reaches the cluster.
 func (w *world) config() agent.Config {
-	return agent.Config{
+	c := agent.Config{
 		Server: w.URL(), CA: []byte(w.CA()), SecretName: secretName, Machine: "machine-1", Hostname: "Host-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
-		Tokens: []agent.Token{{Secret: "token", Path: "/var/lib/thing/token"}},
+		Tokens: []agent.Token{{Secret: "token", Path: "/" + tokenFile}},
 	}
+	if w.proxy != nil {
+		c.Server, c.CA = w.proxy.URL, w.proxy.ca()
+	}
+	return c
 }
 
 // start runs the node on dir.
 func (w *world) start(dir, token string) { w.Helper(); w.startWith(dir, token, w.systemd, 0) }
+
+// startAgain runs the node, which was stopped, on what it has kept.
+func (w *world) startAgain() { w.Helper(); w.start(w.node.Dir, "") }
 
 func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
 	w.Helper()
@@ -93,7 +86,10 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 	if err != nil {
 		w.Fatal(err)
 	}
-	n.Cluster.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+	n.Cluster.Now = w.now
+	if w.adjust != nil {
+		w.adjust(n)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- n.Run(ctx) }()
@@ -107,6 +103,9 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 	w.Cleanup(w.stop)
 }
 
+// now is the node's clock.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
 // await waits until right is nil.
 func (w *world) await(what string, right func() error) {
 	w.Helper()
@@ -118,87 +117,6 @@ func (w *world) await(what string, right func() error) {
 	}
 	w.Fatalf("%s: %v", what, err)
 }
-
-// put makes the Secret what data says.
-func (w *world) put(name string, data map[string]string) {
-	w.Helper()
-	encoded := map[string]string{}
-	for key, value := range data {
-		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
-	}
-	meta := map[string]any{"name": name}
-	if w.serial {
-		meta["annotations"] = map[string]any{"reconciliation.osc.node-agent.gardener.cloud/serial": "true"}
-	}
-	body, err := json.Marshal(map[string]any{"metadata": meta, "data": encoded})
-	if err != nil {
-		w.Fatal(err)
-	}
-	var missing *cluster.StatusError
-	if _, err := w.Do("PUT", secrets+"/"+name, string(body)); errors.As(err, &missing) && missing.Code == http.StatusNotFound {
-		w.must("POST", secrets, string(body))
-	} else if err != nil {
-		w.Fatal(err)
-	}
-}
-
-// file waits until a file of the node says text.
-func (w *world) file(name, text string) {
-	w.Helper()
-	w.await(name, func() error {
-		if strings.HasPrefix(name, "etc/") {
-			name = filepath.Join("var/lib/loam/os/1.0.0/current/root", name)
-		}
-		have, err := os.ReadFile(filepath.Join(w.node.Dir, name))
-		if err == nil && string(have) != text {
-			err = fmt.Errorf("says %q, not %q", have, text)
-		}
-		return err
-	})
-}
-
-// status is what the node says of itself.
-func (w *world) status() (status.Status, error) {
-	text, err := os.ReadFile(filepath.Join(w.node.Dir, status.Path))
-	if err != nil {
-		return status.Status{}, err
-	}
-	return status.Parse(text)
-}
-
-// write puts a file on the node.
-func (w *world) write(name, text string) {
-	w.Helper()
-	name = filepath.Join(w.node.Dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) addNode() {
-	w.Helper()
-	w.must("POST", nodes, `{"metadata": {"name": "node-1", "labels": {"kubernetes.io/hostname": "host-1"}}}`)
-}
-
-// annotated waits until the Node says that it runs this configuration.
-func (w *world) annotated(text string) {
-	w.Helper()
-	w.await("the Node's annotation", func() error {
-		var n struct {
-			Metadata struct{ Annotations map[string]string }
-		}
-		body, err := w.Do("GET", nodes+"/node-1", "")
-		if err == nil {
-			err = json.Unmarshal(body, &n)
-		}
-		if got := n.Metadata.Annotations["checksum/cloud-config-data"]; err == nil && got != sum(text) {
-			err = fmt.Errorf("%q", got)
-		}
-		return err
-	})
-}
-
-func (w *world) approve() { w.Helper(); w.ApproveNodeAgent(w.TB, 20*time.Second) }
 
 // logger says what nodes do if LOAM_LOG is set.
 func logger() *zap.Logger {

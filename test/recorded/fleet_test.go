@@ -1,0 +1,92 @@
+package recorded
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/cluster"
+)
+
+// fleet is nodes of one pool in one process. Each has its own directory and, as
+// its certificate is its own, its own connection to the API server. Nothing
+// watches their paths: one user may have 128 inotify instances
+// (fs.inotify.max_user_instances).
+type fleet struct {
+	*world
+	nodes []*Node
+	seen  chan sighting
+	// shown is the value that each Node was seen with last.
+	shown map[string]string
+}
+
+// sighting is that a Node was seen with a value of the annotation.
+type sighting struct {
+	node, value string
+	at          time.Time
+}
+
+// newFleet starts so many nodes, which run the configuration text when it returns.
+// steady is as of New.
+func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
+	t.Helper()
+	const files = 12 // of each node: directories, a connection, and what is open for a moment
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max < uint64(files*size) {
+		t.Fatalf("%d nodes need %d open files, the limit is %d (%v)\nhint: ulimit -Hn", size, files*size, limit.Max, err)
+	}
+	f := &fleet{world: &world{TB: t, Cluster: cluster.Start(t, cluster.Options{})}, seen: make(chan sighting, 16*size), shown: map[string]string{}}
+	f.allow()
+	f.countRequests()
+	f.says(text)
+	dir := fleetDir(t)
+	for i := range size {
+		f.add(filepath.Join(dir, fmt.Sprint(i)), fmt.Sprintf("node-%d", i), steady)
+	}
+	f.run(text)
+	f.rested()
+	return f
+}
+
+// fleetDir is in memory where it can be: a thousand nodes have a thousand disks.
+func fleetDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "loam-fleet-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// allow is examples/cluster/rbac.yaml without names of Nodes and their Leases:
+// who may write which of a thousand is decided by a webhook where Gardener is.
+func (f *fleet) allow() {
+	const path = "/apis/rbac.authorization.k8s.io/v1/"
+	f.must(http.MethodPost, path+"clusterroles", `{"metadata": {"name": "fleet"}, "rules": [
+		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["`+secretName+`"], "verbs": ["get", "list", "watch"]},
+		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "create", "update"]},
+		{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "list", "watch", "patch"]},
+		{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]}`)
+	f.must(http.MethodPost, path+"clusterrolebindings", `{"metadata": {"name": "fleet"},
+		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fleet"},
+		"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "`+agentGroup+`"}]}`)
+}
+
+// add makes a node that has joined.
+func (f *fleet) add(dir, name string, steady time.Duration) {
+	f.Helper()
+	f.must(http.MethodPost, nodes, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {"kubernetes.io/hostname": %[1]q}}}`, name))
+	f.admit(dir, name)
+	c := f.config()
+	c.Machine, c.Hostname, c.Tokens = name, name, nil
+	n, err := New(dir, c, "", &Systemd{Job: 5 * time.Millisecond}, steady, logger())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.nodes = append(f.nodes, n)
+}

@@ -1,0 +1,121 @@
+package recorded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	agent "github.com/loam-os/loam/agent/cluster"
+)
+
+// child is a node whose agent has a process for itself, so that what the process
+// uses is what the agent uses.
+type child struct {
+	Dir                 string
+	Config              agent.Config
+	Kubelet, Containerd string
+	Steady              time.Duration
+}
+
+// childVariable has this program run as the child that it describes.
+const childVariable = "LOAM_RECORDED_NODE"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	if err := runChild(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// runChild is the node until standard input ends, as it does with the parent.
+func runChild(text string) error {
+	var c child
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return fmt.Errorf("decode %s: %w", childVariable, err)
+	}
+	n, err := New(c.Dir, c.Config, "", &Systemd{Job: 5 * time.Millisecond}, c.Steady, logger())
+	if err != nil {
+		return err
+	}
+	if err := n.Complete(c.Kubelet, c.Containerd); err != nil {
+		return errors.Join(err, n.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// startChild runs the node that c describes, and returns its process ID.
+func (w *world) startChild(c child) int {
+	w.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		w.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		w.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
+			w.Error(err)
+		}
+	})
+	return cmd.Process.Pid
+}
+
+// admit gives the node in dir its certificate, which it would else ask for.
+func (w *world) admit(dir, machine string) {
+	w.Helper()
+	text := w.Kubeconfig(w.TB, "gardener.cloud:node-agent:machine:"+machine, agentGroup)
+	dir = filepath.Join(dir, credentials)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(text), 0o600)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// answering are a kubelet and a containerd that say that they are well.
+func answering(t testing.TB) (kubelet, containerd string) {
+	healthz := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	t.Cleanup(healthz.Close)
+	containerd = filepath.Join(t.TempDir(), "containerd.sock")
+	listener, err := net.Listen("unix", containerd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clear http.Protocols
+	clear.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: &clear, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", "0")
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return healthz.Listener.Addr().String(), containerd
+}

@@ -1,0 +1,243 @@
+package recorded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/loam-os/loam/test/cluster"
+)
+
+const (
+	updateResult = "node.machine.sapcloud.io/update-result"
+	updateReason = "node.machine.sapcloud.io/update-failed-reason"
+	triedVersion = "node-agent.gardener.cloud/updating-operating-system-version"
+	pods         = "/api/v1/namespaces/default/pods"
+)
+
+// updatable is a configuration that speaks of updates in place.
+func updatable(text, kubelet, system, rotated string) string {
+	return osc(text) + "  - path: /var/lib/kubelet/config/kubelet\n    content: {inline: {data: 'kind: KubeletConfiguration'}}\n" +
+		"  inPlaceUpdates:\n    operatingSystemVersion: " + system + "\n    kubelet: " + kubelet + "\n" +
+		"    credentialsRotation:\n      certificateAuthorities: {lastInitiationTime: " + rotated + "}\n"
+}
+
+const (
+	spring = "2026-04-01T00:00:00Z"
+	summer = "2026-08-01T00:00:00Z"
+)
+
+// drill is a node whose kubelet and system are the test's.
+type drill struct {
+	mu sync.Mutex
+	// ill is what is wrong with the kubelet, upgrades are those asked for.
+	ill      error
+	upgrades []string
+}
+
+func (d *drill) adjust(n *Node) {
+	n.Cluster.Kubelet = func(context.Context) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.ill
+	}
+	n.Cluster.Upgrade = func(_ context.Context, version string) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.upgrades = append(d.upgrades, version)
+		return nil
+	}
+}
+
+// updatableWorld is a world whose node runs text and may see and delete pods.
+func updatableWorld(t *testing.T, text string) (*world, *drill) {
+	w, d := allowedWorld(t), &drill{}
+	w.adjust = d.adjust
+	w.join(text)
+	w.await("the record of updates", func() error {
+		_, err := os.Stat(filepath.Join(w.node.Dir, "var/lib/loam/inplace.json"))
+		return err
+	})
+	return w, d
+}
+
+func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
+	w, d := updatableWorld(t, updatable("one", "1.35.0", "1.0.0", spring))
+	d.ill = errors.New("starting")
+	w.write("var/lib/kubelet/kubeconfig-real", "kind: Config")
+	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "KEY AND CERTIFICATE")
+	w.must("POST", pods, `{"metadata": {"name": "left"}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
+
+	t.Run("a patch of kubelet needs no drained node", func(t *testing.T) { w.becomes(updatable("patch", "1.35.9", "1.0.0", spring)) })
+	next := updatable("two", "1.36.0", "1.0.0", summer)
+	w.says(next)
+	w.waitsFor("update of kubelet's version, certificate authorities waits for the Node to be drained")
+	w.still("etc/a", "patch")
+
+	w.systemd.Calls()
+	w.drained()
+	w.file("etc/a", "two")
+	w.poke() // It has looked since, and kubelet is not well.
+	if n, err := w.get(nodes + "/node-1"); err != nil || n.Metadata.Annotations[applied] == sum(next) {
+		t.Errorf("the Node says it is done before kubelet is well: %v", err)
+	}
+	d.mu.Lock()
+	d.ill = nil
+	d.mu.Unlock()
+	w.approve()
+	w.labelled(updateResult, "successful")
+	w.annotated(next)
+	if calls := strings.Join(w.systemd.Calls(), ", "); !strings.Contains(calls, "restart kubelet.service") {
+		t.Errorf("jobs %q", calls)
+	}
+	text, err := os.ReadFile(filepath.Join(w.node.Dir, "var/lib/kubelet/kubeconfig-bootstrap"))
+	if err != nil || !strings.Contains(string(text), "S0VZIEFORCBDRVJUSUZJQ0FURQ==") {
+		t.Errorf("the kubelet joins with %s, %v", text, err)
+	}
+	if n := w.asked(); n != 2 {
+		t.Errorf("%d certificates were asked for, not the first and that of the new authority", n)
+	}
+	pod, err := w.get(pods + "/left")
+	if err == nil && pod.Metadata.DeletionTimestamp == "" {
+		t.Error("a pod that saw the old node is left")
+	}
+	t.Run("and once it is done the next waits again", func(t *testing.T) {
+		w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
+		w.says(updatable("three", "1.37.0", "1.0.0", summer))
+		w.waitsFor("update of kubelet's version waits")
+		w.still("etc/a", "two")
+	})
+	t.Run("one that cannot be applied is a failed one", func(t *testing.T) {
+		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a", "path: etc/a", 1))
+		w.drained()
+		w.labelled(updateResult, "failed")
+		w.says(updatable("five", "1.37.0", "1.0.0", summer)) // It is tried without another drain.
+		w.labelled(updateResult, "successful")
+		w.carries(updateReason, "")
+	})
+}
+
+func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
+	w, d := updatableWorld(t, updatable("one", "1.35.0", "1.0.0", spring))
+	next := updatable("two", "1.35.0", "2.0.0", spring)
+	w.says(next)
+	w.waitsFor("update of the operating system waits")
+	w.drained()
+	w.carries(triedVersion, "2.0.0")
+	w.await("the upgrade", func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if strings.Join(d.upgrades, " ") != "2.0.0" {
+			return fmt.Errorf("upgrades %v", d.upgrades)
+		}
+		return nil
+	})
+	w.stop() // It starts version 2.0.0, and falls back.
+	w.startAgain()
+	w.carries(updateReason, "the node came back with version 1.0.0, not 2.0.0")
+	w.labelled(updateResult, "failed")
+	if len(d.upgrades) != 1 {
+		t.Errorf("upgrades %v", d.upgrades)
+	}
+	w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"`+triedVersion+`": null}}}`)
+	w.carries(triedVersion, "2.0.0") // A person has asked for it.
+}
+
+func TestANodeWaitsForItsStaticPods(t *testing.T) {
+	w := allowedWorld(t)
+	w.join(osc("one"))
+	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n      inline:\n        data: |\n" +
+		"          {apiVersion: v1, kind: Pod, metadata: {name: etcd, annotations: {gardener.cloud/config.mirror: h1}}}\n"
+	w.says(static)
+	w.waitsFor("static pod default/etcd is not there")
+	w.must("POST", pods, `{"metadata": {"name": "etcd-node-1", "annotations": {"gardener.cloud/config.mirror": "h0"}},
+		"spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
+	w.waitsFor("static pod default/etcd is still that of an older manifest")
+	w.must("PATCH", pods+"/etcd-node-1", `{"metadata": {"annotations": {"gardener.cloud/config.mirror": "h1"}}}`)
+	w.waitsFor("static pod default/etcd is not ready")
+	w.must("PATCH", pods+"/etcd-node-1/status", `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	w.annotated(static)
+	w.waitsFor("")
+}
+
+func TestALostAddressIsPutBack(t *testing.T) {
+	w := newWorld(t, cluster.Options{Controllers: true})
+	w.adjust = func(n *Node) {
+		n.Cluster.Addresses = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil }
+	}
+	w.join(osc("one"))
+	addresses := func(list string) {
+		w.must("PATCH", nodes+"/node-1/status", `{"status": {"addresses": [`+list+`]}}`)
+	}
+	const name, internal = `{"type": "Hostname", "address": "host-1"}`, `{"type": "InternalIP", "address": "10.0.0.5"}`
+	addresses(internal + ", " + name)
+	w.poke()
+	addresses(name)
+	w.await("the Node's addresses", func() error {
+		n, err := w.get(nodes + "/node-1")
+		if got := fmt.Sprint(n.Status.Addresses); err == nil && got != "[{InternalIP 10.0.0.5} {Hostname host-1}]" {
+			err = errors.New(got)
+		}
+		return err
+	})
+}
+
+// allowedWorld is a world whose nodes may do what examples/cluster/rbac-pods.yaml
+// says, too.
+func allowedWorld(t *testing.T) *world {
+	w := newWorld(t, cluster.Options{Controllers: true})
+	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object := range strings.SplitSeq(string(text), "\n---\n") {
+		body, err := yaml.YAMLToJSON([]byte(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of struct{ Kind string }
+		if err := json.Unmarshal(body, &of); err != nil {
+			t.Fatal(err)
+		}
+		w.must("POST", "/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+"s", string(body))
+	}
+	return w
+}
+
+// drained marks the Node as ready for an update.
+func (w *world) drained() {
+	w.Helper()
+	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"}]}}`)
+}
+
+// labelled waits until the Node's label has the value.
+func (w *world) labelled(key, value string) {
+	w.Helper()
+	w.await("the Node's label "+key, func() error {
+		n, err := w.get(nodes + "/node-1")
+		if got := n.Metadata.Labels[key]; err == nil && got != value {
+			err = fmt.Errorf("%q, reason %q", got, n.Metadata.Annotations[updateReason])
+		}
+		return err
+	})
+}
+
+// waitsFor waits until the node says that it waits for text.
+func (w *world) waitsFor(text string) {
+	w.Helper()
+	w.await("what the node waits for", func() error {
+		if got := w.node.Cluster.Link().Waits; !strings.HasPrefix(got, text) || text == "" && got != "" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
