@@ -155,8 +155,8 @@ func (l *loop) publish(phase status.Phase) {
 		s.Generation != l.shown.Generation || len(s.DebugShells) != len(l.shown.DebugShells)
 	l.shown, l.published = s, true
 	s.Uptime = l.Now()
-	l.Publish(s, news)
 	if l.Cluster != nil {
 		l.Cluster.Report(s)
 	}
+	l.Publish(s, news)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/liveness"
+	"github.com/loam-os/loam/agent/status"
 )
 
 const (
@@ -39,7 +41,9 @@ type session struct {
 	// the next session is to begin.
 	refused, over bool
 
-	node *core.Node
+	// node is nil if there is none or, before looked, if that is not known.
+	node   *core.Node
+	looked bool
 	// named is the name by which the Node is watched, "" while it is looked for;
 	// unwatch ends that.
 	named   string
@@ -49,6 +53,8 @@ type session struct {
 	offer *offer
 	turns turns
 	proof proof
+	// reported is what the Node was last told of, with nothing left to tell.
+	reported report
 	// addresses are those of the Node when it last had an internal one.
 	addresses []liveness.Address
 	// blocked is what the Node's word waits for, "" for nothing.
@@ -269,7 +275,7 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	if ok && older(n, s.node) {
 		return // What the answer to a patch has said already is newer.
 	}
-	s.node = nil
+	s.node, s.looked = nil, true
 	if ok {
 		s.node = n
 	}
@@ -341,9 +347,17 @@ func (s *session) takeOffer(ctx context.Context) error {
 	return nil
 }
 
+// report is what the Node's words follow from.
+type report struct {
+	node  *core.Node
+	offer *offer
+	// at is the status's, uptime.
+	at time.Duration
+}
+
 // reportNode makes the Node say how the node stands.
 func (s *session) reportNode(ctx context.Context) error {
-	if s.node == nil || s.status.Phase == "" {
+	if s.node == nil || s.status.Phase == "" || s.reported == (report{s.node, s.offer, s.status.Uptime}) {
 		return nil
 	}
 	version := ""
@@ -379,6 +393,10 @@ func (s *session) reportNode(ctx context.Context) error {
 			return err
 		}
 		s.node = n
+	}
+	// What waits, or units that are on their way, may come to be otherwise by itself.
+	if said.Version == s.status.Version && !slices.ContainsFunc(s.status.Units, func(u status.Unit) bool { return !u.Settled }) {
+		s.reported = report{s.node, s.offer, s.status.Uptime}
 	}
 	return nil
 }

@@ -76,7 +76,12 @@ func (c *Cluster) factsOf(text []byte) *inplace.Facts {
 
 // nextStep is what comes next of the update that is offered.
 func (s *session) nextStep() inplace.Step {
-	if s.want == nil || s.offer == nil || s.node == nil || !s.known {
+	switch {
+	case s.want == nil || s.offer == nil || !s.known:
+		return inplace.Nothing
+	case !s.looked || s.status.Phase == "":
+		return inplace.Await // Until it is known how the Node stands.
+	case s.node == nil:
 		return inplace.Nothing
 	}
 	tried := s.node.Annotations[triedAnnotation]
@@ -101,7 +106,7 @@ func drained(n *core.Node) bool {
 func (s *session) updateInPlace(ctx context.Context) error {
 	step := s.nextStep()
 	switch {
-	case step == inplace.Nothing || s.busy || s.rebooting || s.over || s.status.Phase == "":
+	case step == inplace.Nothing || s.node == nil || s.busy || s.rebooting || s.over || s.status.Phase == "":
 		return nil
 	case s.Now().Before(s.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])

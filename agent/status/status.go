@@ -158,7 +158,7 @@ type Unit struct {
 }
 
 // Write leaves s at Path beneath node, the running root directory, whole at
-// every moment.
+// every moment; another boot has another.
 func Write(node *durable.Dir, s Status) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -167,10 +167,7 @@ func Write(node *durable.Dir, s Status) error {
 	if err := node.MkdirAll("run/loam"); err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
-	if _, err := node.WriteFile(Path[1:], append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", Path, err)
-	}
-	return nil
+	return node.WriteVolatile(Path[1:], append(text, '\n'), 0o644)
 }
 
 // Parse reads what Write has written.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -66,8 +67,13 @@ func TestNodeOfACluster(t *testing.T) {
 	if err := w.Connect(&m.config); err != nil {
 		t.Fatal(err)
 	}
+	m.config.Clock = "1970-01-01" // Its battery is empty.
 	n := m.on(t, map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t))})
 	n.shell()
+	n.says(func(s status.Status) bool {
+		return s.Cluster != nil && !s.Cluster.Connected && strings.Contains(s.Cluster.Problem, "not yet valid")
+	})
+	n.sh(fmt.Sprintf("date -s @%d", time.Now().Unix())) // As NTP would.
 	w.ApproveNodeAgent(t, patience)
 	n.expect(appliedLine)
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
@@ -118,7 +124,14 @@ func TestNodeOfACluster(t *testing.T) {
 	})
 	t.Run("a managed file that is deleted comes back", func(t *testing.T) {
 		n.t = t
-		n.sh("rm /etc/cni/net.d/10-bridge.conflist; sleep 10; test -e /etc/cni/net.d/10-bridge.conflist")
+		const conflist = "/etc/cni/net.d/10-bridge.conflist"
+		n.sh("rm " + conflist + "; timeout 20 sh -c 'until test -e " + conflist + "; do sleep 0.2; done'")
+	})
+	t.Run("a node that is renamed is the one of machine.yaml again", func(t *testing.T) {
+		n.t = t
+		n.sh("before=$(systemctl show -P MainPID loam-agent.service); hostname other; " +
+			"timeout 60 sh -c \"until test $(hostname) != other -a \\$(systemctl show -P MainPID loam-agent.service) != $before; do sleep 0.2; done\"")
+		w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	})
 	n.t = t
 	n.off()

@@ -15,6 +15,7 @@ const dies = "  - name: dies.service\n    content: |\n      [Service]\n      Exe
 func (n *node) proven() {
 	n.t.Helper()
 	n.sh("while test -e /var/lib/loam/journal.json; do sleep 0.3; done")
+	n.sh("loam verify --repair=false >/dev/null") // It waits for what comes after the verdict.
 }
 
 // TestNodeGoesBack is what a node does about changes that are bad, on trial,

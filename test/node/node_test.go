@@ -183,6 +183,7 @@ func badInput(n *node, good string) {
 	state := func() string {
 		return n.sh("find /var/lib/loam /etc -not -path '*/.*' | sort | sha256sum; systemctl show -P InvocationID one.service")
 	}
+	n.proven()
 	before := state()
 	failed := func(t *testing.T, path, problem string) {
 		n.expect(failedPhase)

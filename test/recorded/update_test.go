@@ -116,6 +116,12 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 		w.waitsFor("update of kubelet's version waits")
 		w.still("etc/a", "two")
 	})
+	t.Run("after a restart of the agent, too", func(t *testing.T) {
+		w.stop()
+		w.startAgain()
+		w.waitsFor("update of kubelet's version waits")
+		w.still("etc/a", "two")
+	})
 	t.Run("one that cannot be applied is a failed one", func(t *testing.T) {
 		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a", "path: etc/a", 1))
 		w.drained()

@@ -28,6 +28,9 @@ type Config struct {
 	Credentials map[string]string
 	// Screen adds a display, for Screendump.
 	Screen bool
+	// Clock is what the machine's own clock says at power on, "1970-01-01"; "" is the
+	// time.
+	Clock string
 	// NoReboot ends the machine where it would restart.
 	NoReboot bool
 	// Host lets the machine reach this host's loopback, as 10.0.2.2, and what else
@@ -75,6 +78,9 @@ func (c Config) arguments() []string {
 		"-netdev", c.network(), "-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 	)
+	if c.Clock != "" {
+		args = append(args, "-rtc", "base="+c.Clock)
+	}
 	if c.Screen {
 		args = append(args, "-device", "virtio-gpu-pci")
 	}
