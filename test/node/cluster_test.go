@@ -129,8 +129,8 @@ func TestNodeOfACluster(t *testing.T) {
 	})
 	t.Run("a node that is renamed is the one of machine.yaml again", func(t *testing.T) {
 		n.t = t
-		n.sh("before=$(systemctl show -P MainPID loam-agent.service); hostname other; " +
-			"timeout 60 sh -c \"until test $(hostname) != other -a \\$(systemctl show -P MainPID loam-agent.service) != $before; do sleep 0.2; done\"")
+		n.sh("export before=$(systemctl show -P MainPID loam-agent.service); hostname other; timeout 60 sh -c " +
+			"'until test $(hostname) != other -a $(systemctl show -P MainPID loam-agent.service) != $before; do sleep 0.2; done'")
 		w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	})
 	n.t = t
