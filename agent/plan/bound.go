@@ -54,7 +54,11 @@ func follow(actions []Action, b bonds) []Action {
 				continue
 			}
 			actions = slices.DeleteFunc(actions, func(other Action) bool { return other.Unit == name && other.Verb != Stop })
-			actions, queue = append(actions, did), append(queue, did)
+			actions = append(actions, did)
+			if did.Verb == Start {
+				did.Verb = Stop // As what is bound to it sees it.
+			}
+			queue = append(queue, did)
 		}
 	}
 	return actions
