@@ -22,9 +22,9 @@ func engineOf(env Env, root, image *os.Root, units apply.Units, osVersion string
 			return nil, err
 		}
 	}
-	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := bootID()
 	if err != nil {
-		return nil, fmt.Errorf("read the boot ID: %w", err)
+		return nil, err
 	}
 	state, err := root.OpenRoot(name)
 	if err != nil {
@@ -32,9 +32,18 @@ func engineOf(env Env, root, image *os.Root, units apply.Units, osVersion string
 	}
 	return &apply.Executor{
 		State: durable.New(state, nil), Node: node, Image: image.FS(), Units: units,
-		OSVersion: osVersion, BootID: strings.TrimSpace(string(bootID)), JobWait: jobWait, Steady: steady, Limit: limit,
+		OSVersion: osVersion, BootID: id, JobWait: jobWait, Steady: steady, Limit: limit,
 		Now: env.Now, Uptime: env.Uptime,
 	}, nil
+}
+
+// bootID is the kernel's id of this boot (random(4)).
+func bootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // lock makes this process the only one that changes the node, until the file is

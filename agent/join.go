@@ -1,11 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/x509"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/liveness"
@@ -13,8 +18,9 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// agentCA is where a configuration may bring other certificate authorities of the
-// API server than machine.yaml has.
+// agentCA is where a configuration may bring certificate authorities of the API
+// server besides those that machine.yaml has. Either may be the newer: authorities
+// are rotated while a node is off, and an operator then brings a new machine.yaml.
 const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
 
 // clusterOf is the cluster that machine.yaml names; false if it names none.
@@ -30,13 +36,22 @@ func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string,
 	c = cluster.Config{
 		Server: from.Server, CA: []byte(from.CA), SecretName: from.Secret, Machine: from.Machine, Zone: from.Zone, KubernetesVersion: from.KubernetesVersion,
 	}
-	if ca, err := root.ReadFile(agentCA); err == nil {
-		c.CA = ca
+	if more, err := root.ReadFile(agentCA); err == nil {
+		c.CA = both(c.CA, more)
 	}
 	for _, t := range from.Tokens {
 		c.Tokens = append(c.Tokens, cluster.Token(t))
 	}
 	return c, from.BootstrapToken, true, nil
+}
+
+// both are the certificates of two PEM texts; of the second only if it has any.
+func both(first, second []byte) []byte {
+	second = bytes.TrimSpace(second)
+	if !x509.NewCertPool().AppendCertsFromPEM(second) || bytes.Contains(first, second) {
+		return first
+	}
+	return slices.Concat(bytes.TrimSpace(first), []byte("\n"), second, []byte("\n"))
 }
 
 // join makes the node part of a cluster: its configuration and its Secrets come
@@ -47,13 +62,17 @@ func (env Env) join(a *Agent, decoder *Decoder, from machine.Source, config clus
 		c.Machine = cmp.Or(c.Machine, c.Hostname)
 		return c
 	}
+	id, err := bootID()
+	if err != nil {
+		env.Log.Error("join", zap.Error(err))
+	}
 	c := cluster.New(complete(config), cluster.Env{
 		Root: root, Token: token, Restart: wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {
 			c, _, _, err := clusterOf(from, root)
 			return complete(c), err
 		},
-		Addresses: addresses, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
+		BootID: id, Addresses: addresses, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
 	})
 	others, follow := decoder.Contents, decoder.Follow
 	decoder.Contents = either{c, others}
@@ -64,6 +83,7 @@ func (env Env) join(a *Agent, decoder *Decoder, from machine.Source, config clus
 		}
 	}
 	a.Source, a.Cluster = c, c
+	a.Status.Warnings = append(a.Status.Warnings, config.Warnings...)
 	return c
 }
 

@@ -137,8 +137,8 @@ func (l *loop) publish(phase status.Phase) {
 			s.Files++
 		}
 	}
-	s.Version, s.ControlPlane = "", false
-	if s.Phase == status.Applied && l.given == l.current.Digest {
+	s.Version, s.ControlPlane, s.Refused = "", false, l.asked != nil
+	if s.AppliedAt > 0 && s.Phase != status.Applying && l.given == l.current.Digest {
 		s.Version = l.version
 	}
 	for _, e := range l.current.Entries {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/registry"
 )
 
 // Queries ask the loop how the node stands, which it answers whatever is under
@@ -46,8 +47,10 @@ func (l *loop) sample() metrics.Sample {
 	return s
 }
 
-// busyAfter is how long units that hang wait for the loop to restart them.
-const busyAfter = time.Second
+// busyAfter is how long units that hang wait for the loop to restart them: longer
+// than a look at a configuration waits for a containerd that hangs, so that this one
+// is restarted between two looks.
+const busyAfter = registry.AnswerLimit + 5*time.Second
 
 // restartUnlessBusy is liveness.Watch's: a change that is under way restarts units
 // itself.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -261,6 +262,9 @@ func (l *loop) countDrift(repaired []string) {
 	l.Log.Warn("repaired what something else had changed", zap.Strings("paths", repaired))
 	l.status.Drift.Repaired += len(repaired)
 	l.status.Drift.Last, l.status.Drift.At = repaired[len(repaired)-1], l.Now()
+	if l.Cluster != nil {
+		l.Cluster.Event(true, "FileMismatch", "repaired what something else had changed: "+strings.Join(repaired[:min(5, len(repaired))], ", "))
+	}
 }
 
 // settleChange carries out the verdict on the change that is pending.

@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 
 	core "k8s.io/api/core/v1"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/agent/liveness"
-	"github.com/loam-os/loam/agent/status"
 )
 
 // restoreAddresses puts back an internal address that the Node lost and that an
@@ -69,22 +65,4 @@ func addressPatch(n *core.Node, want []liveness.Address) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "status": map[string]any{"addresses": all},
 	})
-}
-
-// reload begins a new session if a configuration that was applied has changed how
-// the cluster is reached.
-func (s *session) reload(now status.Status) {
-	if s.Reload == nil || now.Phase != status.Applied || now.Generation == s.status.Generation {
-		return
-	}
-	config, err := s.Reload()
-	switch {
-	case err != nil:
-		s.Log.Error("read how the cluster is reached", zap.Error(err))
-	case !reflect.DeepEqual(config, s.Config):
-		s.Log.Info("the cluster is reached another way")
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.Config, s.link.Server, s.over = config, config.Server, true
-	}
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"go.uber.org/zap"
@@ -34,6 +38,8 @@ type Env struct {
 	Restart func(ctx context.Context, units []string) error
 	Kubelet func(ctx context.Context) error
 	Upgrade func(ctx context.Context, version string) error
+	// BootID is the kernel's id of this boot.
+	BootID string
 	// Addresses are those of the node's interfaces.
 	Addresses func() ([]netip.Addr, error)
 	// Now is the wall clock, Uptime the time since kernel start, Part a random
@@ -70,17 +76,16 @@ type Cluster struct {
 	// life is Run's, others what goes on beside sessions.
 	life   context.Context
 	others sync.WaitGroup
-	// The following belong to the session, and outlive it: what was reported last,
-	// what is restarted, how far an update is.
-	status  status.Status
-	restart restart
-	update
+	known
+	// problems are what keeps the API server from doing what it is asked, by what
+	// that is; it answers all the same.
+	problems map[string]string
 }
 
 // New makes a Cluster that has not been reached yet; Run is what reaches it.
 func New(config Config, env Env) *Cluster {
 	return &Cluster{
-		Config: config, Env: env, secrets: map[string]*reference{},
+		Config: config, Env: env, secrets: map[string]*reference{}, problems: map[string]string{},
 		link:    status.Cluster{Server: config.Server, Secret: keepOf(env.Root).secret(config.SecretName), Since: env.Now()},
 		changes: make(chan struct{}, 1), followed: make(chan struct{}, 1), linked: make(chan struct{}, 1),
 		events: make(chan event, 16), reports: make(chan status.Status, 1), posted: make(chan func()),
@@ -116,7 +121,7 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 	case c.released.text == nil:
 		return source.Document{}, fmt.Errorf("%s at %s: %w", name, c.link.Server, source.ErrAbsent)
 	}
-	return source.Document{Name: name, Text: c.released.text, Version: c.released.version}, nil
+	return source.Document{Name: name, Text: c.released.text, Version: c.released.sum}, nil
 }
 
 // Watch is of source.Source.
@@ -145,21 +150,33 @@ func (c *Cluster) Link() status.Cluster {
 func (c *Cluster) Run(ctx context.Context) {
 	defer c.others.Wait()
 	c.life = ctx
-	var err error
-	if c.record, c.known, err = c.keep().record(); err != nil {
-		c.Log.Error("updates in place", zap.Error(err))
-	}
-	refused := false
+	c.update.load(c.keep(), c.Log)
+	refused, hold := false, time.Duration(0)
 	for ctx.Err() == nil {
 		who, err := c.identify(ctx, refused)
-		if err != nil {
-			c.tried(err)
-			pause(ctx, time.Second)
+		if err == nil {
+			refused = c.session(ctx, who)
+		} else {
+			refused = false // What it has may be taken the next time.
+			c.tried("join", err)
+		}
+		switch {
+		case errors.Is(err, ErrDenied):
+			hold = maxHold
+		case err != nil:
+			hold = retryStep
+		case refused:
+			hold = min(max(2*hold, retryStep), maxHold)
+		default:
+			hold = 0
 			continue
 		}
-		refused = c.session(ctx, who)
+		pause(ctx, c.about(hold))
 	}
 }
+
+// maxHold is the longest time between two tries of a node that is not let in.
+const maxHold = 30 * time.Second
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -176,16 +193,14 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	k := c.keep()
 	who, ok := k.credentials()
 	token, err := k.token()
-	if err != nil {
-		return who, err
-	}
-	if token == "" {
+	if err == nil && token == "" {
 		token = c.Token
 	}
-	if token != "" && c.record.Version == "" { // In an update, the kubelet may join with its certificate.
-		if err := k.kubelet(c.Config, token); err != nil {
-			return who, err
-		}
+	if token != "" && c.update.record.Version == "" { // In an update, the kubelet may join with its certificate.
+		err = k.kubelet(c.Config, token)
+	}
+	if err != nil {
+		c.Log.Error("join", zap.Error(err)) // Who has a certificate needs none of it.
 	}
 	expired := ok && !c.Now().Before(who.NotAfter)
 	switch {
@@ -194,47 +209,98 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	case token == "":
 		return who, errNoToken
 	}
-	return c.join(ctx, k, Credentials{}, token)
+	return c.join(ctx, c.Config, Credentials{}, token)
 }
 
 // join asks for a certificate, as who or by the token, and keeps it.
-func (c *Cluster) join(ctx context.Context, k keep, as Credentials, token string) (Credentials, error) {
+func (c *Cluster) join(ctx context.Context, config Config, as Credentials, token string) (Credentials, error) {
+	k := c.keep()
 	key, err := k.key()
 	if err != nil {
 		return Credentials{}, err
 	}
-	a, err := newAPI(c.rest(as, token))
+	a, err := newAPI(config.rest(as, token))
 	if err != nil {
 		return Credentials{}, err
 	}
 	defer a.close()
-	c.Log.Info("asking for a certificate", zap.String("name", c.commonName()))
-	who, err := a.request(ctx, c.commonName(), key)
+	c.Log.Info("asking for a certificate", zap.String("name", config.commonName()))
+	who, err := a.request(ctx, config.commonName(), key)
+	if errors.Is(err, ErrDenied) {
+		err = errors.Join(err, k.forget())
+	}
 	if err != nil {
 		return Credentials{}, err
 	}
-	return who, k.save(c.Config, who)
+	return who, k.save(config, who)
 }
 
-// tried notes whether the API server was reached, and how it answered.
-func (c *Cluster) tried(err error) {
+// tried notes whether the API server was reached by a request for what key says,
+// and how it answered: one that refuses what it is asked is there.
+func (c *Cluster) tried(key string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	c.relink(func(l *status.Cluster) {
+		switch {
+		case err != nil && !isRefusal(err):
+			if l.Connected {
+				l.Connected, l.Since = false, c.Now()
+			}
+			l.Problem = err.Error()
+			return
+		case !l.Connected:
+			l.Connected, l.Since = true, c.Now()
+		}
+		delete(c.problems, key)
+		if err != nil && !apierrors.IsConflict(err) {
+			c.problems[key] = err.Error()
+		}
+		l.Problem = c.problem()
+	})
+}
+
+// isRefusal reports whether err is the answer of an API server that is well.
+func isRefusal(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusTooManyRequests
+}
+
+// note keeps a problem with what key says, "" for none.
+func (c *Cluster) note(key, problem string) {
+	c.relink(func(l *status.Cluster) {
+		if delete(c.problems, key); problem != "" {
+			c.problems[key] = problem
+		}
+		if l.Connected {
+			l.Problem = c.problem()
+		}
+	})
+}
+
+// problem is the first of problems, "" if there is none.
+func (c *Cluster) problem() string {
+	if len(c.problems) == 0 {
+		return ""
+	}
+	return c.problems[slices.Min(slices.Collect(maps.Keys(c.problems)))]
+}
+
+// relink changes link, and tells so.
+func (c *Cluster) relink(edit func(l *status.Cluster)) {
 	c.mu.Lock()
 	before := c.link
-	switch {
-	case errors.Is(err, context.Canceled):
-	case err == nil && !c.link.Connected:
-		c.link.Connected, c.link.Since, c.link.Problem = true, c.Now(), ""
-	case err != nil:
-		if c.link.Connected {
-			c.link.Connected, c.link.Since = false, c.Now()
-		}
-		c.link.Problem = err.Error()
-	}
+	edit(&c.link)
 	after := c.link
 	c.mu.Unlock()
-	if before != after {
-		signal(c.linked)
+	if before == after {
+		return
 	}
+	signal(c.linked)
 	if before.Connected != after.Connected || before.Problem == "" && after.Problem != "" {
 		c.Log.Info("API server", zap.Bool("connected", after.Connected), zap.String("problem", after.Problem))
 	}

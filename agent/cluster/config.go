@@ -22,6 +22,8 @@ type Config struct {
 	Zone, KubernetesVersion string
 	// Tokens are Secrets whose token is kept in a file.
 	Tokens []Token
+	// Warnings say, to a person, what was left out where this was read.
+	Warnings []string
 }
 
 // Token is a Secret of namespace kube-system whose key "token" goes to a file.

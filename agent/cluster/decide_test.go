@@ -71,20 +71,26 @@ func TestWhatTheNodeCarries(t *testing.T) {
 		Labels:      map[string]string{roleLabel + "worker": "", zoneLabel: "z", versionLabel: "1.36.3"},
 		Annotations: map[string]string{appliedAnnotation: "sum"},
 	}}
+	offered := func(sum string) *offer { return &offer{sum: sum, label: sum} }
+	refused := status.Status{Phase: status.Failed, Refused: true, Offered: "sum"}
 	for _, tt := range []struct {
 		name    string
 		node    *core.Node
 		status  status.Status
-		offered string
+		offered *offer
 		want    string
 	}{
-		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, "sum",
+		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, offered("sum"),
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`},
-		{"one that has all", full, status.Status{Version: "sum"}, "sum", ""},
-		{"one of the control plane", full, status.Status{Version: "sum", ControlPlane: true}, "sum", `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
-		{"another configuration", full, status.Status{Version: "new"}, "new", `{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`},
-		{"while it is applied", full, status.Status{Phase: status.Applying}, "new", ""},
-		{"one that was taken back", full, status.Status{Phase: status.Failed}, "sum", `{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`},
+		{"one that has all", full, status.Status{Version: "sum"}, offered("sum"), ""},
+		{"one of the control plane", full, status.Status{Version: "sum", ControlPlane: true}, offered("sum"), `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
+		{"another configuration", full, status.Status{Version: "new"}, offered("new"), `{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`},
+		{"what the Secret calls it", full, status.Status{Version: "new"}, &offer{sum: "new", label: "said"}, `{"metadata":{"annotations":{"checksum/cloud-config-data":"said"}}}`},
+		{"while it is applied", full, status.Status{Phase: status.Applying}, offered("new"), ""},
+		{"while nothing is known of the Secret", full, status.Status{Version: "sum"}, nil, ""},
+		{"one that was taken back", full, refused, offered("sum"), `{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`},
+		{"another that was taken back", full, refused, offered("new"), ""},
+		{"one with a unit that failed later", full, status.Status{Phase: status.Failed, Offered: "sum"}, offered("sum"), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := string(wantedOf(c, tt.node, tt.status, tt.offered).patch(tt.node)); got != tt.want {
@@ -174,11 +180,11 @@ func TestRenewAt(t *testing.T) {
 
 func TestAVersionIsWhatTheAnnotationWouldBe(t *testing.T) {
 	s := &core.Secret{Data: map[string][]byte{dataKey: []byte("text")}}
-	if got := offerOf(s, noon).version; got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
+	if got := offerOf(s, noon).label; got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
 		t.Error(got)
 	}
 	s.Annotations = map[string]string{checksumAnnotation: "said"}
-	if got := offerOf(s, noon).version; got != "said" {
+	if got := offerOf(s, noon).label; got != "said" {
 		t.Error(got)
 	}
 }

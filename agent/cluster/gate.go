@@ -1,32 +1,35 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // offer is the configuration that the cluster has for the node.
 type offer struct {
-	secret  string
-	text    []byte
-	version string
-	serial  bool
+	secret string
+	uid    types.UID
+	text   []byte
+	// sum is the SHA-256 of the text, label what the Secret's annotation says of it:
+	// the same, unless somebody forgot that.
+	sum, label string
+	serial     bool
 	// since is when it was first seen.
 	since time.Time
 }
 
-// offerOf reads a Secret. The version is what its annotation says, or would
-// have to say.
+// offerOf reads a Secret.
 func offerOf(s *core.Secret, now time.Time) offer {
-	o := offer{secret: s.Name, text: s.Data[dataKey], version: s.Annotations[checksumAnnotation], serial: s.Annotations[serialAnnotation] == "true", since: now}
-	if o.version == "" {
-		sum := sha256.Sum256(o.text)
-		o.version = hex.EncodeToString(sum[:])
-	}
+	text := s.Data[dataKey]
+	sum := sha256.Sum256(text)
+	o := offer{secret: s.Name, uid: s.UID, text: text, sum: hex.EncodeToString(sum[:]), serial: s.Annotations[serialAnnotation] == "true", since: now}
+	o.label = cmp.Or(s.Annotations[checksumAnnotation], o.sum)
 	return o
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -35,7 +36,8 @@ type Credentials struct {
 	NotAfter         time.Time
 }
 
-// ErrDenied says that the cluster does not take this node.
+// ErrDenied says that the cluster does not take this node: its request for a
+// certificate was answered, and will not be answered otherwise.
 var ErrDenied = errors.New("the request for a certificate was denied")
 
 // renewAt is when to ask for the next certificate: after 0.8 to 0.88 of the life
@@ -133,7 +135,7 @@ func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 		switch {
 		case c.Status == core.ConditionFalse:
 		case c.Type == certificates.CertificateDenied, c.Type == certificates.CertificateFailed:
-			return nil, fmt.Errorf("%w: %s: %s", ErrDenied, name, c.Message)
+			return nil, fmt.Errorf("%w: %s: %s: %s", ErrDenied, name, c.Reason, c.Message)
 		case c.Type == certificates.CertificateApproved:
 			approved = true
 		}
@@ -144,18 +146,14 @@ func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 	return csr.Status.Certificate, nil
 }
 
-// credentials are of a certificate as PEM.
+// credentials are of a certificate and its key, as PEM.
 func credentials(certificate, key []byte, err error) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	block, _ := pem.Decode(certificate)
-	if block == nil {
-		return Credentials{}, errors.New("parse the certificate: not PEM")
-	}
-	parsed, err := x509.ParseCertificate(block.Bytes)
+	pair, err := tls.X509KeyPair(certificate, key) // Of another key, every connection would fail.
 	if err != nil {
 		return Credentials{}, fmt.Errorf("parse the certificate: %w", err)
 	}
-	return Credentials{certificate, key, parsed.NotBefore, parsed.NotAfter}, nil
+	return Credentials{certificate, key, pair.Leaf.NotBefore, pair.Leaf.NotAfter}, nil
 }

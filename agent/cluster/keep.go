@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	kubeconfig "k8s.io/client-go/tools/clientcmd/api"
@@ -29,7 +31,8 @@ const (
 	// that was stopped takes up its own request again.
 	keyName = credentialsDir + "/requested-key.pem"
 
-	// secretName has the name of the Secret that the Node's label said last.
+	// secretName has the name of the Secret that the Node's label said last and, on
+	// a second line, the one that was configured then.
 	secretName = "var/lib/gardener-node-agent/secret-name"
 
 	kubeletDir       = "var/lib/kubelet"
@@ -99,7 +102,7 @@ func (k keep) key() ([]byte, error) {
 	return text, k.write(keyName, text, 0o600)
 }
 
-// token is the bootstrap token, "" if there is none.
+// token is the bootstrap token, "" if there is none. Who has credentials needs none.
 func (k keep) token() (string, error) {
 	text, err := k.dir.Root().ReadFile(tokenName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,16 +114,27 @@ func (k keep) token() (string, error) {
 	return string(bytes.TrimSpace(text)), nil
 }
 
-// secret is the name of the Secret with the configuration.
-func (k keep) secret(otherwise string) string {
+// forget gives up a request for a certificate: the next is another.
+func (k keep) forget() error { return k.dir.Remove(keyName) }
+
+// secret is the name of the Secret with the configuration: what the Node's label
+// said last, unless another is configured than was then. Files of before have no
+// second line.
+func (k keep) secret(configured string) string {
 	text, err := k.dir.Root().ReadFile(secretName)
-	if name := string(bytes.TrimSpace(text)); err == nil && name != "" {
-		return name
+	name, instead, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if err != nil || len(validation.IsDNS1123Subdomain(name)) > 0 || instead != "" && instead != configured {
+		return configured
 	}
-	return otherwise
+	return name
 }
 
-func (k keep) saveSecret(name string) error { return k.write(secretName, []byte(name+"\n"), 0o600) }
+func (k keep) saveSecret(name, configured string) error {
+	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		return fmt.Errorf("%.100q is not the name of a Secret: %s", name, wrong[0])
+	}
+	return k.write(secretName, []byte(name+"\n"+configured+"\n"), 0o600)
+}
 
 // record is what the node remembers of updates in place; false if nothing.
 func (k keep) record() (r inplace.Record, ok bool, err error) {
@@ -128,11 +142,11 @@ func (k keep) record() (r inplace.Record, ok bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
 	if err != nil {
-		return r, false, fmt.Errorf("read /%s: %w", recordName, err)
+		return r, false, fmt.Errorf("read what the node remembers of updates in place: %w", err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return inplace.Record{}, false, fmt.Errorf("/%s is damaged: %w; hint: once the node is what its configuration says, remove it", recordName, err)
 	}
 	return r, true, nil
 }
@@ -171,7 +185,10 @@ func (k keep) kubelet(c Config, token string) error {
 	if err != nil {
 		return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
 	}
-	return k.write(kubeletBootstrap, text, 0o600)
+	if err := k.write(kubeletBootstrap, text, 0o600); err != nil {
+		return fmt.Errorf("give the kubelet the bootstrap token: %w", err)
+	}
+	return nil
 }
 
 // rejoin has the kubelet, once it is restarted, ask for a certificate with the one

@@ -19,8 +19,9 @@ type wanted struct {
 	labels, annotations map[string]*string
 }
 
-// wantedOf decides it. version is what the cluster offers.
-func wantedOf(c Config, n *core.Node, s status.Status, version string) wanted {
+// wantedOf decides it by what the cluster offers, nil if that is not known. What
+// the Node says it runs stays while the node is on its way to something else.
+func wantedOf(c Config, n *core.Node, s status.Status, o *offer) wanted {
 	w := wanted{labels: map[string]*string{}, annotations: map[string]*string{}}
 	role := roleLabel + "worker"
 	if s.ControlPlane {
@@ -31,12 +32,13 @@ func wantedOf(c Config, n *core.Node, s status.Status, version string) wanted {
 		w.labels[zoneLabel] = &c.Zone
 	}
 	switch {
-	case s.Version != "":
-		w.annotations[appliedAnnotation] = &s.Version
+	case o == nil:
+	case s.Version == o.sum:
+		w.annotations[appliedAnnotation] = &o.label
 		if c.KubernetesVersion != "" {
 			w.labels[versionLabel] = &c.KubernetesVersion
 		}
-	case n.Annotations[appliedAnnotation] == version && version != "" && s.Phase == status.Failed:
+	case s.Refused && s.Offered == o.sum && n.Annotations[appliedAnnotation] == o.label:
 		w.annotations[appliedAnnotation] = nil // It was taken back.
 	}
 	return w

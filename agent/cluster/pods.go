@@ -28,7 +28,7 @@ type staticPod struct {
 	Metadata meta.ObjectMeta `json:"metadata"`
 }
 
-// staticPods are those of the node.
+// staticPods are those of the node. The kubelet leaves directories alone, too.
 func staticPods(root fs.FS) ([]staticPod, error) {
 	names, err := fs.Glob(root, path.Join(manifestsDir, "[^.]*"))
 	if err != nil {
@@ -36,6 +36,9 @@ func staticPods(root fs.FS) ([]staticPod, error) {
 	}
 	var pods []staticPod
 	for _, name := range names {
+		if info, err := fs.Stat(root, name); err == nil && info.IsDir() {
+			continue
+		}
 		text, err := fs.ReadFile(root, name)
 		if err != nil {
 			return nil, fmt.Errorf("read a static pod: %w", err)

@@ -26,6 +26,7 @@ func TestLacking(t *testing.T) {
 	files := fstest.MapFS{
 		"etc/kubernetes/manifests/etcd.yaml":      {Data: []byte(manifest)},
 		"etc/kubernetes/manifests/.etcd.yaml.tmp": {Data: []byte("{")}, // The kubelet leaves it alone, too.
+		"etc/kubernetes/manifests/old/etcd.yaml":  {Data: []byte("{")},
 	}
 	want, err := staticPods(files)
 	if err != nil {

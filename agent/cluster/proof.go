@@ -17,37 +17,36 @@ type proof struct {
 	stop context.CancelFunc
 }
 
-// proven is the version of the configuration that the Node says it runs: "" while
-// it does not, while an update in place is not finished, or while a static pod is
-// not as its manifest says. What the Node says already is not doubted again.
+// proven is the sum of the configuration that the Node is to say it runs: "" while
+// it runs another, while an update in place is not finished, or while a static pod
+// is not as its manifest says. What the Node says already is not doubted again.
 func (s *session) proven() string {
-	version := s.status.Version
+	sum := s.status.Version
 	switch {
-	case version == "" || s.node == nil:
+	case sum == "" || s.node == nil || s.offer == nil || sum != s.offer.sum || s.update.record.Version == sum:
 		return ""
-	case s.node.Annotations[appliedAnnotation] == version:
+	case s.sound == sum, s.sound == "" && s.node.Annotations[appliedAnnotation] == s.offer.label:
 		s.dropProof()
-		return version
-	case s.record.Version != "":
-		return ""
+		return sum
 	}
 	if why := s.lacking(); why != "" {
 		s.waits(why)
 		return ""
 	}
 	s.dropProof()
-	return version
+	return sum
 }
 
 // lacking says which static pod does not run, and watches the pods until it does.
 func (s *session) lacking() string {
 	p := &s.proof
-	if p.generation != s.status.Generation {
+	if p.generation != s.status.Generation || p.err != nil {
 		p.generation = s.status.Generation
 		p.static, p.err = staticPods(s.Root.FS())
 	}
 	switch {
 	case p.err != nil:
+		s.soon(s.Now().Add(retryStep)) // Who put it there may take it away.
 		return p.err.Error()
 	case len(p.static) == 0:
 		return ""

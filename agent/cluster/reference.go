@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -76,8 +77,26 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	if c.Machine, err = line(root, path.Join(dir, "machine-name")); err != nil {
 		return Config{}, err
 	}
-	c.Zone, err = line(root, path.Join(dir, "zone"))
-	return c, err
+	if c.Zone, err = line(root, path.Join(dir, "zone")); err != nil {
+		return Config{}, err
+	}
+	c.dropBadLabels("/"+path.Join(dir, "zone"), "/"+name)
+	return c, nil
+}
+
+// dropBadLabels leaves out what no label of the Node can say, read from there: the
+// API server would refuse all else that is said with it.
+func (c *Config) dropBadLabels(zone, version string) {
+	for _, l := range []struct {
+		value    *string
+		at, what string
+	}{{&c.Zone, zone, "zone"}, {&c.KubernetesVersion, version, "Kubernetes version"}} {
+		if len(validation.IsValidLabelValue(*l.value)) == 0 {
+			continue
+		}
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the %s %.100q is no value of a label: the Node goes without", l.at, l.what, *l.value))
+		*l.value = ""
+	}
 }
 
 // newest is the configuration that was written last: there is one for each

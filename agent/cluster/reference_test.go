@@ -41,6 +41,17 @@ func TestReadNodeAgent(t *testing.T) {
 	if got, err := ReadNodeAgent(node, Directory); err != nil || got.Zone != "" {
 		t.Errorf("without a zone: %q %v", got.Zone, err)
 	}
+	node[dir+"zone"] = &fstest.MapFile{Data: []byte("eu west\n")}
+	node[dir+"config-v1.150.0.yaml"] = &fstest.MapFile{Data: []byte(strings.Replace(nodeAgentText, "1.36.3", "1.36+x", 1)), ModTime: time.Unix(2, 0)}
+	want.Zone, want.KubernetesVersion = "", ""
+	want.Warnings = []string{
+		`/var/lib/gardener-node-agent/zone: the zone "eu west" is no value of a label: the Node goes without`,
+		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is no value of a label: the Node goes without`,
+	}
+	got, err = ReadNodeAgent(node, Directory)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("what is no label: %v (-want +got):\n%s", err, diff)
+	}
 	for _, tt := range []struct{ name, file, text, want string }{
 		{"no CA", "cluster-ca.crt", "", "read the CA of the API server"},
 		{"another kind", "config-v1.150.0.yaml", "kind: Secret", `kind: "Secret" is no NodeAgentConfiguration`},

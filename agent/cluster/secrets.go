@@ -2,27 +2,26 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
-
-	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// reference is a Secret that the configuration refers to.
+// reference is a Secret that the configuration refers to or that has a token.
 type reference struct {
 	// data is what it has, nil if there is none; valid once known is closed.
 	data  map[string][]byte
 	known chan struct{}
 	isIt  bool
+	// isNamed says that the configuration refers to it, hasToken that a token does.
+	isNamed, hasToken bool
+	// kept are the files of its tokens by path, for the session's goroutine only.
+	kept map[string]kept
 	// stop ends its watch; nil while there is no session.
 	stop context.CancelFunc
 }
@@ -30,7 +29,7 @@ type reference struct {
 // patience is how long a Secret is waited for that was never seen.
 const patience = 5 * time.Second
 
-// Follow has the Secrets watched that are referred to, and no others.
+// Follow has the Secrets watched that are referred to or have tokens, and no others.
 func (c *Cluster) Follow(references []osc.Reference) {
 	named := map[string]bool{}
 	for _, r := range references {
@@ -41,19 +40,34 @@ func (c *Cluster) Follow(references []osc.Reference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, r := range c.secrets {
-		if !named[name] {
-			if r.stop != nil {
-				r.stop()
-			}
-			delete(c.secrets, name)
-		}
+		r.isNamed = named[name]
 	}
 	for name := range named {
-		if c.secrets[name] == nil {
-			c.secrets[name] = &reference{known: make(chan struct{})}
-		}
+		c.refer(name).isNamed = true
 	}
+	c.dropUnused()
 	signal(c.followed)
+}
+
+// refer is the reference to a Secret, made if there is none. mu is held.
+func (c *Cluster) refer(name string) *reference {
+	if c.secrets[name] == nil {
+		c.secrets[name] = &reference{known: make(chan struct{})}
+	}
+	return c.secrets[name]
+}
+
+// dropUnused forgets Secrets that nothing is to know of. mu is held.
+func (c *Cluster) dropUnused() {
+	for name, r := range c.secrets {
+		if r.isNamed || r.hasToken {
+			continue
+		}
+		if r.stop != nil {
+			r.stop()
+		}
+		delete(c.secrets, name)
+	}
 }
 
 // Secret is of content.Provider: what the Secret of namespace kube-system has
@@ -61,8 +75,9 @@ func (c *Cluster) Follow(references []osc.Reference) {
 func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content, error) {
 	c.mu.Lock()
 	r := c.secrets[name]
+	isNamed := r != nil && r.isNamed
 	c.mu.Unlock()
-	if r == nil {
+	if !isNamed {
 		return config.Content{}, fmt.Errorf("secret %s: nothing refers to it", name)
 	}
 	select {
@@ -107,43 +122,20 @@ func (s *session) followAll(ctx context.Context) {
 				close(r.known)
 				return
 			}
-			signal(s.changes)
+			if r.isNamed {
+				signal(s.changes)
+			}
 		})
 	}
 }
 
-// unfollow notes that nothing is watched any more.
+// unfollow notes that nothing is watched any more. The next session names the
+// tokens again.
 func (s *session) unfollow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.secrets {
-		r.stop = nil
+		r.stop, r.hasToken = nil, false
 	}
-}
-
-// watchToken keeps the token of a Secret in a file. A Secret that goes leaves
-// the file as it is: what uses it may still be let in.
-func (s *session) watchToken(ctx context.Context, t Token) {
-	observe(ctx, s, byName(s.api.core, "secrets", namespace, t.Secret), &core.Secret{}, func(secret *core.Secret, ok bool) {
-		err := errors.New("no such Secret")
-		if ok {
-			err = s.writeToken(t, secret.Data["token"])
-		}
-		if err != nil {
-			s.Log.Error("keep a token", zap.String("secret", t.Secret), zap.String("path", t.Path), zap.Error(err))
-		}
-	})
-}
-
-func (s *session) writeToken(t Token, token []byte) error {
-	if len(token) == 0 {
-		return errors.New("the Secret has no token")
-	}
-	name := strings.TrimPrefix(t.Path, "/")
-	dir := s.keep().dir
-	if err := dir.MkdirAll(path.Dir(name)); err != nil {
-		return err
-	}
-	_, err := dir.WriteFile(name, token, 0o640)
-	return err
+	s.dropUnused()
 }

@@ -6,11 +6,43 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/loam-os/loam/agent/inplace"
 )
 
-// turns is a Lease by which the nodes of a pool apply one after the other.
+// takeOffer releases what the Secret says when it is this node's time.
+func (s *session) takeOffer(ctx context.Context) error {
+	o, have := s.offer, s.isReleased()
+	if o == nil || have != nil && have.sum == o.sum {
+		return nil
+	}
+	if o.since.After(s.Now()) {
+		o.since = s.Now() // The clock was set back.
+	}
+	changes := have != nil && have.text != nil
+	if at := o.since.Add(s.delay); changes && s.Now().Before(at) {
+		s.soon(at)
+		return nil
+	}
+	step := s.nextStep()
+	if step == inplace.Await {
+		return nil
+	}
+	if o.serial {
+		if ok, err := s.isTurn(ctx, *o, changes); err != nil || !ok {
+			return err
+		}
+	}
+	if err := s.begin(step); err != nil {
+		return err
+	}
+	s.release(*o)
+	return nil
+}
+
+// turns is a Lease by which the nodes of a pool apply one after the other, watched
+// as long as the Secret asks for that.
 type turns struct {
-	// name is that of the Secret too; "" while nobody looks.
 	name string
 	stop context.CancelFunc
 	// lease is what is known, once seen.
@@ -18,36 +50,65 @@ type turns struct {
 	seen  bool
 }
 
-// takeTurn reports whether it is this node's turn, and makes it so if it can.
-func (s *session) takeTurn(ctx context.Context, name string) (bool, error) {
-	if s.turns.name != name {
-		s.watchTurns(name)
+// isTurn reports whether it is this node's turn to run o, and makes it so if it
+// can. A node that is new needs no turn: there is nothing that it could disturb.
+func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, error) {
+	switch {
+	case !s.looked || !s.turns.seen:
 		return false, nil
-	}
-	if !s.turns.seen {
-		return false, nil
+	case s.node == nil:
+		return true, nil
+	case !changes && (s.node.Annotations[appliedAnnotation] == "" || s.node.Annotations[appliedAnnotation] == o.label):
+		return true, nil
 	}
 	switch t, until := turnOf(s.turns.lease, s.hostname(), s.Now()); t {
 	case mine:
 		return true, nil
 	case await:
+		s.waits("turn of " + *s.turns.lease.Spec.HolderIdentity)
 		s.soon(until)
 		return false, nil
 	}
 	holder, term, now := s.hostname(), int32(serialTerm/time.Second), meta.NewMicroTime(s.Now())
-	l, err := s.api.putLease(ctx, s.turns.lease, name, func(l *coordination.Lease) {
+	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) {
+		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: o.secret, UID: o.uid}}
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime, l.Spec.RenewTime = &holder, &term, &now, &now
 	})
 	if err != nil {
+		s.turns.lease = nil // It may have changed.
 		return false, err
 	}
 	s.turns.lease = l
 	return true, nil
 }
 
-// watchTurns looks at the Lease until the turn is given on.
+// giveTurn lets the next node have its turn once this one runs what it took its
+// turn for, and that has proven itself.
+func (s *session) giveTurn(ctx context.Context) error {
+	if s.offer == nil || !s.offer.serial {
+		s.watchTurns("")
+		return nil
+	}
+	s.watchTurns(s.offer.secret)
+	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t != mine || s.proven() != s.offer.sum || s.status.Change != nil {
+		return nil
+	}
+	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
+	s.turns.lease = l // After an error, it may have changed.
+	return err
+}
+
+// watchTurns looks at the Lease of that name, "" for none.
 func (s *session) watchTurns(name string) {
-	s.dropTurns()
+	if s.turns.name == name {
+		return
+	}
+	if s.turns.stop != nil {
+		s.turns.stop()
+	}
+	if s.turns = (turns{}); name == "" {
+		return
+	}
 	ctx, stop := context.WithCancel(s.whole)
 	s.turns = turns{name: name, stop: stop}
 	observe(ctx, s, byName(s.api.coordination, "leases", namespace, name), &coordination.Lease{}, func(l *coordination.Lease, ok bool) {
@@ -58,28 +119,4 @@ func (s *session) watchTurns(name string) {
 			s.turns.lease = l
 		}
 	})
-}
-
-// giveTurn lets the next node have its turn once this one runs what it took its
-// turn for.
-func (s *session) giveTurn(ctx context.Context) error {
-	if s.turns.name == "" || s.offer == nil || s.proven() != s.offer.version {
-		return nil
-	}
-	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t == mine {
-		_, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
-		if err != nil {
-			s.turns.lease = nil // It may have changed.
-			return err
-		}
-	}
-	s.dropTurns()
-	return nil
-}
-
-func (s *session) dropTurns() {
-	if s.turns.stop != nil {
-		s.turns.stop()
-	}
-	s.turns = turns{}
 }

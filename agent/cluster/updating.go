@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/osc"
-	"github.com/loam-os/loam/agent/status"
 )
 
 // Labels, annotations and the condition by which a Node is updated in place
@@ -31,67 +29,82 @@ const (
 )
 
 const (
-	// kubeletLimit is when a kubelet that does not get well is told of, kubeletPause
-	// how often it is asked, updatePause when a step that failed is done again.
+	// kubeletLimit is when a kubelet that does not get well is told of, kubeletTry how
+	// long it has for an answer, kubeletPause how often it is asked, updatePause when
+	// a step that failed is done again, upgradePause when an upgrade is.
 	kubeletLimit = 5 * time.Minute
+	kubeletTry   = 10 * time.Second
 	kubeletPause = 5 * time.Second
 	updatePause  = time.Minute
+	upgradePause = 10 * time.Minute
 )
 
-// update is an update in place as far as the agent knows; it outlives sessions.
+// update is an update in place as far as the agent knows.
 type update struct {
 	record inplace.Record
 	// known says that there is a record: the contract needs two configurations that
-	// speak of updates in place.
-	known bool
-	// want is what the configuration that is offered says; nil for nothing.
-	want *inplace.Facts
+	// speak of updates in place. unsaved is what is to be done about it on disk.
+	known   bool
+	unsaved error
+	// want is what the configuration that is offered says, nil for nothing; unclear
+	// why that cannot be told.
+	want    *inplace.Facts
+	unclear error
 	// busy says that a step is under way, again when one that failed is due,
 	// rebooting that the node is to start another system.
 	busy      bool
 	again     time.Time
 	rebooting bool
-	// refusal is why it does not.
+	// refusal is why it does not, to be told.
 	refusal string
 }
 
-// factsOf is what a configuration asks for, nil for nothing. What is wrong with
-// the text, who decodes it to apply it says.
-func (c *Cluster) factsOf(text []byte) *inplace.Facts {
-	if !bytes.Contains(text, []byte("inPlaceUpdates")) {
-		return nil // It takes time to decode.
+// torn is the version of an update of which nothing is known: whatever differs
+// needs a drained node.
+const torn = "torn"
+
+// load takes up what an earlier run has kept.
+func (u *update) load(k keep, log *zap.Logger) {
+	var err error
+	if u.record, u.known, err = k.record(); err != nil {
+		log.Error("updates in place", zap.Error(err))
+		u.record, u.known = inplace.Record{Version: torn}, true
 	}
-	asked, _ := osc.Decode(dataKey, text)
+}
+
+// factsOf is what a configuration asks for, nil for nothing.
+func (c *Cluster) factsOf(text []byte) (*inplace.Facts, error) {
+	if !bytes.Contains(text, []byte("inPlaceUpdates")) {
+		return nil, nil // It takes time to decode.
+	}
+	asked, _ := osc.Decode(dataKey, text) // What is wrong with it, who applies it says.
 	u := asked.Update()
 	if u == nil {
-		return nil
+		return nil, nil
 	}
 	facts, err := inplace.FactsOf(*u, asked.Inline(inplace.KubeletConfig, c.hostname()))
-	if err != nil {
-		c.Log.Warn("updates in place", zap.Error(err))
-		return nil
-	}
-	return &facts
+	return &facts, err
 }
 
 // nextStep is what comes next of the update that is offered.
 func (s *session) nextStep() inplace.Step {
+	u := &s.update
 	switch {
-	case s.want == nil || s.offer == nil || !s.known:
+	case u.want == nil || s.offer == nil || !u.known:
 		return inplace.Nothing
-	case !s.looked || s.status.Phase == "":
+	case !s.looked || s.status.Phase == "" || u.unclear != nil:
 		return inplace.Await // Until it is known how the Node stands.
 	case s.node == nil:
 		return inplace.Nothing
 	}
-	tried := s.node.Annotations[triedAnnotation]
-	if s.rebooting {
-		tried = ""
+	n := inplace.Node{
+		Record: u.record, Want: *u.want, Offered: s.offer.sum, Image: s.status.ImageVersion, Tried: s.node.Annotations[triedAnnotation],
+		Drained: drained(s.node), Applied: s.status.Version == s.offer.sum && s.status.Change == nil,
 	}
-	return inplace.Next(inplace.Node{
-		Record: s.record, Want: *s.want, Offered: s.offer.version, Image: s.status.ImageVersion, Tried: tried,
-		Drained: drained(s.node), Applied: s.status.Version == s.offer.version,
-	})
+	if s.BootID != "" && u.record.Boot == s.BootID {
+		n.Tried = "" // It has not been started yet.
+	}
+	return inplace.Next(n)
 }
 
 // drained reports whether a Node may be updated: its pods are gone, or an update
@@ -104,128 +117,167 @@ func drained(n *core.Node) bool {
 
 // updateInPlace does the next step of an update, beside the session.
 func (s *session) updateInPlace(ctx context.Context) error {
-	step := s.nextStep()
+	step, u := s.nextStep(), &s.update
 	switch {
-	case step == inplace.Nothing || s.node == nil || s.busy || s.rebooting || s.over || s.status.Phase == "":
+	case step == inplace.Nothing || s.node == nil || u.busy || u.rebooting || s.over || s.status.Phase == "":
 		return nil
-	case s.Now().Before(s.again):
+	case s.Now().Before(u.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])
-		s.soon(s.again)
+		s.soon(u.again)
 		return nil
+	case u.unsaved != nil:
+		return s.keepRecord(u.record)
+	case u.refusal != "":
+		refusal := u.refusal
+		u.refusal, u.again = "", s.Now().Add(upgradePause)
+		return s.failUpdate(ctx, refusal)
 	}
-	name, want := s.node.Name, *s.want
+	want := *u.want
 	switch step {
 	case inplace.Await:
-		s.waits("update of " + inplace.Diff(s.record.Done, want, s.status.ImageVersion).String() + " waits for the Node to be drained")
+		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() + " waits for the Node to be drained"
+		if u.unclear != nil {
+			why = u.unclear.Error()
+		}
+		s.waits("update of " + why)
 	case inplace.Configure:
-		if s.status.Offered == s.offer.version && s.status.Phase == status.Failed && s.status.Error != nil {
+		if s.status.Offered == s.offer.sum && s.status.Refused && s.status.Error != nil {
 			return s.failUpdate(ctx, s.status.Error.Problem)
 		}
-	case inplace.Kubelet:
-		s.beside(step, s.kubeletWell)
 	case inplace.OS:
 		return s.updateOS(ctx, want.OS)
 	case inplace.GaveUp:
-		return s.failUpdate(ctx, cmp.Or(s.refusal, fmt.Sprintf("the node came back with version %s, not %s", s.status.ImageVersion, want.OS)))
-	case inplace.Agent:
-		s.beside(step, func(ctx context.Context) error {
-			_, err := s.join(ctx, s.keep(), s.who, "")
-			return err
-		})
-	case inplace.Rejoin:
-		s.beside(step, s.rejoinKubelet)
+		return s.failUpdate(ctx, fmt.Sprintf("the node came back with version %s, not %s", s.status.ImageVersion, want.OS))
 	case inplace.Tokens: // They are watched: a new one is in its file as soon as there is one.
-		return s.did(step)
-	case inplace.Finish:
-		s.beside(step, func(ctx context.Context) error { return s.api.deletePods(ctx, name) })
+		return s.did(step, want)
+	case inplace.Tell:
+		if err := s.tellUpdated(ctx); err != nil {
+			return err
+		}
+		return s.did(step, want)
+	default:
+		s.beside(step, want, s.work(step))
 	}
 	return nil
 }
 
+// work is what a step is that takes time.
+func (s *session) work(step inplace.Step) func(ctx context.Context) error {
+	name, config := s.node.Name, s.Config
+	return map[inplace.Step]func(context.Context) error{
+		inplace.Kubelet: s.kubeletWell,
+		inplace.Agent: func(ctx context.Context) error {
+			_, err := s.join(ctx, config, s.who, "")
+			return err
+		},
+		inplace.Rejoin: func(ctx context.Context) error { return s.rejoinKubelet(ctx, config) },
+		inplace.Clear:  func(ctx context.Context) error { return s.api.deletePods(ctx, name) },
+	}[step]
+}
+
 // beside does a step of an update and takes in how it went.
-func (s *session) beside(step inplace.Step, do func(ctx context.Context) error) {
-	s.busy = true
+func (s *session) beside(step inplace.Step, want inplace.Facts, do func(ctx context.Context) error) {
+	s.update.busy = true
 	s.Log.Info("updating in place", zap.String("step", string(step)))
 	s.group.Go(func() {
 		err := do(s.whole)
 		s.post(s.whole, func() {
-			s.busy = false
+			s.update.busy = false
 			if err == nil {
-				err = s.did(step)
+				err = s.did(step, want)
 			}
 			if err != nil && s.whole.Err() == nil {
-				s.again = s.Now().Add(updatePause)
-				s.answered(s.failUpdate(s.whole, err.Error()))
+				s.failed(err, updatePause)
 			}
 		})
 	})
 }
 
-// did keeps that a step succeeded. The Node says so after the last.
-func (s *session) did(step inplace.Step) error {
-	switch step {
-	case inplace.Agent:
-		s.over = true
-	case inplace.Finish:
-		if err := s.change(s.whole, wanted{
-			labels:      map[string]*string{resultLabel: new(successResult)},
-			annotations: map[string]*string{reasonAnnotation: nil, triedAnnotation: nil},
-		}); err != nil {
-			return err
-		}
-		s.Event(false, "InPlaceUpdate", "the update in place is done")
+// failed has a step done again later.
+func (s *session) failed(err error, later time.Duration) {
+	s.update.again = s.Now().Add(later)
+	if err := s.failUpdate(s.whole, err.Error()); err != nil {
+		s.answered("write", err)
 	}
-	return s.keepRecord(s.record.After(step, *s.want))
 }
 
-// begin notes that the update to what is offered has begun, before anything is
-// changed for it.
-func (s *session) begin() error {
-	if inplace.Diff(s.record.Done, *s.want, s.status.ImageVersion).CPUManagerPolicy {
-		if err := s.keep().dir.Remove(cpuManagerState); err != nil { // The kubelet does not start with that of another policy.
-			return err
+// did keeps that a step to what was wanted then succeeded.
+func (s *session) did(step inplace.Step, want inplace.Facts) error {
+	s.over = s.over || step == inplace.Agent
+	return s.keepRecord(s.update.record.After(step, want))
+}
+
+// tellUpdated has the Node say that the update is done.
+func (s *session) tellUpdated(ctx context.Context) error {
+	s.Event(false, "InPlaceUpdate", "the update in place is done")
+	return s.change(ctx, wanted{
+		labels:      map[string]*string{resultLabel: new(successResult)},
+		annotations: map[string]*string{reasonAnnotation: nil, triedAnnotation: nil},
+	})
+}
+
+// begin notes that the update to what is offered begins, or that another ends,
+// before anything is changed for it.
+func (s *session) begin(step inplace.Step) error {
+	r := s.update.record
+	switch {
+	case step == inplace.Configure && r.Version != s.offer.sum:
+		if inplace.Diff(r.Done, *s.update.want, s.status.ImageVersion).CPUManagerPolicy {
+			if err := s.keep().dir.Remove(cpuManagerState); err != nil { // The kubelet does not start with that of another policy.
+				return err
+			}
 		}
+		r.Version, r.Cleared = s.offer.sum, false
+	case r.Version != "" && r.Version != torn && r.Version != s.offer.sum:
+		r.Version, r.Cleared = "", false
+	default:
+		return nil
 	}
-	r := s.record
-	r.Version = s.offer.version
 	return s.keepRecord(r)
 }
 
+// keepRecord keeps r. What cannot be written counts all the same: it is written
+// before the next step.
 func (s *session) keepRecord(r inplace.Record) error {
-	if err := s.keep().saveRecord(r); err != nil {
-		return err
-	}
-	s.record, s.known = r, true
-	return nil
+	u := &s.update
+	u.unsaved = s.keep().saveRecord(r)
+	u.record, u.known = r, true
+	return u.unsaved
 }
 
 // firstRecord is kept when the node runs the first configuration that speaks of
 // updates in place, and removed with the last.
 func (s *session) firstRecord() error {
+	u := &s.update
 	switch {
-	case s.want != nil && !s.known:
-		return s.keepRecord(inplace.Record{Done: *s.want})
-	case s.want == nil && s.known:
-		s.record, s.known = inplace.Record{}, false
+	case u.want != nil && u.unclear == nil && !u.known:
+		return s.keepRecord(inplace.Record{Done: *u.want})
+	case u.want == nil && u.known:
+		u.record, u.known = inplace.Record{}, false
 		return s.keep().dir.Remove(recordName)
 	}
 	return nil
 }
 
-// updateOS has another system started. The Node says which was tried: if the node
-// comes back without, it is not tried again.
+// updateOS has another system started. The Node says which was tried, and the
+// record in which boot: if the node comes back without, it is not tried again.
 func (s *session) updateOS(ctx context.Context, version string) error {
 	if s.Upgrade == nil {
 		return s.failUpdate(ctx, "this node cannot update its operating system")
+	}
+	r := s.update.record
+	r.Boot = s.BootID
+	if err := s.keepRecord(r); err != nil {
+		return err
 	}
 	if err := s.change(ctx, wanted{annotations: map[string]*string{triedAnnotation: &version}}); err != nil {
 		return err
 	}
 	c := s.Cluster // It goes on in the next session.
-	c.rebooting = true
+	c.update.rebooting = true
 	c.others.Go(func() {
 		if err := c.Upgrade(c.life, version); err != nil {
-			c.post(c.life, func() { c.rebooting, c.refusal = false, err.Error() })
+			c.post(c.life, func() { c.update.rebooting, c.update.refusal = false, err.Error() })
 		}
 	})
 	return nil
@@ -263,7 +315,9 @@ func (s *session) kubeletWell(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
 	for {
-		err := s.Kubelet(ctx)
+		try, end := context.WithTimeout(ctx, kubeletTry)
+		err := s.Kubelet(try)
+		end()
 		if err == nil {
 			return nil
 		}
@@ -275,8 +329,8 @@ func (s *session) kubeletWell(ctx context.Context) error {
 
 // rejoinKubelet has the kubelet ask for a certificate of the new authority, with
 // the one it has.
-func (s *session) rejoinKubelet(ctx context.Context) error {
-	if err := s.keep().rejoin(s.Config); err != nil {
+func (s *session) rejoinKubelet(ctx context.Context, config Config) error {
+	if err := s.keep().rejoin(config); err != nil {
 		return err
 	}
 	if err := s.Restart(ctx, []string{kubeletUnit}); err != nil {

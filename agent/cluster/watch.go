@@ -25,12 +25,18 @@ func again() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Jitter: 0.3, Steps: 6, Cap: time.Second}
 }
 
+// forbiddenPause is how long a watch waits that is not allowed: somebody has to
+// allow it.
+const forbiddenPause = 20 * time.Second
+
 // query is one object by its name, or those that a selector finds.
 type query struct {
 	client              rest.Interface
 	resource, namespace string
 	fields, labels      string
 }
+
+func (q query) String() string { return q.resource + " " + q.namespace + " " + q.fields + q.labels }
 
 func byName(client rest.Interface, resource, namespace, name string) query {
 	return query{client: client, resource: resource, namespace: namespace, fields: fields.OneTermEqualSelector("metadata.name", name).String()}
@@ -43,7 +49,9 @@ func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(),
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
-			tried(err)
+			if tried(err); apierrors.IsForbidden(err) {
+				pause(ctx, forbiddenPause)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {

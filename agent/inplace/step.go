@@ -24,8 +24,10 @@ const (
 	Rejoin Step = "rejoin"
 	// Tokens of the new key are to be in their files.
 	Tokens Step = "tokens"
-	// Finish deletes the pods, which saw the old node, and says that all is done.
-	Finish Step = "finish"
+	// Clear deletes the pods, which saw the old node.
+	Clear Step = "clear"
+	// Tell that all is done.
+	Tell Step = "tell"
 )
 
 // Record is what the node remembers of updates.
@@ -34,8 +36,11 @@ type Record struct {
 	Done Facts `json:"done"`
 	// Agent is the rotation after whose beginning the agent's certificate was issued.
 	Agent time.Time `json:"agent,omitzero"`
-	// Version is that of the configuration it is updating to, "" if it is not.
+	// Version is that of the configuration it is updating to, "" if it is not. Cleared
+	// says that only Tell is left, Boot is that in which another OS was asked for.
 	Version string `json:"version,omitempty"`
+	Cleared bool   `json:"cleared,omitempty"`
+	Boot    string `json:"boot,omitempty"`
 }
 
 // Node is how it stands.
@@ -78,7 +83,10 @@ func Next(n Node) Step {
 	case c.ServiceAccountKey:
 		return Tokens
 	}
-	return Finish
+	if !n.Cleared {
+		return Clear
+	}
+	return Tell
 }
 
 // After is the Record once a step has succeeded.
@@ -92,8 +100,10 @@ func (r Record) After(s Step, want Facts) Record {
 		r.Done.CertificateAuthorities = want.CertificateAuthorities
 	case Tokens:
 		r.Done.ServiceAccountKey = want.ServiceAccountKey
-	case Finish:
-		r.Done, r.Version = want, ""
+	case Clear:
+		r.Cleared = true
+	case Tell:
+		r = Record{Done: want, Agent: r.Agent}
 	}
 	return r
 }

@@ -89,11 +89,11 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 		steps string
 	}{
 		{"nothing changes", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.4"}, ""},
-		{"kubelet", config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"}, "await configure kubelet finish"},
-		{"the system", config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}, "await configure os finish"},
-		{"authorities", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring}, "await configure agent rejoin finish"},
+		{"kubelet", config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"}, "await configure kubelet clear tell"},
+		{"the system", config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}, "await configure os clear tell"},
+		{"authorities", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring}, "await configure agent rejoin clear tell"},
 		{"all at once", config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0", CertificateAuthorities: spring, ServiceAccountKey: spring},
-			"await configure kubelet os agent rejoin tokens finish"},
+			"await configure kubelet os agent rejoin tokens clear tell"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := inplace.Node{Record: inplace.Record{Done: have}, Want: factsOf(t, test.want, ""), Offered: "v2", Image: "1.0.0"}
@@ -145,7 +145,7 @@ func TestNext(t *testing.T) {
 		{"a system that a person flashed is no update that has begun",
 			func(n *inplace.Node) { n.Done, n.Applied, n.Image = newer, true, "1.0.0" }, inplace.Await},
 		{"what is wanted again in the middle is finished",
-			func(n *inplace.Node) { n.Record, n.Want, n.Applied = began, done, true }, inplace.Finish},
+			func(n *inplace.Node) { n.Record, n.Want, n.Applied = began, done, true }, inplace.Clear},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := base

@@ -19,6 +19,8 @@ var (
 	// A bootstrap token is as the API server's authenticator takes it.
 	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 	credential     = regexp.MustCompile(`^loam\.[A-Za-z0-9_.-]+$`)
+	// The value of a Kubernetes label that is not empty.
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
 // maxHostname is HOST_NAME_MAX of Linux.
@@ -93,6 +95,8 @@ func checkCluster(report *document.Report, c Cluster) {
 	if c.Machine != "" && !isName(c.Machine) {
 		add("machine", document.Quote(c.Machine)+" is not a name", "write lower-case letters, digits, dashes and dots")
 	}
+	checkLabel(report, "source.cluster.zone", c.Zone)
+	checkLabel(report, "source.cluster.kubernetesVersion", c.KubernetesVersion)
 	for i, t := range c.Tokens {
 		at := fmt.Sprintf("source.cluster.tokens[%d].", i)
 		if !isName(t.Secret) {
@@ -102,6 +106,13 @@ func checkCluster(report *document.Report, c Cluster) {
 		if slices.ContainsFunc(c.Tokens[:i], func(other Token) bool { return other.Path == t.Path }) {
 			report.Add(at+"path", document.Quote(t.Path)+" given twice", "give each token a file of its own")
 		}
+	}
+}
+
+func checkLabel(report *document.Report, at, value string) {
+	if value != "" && !labelValue.MatchString(value) {
+		report.Add(at, document.Quote(value)+" is not the value of a label",
+			"write up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends")
 	}
 }
 

@@ -12,6 +12,19 @@ import (
 
 const head = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
 
+// authority is one of a test, as it is in a machine.yaml.
+const authority = `      -----BEGIN CERTIFICATE-----
+      MIIBcDCCARegAwIBAgIUCmqSAhrxS3PKLZL33oTuOPOjFqcwCgYIKoZIzj0EAwIw
+      DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIxMTk1NDI5WhgPMjEyNjEwMjgxOTU0Mjla
+      MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEy+9lpiRI
+      00CRn1nCkknb6nkzFCN+f68x6tUs9U98Xn/V1WRRrhHHDayxdGis40EAB+xBErJC
+      23a+fJALfeFp0qNTMFEwHQYDVR0OBBYEFFy1o93C+MRuO/KNTdsHZ5Pa7xDdMB8G
+      A1UdIwQYMBaAFFy1o93C+MRuO/KNTdsHZ5Pa7xDdMA8GA1UdEwEB/wQFMAMBAf8w
+      CgYIKoZIzj0EAwIDRwAwRAIgDs/iUwFb2QjvgvJpNSzjR2i1ZXe5sD2xcxGaiFz+
+      PvYCIHi62ZGe8laq2HwxHRZfEzzvrXqVWgT6OCtOKzEKorpc
+      -----END CERTIFICATE-----
+`
+
 func TestDecode(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -30,6 +43,10 @@ func TestDecode(t *testing.T) {
 		{
 			name: "a file of the ESP", text: head + "source: {esp: {path: /loam/config.yaml}}\n",
 			want: machine.Machine{Source: machine.Source{ESP: &machine.ESP{Path: "/loam/config.yaml"}}},
+		},
+		{
+			name: "a cluster", text: head + "source:\n  cluster:\n    server: https://a\n    secret: a.b\n    zone: Eu_west-1.a\n    kubernetesVersion: 1.36.3\n    ca: |\n" + authority,
+			want: machine.Machine{Source: machine.Source{Cluster: &machine.Cluster{Server: "https://a", CA: strings.ReplaceAll(authority, "      ", ""), Secret: "a.b", Zone: "Eu_west-1.a", KubernetesVersion: "1.36.3"}}},
 		},
 		{
 			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",
@@ -51,10 +68,11 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeErrors(t *testing.T) {
 	const (
-		pathHint = "; hint: begin it with / and leave out . and .. and a / at the end"
-		nameHint = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
-		credHint = " is not the name of a credential for Loam; hint: write a name that begins with loam. such as loam.config"
-		termHint = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, without /dev/"
+		pathHint  = "; hint: begin it with / and leave out . and .. and a / at the end"
+		nameHint  = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
+		credHint  = " is not the name of a credential for Loam; hint: write a name that begins with loam. such as loam.config"
+		labelHint = "; hint: write up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
+		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, without /dev/"
 	)
 	for _, test := range []struct{ name, text, want string }{
 		{
@@ -79,6 +97,11 @@ func TestDecodeErrors(t *testing.T) {
 		{name: "a path that leaves the ESP", text: head + "source:\n  esp: {path: /../a}\n", want: `m:4: source.esp.path: "/../a" is not the absolute path of a file` + pathHint},
 		{name: "a directory of contents without a path", text: head + "contents: {directory: {}}\n", want: "m:3: contents.directory.path: empty; hint: write an absolute path, such as /var/lib/contents"},
 		{name: "a relative directory of contents", text: head + "contents: {directory: {path: a/}}\n", want: `m:3: contents.directory.path: "a/" is not the absolute path of a directory` + pathHint},
+		{
+			name: "labels that no Node can have", text: head + "source:\n  cluster:\n    server: https://a\n    secret: a\n    zone: eu west\n    kubernetesVersion: v1.\n    ca: |\n" + authority,
+			want: `m:7: source.cluster.zone: "eu west" is not the value of a label` + labelHint + "\n" +
+				`m:8: source.cluster.kubernetesVersion: "v1." is not the value of a label` + labelHint,
+		},
 		{name: "a credential of others", text: head + "source:\n  credential: {name: passwd.root}\n", want: `m:4: source.credential.name: "passwd.root"` + credHint},
 		{name: "a credential that is a path", text: head + "source:\n  credential: {name: loam./x}\n", want: `m:4: source.credential.name: "loam./x"` + credHint},
 		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},

@@ -11,13 +11,11 @@ import (
 
 // open reads a file of a layer once more. Closing it ends all that it needs.
 func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ctx, s, err := r.connect(ctx)
+	ctx, s, err := r.connect(context.Background()) // It is read after who opens it has returned; a containerd that hangs ends that.
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	o := &opened{closers: []func() error{s.conn.Close, func() error { cancel(); return nil }}}
+	o := &opened{closers: []func() error{func() error { s.close(); return nil }}}
 	if err := o.open(ctx, s, layer, f.member); err != nil {
 		return nil, errors.Join(fmt.Errorf("read layer %s: %w", layer.Digest, err), o.Close())
 	}

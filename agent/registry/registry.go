@@ -30,6 +30,7 @@ const (
 type Registry struct {
 	socket string
 	hosts  []string
+	limits limits
 	// turn is held by who asks a registry or changes what containerd has: whoever
 	// wants the same image meanwhile finds it there.
 	turn chan struct{}
@@ -37,6 +38,7 @@ type Registry struct {
 	mu     sync.Mutex
 	named  map[string]ocispec.Descriptor // what each reference names since Follow
 	images map[digest.Digest]image       // by what a reference names
+	hangs  error                         // that containerd did not answer since Follow
 }
 
 // image is one whose layers containerd has.
@@ -49,17 +51,19 @@ type image struct {
 // is that of the first directory of hosts that has one for it.
 func New(socket string, hosts ...string) *Registry {
 	return &Registry{
-		socket: socket, hosts: hosts, turn: make(chan struct{}, 1),
+		socket: socket, hosts: hosts, limits: limits{answer: AnswerLimit, work: workLimit}, turn: make(chan struct{}, 1),
 		named: map[string]ocispec.Descriptor{}, images: map[digest.Digest]image{},
 	}
 }
 
 // Follow begins a new look at a configuration, which refers to references: in
-// it, each tag is asked for once, so that all files of an image are of one.
+// it, each tag is asked for once, so that all files of an image are of one, and a
+// containerd that hangs is waited for once.
 func (r *Registry) Follow([]osc.Reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.named)
+	r.hangs = nil
 }
 
 // Files are those that make a difference to whether the references are found:
@@ -114,7 +118,7 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 		return image{}, err
 	}
 	defer r.give()
-	ctx, s, err := r.connect(ctx)
+	ctx, s, err := r.connectOnce(ctx)
 	if err != nil {
 		return image{}, err
 	}

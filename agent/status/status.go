@@ -50,11 +50,13 @@ type Status struct {
 	Machine string `json:"machine,omitempty"`
 	// Missing says that the source has no document now, "" if it has.
 	Missing string `json:"missing,omitempty"`
-	// Version is that of the source's document that the node runs, "" if it runs
-	// another or the source has no versions.
+	// Version is that of the source's document that the node runs, with all units as
+	// wanted at least once; "" if it runs another or the source has no versions.
 	Version string `json:"version,omitempty"`
 	// Offered is that of the document that the source gave last.
 	Offered string `json:"offered,omitempty"`
+	// Refused says that the node does not do what that asks, and Error why.
+	Refused bool `json:"refused,omitempty"`
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Contents is the directory of what documents refer to, "" for none.

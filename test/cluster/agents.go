@@ -19,8 +19,11 @@ const (
 	csrPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 )
 
-// AllowAgent lets the agent of a Node do what examples/cluster/rbac.yaml does,
-// and no more.
+// machine is the name of a machine whose Node has another name.
+const machine = "machine-1"
+
+// AllowAgent lets the agent of a Node, whose machine has its name or is machine, do
+// what examples/cluster/rbac.yaml does, and no more.
 func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 	source, err := sourceDir(ctx)
 	if err != nil {
@@ -30,7 +33,8 @@ func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", node), "\n---\n") {
+	names := strings.NewReplacer("machine:node-2", "machine:"+machine, "node-1", node)
+	for object := range strings.SplitSeq(names.Replace(string(text)), "\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
 			return fmt.Errorf("rbac.yaml: %w", err)

@@ -42,9 +42,13 @@ type drill struct {
 	// ill is what is wrong with the kubelet, upgrades are those asked for.
 	ill      error
 	upgrades []string
+	// boots counts the node's starts.
+	boots int
 }
 
 func (d *drill) adjust(n *Node) {
+	d.boots++
+	n.Cluster.BootID = fmt.Sprint("boot ", d.boots)
 	n.Cluster.Kubelet = func(context.Context) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
