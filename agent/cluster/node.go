@@ -143,3 +143,29 @@ func restarts(annotation string) []string {
 	}
 	return units
 }
+
+// A Node whose kubelet comes and goes this often in this time is told of.
+const (
+	flapsMany = 5
+	flapsTime = 10 * time.Minute
+)
+
+// flaps are the times at which a Node became ready again.
+type flaps []time.Time
+
+// next takes in that it does so now, and reports whether that is too often: once,
+// the count begins anew then.
+func (f flaps) next(now time.Time) (flaps, bool) {
+	f = append(slices.DeleteFunc(slices.Clone(f), func(at time.Time) bool { return now.Sub(at) > flapsTime }), now)
+	if len(f) < flapsMany {
+		return f, false
+	}
+	return nil, true
+}
+
+// isNodeReady reports whether a Node is.
+func isNodeReady(n *core.Node) bool {
+	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
+	})
+}

@@ -110,6 +110,12 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	if ok && s.seen && older(n, s.node) {
 		return // What the answer to a patch has said already is newer.
 	}
+	if ok && s.node != nil && !isNodeReady(s.node) && isNodeReady(n) {
+		var often bool
+		if s.flaps, often = s.flaps.next(s.Now()); often {
+			s.Event(true, "NodeFlapping", fmt.Sprintf("the kubelet became ready %d times within %s", flapsMany, flapsTime))
+		}
+	}
 	s.node, s.looked, s.seen = nil, true, true
 	if ok {
 		s.node = n

@@ -57,14 +57,15 @@ func (s *session) reload(context.Context) error {
 	return nil
 }
 
-// goBack is for a way that does not lead to the API server.
+// goBack is for a way that does not lead to the API server: the one before is tried
+// and, should that not lead there either, this one again.
 func (c *Cluster) goBack() {
 	if c.reach.before == nil {
 		return
 	}
 	c.Log.Error("the API server does not answer that way: back to the one before", zap.String("server", c.reach.before.Server))
-	config := *c.reach.before
-	c.reach.before = nil
+	config, this := *c.reach.before, c.Config
+	c.reach.before, c.reach.at = &this, c.Now()
 	c.use(config)
 }
 

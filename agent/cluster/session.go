@@ -31,6 +31,7 @@ type known struct {
 	node   *core.Node
 	looked bool
 	delay  time.Duration
+	flaps  flaps
 	// offer is what the Secret says; nil before it is known.
 	offer *offer
 	// sound is the sum of the text that the Node says it runs, "" before it does.
@@ -191,8 +192,8 @@ func (s *session) waits(what string) {
 // answered takes in how a request went.
 func (s *session) answered(key string, err error) {
 	s.refused = s.refused || apierrors.IsUnauthorized(err)
-	if s.tried(key, err); err == nil {
-		s.reach.before = nil
+	if s.tried(key, err); err == nil && !s.over {
+		s.reach.before = nil // This way leads there.
 	}
 }
 
