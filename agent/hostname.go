@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,11 +20,11 @@ const hostnameFile = "/proc/sys/kernel/hostname"
 // awaitRename returns ErrRenamed as soon as the host name in file is not name, and
 // nil when ctx ends.
 func awaitRename(ctx context.Context, file, name string) error {
-	f, err := os.Open(file)
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0) // No os.File: the runtime's own poll would take the news.
 	if err != nil {
 		return fmt.Errorf("watch the host name: %w", err)
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("watch the host name: %w", err)
@@ -43,15 +42,15 @@ func awaitRename(ctx context.Context, file, name string) error {
 	}()
 	for ctx.Err() == nil {
 		var text [256]byte
-		n, err := f.ReadAt(text[:], 0)
-		if n == 0 && err != nil {
+		n, err := unix.Pread(fd, text[:], 0)
+		if err != nil {
 			return fmt.Errorf("watch the host name: %w", err)
 		}
 		if now := string(bytes.TrimSpace(text[:n])); now != name {
 			return fmt.Errorf("%w from %s to %s", ErrRenamed, name, now)
 		}
-		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}, {Fd: int32(end), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(end), Events: unix.POLLIN}}
+		if _, err := unix.Ppoll(fds, nil, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("watch the host name: %w", err)
 		}
 	}

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,6 +38,7 @@ func TestARenamedNodeStartsAgain(t *testing.T) {
 		t.Errorf("when the agent ends: %v", err)
 	}
 	go func() { over <- awaitRename(t.Context(), hostnameFile, "node-1") }()
+	asleep(t)
 	if err := unix.Sethostname([]byte("node-2")); err != nil {
 		t.Fatal(err)
 	}
@@ -44,5 +47,20 @@ func TestARenamedNodeStartsAgain(t *testing.T) {
 	}
 	if err := awaitRename(t.Context(), hostnameFile, "node-1"); !errors.Is(err, ErrRenamed) {
 		t.Errorf("when it was changed before: %v", err)
+	}
+}
+
+// asleep waits until a thread of this process waits in poll(2).
+func asleep(t *testing.T) {
+	for {
+		calls, err := filepath.Glob("/proc/self/task/*/syscall")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range calls {
+			if text, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) {
+				return
+			}
+		}
 	}
 }
