@@ -26,16 +26,16 @@ import (
 )
 
 // still is a systemd all of whose units are up and none of which takes time.
-type still struct{ calls int }
+type still struct{}
 
-func (s *still) Reload(context.Context) error             { s.calls++; return nil }
-func (s *still) Start(context.Context, string) error      { return nil }
-func (s *still) Stop(context.Context, string) error       { return nil }
-func (s *still) Restart(context.Context, string) error    { return nil }
-func (s *still) ReloadUnit(context.Context, string) error { return nil }
-func (s *still) ResetFailed(context.Context, string)      {}
+func (*still) Reload(context.Context) error             { return nil }
+func (*still) Start(context.Context, string) error      { return nil }
+func (*still) Stop(context.Context, string) error       { return nil }
+func (*still) Restart(context.Context, string) error    { return nil }
+func (*still) ReloadUnit(context.Context, string) error { return nil }
+func (*still) ResetFailed(context.Context, string)      {}
 
-func (s *still) Show(_ context.Context, names []string) ([]unit.State, error) {
+func (*still) Show(_ context.Context, names []string) ([]unit.State, error) {
 	states := make([]unit.State, len(names))
 	for i, name := range names {
 		states[i] = unit.State{Name: name, ID: name, Load: "loaded", Active: "active", Sub: "running"}
