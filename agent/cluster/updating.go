@@ -203,6 +203,9 @@ func (s *session) failed(err error, later time.Duration) {
 
 // did keeps that a step to what was wanted then succeeded.
 func (s *session) did(step inplace.Step, want inplace.Facts) error {
+	if !s.update.known {
+		return nil // Nobody speaks of updates any more.
+	}
 	s.over = s.over || step == inplace.Agent
 	return s.keepRecord(s.update.record.After(step, want))
 }

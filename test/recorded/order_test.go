@@ -15,14 +15,30 @@ func TestNodesTakeTurns(t *testing.T) {
 	w.serial = true
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.join(osc("one") + referring)
-	w.must("POST", strings.TrimSuffix(leases, "/"), fmt.Sprintf(
-		`{"metadata": {"name": %q}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600, "renewTime": %q}}`,
-		secretName, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	done := w.anothersTurn()
 	w.says(osc("two") + referring)
 	w.overtake()
 	w.still("etc/a", "one")
-	w.must("PATCH", leases+secretName, `{"spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": null}}`)
+	done()
 	w.annotated(osc("two") + referring)
+	w.givenOn()
+}
+
+// anothersTurn has another node have its turn, until done.
+func (w *world) anothersTurn() (done func()) {
+	w.Helper()
+	w.must("POST", strings.TrimSuffix(leases, "/"), fmt.Sprintf(
+		`{"metadata": {"name": %q}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600, "renewTime": %q}}`,
+		secretName, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	return func() {
+		w.Helper()
+		w.must("PATCH", leases+secretName, `{"spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": null}}`)
+	}
+}
+
+// givenOn waits until it is nobody's turn.
+func (w *world) givenOn() {
+	w.Helper()
 	w.await("the turn is given on", func() error {
 		l, err := w.get(leases + secretName)
 		if err == nil && l.Spec.HolderIdentity != "" {

@@ -24,6 +24,9 @@ type proxy struct {
 	// bearer asks as whoever a token is of, admin as who may do everything.
 	bearer, admin *http.Transport
 	copies        sync.WaitGroup
+	// answers reports that it has answered a request itself; nil for none. It is set
+	// before the node starts.
+	answers func(w http.ResponseWriter, r *http.Request) bool
 
 	mu sync.Mutex
 	// running is the watch of the Secret with the configuration, nil for none.
@@ -101,6 +104,9 @@ func (p *proxy) handler(target *url.URL) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusGone)
 			_, _ = io.WriteString(w, expired)
+			return
+		}
+		if p.answers != nil && p.answers(w, r) {
 			return
 		}
 		pass.ServeHTTP(w, r)

@@ -64,6 +64,31 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 			t.Errorf("jobs %q", jobs)
 		}
 	})
+	w.stop()
+
+	t.Run("one that was withdrawn, and is asked for anew", func(t *testing.T) {
+		h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
+		w.adjust = func(n *Node) { n.Agent.Units = h }
+		w.startAgain()
+		w.annotate(restarted, "slow")
+		<-h.begun
+		w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"`+restarted+`": null}}}`)
+		w.nodeSeen()
+		close(h.free)
+		w.await("the restart", func() error {
+			if len(w.systemd.Calls()) == 0 {
+				return errors.New("none")
+			}
+			return nil
+		})
+		w.poke() // The session has heard of it.
+		w.poke()
+		w.annotate(restarted, "slow")
+		w.carries(restarted, "")
+		if len(h.begun) != 1 {
+			t.Errorf("restarted %d times", len(h.begun))
+		}
+	})
 }
 
 // TestARestartOutlivesItsSession has the session end while one is under way.
