@@ -115,13 +115,14 @@ func (r Reader) treesOf(m Manifest) []string {
 	return known.trees
 }
 
-// remember keeps a manifest that has just been written.
-func (r Reader) remember(m Manifest) error {
+// remember keeps a manifest that has just been written, and the digests of its
+// directories.
+func (r Reader) remember(m Manifest, digests []string) error {
 	info, err := fs.Stat(r.fsys, path.Join(generationsDir, m.Name(), manifestName))
 	if err != nil {
 		return err
 	}
-	r.loaded[m.Name()] = loaded{manifest: m, modTime: info.ModTime(), size: info.Size()}
+	r.loaded[m.Name()] = loaded{manifest: m, modTime: info.ModTime(), size: info.Size(), trees: digests}
 	return nil
 }
 

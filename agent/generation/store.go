@@ -40,9 +40,9 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	if !nameForm.MatchString(m.Name()) || !versionForm.MatchString(m.OSVersion) {
 		return fmt.Errorf("write generation %q for OS version %q: not a form of name", m.Name(), m.OSVersion)
 	}
-	root, err := s.writeObjects(m.Entries, content)
+	digests, err := s.writeObjects(m.Entries, content)
 	if err == nil {
-		err = s.writeManifest(m, root)
+		err = s.writeManifest(m, digests)
 	}
 	if err != nil {
 		s.swept = false
@@ -52,11 +52,11 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 }
 
 // writeObjects writes what entries need and the store does not have, and
-// returns the digest of their root directory.
-func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) (root string, err error) {
+// returns the digests of their directories, the root last.
+func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) (digests []string, err error) {
 	for _, dir := range []string{contentDir, treeDir, generationsDir} {
 		if err := s.dir.MkdirAll(dir); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	b := s.dir.Batch()
@@ -67,16 +67,16 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 		}
 		added[contentName(e)] = true
 		if err := s.addContent(b, e, content); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	for _, t := range trees(entries) {
 		if err := s.addTree(b, t); err != nil {
-			return "", err
+			return nil, err
 		}
-		root = t.digest // the last is the root
+		digests = append(digests, t.digest)
 	}
-	return root, b.Sync()
+	return digests, b.Sync()
 }
 
 func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
@@ -156,9 +156,15 @@ func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	return b.Symlink(target, name)
 }
 
+// rootLink is what leads from a generation's directory to its root directory, the
+// last of digests.
+func rootLink(digests []string) string {
+	return "../../" + path.Join(treeDir, digests[len(digests)-1])
+}
+
 // writeManifest makes the generation's directory. What an earlier attempt left
 // under that name is no generation and goes first.
-func (s *Store) writeManifest(m Manifest, root string) error {
+func (s *Store) writeManifest(m Manifest, digests []string) error {
 	base := path.Join(generationsDir, m.Name())
 	if _, err := fs.Lstat(s.fsys, base); err == nil {
 		if err := s.dir.RemoveAll(base); err != nil {
@@ -173,7 +179,7 @@ func (s *Store) writeManifest(m Manifest, root string) error {
 	if err := b.Mkdir(base); err != nil {
 		return err
 	}
-	if err := b.Symlink("../../"+path.Join(treeDir, root), path.Join(base, rootName)); err != nil {
+	if err := b.Symlink(rootLink(digests), path.Join(base, rootName)); err != nil {
 		return err
 	}
 	if err := b.File(path.Join(base, manifestName), bytes.NewReader(append(text, '\n')), 0o600); err != nil {
@@ -182,7 +188,7 @@ func (s *Store) writeManifest(m Manifest, root string) error {
 	if err := b.Sync(); err != nil {
 		return err
 	}
-	if err := s.remember(m); err != nil {
+	if err := s.remember(m, digests); err != nil {
 		return err
 	}
 	if s.swept {
@@ -234,10 +240,10 @@ func (s *Store) Deactivate(osVersion string) error {
 // links that has them, for generations that stay as they are.
 func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
 	s.swept = false
-	root, err := s.writeObjects(m.Entries, content)
+	digests, err := s.writeObjects(m.Entries, content)
 	if err != nil {
 		return fmt.Errorf("mend generation %s: %w", m.Name(), err)
 	}
-	_, err = s.dir.Symlink("../../"+path.Join(treeDir, root), path.Join(generationsDir, m.Name(), rootName))
+	_, err = s.dir.Symlink(rootLink(digests), path.Join(generationsDir, m.Name(), rootName))
 	return err
 }
