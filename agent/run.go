@@ -119,17 +119,7 @@ func Run(ctx context.Context, env Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel(nil)
-	group.Go(func() {
-		name, err := os.Hostname()
-		if err == nil {
-			err = awaitRename(ctx, hostnameFile, name)
-		}
-		if errors.Is(err, ErrRenamed) {
-			cancel(err)
-		} else if err != nil {
-			env.Log.Error("the host name is not watched", zap.Error(err))
-		}
-	})
+	group.Go(func() { env.watchHostname(ctx, cancel) })
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}
@@ -140,6 +130,19 @@ func Run(ctx context.Context, env Env) error {
 		return cause
 	}
 	return err
+}
+
+// watchHostname ends the agent's life under this name when the node has another.
+func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
+	name, err := os.Hostname()
+	if err == nil {
+		err = awaitRename(ctx, hostnameFile, name)
+	}
+	if errors.Is(err, ErrRenamed) {
+		end(err)
+	} else if err != nil {
+		env.Log.Error("the host name is not watched", zap.Error(err))
+	}
 }
 
 // serve runs the agent and lets people ask things of it. Without the socket the

@@ -13,7 +13,7 @@ import (
 )
 
 // observe watches the one object that q finds beside the session, which calls
-// seen, with false if there is none. If there are several, the last by name counts.
+// seen, with false if there is none.
 func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool)) {
 	observeAll(ctx, s, q, kind, func(objects []T) {
 		if len(objects) == 0 {

@@ -102,7 +102,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	s.watchSecret(ctx)
 	s.watchNode("")
 	for _, t := range c.Tokens {
-		s.watchToken(ctx, t)
+		s.watchToken(t)
 	}
 	s.followAll(ctx)
 	for !s.refused && (!s.over || s.update.busy) && ctx.Err() == nil {
@@ -200,7 +200,7 @@ func (s *session) answered(key string, err error) {
 // renewal asks for the next certificate when it is time. Until there is one,
 // which somebody may have to approve, all else goes on.
 func (s *session) renewal(ctx context.Context) {
-	if s.renewing || s.Now().Before(s.renew) {
+	if s.renewing || s.update.busy || s.Now().Before(s.renew) {
 		return
 	}
 	s.renewing = true

@@ -25,7 +25,7 @@ var (
 )
 
 // watchToken has the Secret of a token watched, by followAll.
-func (s *session) watchToken(_ context.Context, t Token) {
+func (s *session) watchToken(t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.refer(t.Secret)

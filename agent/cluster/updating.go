@@ -97,14 +97,10 @@ func (s *session) nextStep() inplace.Step {
 	case s.node == nil:
 		return inplace.Nothing
 	}
-	n := inplace.Node{
+	return inplace.Next(inplace.Node{
 		Record: u.record, Want: *u.want, Offered: s.offer.sum, Image: s.status.ImageVersion, Tried: s.node.Annotations[triedAnnotation],
-		Drained: drained(s.node), Applied: s.status.Version == s.offer.sum && s.status.Change == nil,
-	}
-	if s.BootID != "" && u.record.Boot == s.BootID {
-		n.Tried = "" // It has not been started yet.
-	}
-	return inplace.Next(n)
+		BootID: s.BootID, Drained: drained(s.node), Applied: s.status.Version == s.offer.sum && s.status.Change == nil,
+	})
 }
 
 // drained reports whether a Node may be updated: its pods are gone, or an update
@@ -119,7 +115,7 @@ func drained(n *core.Node) bool {
 func (s *session) updateInPlace(ctx context.Context) error {
 	step, u := s.nextStep(), &s.update
 	switch {
-	case step == inplace.Nothing || s.node == nil || u.busy || u.rebooting || s.over || s.status.Phase == "":
+	case step == inplace.Nothing || s.node == nil || u.busy || u.rebooting || s.renewing || s.over || s.status.Phase == "":
 		return nil
 	case s.Now().Before(u.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])
@@ -187,18 +183,13 @@ func (s *session) beside(step inplace.Step, want inplace.Facts, do func(ctx cont
 				err = s.did(step, want)
 			}
 			if err != nil && s.whole.Err() == nil {
-				s.failed(err, updatePause)
+				s.update.again = s.Now().Add(updatePause)
+				if err := s.failUpdate(s.whole, err.Error()); err != nil {
+					s.answered("write", err)
+				}
 			}
 		})
 	})
-}
-
-// failed has a step done again later.
-func (s *session) failed(err error, later time.Duration) {
-	s.update.again = s.Now().Add(later)
-	if err := s.failUpdate(s.whole, err.Error()); err != nil {
-		s.answered("write", err)
-	}
 }
 
 // did keeps that a step to what was wanted then succeeded.

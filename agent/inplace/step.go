@@ -49,8 +49,9 @@ type Node struct {
 	// Want is what the configuration says whose version is Offered.
 	Want    Facts
 	Offered string
-	// Image is the IMAGE_VERSION that runs, Tried the one that was tried last.
-	Image, Tried string
+	// Image is the IMAGE_VERSION that runs, Tried the one that was tried last, BootID
+	// that of this boot, "" if it is not known.
+	Image, Tried, BootID string
 	// Drained says that it may be updated.
 	Drained bool
 	// Applied says that it runs the configuration that is offered, and that all is
@@ -72,7 +73,7 @@ func Next(n Node) Step {
 		return Configure
 	case c.Kubelet || c.Reserved || c.CPUManagerPolicy:
 		return Kubelet
-	case c.OS && n.Tried == n.Want.OS:
+	case c.OS && n.Tried == n.Want.OS && (n.BootID == "" || n.BootID != n.Boot): // It has been started since.
 		return GaveUp
 	case c.OS:
 		return OS

@@ -141,6 +141,14 @@ func TestNext(t *testing.T) {
 		{"a system that came back as it was is not tried again",
 			func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "2.0.0" }, inplace.GaveUp},
 		{"until a person says so", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "" }, inplace.OS},
+		{"one that was not started yet is asked for again", func(n *inplace.Node) {
+			n.Record, n.Applied, n.Tried, n.BootID = upToKubelet, true, "2.0.0", "boot"
+			n.Boot = "boot"
+		}, inplace.OS},
+		{"one that was started since is not", func(n *inplace.Node) {
+			n.Record, n.Applied, n.Tried, n.BootID = upToKubelet, true, "2.0.0", "next boot"
+			n.Boot = "boot"
+		}, inplace.GaveUp},
 		{"another may be", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "1.9.0" }, inplace.OS},
 		{"a system that a person flashed is no update that has begun",
 			func(n *inplace.Node) { n.Done, n.Applied, n.Image = newer, true, "1.0.0" }, inplace.Await},
