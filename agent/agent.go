@@ -69,6 +69,8 @@ type Cluster interface {
 type Agent struct {
 	Engine Engine
 	Units  Units
+	// Jobs are what the Engine has asked of systemd; nil for nothing to be told.
+	Jobs *Jobs
 	// Source is where the configuration comes from; nil if nowhere.
 	Source source.Source
 	// Decode makes of a document what it asks of this node.

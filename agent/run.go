@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,8 +32,9 @@ type Env struct {
 	Socket string
 	// Credentials is $CREDENTIALS_DIRECTORY, "" without one.
 	Credentials string
-	// Metrics is the address they are served at, "" for nowhere.
-	Metrics string
+	// Metrics is the address they are served at, Health that of the agent's own, "" for
+	// nowhere.
+	Metrics, Health string
 	// Consoles are where the status is shown; nil for nowhere.
 	Consoles *Consoles
 	// Uptime is the time since kernel start, Now the wall clock.
@@ -51,7 +53,7 @@ func NodeEnv(log *zap.Logger) Env {
 		log.Warn("no status on a console", zap.Error(err))
 	}
 	return Env{
-		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Consoles: consoles, Metrics: metrics.Address,
+		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Consoles: consoles, Metrics: metrics.Address, Health: metrics.HealthAddress,
 		Uptime: Uptime, Now: time.Now, SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) }, Log: log,
 	}
 }
@@ -87,7 +89,8 @@ func Run(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	engine, err := engineOf(env, root, imageRoot, systemd, facts.ImageVersion)
+	jobs := &Jobs{Units: systemd}
+	engine, err := engineOf(env, root, imageRoot, jobs, facts.ImageVersion)
 	if err != nil {
 		return err
 	}
@@ -108,7 +111,7 @@ func Run(ctx context.Context, env Env) error {
 	}
 	defer contents.Close()
 	agent := &Agent{
-		Engine: engine, Units: systemd, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
+		Engine: engine, Units: systemd, Jobs: jobs, Status: facts, Ready: unit.Ready, Now: env.Uptime, Log: env.Log,
 		Reach: probe.Reach, Root: env.Root, Drift: watcher, Contents: contents.Events(), Publish: publisher(env, durable.New(root, nil)),
 	}
 	wishes, queries := make(Wishes), make(Queries)
@@ -124,7 +127,8 @@ func Run(ctx context.Context, env Env) error {
 		group.Go(func() { joined.Run(ctx) })
 	}
 	group.Go(func() { env.watchOver(ctx, agent, queries, wishes) })
-	group.Go(func() { env.serveMetrics(ctx, agent, queries) })
+	group.Go(func() { env.serveHTTP(ctx, env.Metrics, metrics.Handler(queries.Take)) })
+	group.Go(func() { env.serveHTTP(ctx, env.Health, metrics.Health(queries.Take)) })
 	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrRenamed) {
 		return cause
@@ -162,18 +166,18 @@ func serve(ctx context.Context, agent *Agent, socket string, wishes Wishes) erro
 	return errors.Join(err, <-served)
 }
 
-// serveMetrics lets a monitoring system look. Without it the node is still
-// looked after.
-func (env Env) serveMetrics(ctx context.Context, a *Agent, queries Queries) {
-	if env.Metrics == "" {
+// serveHTTP lets a monitoring system look, unless address is "". Without it the
+// node is still looked after.
+func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handler) {
+	if address == "" {
 		return
 	}
-	listener, err := net.Listen("tcp", env.Metrics)
+	listener, err := net.Listen("tcp", address)
 	if err == nil {
-		err = metrics.Serve(ctx, listener, metrics.Handler(queries.Take))
+		err = metrics.Serve(ctx, listener, handler)
 	}
 	if err != nil {
-		a.Log.Error("serve metrics", zap.Error(err))
+		env.Log.Error("serve a monitoring system", zap.Error(err))
 	}
 }
 

@@ -7,20 +7,22 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/loam-os/loam/agent/liveness"
 )
 
 // restoreAddresses puts back an internal address that the Node lost and that an
 // interface still has. Another writer of the Node comes first: what that says is
-// looked at next.
+// looked at next. If the API server refuses it for good, the kubelet is restarted,
+// once for each loss.
 func (s *session) restoreAddresses(ctx context.Context) error {
 	if s.node == nil || s.Addresses == nil {
 		return nil
 	}
 	now := addressesOf(s.node)
 	if slices.ContainsFunc(s.node.Status.Addresses, func(a core.NodeAddress) bool { return a.Type == core.NodeInternalIP }) {
-		s.addresses = now
+		s.addresses, s.reminded = now, false
 		return nil
 	}
 	if s.addresses == nil {
@@ -39,6 +41,10 @@ func (s *session) restoreAddresses(ctx context.Context) error {
 		return err
 	}
 	n, err := s.api.patchNode(ctx, s.node.Name, "status", mergePatch, patch)
+	if isRefusal(err) && !apierrors.IsConflict(err) && !s.reminded {
+		s.reminded = true
+		s.restartBeside([]string{kubeletUnit}, nil) // It writes the addresses when it starts.
+	}
 	if err != nil {
 		return err
 	}

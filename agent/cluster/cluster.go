@@ -250,7 +250,7 @@ func (c *Cluster) tried(key string, err error) {
 			l.Problem = err.Error()
 			return
 		case !l.Connected:
-			l.Connected, l.Since = true, c.Now()
+			l.Connected, l.Since, l.Reached = true, c.Now(), true
 		}
 		delete(c.problems, key)
 		if err != nil && !apierrors.IsConflict(err) {

@@ -88,24 +88,26 @@ func (s *session) restartUnits(ctx context.Context) error {
 		}
 		return err
 	default:
-		c := s.Cluster // It goes on in the next session.
+		c := s.Cluster
 		c.restart.doing = asked
-		c.others.Go(func() {
-			c.restartAll(c.life, restarts(asked))
-			c.post(c.life, func() { c.restart = restart{done: asked} })
-		})
+		c.restartBeside(restarts(asked), func() { c.restart = restart{done: asked} })
 		return nil
 	}
 }
 
-// restartAll restarts units and tells how it went.
-func (c *Cluster) restartAll(ctx context.Context, units []string) {
-	if len(units) == 0 {
-		return
-	}
-	if err := c.Restart(ctx, units); err != nil {
-		c.Event(true, restartReason, err.Error())
-		return
-	}
-	c.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
+// restartBeside restarts units beside the session, even if that ends, and tells
+// how it went; then has the session's goroutine call it, unless it is nil.
+func (c *Cluster) restartBeside(units []string, then func()) {
+	c.others.Go(func() {
+		if len(units) > 0 {
+			if err := c.Restart(c.life, units); err != nil {
+				c.Event(true, restartReason, err.Error())
+			} else {
+				c.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
+			}
+		}
+		if then != nil {
+			c.post(c.life, then)
+		}
+	})
 }

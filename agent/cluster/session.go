@@ -36,8 +36,10 @@ type known struct {
 	offer *offer
 	// sound is the sum of the text that the Node says it runs, "" before it does.
 	sound string
-	// addresses are those of the Node when it last had an internal one.
+	// addresses are those of the Node when it last had an internal one, reminded that
+	// the kubelet was restarted for one it has lost.
 	addresses []liveness.Address
+	reminded  bool
 	// lease is the node's own, renewed then.
 	lease   *coordination.Lease
 	renewed time.Time

@@ -22,28 +22,13 @@ const contentType = "text/plain; version=0.0.4; charset=utf-8"
 // Take has the agent's loop give a Sample.
 type Take func(ctx context.Context) (Sample, error)
 
-// Handler serves /metrics, and /healthz, which is 200 if the loop answers
-// within Limit. If it does not, both are 503.
+// Handler serves /metrics: 503 if the agent's loop does not answer within Limit.
 func Handler(take Take) http.Handler {
-	answer := func(kind string, text func(Sample) string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeoutCause(r.Context(), Limit, fmt.Errorf("the agent's loop has not answered for %s", Limit))
-			defer cancel()
-			s, err := take(ctx)
-			if err != nil {
-				if cause := context.Cause(ctx); cause != nil {
-					err = cause
-				}
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			w.Header().Set("Content-Type", kind)
-			_, _ = io.WriteString(w, text(s)) // Who has hung up needs no answer.
-		}
-	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", answer(contentType, Sample.Text))
-	mux.Handle("GET /healthz", answer("text/plain; charset=utf-8", func(Sample) string { return "ok\n" }))
+	mux.Handle("GET /metrics", answer(take, func(w http.ResponseWriter, s Sample) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, s.Text()) // Who has hung up needs no answer.
+	}))
 	return mux
 }
 
@@ -66,7 +51,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		<-ended
 	}
 	if err != nil {
-		return fmt.Errorf("serve metrics at %s: %w", listener.Addr(), err)
+		return fmt.Errorf("serve at %s: %w", listener.Addr(), err)
 	}
 	return nil
 }

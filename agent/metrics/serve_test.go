@@ -29,10 +29,8 @@ func TestHandler(t *testing.T) {
 		took               time.Duration
 	}{
 		{name: "metrics", path: "/metrics", take: answers, code: 200, kind: "text/plain; version=0.0.4; charset=utf-8", body: busy().Text()},
-		{name: "health", path: "/healthz", take: answers, code: 200, body: "ok\n"},
-		{name: "health of a loop that hangs", path: "/healthz", take: hangs, code: 503, body: "the agent's loop has not answered for 5s\n", took: metrics.Limit},
 		{name: "metrics of a loop that hangs", path: "/metrics", take: hangs, code: 503, body: "the agent's loop has not answered for 5s\n", took: metrics.Limit},
-		{name: "health of a loop that has ended", path: "/healthz", take: ended, code: 503, body: "the loop has ended\n"},
+		{name: "metrics of a loop that has ended", path: "/metrics", take: ended, code: 503, body: "the loop has ended\n"},
 		{name: "nothing else is here", path: "/debug/pprof/", take: answers, code: 404, body: "404 page not found\n"},
 		{name: "nobody writes", method: http.MethodPost, path: "/metrics", take: answers, code: 405, body: "Method Not Allowed\n"},
 	} {
@@ -85,7 +83,7 @@ func TestServeSaysWhyItEnds(t *testing.T) {
 	}
 	listener.Close()
 	err = metrics.Serve(t.Context(), listener, http.NotFoundHandler())
-	if err == nil || !strings.HasPrefix(err.Error(), "serve metrics at 127.0.0.1:") {
+	if err == nil || !strings.HasPrefix(err.Error(), "serve at 127.0.0.1:") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -102,6 +102,8 @@ type Cluster struct {
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since"`
 	Problem   string    `json:"problem,omitempty"`
+	// Reached says that it has answered since the agent's start.
+	Reached bool `json:"reached"`
 	// Waits is what the Node waits for before it says that the configuration is
 	// applied, "" for nothing.
 	Waits string `json:"waits,omitempty"`

@@ -12,8 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	agent "github.com/loam-os/loam/agent/cluster"
 )
@@ -77,7 +80,7 @@ func (w *world) startChild(c child) int {
 	cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = startLazy(cmd)
 	}
 	if err != nil {
 		w.Fatal(err)
@@ -88,6 +91,19 @@ func (w *world) startChild(c child) int {
 		}
 	})
 	return cmd.Process.Pid
+}
+
+// startLazy starts a process with the timer slack of loam-agent.service, which a
+// process has from the thread that forks it (prctl(2), PR_SET_TIMERSLACK).
+func startLazy(cmd *exec.Cmd) error {
+	const slack = time.Millisecond
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
+		return fmt.Errorf("set the timer slack: %w", err)
+	}
+	err := cmd.Start()
+	return errors.Join(err, unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)) // The default again.
 }
 
 // admit gives the node in dir its certificate, which it would else ask for.

@@ -54,13 +54,14 @@ func New(dir string, c cluster.Config, token string, systemd *Systemd, steady ti
 	wishes := make(agent.Wishes)
 	n.wishes = wishes
 	n.Cluster = cluster.New(c, cluster.Env{Root: root, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
+	jobs := &agent.Jobs{Units: systemd}
 	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: n.Cluster, Follow: n.Cluster.Follow}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
-			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: systemd, OSVersion: "1.0.0", BootID: "boot",
+			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: jobs, OSVersion: "1.0.0", BootID: "boot",
 			JobWait: time.Minute, Steady: steady, Limit: time.Minute, Now: time.Now, Uptime: agent.Uptime,
 		},
-		Units: systemd, Source: n.Cluster, Cluster: n.Cluster, Decode: decoder.Decode, Asked: wishes, Root: dir,
+		Units: systemd, Jobs: jobs, Source: n.Cluster, Cluster: n.Cluster, Decode: decoder.Decode, Asked: wishes, Root: dir,
 		Reach:   func(context.Context, config.Probe) error { return nil },
 		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
 		Publish: func(s status.Status, _ bool) { _ = status.Write(published, s) },

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -231,25 +234,44 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 }
 
 func TestALostAddressIsPutBack(t *testing.T) {
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w, refused := newWorld(t, cluster.Options{Controllers: true}), &refusal{}
+	w.interpose().answers = refused.answer
 	w.adjust = func(n *Node) {
+		n.Cluster.Part = func() float64 { return 0.5 }
 		n.Cluster.Addresses = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil }
 	}
 	w.join(osc("one"))
 	addresses := func(list string) {
 		w.must("PATCH", nodes+"/node-1/status", `{"status": {"addresses": [`+list+`]}}`)
 	}
+	are := func(want string) {
+		w.await("the Node's addresses", func() error {
+			n, err := w.get(nodes + "/node-1")
+			if got := fmt.Sprint(n.Status.Addresses); err == nil && got != want {
+				err = errors.New(got)
+			}
+			return err
+		})
+	}
 	const name, internal = `{"type": "Hostname", "address": "host-1"}`, `{"type": "InternalIP", "address": "10.0.0.5"}`
 	addresses(internal + ", " + name)
 	w.poke()
 	addresses(name)
-	w.await("the Node's addresses", func() error {
-		n, err := w.get(nodes + "/node-1")
-		if got := fmt.Sprint(n.Status.Addresses); err == nil && got != "[{InternalIP 10.0.0.5} {Hostname host-1}]" {
-			err = errors.New(got)
+	are("[{InternalIP 10.0.0.5} {Hostname host-1}]")
+	for range 2 { // Each loss is one by itself.
+		w.systemd.Calls()
+		end := refused.begin(422, "Invalid", func(r *http.Request) bool {
+			return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/status") && isKnown(r)
+		})
+		addresses(name)
+		w.came(refused, 2*time.Second)
+		if jobs := w.systemd.Calls(); !slices.Equal(jobs, []string{"restart kubelet.service"}) {
+			t.Errorf("when the API server refuses: %q", jobs)
 		}
-		return err
-	})
+		end()
+		are("[{InternalIP 10.0.0.5} {Hostname host-1}]")
+		w.poke()
+	}
 }
 
 // allowedWorld is a world whose nodes may do what examples/cluster/rbac-pods.yaml

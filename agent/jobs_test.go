@@ -1,0 +1,63 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/apply"
+)
+
+// sick is a systemd in which nothing can be stopped.
+type sick struct{ apply.Units }
+
+func (sick) Start(context.Context, string) error      { return nil }
+func (sick) ReloadUnit(context.Context, string) error { return nil }
+func (sick) Restart(context.Context, string) error    { return nil }
+func (sick) Stop(_ context.Context, name string) error {
+	return errors.New("stop " + name + ": timeout")
+}
+
+func TestJobsAreToldOnceByKind(t *testing.T) {
+	j, ctx := &agent.Jobs{Units: sick{}}, t.Context()
+	var told []string
+	tell := func(warning bool, reason, message string) {
+		told = append(told, fmt.Sprint(warning, " ", reason, " ", message))
+	}
+	j.Tell(tell)
+	_ = j.Restart(ctx, "b.service")
+	_ = j.Restart(ctx, "a.service")
+	_ = j.Start(ctx, "c.timer")
+	_ = j.ReloadUnit(ctx, "d.service")
+	if err := errors.Join(j.Stop(ctx, "e.service"), j.Stop(ctx, "f.service")); err == nil {
+		t.Error("a job that failed did not")
+	}
+	j.Tell(tell)
+	j.Tell(tell)
+	want := []string{
+		"false SystemDUnitReload reloaded d.service",
+		"false SystemDUnitRestart restarted a.service, b.service",
+		"false SystemDUnitStart started c.timer",
+		"true SystemDUnitStop stop e.service: timeout; stop f.service: timeout",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnEventHoldsNoMoreThanTheAPIServerTakes(t *testing.T) {
+	j := &agent.Jobs{Units: sick{}}
+	for i := range 100 {
+		_ = j.Restart(t.Context(), fmt.Sprintf("unit-%03d.service", i))
+	}
+	j.Tell(func(_ bool, _, message string) {
+		if len(message) != 1024 || !strings.HasPrefix(message, "restarted unit-000.service, unit-001.service") || !strings.HasSuffix(message, "...") {
+			t.Errorf("%d bytes: %s", len(message), message)
+		}
+	})
+}
