@@ -20,6 +20,7 @@ var bottom = []string{"partitions", "firmware", "image/manifest"}
 var walls = map[string][]string{
 	"github.com/coreos/go-systemd/":      {"agent/unit"},
 	"k8s.io/client-go/":                  {"agent/cluster"},
+	"k8s.io/cri-api/":                    {"agent/pods"},
 	"github.com/containerd/":             {"agent/registry"},
 	"github.com/vishvananda/netlink":     {"agent/network"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
