@@ -20,7 +20,7 @@ import (
 // identify finds machine.yaml and takes from it who the node is, and which cluster
 // it is part of, nil for none. A machine.yaml that is wrong leaves the node as it
 // is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes) (joined *cluster.Cluster) {
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset) (joined *cluster.Cluster) {
 	pulled := newImages(durable.New(root, nil), a.Units.Start)
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
 	watched := func([]osc.Reference) []string { return nil }
@@ -33,7 +33,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	a.Proven = func(ctx context.Context) { pulled.release(ctx, env.Log) }
 	defer func() { a.Decode = decoder.Decode }()
 	places := env.places(root, record)
-	m, err := findMachine(ctx, a, places)
+	m, text, err := findMachine(ctx, a, places)
 	if errors.Is(err, source.ErrNone) {
 		env.Log.Info("no machine.yaml: the node keeps what it has")
 		return nil
@@ -48,11 +48,18 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
 	}
+	a.DebugShells = m.DebugShell
+	in, err := reset.meets(text, m)
+	if err != nil {
+		a.Status.Error = describe(err)
+	}
+	if in {
+		return nil
+	}
 	if m.Contents.Directory != nil {
 		dir := content.Directory{Path: m.Contents.Directory.Path}
 		a.Status.Contents, decoder.Contents, watched = dir.Path, either{dir, pulled}, dir.Files
 	}
-	a.DebugShells = m.DebugShell
 	a.Source = source.New(m.Source, places)
 	config, token, ok, err := clusterOf(m.Source, root)
 	if err != nil {
@@ -61,6 +68,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	if err != nil || !ok {
 		return nil
 	}
+	reset.config = config
 	return env.join(a, &decoder, m.Source, config, token, root, wishes)
 }
 
@@ -77,14 +85,16 @@ func (env Env) places(root *os.Root, record boot.Record) source.Env {
 	return places
 }
 
-// findMachine reads machine.yaml; source.ErrNone if there is none.
-func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Machine, error) {
+// findMachine reads machine.yaml, and has its text too; source.ErrNone if there is
+// none.
+func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Machine, []byte, error) {
 	doc, err := source.Find(ctx, places)
 	if err != nil {
-		return machine.Machine{}, err
+		return machine.Machine{}, nil, err
 	}
 	a.Status.Machine = doc.Name
-	return machine.Decode(doc.Name, doc.Text)
+	m, err := machine.Decode(doc.Name, doc.Text)
+	return m, doc.Text, err
 }
 
 // setHostname names the node now, and at its next start before all else.

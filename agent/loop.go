@@ -81,6 +81,8 @@ func (l *loop) next(ctx context.Context) {
 	}
 	switch {
 	case l.busy || ctx.Err() != nil:
+	case l.status.Reset != nil:
+		l.rest(ctx)
 	case l.due.resume:
 		l.due.resume = false
 		l.resume(ctx)

@@ -116,9 +116,15 @@ func Run(ctx context.Context, env Env) error {
 	}
 	wishes, queries := make(Wishes), make(Queries)
 	agent.Asked, agent.Queries = wishes, queries
-	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes)
+	reset, err := newReset(env, root, engine, systemd)
+	if err != nil {
+		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
+	}
+	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes, reset)
+	agent.Status.Reset = reset.status()
 	env.remember(agent, root)
 	ctx, cancel := context.WithCancelCause(ctx)
+	reset.End = cancel
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel(nil)
@@ -129,8 +135,12 @@ func Run(ctx context.Context, env Env) error {
 	group.Go(func() { env.watchOver(ctx, agent, queries, wishes) })
 	group.Go(func() { env.serveHTTP(ctx, env.Metrics, metrics.Handler(queries.Take)) })
 	group.Go(func() { env.serveHTTP(ctx, env.Health, metrics.Health(queries.Take)) })
-	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), wishes)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrRenamed) {
+	asking := person{wishes, reset}
+	if reset.undone() {
+		group.Go(func() { asking.goOn(ctx, env.Log) })
+	}
+	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), asking)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrRenamed) || errors.Is(cause, ErrReset) || errors.Is(cause, ErrFollows) {
 		return cause
 	}
 	return err
@@ -151,7 +161,7 @@ func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
 
 // serve runs the agent and lets people ask things of it. Without the socket the
 // node is still looked after.
-func serve(ctx context.Context, agent *Agent, socket string, wishes Wishes) error {
+func serve(ctx context.Context, agent *Agent, socket string, node control.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := control.Listen(socket)
@@ -160,7 +170,7 @@ func serve(ctx context.Context, agent *Agent, socket string, wishes Wishes) erro
 		return agent.Run(ctx)
 	}
 	served := make(chan error)
-	go func() { served <- control.Serve(ctx, listener, wishes) }()
+	go func() { served <- control.Serve(ctx, listener, node) }()
 	err = agent.Run(ctx)
 	cancel()
 	return errors.Join(err, <-served)

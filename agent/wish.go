@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// Wish is what a person or the cluster asks of the node: one of the first five
+// Wish is what a person or the cluster asks of the node: one of the first seven
 // is set.
 type Wish struct {
 	Apply    *control.ApplyRequest
@@ -25,6 +25,8 @@ type Wish struct {
 	Verify   *control.VerifyRequest
 	// Restart are units to restart.
 	Restart []string
+	// Reset is a reset to begin or carry out, Follow one to end.
+	Reset, Follow *Reset
 
 	answer chan<- answer
 	// undo is what to do if the engine refuses it.
@@ -37,7 +39,8 @@ type answer struct {
 	err     error
 }
 
-// Wishes is a control.Node that sends what it is asked to an agent's loop.
+// Wishes is a control.Node, but for Reset, that sends what it is asked to an
+// agent's loop.
 type Wishes chan Wish
 
 // Apply is of control.Node; so are the following.
@@ -77,14 +80,22 @@ func (w Wishes) ask(ctx context.Context, wish Wish, busy <-chan time.Time) answe
 	case <-busy:
 		return answer{err: liveness.ErrBusy}
 	case <-ctx.Done():
-		return answer{err: ctx.Err()}
+		return answer{err: ended(ctx)}
 	}
 	select {
 	case a := <-got:
 		return a
 	case <-ctx.Done():
-		return answer{err: ctx.Err()}
+		return answer{err: ended(ctx)}
 	}
+}
+
+// ended is the error of a context that has ended, and why it has.
+func ended(ctx context.Context) error {
+	if why := context.Cause(ctx); !errors.Is(ctx.Err(), why) {
+		return fmt.Errorf("%w: %w", why, ctx.Err())
+	}
+	return ctx.Err()
 }
 
 func (w *Wish) fail(err error) {
@@ -110,6 +121,12 @@ func (l *loop) wishes() <-chan Wish {
 // grant begins what a person asks for.
 func (l *loop) grant(ctx context.Context, wish Wish) {
 	switch {
+	case wish.Reset != nil:
+		l.reset(ctx, wish)
+	case wish.Follow != nil:
+		l.follow(wish)
+	case l.status.Reset != nil:
+		wish.fail(errInReset)
 	case wish.Verify != nil:
 		l.verify(ctx, wish)
 	case wish.Restart != nil:

@@ -25,7 +25,7 @@ var _ Node = Client{}
 
 // Apply is Node's.
 func (c Client) Apply(ctx context.Context, request ApplyRequest) (Outcome, error) {
-	return ask[Outcome](ctx, c, applyPath, request)
+	return again(ctx, func() (Outcome, error) { return ask[Outcome](ctx, c, applyPath, request) })
 }
 
 // Confirm is Node's.
@@ -41,6 +41,11 @@ func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome,
 // Verify is Node's.
 func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
 	return ask[VerifyReport](ctx, c, verifyPath, request)
+}
+
+// Reset is Node's.
+func (c Client) Reset(ctx context.Context) (Outcome, error) {
+	return again(ctx, func() (Outcome, error) { return ask[Outcome](ctx, c, resetPath, struct{}{}) })
 }
 
 // ask is one request on a connection of its own.
@@ -88,6 +93,9 @@ func read(response *http.Response, done any) error {
 	return f
 }
 
+// ErrNoAgent means that nobody listens on the socket.
+var ErrNoAgent = errors.New("no agent runs")
+
 // unreachable explains why a request has no answer.
 func unreachable(err error) error {
 	switch {
@@ -96,7 +104,7 @@ func unreachable(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ask the agent: %w\nhint: only root may", err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("no agent runs: %w\nhint: systemctl status loam-agent", err)
+		return fmt.Errorf("%w: %w\nhint: systemctl status loam-agent", ErrNoAgent, err)
 	}
 	return fmt.Errorf("the agent went before it answered: %w\nhint: systemctl status loam-agent", err)
 }

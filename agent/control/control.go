@@ -13,7 +13,7 @@ const Socket = "/run/loam/agent.sock"
 
 // Node is what a person can ask of the agent. It answers ErrBusy while another
 // change is under way. Errors keep their text, and what they are as far as
-// errors.As document.Errors and errors.Is ErrBusy go.
+// errors.As document.Errors and errors.Is ErrBusy and ErrRestarting go.
 type Node interface {
 	// Apply makes the node what a document says.
 	Apply(ctx context.Context, request ApplyRequest) (Outcome, error)
@@ -23,6 +23,9 @@ type Node interface {
 	Rollback(ctx context.Context, request RollbackRequest) (Outcome, error)
 	// Verify compares every managed path with what it should be.
 	Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error)
+	// Reset takes the node's configuration and identity away. Its error says all that
+	// could not be done.
+	Reset(ctx context.Context) (Outcome, error)
 }
 
 // ApplyRequest is a configuration to apply.
@@ -57,6 +60,7 @@ const (
 	Trying    Result = "trying"
 	Reverted  Result = "reverted"
 	Confirmed Result = "confirmed"
+	Reset     Result = "reset"
 )
 
 // Outcome is the node after a change.

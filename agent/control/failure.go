@@ -10,17 +10,23 @@ import (
 // ErrBusy means that the node is changing already.
 var ErrBusy = errors.New("another change is under way")
 
+// ErrRestarting means that the agent starts anew before it does what it was asked:
+// it is to be asked again.
+var ErrRestarting = errors.New("the agent starts anew")
+
 // failure is an error on its way through the socket: its text, and of its chain
 // what callers branch on.
 type failure struct {
 	Text     string          `json:"error"`
 	Document document.Errors `json:"document,omitempty"`
 	Busy     bool            `json:"busy,omitempty"`
+	// Restarting is ErrRestarting.
+	Restarting bool `json:"restarting,omitempty"`
 }
 
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
-	return failure{Text: err.Error(), Document: wrong, Busy: errors.Is(err, ErrBusy)}
+	return failure{Text: err.Error(), Document: wrong, Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting)}
 }
 
 func (f failure) Error() string { return f.Text }
@@ -33,6 +39,9 @@ func (f failure) Unwrap() []error {
 	if f.Busy {
 		chain = append(chain, ErrBusy)
 	}
+	if f.Restarting {
+		chain = append(chain, ErrRestarting)
+	}
 	return chain
 }
 
@@ -42,6 +51,8 @@ func (f failure) status() int {
 	switch {
 	case f.Busy:
 		return http.StatusConflict
+	case f.Restarting:
+		return http.StatusServiceUnavailable
 	case len(f.Document) > 0:
 		return http.StatusUnprocessableEntity
 	}

@@ -68,6 +68,10 @@ func (f fakeNode) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return control.VerifyReport{Checked: 2, Bytes: 1 << 40, Bad: bad}, nil
 }
 
+func (f fakeNode) Reset(context.Context) (control.Outcome, error) {
+	return control.Outcome{Result: control.Reset}, nil
+}
+
 // agent is a running Serve.
 type agent struct {
 	control.Client

@@ -64,6 +64,11 @@ func answers(t *testing.T, node control.Node) {
 				{Path: "/etc/a", Problem: "mode 0600, want 0644", Repaired: true},
 			}},
 		},
+		{
+			name: "reset",
+			ask:  func() (any, error) { return node.Reset(ctx) },
+			want: control.Outcome{Result: control.Reset},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := test.ask()

@@ -72,6 +72,8 @@ type Status struct {
 	Drift Drift `json:"drift,omitzero"`
 	// Waits are files that are left out until what they point at answers.
 	Waits []config.Probe `json:"waits,omitempty"`
+	// Reset is one that the node was not configured since; nil for none.
+	Reset *Reset `json:"reset,omitempty"`
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 
@@ -127,6 +129,13 @@ type Held struct {
 	// Digest is the first 12 digits.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
+}
+
+// Reset is a node without configuration and identity, as a person wants it.
+type Reset struct {
+	At time.Time `json:"at"`
+	// Done says that nothing of them is left.
+	Done bool `json:"done"`
 }
 
 // Drift counts managed paths that were repaired since the agent started.

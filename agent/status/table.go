@@ -33,6 +33,9 @@ func (s Status) Table(width, lines int) string {
 func (t *table) node(s Status) {
 	t.rule()
 	t.row("phase", s.phase())
+	if s.Reset != nil && s.Reset.Done {
+		t.row("", "`loam apply` or another machine.yaml ends that")
+	}
 	t.error(s.Error)
 	t.row("image", join(s.ImageID, s.ImageVersion)+optional(", slot ", s.Slot))
 	t.row("root hash", s.RootHash)
@@ -113,6 +116,16 @@ func (s Status) wanted() string {
 }
 
 func (s Status) phase() string {
+	if r := s.Reset; r != nil {
+		words := "under way"
+		switch {
+		case r.Done:
+			words = "follows no configuration"
+		case s.Phase == Failed:
+			words = "not complete"
+		}
+		return join("reset", r.At.UTC().Format(clock)) + ": " + words
+	}
 	if s.Phase == Applied && s.AppliedAt > 0 {
 		return "applied after " + seconds(s.AppliedAt)
 	}

@@ -57,6 +57,12 @@ func TestRows(t *testing.T) {
 		status Status
 		want   string
 	}{
+		{"a reset that is on its way", Status{Phase: Applying, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: under way\n"},
+		{"a reset that could not be completed", Status{Phase: Failed, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: not complete\n"},
+		{
+			"a node that was reset", Status{Phase: Waiting, Reset: &Reset{At: time.Unix(0, 0), Done: true}},
+			"  phase        reset 1970-01-01 00:00:00 UTC: follows no configuration\n               `loam apply` or another machine.yaml ends that\n",
+		},
 		{"one path that drifted", Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}}, "  drift        1 path repaired, last /etc/a at 2.0 s\n"},
 		{"a file that is held back", Status{Waits: []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}}}},
 			"  held back    /etc/hosts.toml until https://a or https://b answers\n"},

@@ -61,6 +61,11 @@ func (s scripted) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return a.Report, err
 }
 
+func (s scripted) Reset(context.Context) (control.Outcome, error) {
+	a, err := s.ask("reset", struct{}{})
+	return a.Outcome, err
+}
+
 func (s scripted) ask(verb string, request any) (reply, error) {
 	f, err := os.OpenFile(s.asked, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {

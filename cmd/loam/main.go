@@ -54,7 +54,7 @@ other commands are for a person on the node.`,
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(), historyCommand(), diffCommand())
-	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand())
+	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), bootCommand())
 	return cmd
 }

@@ -1,0 +1,57 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/loam-os/loam/agent/control"
+)
+
+// restarting is a node that starts anew when it is asked.
+type restarting struct {
+	fakeNode
+	end context.CancelFunc
+}
+
+func (r restarting) Reset(context.Context) (control.Outcome, error) {
+	defer r.end()
+	return control.Outcome{}, fmt.Errorf("reset: %w", control.ErrRestarting)
+}
+
+func TestAgentThatStartsAnewIsAskedAgain(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	listener, err := control.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan struct{})
+	t.Cleanup(func() { <-served }) // t.Context ends before.
+	go func() {
+		defer close(served)
+		err := control.Serve(ctx, listener, restarting{end: cancel})
+		if err == nil {
+			listener, err = control.Listen(socket)
+		}
+		if err == nil {
+			err = control.Serve(t.Context(), listener, fakeNode{})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	if o, err := (control.Client{Socket: socket}).Reset(t.Context()); err != nil || o.Result != control.Reset {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestAgentThatIsNotThereIsNotWaitedFor(t *testing.T) {
+	client := control.Client{Socket: filepath.Join(t.TempDir(), "agent.sock")}
+	if _, err := client.Reset(t.Context()); !errors.Is(err, control.ErrNoAgent) {
+		t.Error(err)
+	}
+}

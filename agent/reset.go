@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/pods"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// Reset makes of a node one that was never configured. The agent that is asked for
+// it records that and ends: so that nothing else is left of it, a session with the
+// cluster least of all, the work is the next one's, as it is after a power cut.
+type Reset struct {
+	Engine interface {
+		Reset(ctx context.Context) error
+	}
+	Units interface {
+		Show(ctx context.Context, names []string) ([]unit.State, error)
+		Start(ctx context.Context, name string) error
+		Stop(ctx context.Context, name string) error
+	}
+	// Pods stops and removes every pod.
+	Pods   func(ctx context.Context) error
+	Mounts Mounts
+	// Root is the root directory, Node the same.
+	Root string
+	Node *durable.Dir
+	Now  func() time.Time
+	// End ends the agent, to be started again.
+	End func(why error)
+
+	// record is that of the reset which this agent carries out, nil for none.
+	record *resetRecord
+	// machine is the digest of machine.yaml, source what it names, config the
+	// cluster that it named at the start.
+	machine string
+	source  machine.Source
+	config  cluster.Config
+	// ran says that it was carried out by this agent, with that error.
+	ran    bool
+	failed error
+}
+
+// newReset is the node's. A record that cannot be read is an error besides.
+func newReset(env Env, root *os.Root, engine *apply.Executor, units *unit.Systemd) (*Reset, error) {
+	r := &Reset{
+		Engine: engine, Units: units, Pods: pods.Runtime{}.RemoveAll, Mounts: nodeMounts(), Root: env.Root, Node: durable.New(root, nil), Now: env.Now,
+	}
+	var err error
+	r.record, err = readReset(r.Node)
+	return r, err
+}
+
+// status is what a person sees of it, nil where the node is in no reset.
+func (r *Reset) status() *status.Reset {
+	if r.record == nil {
+		return nil
+	}
+	return &status.Reset{At: r.record.At, Done: r.record.Done}
+}
+
+// run carries out the reset, or all of it once more: each step finds what is left.
+// One that fails does not keep it from the next. It is done when configuration and
+// identity are gone.
+func (r *Reset) run(ctx context.Context) error {
+	left, besides := []error{r.stopKubelet(ctx)}, []error{r.stopPods(ctx)}
+	directories, _ := cluster.Identity()
+	for _, dir := range directories {
+		if r.Mounts.has(r.path(dir)) {
+			// A volume of its own, which may go with the configuration, and not what is on it.
+			left = append(left, r.empty(ctx, r.path(dir)))
+		}
+	}
+	if err := r.Engine.Reset(ctx); errors.Is(err, apply.ErrUnfinished) {
+		left = append(left, err)
+	} else {
+		besides = append(besides, err)
+	}
+	left = append(left, r.forgetIdentity(ctx), ctx.Err())
+	if errors.Join(left...) == nil {
+		done := *r.record
+		done.Done = true
+		left = append(left, done.write(r.Node))
+	}
+	r.record.Done = errors.Join(left...) == nil
+	return errors.Join(slices.Concat(left, besides)...)
+}
+
+// kubeletUnit is stopped first: it would start pods again, and write what is to go.
+const kubeletUnit = "kubelet.service"
+
+func (r *Reset) stopKubelet(ctx context.Context) error {
+	states, err := r.Units.Show(ctx, []string{kubeletUnit})
+	if err != nil {
+		return fmt.Errorf("observe %s: %w", kubeletUnit, err)
+	}
+	if len(states) == 1 && states[0].Stopped() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobWait)
+	defer cancel()
+	return r.Units.Stop(ctx, kubeletUnit)
+}
+
+// running has a directory for each container of a pod that runs
+// (containerd, core/runtime/v2/bundle.go), also while containerd itself does not.
+const running = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+
+func (r *Reset) stopPods(ctx context.Context) error {
+	if _, err := os.Lstat(r.path(pods.Socket)); errors.Is(err, fs.ErrNotExist) {
+		if left, err := os.ReadDir(r.path(running)); errors.Is(err, fs.ErrNotExist) || err == nil && len(left) == 0 {
+			return nil
+		}
+		starting, cancel := context.WithTimeout(ctx, jobWait)
+		defer cancel()
+		if err := r.Units.Start(starting, cri.Unit); err != nil {
+			return fmt.Errorf("pods: %w", err)
+		}
+	}
+	return r.Pods(ctx)
+}
+
+// forgetIdentity takes away who the node was, to its cluster and its pods.
+func (r *Reset) forgetIdentity(ctx context.Context) error {
+	directories, files := cluster.Identity()
+	var errs []error
+	for _, name := range slices.Concat(files, r.record.Tokens) {
+		name = strings.TrimPrefix(name, "/")
+		errs = append(errs, r.Node.Discard(name))
+		if _, err := r.Node.Root().Lstat(name); err == nil {
+			errs = append(errs, r.Node.Remove(name))
+		}
+	}
+	for _, dir := range directories {
+		errs = append(errs, r.empty(ctx, r.path(dir)))
+	}
+	return errors.Join(errs...)
+}
+
+// empty unmounts what is beneath dir, and deletes what is in it and is not mounted.
+func (r *Reset) empty(ctx context.Context, dir string) error {
+	return errors.Join(r.Mounts.below(ctx, dir), empty(dir))
+}
+
+func (r *Reset) path(name string) string { return filepath.Join(r.Root, name) }
+
+// undone reports whether an agent before this one has begun it, and none was done
+// with it.
+func (r *Reset) undone() bool { return r.record != nil && !r.record.Done }
+
+// goOn carries out what an agent before this one has begun.
+func (p person) goOn(ctx context.Context, log *zap.Logger) {
+	if _, err := p.Reset(ctx); err != nil && ctx.Err() == nil {
+		log.Error("reset", zap.Error(err))
+	}
+}

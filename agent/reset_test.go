@@ -1,0 +1,406 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// resetNode is what a reset finds: a root directory, and a log of what it did.
+// fails are errors of steps by name, as they are in the log.
+type resetNode struct {
+	root  *os.Root
+	did   []string
+	fails map[string]error
+	// kubelet is its state, "" for active.
+	kubelet string
+	mounts  []string
+	hook    durable.Hook
+	ended   error
+}
+
+func newResetNode(t *testing.T) *resetNode {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{
+		"var/lib/loam/machine-id", "var/lib/loam/inplace.json", "var/lib/gardener-node-agent/credentials/kubeconfig", "var/lib/kubelet/pki/kubelet-client-current.pem",
+		"var/lib/kubelet/pods/a/etc-hosts", "srv/token", "srv/other", "run/containerd/containerd.sock",
+	} {
+		writeText(t, filepath.Join(dir, name), "x")
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return &resetNode{root: root, fails: map[string]error{}, mounts: []string{filepath.Join(dir, "var/lib/kubelet/pods/a/token")}}
+}
+
+func (n *resetNode) step(name string) error {
+	n.did = append(n.did, name)
+	return n.fails[name]
+}
+
+func (n *resetNode) Reset(context.Context) error { return n.step("engine") }
+
+func (n *resetNode) Start(_ context.Context, name string) error { return n.step("start " + name) }
+
+func (n *resetNode) Stop(_ context.Context, name string) error { return n.step("stop " + name) }
+
+func (n *resetNode) Show(_ context.Context, names []string) ([]unit.State, error) {
+	if n.kubelet == "" {
+		return []unit.State{{Name: names[0], Active: "active"}}, nil
+	}
+	return []unit.State{{Name: names[0], Active: n.kubelet}}, nil
+}
+
+// reset is as a start of the agent has it, with a machine.yaml.
+func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
+	t.Helper()
+	r := &Reset{
+		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
+		Now: time.Now, End: func(why error) { n.ended = why },
+		Mounts: Mounts{
+			Table: func() (string, error) {
+				var text strings.Builder
+				for _, p := range n.mounts {
+					text.WriteString("1 1 0:1 / " + p + " rw - tmpfs tmpfs rw\n")
+				}
+				return text.String(), nil
+			},
+			Unmount: func(_ context.Context, p string) error {
+				if err := n.step("unmount " + filepath.Base(p)); err != nil {
+					return err
+				}
+				n.mounts = slices.DeleteFunc(n.mounts, func(have string) bool { return have == p })
+				return nil
+			},
+		},
+	}
+	var err error
+	if r.record, err = readReset(r.Node); err != nil {
+		t.Log(err)
+	}
+	from := machine.Source{Cluster: &machine.Cluster{Server: "https://api", Secret: "s", Tokens: []machine.Token{{Secret: "t", Path: "/srv/token"}}}}
+	if _, err := r.meets([]byte(machineYAML), machine.Machine{Source: from}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// start is a life of the agent in a bubble, up to the end of step.
+func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *world, p person)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n.ended = nil
+		w := newWorld()
+		w.text, w.source, w.units, w.wishes = "one", make(chan struct{}, 1), make(chan string), make(Wishes)
+		p := person{w.wishes, n.reset(t, machineYAML)}
+		a := w.agent()
+		if a.Status.Reset = p.reset.status(); a.Status.Reset != nil {
+			a.Source = nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- a.Run(ctx) }()
+		time.Sleep(time.Second) // of the bubble's clock
+		synctest.Wait()
+		if p.reset.undone() {
+			p.goOn(ctx, a.Log)
+			synctest.Wait()
+		}
+		step(t, w, p)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+}
+
+// begin asks an agent that follows its source.
+func (n *resetNode) begin(t *testing.T) {
+	t.Helper()
+	n.start(t, "a", func(t *testing.T, _ *world, p person) {
+		if _, err := p.Reset(t.Context()); !errors.Is(err, control.ErrRestarting) {
+			t.Fatal(err)
+		}
+	})
+	if !errors.Is(n.ended, ErrReset) {
+		t.Fatalf("the agent ended with %v", n.ended)
+	}
+}
+
+// record is the record on disk.
+func (n *resetNode) record(t *testing.T) *resetRecord {
+	t.Helper()
+	r, err := readReset(durable.New(n.root, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// isForgotten says whether the identity is gone, and nothing else.
+func (n *resetNode) isForgotten(t *testing.T) {
+	t.Helper()
+	want := []string{
+		"run", "run/containerd", "run/containerd/containerd.sock", "srv", "srv/other",
+		"var", "var/lib", "var/lib/gardener-node-agent", "var/lib/kubelet", "var/lib/loam", "var/lib/loam/machine-id", "var/lib/loam/reset.json",
+	}
+	if diff := cmp.Diff(want, treeOf(t, n.root.Name())); diff != "" {
+		t.Errorf("the node has (-want +got):\n%s", diff)
+	}
+}
+
+var inOrder = []string{"stop kubelet.service", "pods", "engine", "unmount token"}
+
+func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
+	n := newResetNode(t)
+	n.begin(t)
+	if r := n.record(t); r == nil || r.Done || !slices.Equal(r.Tokens, []string{"/srv/token"}) || len(n.did) > 0 {
+		t.Fatalf("record %+v, done %v", r, n.did)
+	}
+	n.start(t, "a", func(t *testing.T, w *world, p person) {
+		// Who asked the agent before gets the answer of this one.
+		if o, err := p.Reset(t.Context()); err != nil || o.Result != control.Reset {
+			t.Errorf("%+v %v", o, err)
+		}
+		if diff := cmp.Diff(inOrder, n.did); diff != "" {
+			t.Errorf("did (-want +got):\n%s", diff)
+		}
+		if s := w.last(); s.Reset == nil || !s.Reset.Done || s.Phase != status.Waiting || s.Error != nil {
+			t.Errorf("status %+v", s)
+		}
+		if len(w.news) == 0 || w.news[len(w.news)-1] != status.Waiting {
+			t.Errorf("the consoles were told %v", w.news)
+		}
+		if _, err := p.Verify(t.Context(), control.VerifyRequest{Repair: true}); !errors.Is(err, errInReset) {
+			t.Errorf("verify: %v", err)
+		}
+		if len(w.did) > 0 || w.resumed > 0 || w.tidied > 0 {
+			t.Errorf("as if it had a source: %v, resumed %d times", w.did, w.resumed)
+		}
+	})
+	n.isForgotten(t)
+	// Once more on purpose does it all again.
+	n.start(t, "a", func(t *testing.T, _ *world, p person) {
+		if _, err := p.Reset(t.Context()); err != nil || !slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
+			t.Errorf("%v %v", n.did, err)
+		}
+	})
+}
+
+func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
+	for _, tt := range []struct {
+		step string
+		err  error
+		// done is one that is over all the same.
+		done bool
+		// rest is what is done besides.
+		rest []string
+	}{
+		{step: "stop kubelet.service", err: errors.New("timeout"), rest: inOrder},
+		{step: "pods", err: errors.New("no containerd"), done: true, rest: inOrder},
+		{step: "engine", err: fmt.Errorf("%w: stop a.service", apply.ErrUnfinished), rest: inOrder},
+		{step: "engine", err: errors.New("restart containerd.service"), done: true, rest: inOrder},
+		{step: "unmount token", err: errors.New("device or resource busy"), rest: inOrder},
+	} {
+		t.Run(tt.step+": "+tt.err.Error(), func(t *testing.T) {
+			n := newResetNode(t)
+			n.begin(t)
+			n.fails[tt.step] = tt.err
+			n.start(t, "a", func(t *testing.T, w *world, p person) {
+				if diff := cmp.Diff(tt.rest, n.did); diff != "" {
+					t.Errorf("did (-want +got):\n%s", diff)
+				}
+				if s := w.last(); s.Reset.Done != tt.done || (s.Phase == status.Failed) == tt.done {
+					t.Errorf("status %+v, error %+v", s.Reset, s.Error)
+				}
+				if _, err := p.Reset(t.Context()); err == nil || !strings.Contains(err.Error(), tt.err.Error()) {
+					t.Errorf("the answer is %v", err)
+				}
+				if _, err := p.Apply(t.Context(), control.ApplyRequest{}); !tt.done && !errors.Is(err, errNotReset) {
+					t.Errorf("apply: %v", err)
+				}
+			})
+			if tt.done {
+				return
+			}
+			delete(n.fails, tt.step)
+			n.start(t, "a", func(t *testing.T, _ *world, p person) {
+				if _, err := p.Reset(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			n.isForgotten(t)
+		})
+	}
+}
+
+// TestResetThatIsCutOffGoesOn cuts it off before each durable step, and before each
+// other one, in the agent that is asked and in that which carries it out.
+func TestResetThatIsCutOffGoesOn(t *testing.T) {
+	errPower := errors.New("power cut")
+	for k, whole := 0, false; !whole; k++ {
+		n := newResetNode(t)
+		left := k
+		cut := func() error {
+			if left--; left < 0 {
+				return errPower
+			}
+			return nil
+		}
+		n.hook = func(durable.Step) error { return cut() }
+		r := n.reset(t, "a")
+		err := r.begin()
+		if err == nil {
+			r = n.reset(t, "a")
+			err = r.run(t.Context())
+		}
+		whole = err == nil
+		n.hook = nil
+		record := n.record(t)
+		if record == nil { // Nothing was asked yet.
+			if _, err := n.root.Stat("var/lib/kubelet/pki"); err != nil || len(n.did) > 0 {
+				t.Fatalf("cut at %d: without a record, it did %v: %v", k, n.did, err)
+			}
+			continue
+		}
+		n.start(t, "a", func(t *testing.T, _ *world, p person) {
+			if _, err := p.Reset(t.Context()); err != nil {
+				t.Fatalf("cut at %d: %v", k, err)
+			}
+		})
+		if n.isForgotten(t); t.Failed() || !n.record(t).Done {
+			t.Fatalf("cut at %d: %+v", k, n.record(t))
+		}
+	}
+}
+
+func TestApplyEndsAReset(t *testing.T) {
+	for _, request := range []control.ApplyRequest{{}, {Name: "f", Document: "x"}} {
+		n := newResetNode(t)
+		n.begin(t)
+		n.start(t, "a", func(t *testing.T, w *world, p person) {
+			if _, err := p.Apply(t.Context(), request); !errors.Is(err, control.ErrRestarting) {
+				t.Error(err)
+			}
+			if n.record(t) != nil || !errors.Is(n.ended, ErrFollows) || len(w.applied) > 0 {
+				t.Errorf("record %+v, ended with %v, applied %v", n.record(t), n.ended, w.applied)
+			}
+		})
+		n.start(t, "a", func(t *testing.T, w *world, _ person) {
+			if !w.runs("one") || w.last().Reset != nil {
+				t.Errorf("status %+v", w.last())
+			}
+		})
+	}
+}
+
+func TestMachineYAMLEndsAReset(t *testing.T) {
+	t.Run("one that is another", func(t *testing.T) {
+		n := newResetNode(t)
+		n.begin(t)
+		n.start(t, "a", func(*testing.T, *world, person) {})
+		n.start(t, "b", func(t *testing.T, w *world, _ person) {
+			if n.record(t) != nil || !w.runs("one") {
+				t.Errorf("record %+v, status %+v", n.record(t), w.last())
+			}
+		})
+	})
+	t.Run("one that came before the reset was done", func(t *testing.T) {
+		n := newResetNode(t)
+		n.begin(t)
+		n.start(t, "b", func(t *testing.T, w *world, _ person) {
+			if n.record(t) != nil || !errors.Is(n.ended, ErrFollows) || len(w.did) > 0 {
+				t.Errorf("record %+v, ended with %v, did %v", n.record(t), n.ended, w.did)
+			}
+		})
+		if _, err := n.root.Stat("var/lib/kubelet/pki"); err == nil {
+			t.Error("the identity is still there")
+		}
+	})
+}
+
+func TestDamagedRecordOfAResetIsAReset(t *testing.T) {
+	n := newResetNode(t)
+	writeText(t, filepath.Join(n.root.Name(), resetName), `{"at":`)
+	n.start(t, "", func(t *testing.T, w *world, p person) {
+		if len(n.did) > 0 || len(w.did) > 0 || w.last().Reset == nil {
+			t.Errorf("it did %v, %v; status %+v", n.did, w.did, w.last())
+		}
+	})
+}
+
+func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
+	n := newResetNode(t)
+	n.mounts = append([]string{filepath.Join(n.root.Name(), "var/lib/kubelet")}, n.mounts...)
+	n.begin(t)
+	n.start(t, "a", func(*testing.T, *world, person) {})
+	if want := []string{"stop kubelet.service", "pods", "unmount token", "engine"}; !slices.Equal(n.did, want) {
+		t.Errorf("did %v, want %v", n.did, want)
+	}
+	n.isForgotten(t)
+}
+
+func TestPodsAreOnlyAskedForWhereThereMayBeSome(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		socket   bool
+		shims    string
+		want     []string
+		kubelet  string
+		startErr error
+	}{
+		{name: "containerd answers", socket: true, kubelet: "inactive", want: []string{"pods"}},
+		{name: "containerd never ran", kubelet: "inactive"},
+		{name: "containerd was stopped, and its pods were not", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service", "pods"}},
+		{name: "containerd does not start", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service"}, startErr: errors.New("failed")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newResetNode(t)
+			n.kubelet, n.fails["start containerd.service"] = tt.kubelet, tt.startErr
+			if !tt.socket {
+				if err := n.root.Remove("run/containerd/containerd.sock"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.shims != "" {
+				writeText(t, filepath.Join(n.root.Name(), tt.shims), "1")
+			}
+			r := n.reset(t, "a")
+			if err := errors.Join(r.stopKubelet(t.Context()), r.stopPods(t.Context())); (err != nil) != (tt.startErr != nil) {
+				t.Error(err)
+			}
+			if !slices.Equal(n.did, tt.want) {
+				t.Errorf("did %v, want %v", n.did, tt.want)
+			}
+		})
+	}
+}
+
+func TestRecordHasNoSecret(t *testing.T) {
+	text, err := json.Marshal(resetRecord{At: time.Unix(0, 0).UTC(), Machine: "ab", Tokens: []string{"/srv/token"}, Done: true})
+	if err != nil || string(text) != `{"at":"1970-01-01T00:00:00Z","machine":"ab","tokens":["/srv/token"],"done":true}` {
+		t.Errorf("%s %v", text, err)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/control"
+)
+
+func resetCommand() *cobra.Command {
+	var env agent.OfflineEnv
+	var client control.Client
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Take the node's configuration and identity away",
+		Long: `reset makes the node one that was never configured: it stops the kubelet and all
+pods, takes away every unit and file that generations have brought, the
+generations themselves, and who the node was to its cluster. What cannot be done
+is said, and the rest is done. A reset that is cut off goes on with the next
+start.
+
+From then on the node reads no source and joins no cluster, until 'loam apply',
+or a machine.yaml that is another. Its disks and the image stay as they are.`,
+		Example: `  loam reset
+  loam reset --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				if err := agree(cmd, env); err != nil {
+					return err
+				}
+			}
+			return reset(cmd, client)
+		},
+	}
+	rootFlag(cmd, &env)
+	socketFlag(cmd, &client)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func reset(cmd *cobra.Command, client control.Client) error {
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	fmt.Fprintln(cmd.ErrOrStderr(), "asked the agent, which stops pods and units and takes away what is theirs...")
+	_, err := client.Reset(ctx)
+	if errors.Is(err, control.ErrNoAgent) {
+		return errors.New("no agent runs, and it is what resets the node\nhint: systemctl start loam-agent")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "reset: the node follows no configuration until `loam apply`, or another machine.yaml")
+	return err
+}
+
+// agree shows what is lost and has a person on a terminal type the host name.
+func agree(cmd *cobra.Command, env agent.OfflineEnv) error {
+	var host string
+	err := look(env, func(node *agent.Offline) error {
+		r := node.Reset(cmd.Context())
+		name, err := os.Hostname()
+		r.Host = cmp.Or(r.Host, name)
+		host = r.Host
+		return errors.Join(err, printTo(cmd.OutOrStdout(), r.String()))
+	})
+	if err != nil {
+		return err
+	}
+	if in, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
+		return errors.New("not reset: without a terminal nobody can be asked\nhint: loam reset --yes")
+	}
+	if err := printTo(cmd.OutOrStdout(), "type the host name to go on: "); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if typed := strings.TrimSpace(line); typed != host {
+		return fmt.Errorf("not reset: %q is not the host name, which is %s", typed, host)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+func printTo(out io.Writer, text string) error {
+	_, err := io.WriteString(out, text)
+	return err
+}
