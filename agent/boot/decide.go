@@ -133,15 +133,14 @@ func byUUID(t *gpt.Table, id uuid.UUID) int {
 	return 0
 }
 
-// slotOf says whether the root partition is the first or the second of its disk.
+// slotOf says whether the root partition is the first or the second of its disk,
+// whatever the other one holds; a disk without two slots has slot a.
 func slotOf(t *gpt.Table, arch string, index int) string {
-	slot := "a"
-	for _, p := range t.Partitions {
-		if p.Index < index && p.Type == partitions.TypeUUID(partitions.Root, arch) {
-			slot = "b"
-		}
+	slots, err := partitions.Slots(*t, arch)
+	if err == nil && slots[1].Root == index {
+		return slots[1].Name
 	}
-	return slot
+	return "a"
 }
 
 // choose prefers a disk whose verity tree can be read, then the disk that the

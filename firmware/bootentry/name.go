@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Name is the name of a UKI taken apart.
@@ -27,9 +28,9 @@ const (
 )
 
 // pattern has one digit each for the tries: systemd-boot keeps the number of digits when it counts.
-func pattern() *regexp.Regexp {
+var pattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([a-z0-9.-]+)_([A-Za-z0-9.-]+)_(x86-64|arm64)(?:\+([0-9])-([0-9]))?\.efi$`)
-}
+})
 
 // Parse takes a file name apart. A name that Format would not make is an error.
 func Parse(file string) (Name, error) {

@@ -37,3 +37,23 @@ func Parse(r io.ReaderAt) (Sections, error) {
 	}
 	return found, nil
 }
+
+// ReadSection reads one section of a UKI, without the rest of it.
+func ReadSection(r io.ReaderAt, name string) ([]byte, error) {
+	f, err := pe.NewFile(r)
+	if err != nil {
+		return nil, fmt.Errorf("read section %s of a UKI: %w", name, err)
+	}
+	s := f.Section(name)
+	if s == nil || s.VirtualSize > s.Size || s.VirtualSize > maxSection {
+		return nil, fmt.Errorf("read section %s of a UKI: it has none", name)
+	}
+	data := make([]byte, s.VirtualSize)
+	if _, err := s.ReadAt(data, 0); err != nil {
+		return nil, fmt.Errorf("read section %s of a UKI: %w", name, err)
+	}
+	return data, nil
+}
+
+// maxSection is how large a section may be that is read whole for what it says.
+const maxSection = 1 << 20
