@@ -14,7 +14,7 @@ import (
 const module = "github.com/loam-os/loam/"
 
 // bottom packages import nothing of ours but each other.
-var bottom = []string{"partitions", "firmware", "image/manifest"}
+var bottom = []string{"partitions", "firmware", "image/manifest", "image/bundle", "image/repository"}
 
 // walls are the only packages that may import a big dependency themselves.
 var walls = map[string][]string{
@@ -27,10 +27,12 @@ var walls = map[string][]string{
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
+	"github.com/theupdateframework/":     {"image/repository"},
+	"github.com/sigstore/":               {"image/repository"},
 }
 
 // notInBoot must not run as PID 1.
-var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "go.uber.org/zap", "os/exec"}
+var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "github.com/theupdateframework/", "go.uber.org/zap", "os/exec"}
 
 // list is the import paths that `go list` prints for the arguments.
 func list(t *testing.T, args ...string) []string {
@@ -79,6 +81,7 @@ func TestAgentAndImageDoNotKnowEachOther(t *testing.T) {
 			own := strings.TrimPrefix(imp, module)
 			switch {
 			case under(own, "image/manifest") && under(name, "agent/registry", "agent/upgrade"):
+			case under(own, "image/bundle", "image/repository") && under(name, "agent/upgrade"):
 			case under(name, "agent") && under(own, "image"), under(name, "image") && under(own, "agent"):
 				t.Errorf("%s imports %s", name, own)
 			}
@@ -110,7 +113,7 @@ func TestPID1DependsOnNothingBig(t *testing.T) {
 
 func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./cmd/loam") {
-		if strings.HasPrefix(dep, "github.com/diskfs/") || under(strings.TrimPrefix(dep, module), "image") && dep != module+"image/manifest" {
+		if own := strings.TrimPrefix(dep, module); strings.HasPrefix(dep, "github.com/diskfs/") || under(own, "image") && !under(own, bottom...) {
 			t.Errorf("cmd/loam depends on %s", dep)
 		}
 	}

@@ -1,0 +1,112 @@
+package bundle
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseRefusesText(t *testing.T) {
+	ix, _ := write(t, testSources())
+	text, err := ix.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	for _, tc := range []struct {
+		name, text, err string
+	}{
+		{"nothing", "", "EOF"},
+		{"a field that is not known", strings.Replace(good, `{"format"`, `{"later":1,"format"`, 1), `unknown field "later"`},
+		{"another format", strings.Replace(good, `"format":1`, `"format":2`, 1), "format 2, this program knows 1"},
+		{"two documents", good + good, "more after its end"},
+		{"a size that is no integer", strings.Replace(good, `"size":`, `"size":0.`, 1), "number 0."},
+		{"a digest in upper case", strings.Replace(good, ix.Root.Chunks[0].SHA256.String(), strings.ToUpper(ix.Root.Chunks[0].SHA256.String()), 1), "want lower-case hex"},
+		{"a digest cut short", strings.Replace(good, ix.Root.Chunks[0].SHA256.String(), "abcd", 1), "digest of 4 characters"},
+		{"more text than an index may have", good + strings.Repeat(" ", MaxIndex), "at most"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := Parse([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Index)
+		err    string
+	}{
+		{"a pack with a path for a name", func(ix *Index) { ix.Pack.Name = "../loam-node-os_0.2.0_x86-64.pack" }, "pack.name"},
+		{"a pack of another release", func(ix *Index) { ix.Version = "0.3.0" }, "pack.name"},
+		{"a pack of no size", func(ix *Index) { ix.Pack.Size = -1 }, "pack.size -1"},
+		{"a pack without digest", func(ix *Index) { ix.Pack.SHA256 = "" }, "pack.sha256"},
+		{"a negative epoch", func(ix *Index) { ix.Epoch = -1 }, "epoch -1"},
+		{"a root hash in upper case", func(ix *Index) { ix.RootHash = strings.ToUpper(ix.RootHash) }, "lower-case"},
+		{"a profile with a slash", func(ix *Index) { ix.Profile = "cloud/metal" }, "profile"},
+		{"a part of no size", func(ix *Index) { ix.Verity.Size = 0 }, "verity.size 0: out of range"},
+		{"a part beyond all disks", func(ix *Index) { ix.Root.Size = math.MaxInt64 }, "root.size"},
+		{"a chunk too few", func(ix *Index) { ix.Root.Chunks = ix.Root.Chunks[1:] }, "root.chunks: 4, want 5"},
+		{"a chunk too many", func(ix *Index) { ix.Root.Size -= 4096 }, "root.chunks: 5, want 4"},
+		{"a chunk beyond the pack", func(ix *Index) { ix.Root.Chunks[1].At = ix.Pack.Size - 1 }, "root.chunks[1]: bytes"},
+		{"a chunk before the pack", func(ix *Index) { ix.Root.Chunks[1].At = -1 }, "root.chunks[1]: bytes -1"},
+		{"an offset that overflows", func(ix *Index) { ix.Root.Chunks[1].At = math.MaxInt64 }, "not in the pack"},
+		{"a chunk longer than its plain bytes", func(ix *Index) { ix.UKI.Chunks[1].Len = 8 }, "uki.chunks[1]: len 8: want 0 to 7"},
+		{"a negative length", func(ix *Index) { ix.UKI.Chunks[1].Len = -1 }, "len -1"},
+		{"zeros that are somewhere", func(ix *Index) { ix.Root.Chunks[2].At = 1 }, "at 1"},
+		{"zeros that are not", func(ix *Index) { ix.Root.Chunks[2].SHA256[0]++ }, "only for them"},
+		{"a chunk said to be zeros", func(ix *Index) { ix.Root.Chunks[1].At, ix.Root.Chunks[1].Len = 0, 0 }, "only for them"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ix, _ := write(t, testSources())
+			ix.Root.Chunks = slices.Clone(ix.Root.Chunks)
+			tc.change(&ix)
+			if err := ix.Validate(); err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if _, err := ix.Encode(); err == nil {
+				t.Error("it can be encoded")
+			}
+		})
+	}
+}
+
+// FuzzParse: an index that parses is encoded and parsed as itself, and all its chunks lie in the pack.
+func FuzzParse(f *testing.F) {
+	ix, _ := write(f, testSources())
+	text, err := ix.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		ix, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, p := range []Part{ix.Root, ix.Verity, ix.UKI} {
+			total := int64(0)
+			for i, c := range p.Chunks {
+				if total += int64(p.PlainLen(i)); c.At < 0 || c.Len < 0 || c.At+c.Len > ix.Pack.Size {
+					t.Fatalf("chunk %+v, pack of %d", c, ix.Pack.Size)
+				}
+			}
+			if total != p.Size {
+				t.Fatalf("chunks of %d bytes, part of %d", total, p.Size)
+			}
+		}
+		again, err := ix.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(again)
+		if diff := cmp.Diff(ix, back); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}

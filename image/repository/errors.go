@@ -1,0 +1,59 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/theupdateframework/go-tuf/v2/metadata"
+)
+
+// What is wrong with the metadata of a repository. None of these goes away by asking the same server again at once.
+var (
+	// ErrExpired: nobody has vouched for the metadata for too long. A frozen repository looks like this.
+	ErrExpired = errors.New("expired")
+	// ErrRollback: older than what this node has seen.
+	ErrRollback = errors.New("older than what was seen before")
+	// ErrUnsigned: too few of the signatures that root.json asks for.
+	ErrUnsigned = errors.New("not signed by enough trusted keys")
+	// ErrMixed: a file is not the one that the signed file before it names.
+	ErrMixed = errors.New("not the file that the signed metadata name")
+	// ErrInvalid: the file does not say what such a file has to say.
+	ErrInvalid = errors.New("not valid")
+)
+
+func hints() map[error]string {
+	return map[error]string{
+		ErrExpired:  "sign the repository anew (its timestamp at least), or set this machine's clock",
+		ErrRollback: "this is an old copy of the repository, or somebody plays one back",
+		ErrUnsigned: "is this the repository whose root.json the node trusts?",
+		ErrMixed:    "the copy of the repository is not whole; copy all of it, timestamp.json last",
+		ErrInvalid:  "was this repository written by loamctl?",
+		ErrTooLarge: "was this repository written by loamctl?",
+		ErrNotFound: "is this the directory of a repository, with metadata/ in it?",
+	}
+}
+
+// translate gives an error of go-tuf the sentinel and the hint of its kind.
+func translate(file string, err error) error {
+	for _, kind := range []struct{ theirs, ours error }{
+		{&metadata.ErrExpiredMetadata{}, ErrExpired},
+		{&metadata.ErrUnsignedMetadata{}, ErrUnsigned},
+		{&metadata.ErrBadVersionNumber{}, ErrRollback},
+		{&metadata.ErrLengthOrHashMismatch{}, ErrMixed},
+	} {
+		if errors.Is(err, kind.theirs) {
+			return explain(file, fmt.Errorf("%w (%v)", kind.ours, err))
+		}
+	}
+	return explain(file, fmt.Errorf("%w (%v)", ErrInvalid, err))
+}
+
+// explain adds the file, and the hint of what err is.
+func explain(file string, err error) error {
+	for kind, hint := range hints() {
+		if errors.Is(err, kind) {
+			return fmt.Errorf("update metadata: %s: %w\nhint: %s", file, err, hint)
+		}
+	}
+	return fmt.Errorf("update metadata: %s: %w", file, err)
+}

@@ -1,0 +1,130 @@
+package repository
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// stall is how long a server may send nothing: while it is connected to, before its answer, and in it.
+	stall        = 15 * time.Second
+	maxRedirects = 5
+)
+
+// httpStore is a directory of a web server.
+type httpStore struct {
+	base   *url.URL
+	client *http.Client
+}
+
+func openHTTP(base *url.URL, o options) (Store, error) {
+	trust, err := x509.SystemCertPool()
+	if err != nil {
+		trust = x509.NewCertPool() // no system has none, but an initramfs
+	}
+	if len(o.cas) > 0 && !trust.AppendCertsFromPEM(o.cas) {
+		return nil, errors.New("repository: certificate authorities: no certificate in the PEM text")
+	}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: stall}).DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   stall,
+		ResponseHeaderTimeout: stall,
+		IdleConnTimeout:       stall,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true, // a compressed range is not the range
+	}
+	return &httpStore{base: base, client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
+}
+
+// checkRedirect follows up to 5 redirects, and never leaves https.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("redirect from https to %s", req.URL.Scheme)
+	}
+	return nil
+}
+
+func (s *httpStore) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	resp, err := s.do(ctx, name, "")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: server answers %s", name, resp.Status)
+	}
+	if resp.ContentLength > limit {
+		return nil, fmt.Errorf("%s: %d bytes: %w (%d bytes)", name, resp.ContentLength, ErrTooLarge, limit)
+	}
+	data, err := readAll(resp.Body, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
+}
+
+// Range of a server that knows no ranges costs the bytes before it.
+func (s *httpStore) Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	if err := checkRange(name, off, n); err != nil {
+		return nil, err
+	}
+	resp, err := s.do(ctx, name, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+	if err != nil {
+		return nil, err
+	}
+	if err := position(resp, off, n); err != nil {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s: %d bytes at %d: %w", name, n, off, err)
+	}
+	return &exactly{resp.Body, n}, nil
+}
+
+// do asks for a file, or a range of it. The body ends when the server stalls, and with ctx.
+func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath(name).String(), nil)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	if ranges != "" {
+		req.Header.Set("Range", ranges)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		defer cancel(nil)
+		return nil, fmt.Errorf("%s: %w", name, stalled(ctx, err))
+	}
+	resp.Body = &watched{resp.Body, ctx, cancel}
+	if err := checkAnswer(resp); err != nil {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return resp, nil
+}
+
+// stalled marks the timeouts of connecting and of waiting for an answer.
+func stalled(ctx context.Context, err error) error {
+	var t net.Error
+	if errors.As(err, &t) && t.Timeout() && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", ErrStalled, err)
+	}
+	return err
+}

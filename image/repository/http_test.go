@@ -1,0 +1,240 @@
+package repository
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// part answers a range request as a server should, but for what change does to the headers; n bytes of the body are sent.
+func part(n int, change func(http.Header)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Range", "bytes 10-19/36")
+		w.Header().Set("Content-Length", "10")
+		change(w.Header())
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(content[10 : 10+n])
+	}
+}
+
+func whole(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }
+
+// TestFaultsOfAServer: bytes 10 to 19 are asked for.
+func TestFaultsOfAServer(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	set := func(key, value string) func(http.Header) { return func(h http.Header) { h.Set(key, value) } }
+	for _, tc := range []struct {
+		name   string
+		server http.HandlerFunc
+		want   string
+		is     error
+		err    string
+	}{
+		{"no fault", part(10, func(http.Header) {}), "abcdefghij", nil, ""},
+		{"the size of the whole is not said", part(10, set("Content-Range", "bytes 10-19/*")), "abcdefghij", nil, ""},
+		{"the whole file instead of the range", whole, "abcdefghij", nil, ""},
+		{"the whole file, which is too short", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content[:15]) }, "", ErrRange, "the file has 15"},
+		{"the whole file without length, too short", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(content[:5])
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(content[5:15])
+		}, "abcde", io.ErrUnexpectedEOF, ""},
+		{"the whole file without length, shorter than the offset", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(content[:5])
+			_ = http.NewResponseController(w).Flush()
+		}, "", io.ErrUnexpectedEOF, ""},
+		{"416", status(416), "", ErrRange, "416"},
+		{"another range", part(10, set("Content-Range", "bytes 0-9/36")), "", ErrRange, `Content-Range "bytes 0-9/36"`},
+		{"a shorter range", part(10, set("Content-Range", "bytes 10-18/36")), "", ErrRange, "Content-Range"},
+		{"a range beyond the size", part(10, set("Content-Range", "bytes 10-19/15")), "", ErrRange, "Content-Range"},
+		{"no Content-Range", part(10, func(h http.Header) { h.Del("Content-Range") }), "", ErrRange, "Content-Range"},
+		{"another length", part(9, set("Content-Length", "9")), "", ErrRange, "Content-Length 9"},
+		{"a body cut off", part(4, func(http.Header) {}), "abcd", io.ErrUnexpectedEOF, ""},
+		{"compressed", part(10, set("Content-Encoding", "gzip")), "", nil, `Content-Encoding "gzip": not asked for`},
+		{"404", status(404), "", ErrNotFound, "404"},
+		{"403, as object stores say it", status(403), "", ErrNotFound, "403"},
+		{"503", status(503), "", nil, "server answers 503 Service Unavailable"},
+		{"204", status(204), "", nil, "server answers 204"},
+		{"an endless circle of redirects", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "", nil, "more than 5 redirects"},
+		{"a redirect to a file", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		}, "", nil, "unsupported protocol scheme"},
+		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				fmt.Fprint(conn, "SSH-2.0-OpenSSH_10.0\r\n")
+				conn.Close()
+			}
+		}, "", nil, "malformed HTTP"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := httptest.NewServer(tc.server)
+			defer server.Close()
+			s, err := Open(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := readRange(t, s, "file", 10, 10)
+			if string(got) != tc.want || (err != nil) != (tc.is != nil || tc.err != "") {
+				t.Fatalf("%q, %v, want %q", got, err, tc.want)
+			}
+			if tc.is != nil && !errors.Is(err, tc.is) || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("error %v, want %v %q", err, tc.is, tc.err)
+			}
+		})
+	}
+}
+
+func TestFaultsOfAServerWithAWholeFile(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		server http.HandlerFunc
+		is     error
+	}{
+		{"without end", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(content); err != nil {
+					return
+				}
+			}
+		}, ErrTooLarge},
+		{"said to be huge", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1000000000000") }, ErrTooLarge},
+		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "36")
+			_, _ = w.Write(content[:20])
+		}, io.ErrUnexpectedEOF},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := httptest.NewServer(tc.server)
+			defer server.Close()
+			s, err := Open(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Get(t.Context(), "file", 100); !errors.Is(err, tc.is) {
+				t.Errorf("error %v, want %v", err, tc.is)
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(whole))
+	defer plain.Close()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, plain.URL, http.StatusFound)
+			return
+		}
+		whole(w, r)
+	}))
+	server.Config.ErrorLog = nil
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for _, tc := range []struct {
+		name, file string
+		options    []Option
+		err        string
+	}{
+		{"an authority that the system does not know", "file", nil, "certificate"},
+		{"the same, given", "file", []Option{CAs(ca)}, ""},
+		{"a redirect to http", "away", []Option{CAs(ca)}, "redirect from https to http"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := Open(server.URL, tc.options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Get(t.Context(), tc.file, 100)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+// TestAServerThatStalls: after some bytes of the body, or before its answer. The connection is in memory, time is not real.
+func TestAServerThatStalls(t *testing.T) {
+	for _, tc := range []struct{ name, answer, got string }{
+		{"before its answer", "", ""},
+		{"in the body", "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nContent-Range: bytes 10-19/36\r\n\r\nabcd", "abcd"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := Open("http://server")
+				if err != nil {
+					t.Fatal(err)
+				}
+				here, there := net.Pipe()
+				defer there.Close()
+				transport := s.(*httpStore).client.Transport.(*http.Transport)
+				transport.Proxy = nil
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return here, nil }
+				go func() {
+					_, _ = there.Read(make([]byte, 4096))
+					_, _ = io.WriteString(there, tc.answer)
+				}()
+				begin := time.Now()
+				got, err := readRange(t, s, "file", 10, 10)
+				if string(got) != tc.got || !errors.Is(err, ErrStalled) {
+					t.Errorf("%q, %v", got, err)
+				}
+				if took := time.Since(begin); took != 15*time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowIsNotStalled: a byte each 14 s is a bad line, not a dead one; and a reader that takes its time is not the server's fault.
+func TestSlowIsNotStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		server, client := io.Pipe()
+		_ = client
+		body := &watched{server, ctx, cancel}
+		defer body.Close()
+		go func() {
+			for range 5 {
+				time.Sleep(14 * time.Second)
+				_, _ = client.Write([]byte("x"))
+			}
+			client.Close()
+		}()
+		time.Sleep(time.Minute)
+		if got, err := io.ReadAll(body); string(got) != "xxxxx" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func TestARequestEndsWithItsContext(t *testing.T) {
+	begun := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	s, err := Open(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if _, err := s.Get(ctx, "file", 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package repository
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// Bundle is what Publish publishes: the index, and the files that it describes.
+type Bundle struct {
+	Index                   bundle.Index
+	Pack, Root, Verity, UKI string
+}
+
+// Publish adds a release to the repository in dir. Readers see either all of it or nothing. What is published already is no error, but
+// other content under the same name is: nodes remember a version that failed, and files must not change while they are fetched.
+func Publish(dir string, keys Keys, b Bundle, e Expiries, now time.Time) (Release, error) {
+	unlock, err := lock(dir)
+	if err != nil {
+		return Release{}, err
+	}
+	defer unlock()
+	st, err := readState(dir)
+	if err != nil {
+		return Release{}, err
+	}
+	text, err := b.Index.Encode()
+	if err != nil {
+		return Release{}, err
+	}
+	r, target, err := describe(b.Index, text)
+	if err != nil {
+		return Release{}, err
+	}
+	if have, ok := st.targets.Signed.Targets[r.Index]; ok {
+		if have.Hashes["sha256"].String() == r.IndexSHA256 {
+			return r, nil
+		}
+		return Release{}, fmt.Errorf("repository %s: %s is published already, with other content\nhint: "+
+			"a new release has a new IMAGE_VERSION; each profile has its own repository", dir, strings.TrimSuffix(r.Index, indexSuffix))
+	}
+	if err := place(dir, b, r, text); err != nil {
+		return Release{}, fmt.Errorf("publish %s: %w", r.Index, err)
+	}
+	st.targets.Signed.Targets[r.Index] = target
+	s := signer{dir: dir, keys: keys, expiries: e, now: now}
+	if err := s.commit(st, func() error { return nil }); err != nil {
+		return Release{}, fmt.Errorf("publish %s: %w", r.Index, err)
+	}
+	return r, nil
+}
+
+// Refresh signs a new timestamp, so that nodes know the repository is not frozen.
+func Refresh(dir string, keys Keys, e Expiries, now time.Time) error {
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	st, err := readState(dir)
+	if err != nil {
+		return err
+	}
+	if err := (signer{dir: dir, keys: keys, expiries: e, now: now}).stamp(st); err != nil {
+		return fmt.Errorf("repository %s: %w", dir, err)
+	}
+	return nil
+}
+
+// describe makes the entry of targets.json, and reads it as a node will.
+func describe(ix bundle.Index, text []byte) (Release, *metadata.TargetFiles, error) {
+	base, err := bundle.Base(ix.ImageID, ix.Version, ix.Arch)
+	if err != nil {
+		return Release{}, nil, err
+	}
+	about, err := json.Marshal(custom{ImageID: ix.ImageID, Version: ix.Version, Arch: ix.Arch, Profile: ix.Profile, Epoch: ix.Epoch})
+	if err != nil {
+		return Release{}, nil, err
+	}
+	sum := sha256.Sum256(text)
+	target := &metadata.TargetFiles{Length: int64(len(text)), Hashes: metadata.Hashes{"sha256": sum[:]}, Custom: (*json.RawMessage)(&about)}
+	r, err := release(base+indexSuffix, target)
+	return r, target, err
+}
+
+// place puts the files of a release where the metadata will say they are.
+func place(dir string, b Bundle, r Release, index []byte) error {
+	base := strings.TrimSuffix(r.Index, indexSuffix)
+	// PARTUUIDs by the Discoverable Partitions Specification: first and second half of the root hash.
+	root, verity := base+"_"+b.Index.RootHash[:32]+".root", base+"_"+b.Index.RootHash[32:]+".verity"
+	sums := map[string]string{base + ".efi": b.Index.UKI.SHA256, root: b.Index.Root.SHA256, verity: b.Index.Verity.SHA256}
+	for _, f := range []struct {
+		name, from string
+		size       int64
+	}{
+		{b.Index.Pack.Name, b.Pack, b.Index.Pack.Size},
+		{root, b.Root, b.Index.Root.Size}, {verity, b.Verity, b.Index.Verity.Size}, {base + ".efi", b.UKI, b.Index.UKI.Size},
+	} {
+		if info, err := os.Stat(f.from); err != nil || info.Size() != f.size {
+			return errors.Join(err, fmt.Errorf("%s: not the %d bytes of the index", f.from, f.size))
+		}
+		if err := linkFile(filepath.Join(dir, f.name), f.from); err != nil {
+			return err
+		}
+	}
+	if err := addSums(filepath.Join(dir, "SHA256SUMS"), sums); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, r.stored()), index, 0o644)
+}
+
+// addSums adds files to a SHA256SUMS, as sha256sum(1) writes it, sorted by name. A file that is in it has the new sum.
+func addSums(file string, sums map[string]string) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for line := range strings.Lines(string(old)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if _, again := sums[name]; ok && !again {
+			sums[name] = sum
+		}
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
+	}
+	return writeFile(file, []byte(text.String()), 0o644)
+}

@@ -1,0 +1,98 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// Release is one that the repository offers. All of it is signed.
+type Release struct {
+	Version, Arch, Profile, ImageID string
+	// Epoch is the security epoch.
+	Epoch int
+	// Index is the path of the index as TUF's target, and what it has to be.
+	Index       string
+	IndexSize   int64
+	IndexSHA256 string
+}
+
+// custom is what targets.json says of a release, beside length and digest of its index. What later publishers add is ignored.
+type custom struct {
+	ImageID string `json:"imageID"`
+	Version string `json:"version"`
+	Arch    string `json:"arch"`
+	Profile string `json:"profile"`
+	Epoch   int    `json:"epoch"`
+}
+
+const indexSuffix = ".index.json"
+
+// releases are the targets that are indexes, newest first. What is not understood was published for later programs, and is left out.
+func releases(targets map[string]*metadata.TargetFiles) []Release {
+	var list []Release
+	for path, file := range targets {
+		if r, err := release(path, file); err == nil {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b Release) int {
+		return cmp.Or(bootentry.CompareVersions(b.Version, a.Version), strings.Compare(a.Index, b.Index))
+	})
+	return list
+}
+
+func release(path string, file *metadata.TargetFiles) (Release, error) {
+	if file.Custom == nil {
+		return Release{}, fmt.Errorf("custom: not there")
+	}
+	var c custom
+	if err := json.Unmarshal(*file.Custom, &c); err != nil {
+		return Release{}, fmt.Errorf("custom: %w", err)
+	}
+	base, err := bundle.Base(c.ImageID, c.Version, c.Arch)
+	switch sum := file.Hashes["sha256"]; {
+	case err != nil:
+		return Release{}, err
+	case c.Epoch < 0:
+		return Release{}, fmt.Errorf("epoch %d: negative", c.Epoch)
+	case path != base+indexSuffix:
+		return Release{}, fmt.Errorf("want the name %s%s", base, indexSuffix)
+	case file.Length < 1 || file.Length > bundle.MaxIndex || len(sum) != sha256.Size:
+		return Release{}, fmt.Errorf("want a length up to %d and a sha256", bundle.MaxIndex)
+	}
+	return Release{ImageID: c.ImageID, Version: c.Version, Arch: c.Arch, Profile: c.Profile, Epoch: c.Epoch,
+		Index: path, IndexSize: file.Length, IndexSHA256: file.Hashes["sha256"].String()}, nil
+}
+
+// stored is the name under which the repository has the index (consistent snapshots: with its digest).
+func (r Release) stored() string { return "targets/" + r.IndexSHA256 + "." + r.Index }
+
+// Fetch reads the index of the release, verified.
+func (r Release) Fetch(ctx context.Context, s Store) (bundle.Index, error) {
+	text, err := s.Get(ctx, r.stored(), r.IndexSize)
+	if err != nil {
+		return bundle.Index{}, explain(r.Index, err)
+	}
+	if have := fmt.Sprintf("%x", sha256.Sum256(text)); int64(len(text)) != r.IndexSize || have != r.IndexSHA256 {
+		return bundle.Index{}, explain(r.Index, fmt.Errorf("%d bytes, SHA-256 %s: %w", len(text), have, ErrMixed))
+	}
+	ix, err := bundle.Parse(text)
+	if err != nil {
+		return bundle.Index{}, explain(r.Index, fmt.Errorf("%w (%w)", ErrInvalid, err))
+	}
+	if ix.ImageID != r.ImageID || ix.Version != r.Version || ix.Arch != r.Arch || ix.Profile != r.Profile || ix.Epoch != r.Epoch {
+		return bundle.Index{}, explain(r.Index, fmt.Errorf("%w (of %s %s %s %s epoch %d, signed for another release)",
+			ErrInvalid, ix.ImageID, ix.Version, ix.Arch, ix.Profile, ix.Epoch))
+	}
+	return ix, nil
+}

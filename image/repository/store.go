@@ -1,0 +1,115 @@
+// Package repository is where updates are published: metadata signed by TUF roles (The Update Framework, specification 1.0), which name
+// the indexes of the releases (image/bundle) by digest, beside the packs and what systemd-sysupdate reads. A node reads it by Update and
+// Release.Fetch; the builder writes it by Init, Publish, Refresh and Rotate. It is the only importer of go-tuf.
+//
+//	metadata/N.root.json  N.targets.json  N.snapshot.json  timestamp.json
+//	targets/SHA256.BASE.index.json
+//	BASE.pack
+//	BASE.efi  BASE_ROOT-PARTUUID.root  BASE_VERITY-PARTUUID.verity  SHA256SUMS
+//
+// BASE is bundle.Base. All files but timestamp.json and SHA256SUMS keep their content for ever.
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"strings"
+)
+
+// Store reads published files, by their slash-separated names. Nothing in it is trusted.
+type Store interface {
+	// Get is the whole file: ErrNotFound if there is none, ErrTooLarge if it has more than max bytes.
+	Get(ctx context.Context, name string, max int64) ([]byte, error)
+	// Range reads n bytes from off on. The reader gives exactly n bytes, or an error: io.ErrUnexpectedEOF if there are fewer.
+	Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error)
+}
+
+// What a store may say, besides errors of network and disk.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrTooLarge = errors.New("larger than it may be")
+	// ErrRange: the file ends before the bytes asked for, or the server sends others.
+	ErrRange = errors.New("not the bytes asked for")
+	// ErrStalled: no byte came for 15 seconds.
+	ErrStalled = errors.New("no byte for 15 s")
+)
+
+// Option of Open.
+type Option func(*options)
+
+type options struct{ cas []byte }
+
+// CAs adds certificate authorities, in PEM, to those of the system for https.
+func CAs(pem []byte) Option { return func(o *options) { o.cas = append(o.cas, pem...) } }
+
+// Open opens a directory (a path, or file://), or a web server's (http:// or https://).
+func Open(ref string, opts ...Option) (Store, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	scheme, rest, ok := strings.Cut(ref, "://")
+	if !ok {
+		return openDir(ref)
+	}
+	u, err := url.Parse(ref)
+	if err != nil {
+		return nil, fmt.Errorf("repository: %w", err)
+	}
+	switch {
+	case scheme == "file" && u.Host == "" && strings.HasPrefix(rest, "/"):
+		return openDir(u.Path)
+	case (scheme == "http" || scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "":
+		return openHTTP(u, o)
+	}
+	return nil, fmt.Errorf("repository %s: want a directory, file:///DIR, http://HOST/DIR or https://HOST/DIR", u.Redacted())
+}
+
+// checkName refuses names that could lead out of the repository.
+func checkName(name string) error {
+	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\?#%") {
+		return fmt.Errorf("name %q: not a name in a repository", name)
+	}
+	return nil
+}
+
+func checkRange(name string, off, n int64) error {
+	if off < 0 || n <= 0 || off+n < off {
+		return fmt.Errorf("%s: %d bytes at %d: %w", name, n, off, ErrRange)
+	}
+	return checkName(name)
+}
+
+// readAll reads r to its end, of at most limit bytes.
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, fmt.Errorf("%w (%d bytes)", ErrTooLarge, limit)
+	}
+	return data, err
+}
+
+// exactly reads n bytes of body, neither fewer nor more.
+type exactly struct {
+	body io.ReadCloser
+	left int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.body.Read(p[:min(int64(len(p)), e.left)])
+	if e.left -= int64(n); errors.Is(err, io.EOF) {
+		if err = nil; e.left > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+func (e *exactly) Close() error { return e.body.Close() }
