@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/image/repository"
+)
+
+// bundleOptions are the flags of bundle.
+type bundleOptions struct {
+	repository, keys    string
+	epoch               int
+	init, refresh       bool
+	rootKeys, threshold int
+	valid               time.Duration
+}
+
+func bundleCommand() *cobra.Command {
+	var o bundleOptions
+	cmd := &cobra.Command{
+		Use:   "bundle BUILD_DIR",
+		Short: "Publish a build as an update, signed, in a directory",
+		Long: `bundle adds the build to a repository: a directory that any web server, or a USB stick, can
+give to nodes. In it are the chunks of the system, each once, an index of them, and metadata
+signed as The Update Framework says; beside them what systemd-sysupdate reads. Nodes trust a
+repository by its first metadata/1.root.json.
+
+The keys are files of another directory: root-1.pem and so on, which belong offline once the
+repository is there, and targets.pem, snapshot.pem, timestamp.pem. Nodes take an update from a
+repository only if it was signed within the last week (--valid): --refresh signs it again.`,
+		Example: `  loamctl bundle build/amd64-cloud --repository updates --keys keys --init
+  loamctl bundle build/amd64-cloud --repository updates --keys keys
+  loamctl bundle --refresh --repository updates --keys keys
+  loamctl bundle build/amd64-metal --repository /media/usb --keys keys --valid 2160h`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.refresh {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := o.open(time.Now())
+			if err != nil {
+				return err
+			}
+			if o.refresh {
+				return o.sign(cmd.OutOrStdout(), keys, time.Now())
+			}
+			return o.publish(cmd.OutOrStdout(), args[0], keys, time.Now())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.repository, "repository", "", "directory of the repository")
+	f.StringVar(&o.keys, "keys", "", "directory of the keys that sign it")
+	f.IntVar(&o.epoch, "epoch", 0, "security epoch: nodes do not go back to a lower one")
+	f.BoolVar(&o.init, "init", false, "make the repository, and keys, if they are not there")
+	f.BoolVar(&o.refresh, "refresh", false, "publish nothing, but sign the repository again")
+	f.IntVar(&o.rootKeys, "root-keys", 1, "with --init: how many root keys")
+	f.IntVar(&o.threshold, "root-threshold", 1, "with --init: how many root keys have to sign what replaces keys")
+	f.DurationVar(&o.valid, "valid", repository.DefaultExpiries().Timestamp, "how long nodes take updates from it after this")
+	_ = errors.Join(cmd.MarkFlagRequired("repository"), cmd.MarkFlagRequired("keys")) // they are flags, see above
+	return cmd
+}
+
+func (o bundleOptions) expiries() repository.Expiries {
+	e := repository.DefaultExpiries()
+	e.Timestamp = o.valid
+	return e
+}
+
+// open reads the keys. With --init, a repository that is not there is made.
+func (o bundleOptions) open(now time.Time) (repository.Keys, error) {
+	if err := o.check(); err != nil {
+		return repository.Keys{}, err
+	}
+	keys, err := repository.LoadKeys(o.keys)
+	if err != nil || !o.init {
+		return keys, err
+	}
+	if _, err := os.Stat(filepath.Join(o.repository, "metadata")); !errors.Is(err, fs.ErrNotExist) {
+		return keys, err
+	}
+	if len(keys.Root) == 0 {
+		if keys, err = repository.NewKeys(o.keys, o.rootKeys); err != nil {
+			return keys, err
+		}
+	}
+	return keys, repository.Init(o.repository, keys, o.threshold, o.expiries(), now)
+}
+
+// check refuses what would be regretted.
+func (o bundleOptions) check() error {
+	repo, err := filepath.Abs(o.repository)
+	if err != nil {
+		return err
+	}
+	keys, err := filepath.Abs(o.keys)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(repo, keys); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("--keys %s: in the repository, which is for all to read\nhint: name a directory outside of %s", o.keys, o.repository)
+	}
+	if o.threshold < 1 || o.threshold > o.rootKeys {
+		return fmt.Errorf("--root-threshold %d: want 1 to %d, the number of --root-keys", o.threshold, o.rootKeys)
+	}
+	if o.valid <= 0 {
+		return fmt.Errorf("--valid %v: want more than 0", o.valid)
+	}
+	return nil
+}
+
+func (o bundleOptions) publish(out io.Writer, dir string, keys repository.Keys, now time.Time) error {
+	pack, err := os.CreateTemp(o.repository, ".pack.*")
+	if err != nil {
+		return fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
+	}
+	defer os.Remove(pack.Name())
+	b, err := packBuild(dir, o.epoch, pack)
+	if err := errors.Join(err, pack.Chmod(0o644), pack.Sync(), pack.Close()); err != nil {
+		return err
+	}
+	b.Pack = pack.Name()
+	r, err := repository.Publish(o.repository, keys, b, o.expiries(), now)
+	if err != nil {
+		return err
+	}
+	ix := b.Index
+	_, err = fmt.Fprintf(out, "%s %s, %s, %s, epoch %d: index %d KiB, pack %d KiB of %d KiB\n", r.ImageID, r.Version, r.Arch, r.Profile, r.Epoch,
+		r.IndexSize>>10, ix.Pack.Size>>10, (ix.Root.Size+ix.Verity.Size+ix.UKI.Size)>>10)
+	return err
+}
+
+// sign makes nodes take updates from the repository for longer.
+func (o bundleOptions) sign(out io.Writer, keys repository.Keys, now time.Time) error {
+	if err := repository.Refresh(o.repository, keys, o.expiries(), now); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s: signed until %s\n", o.repository, now.Add(o.valid).UTC().Format(time.RFC3339))
+	return err
+}
