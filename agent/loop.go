@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -105,10 +106,12 @@ func (l *loop) next(ctx context.Context) {
 // rereads has the source read, after what is unfinished.
 func (l *loop) rereads() { l.due.resume, l.due.read = l.due.resume || l.unfinished != nil, true }
 
-// tidy gives back what a change has made room for, when nothing else is due.
+// tidy gives back what a change has made room for, when nothing else is due: on
+// the disk, and the memory that it took.
 func (l *loop) tidy() {
 	l.start(func() func() {
 		err := l.Engine.Tidy()
+		debug.FreeOSMemory()
 		return func() {
 			if err != nil {
 				l.warn("delete old generations", err)

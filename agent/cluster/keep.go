@@ -192,13 +192,16 @@ func (k keep) kubelet(c Config, token string) error {
 }
 
 // rejoin has the kubelet, once it is restarted, ask for a certificate with the one
-// it has. Cut off anywhere, it can be done again.
+// it has. Cut off anywhere, it can be done again. A kubelet that rotates its
+// certificate writes kubeletReal before it has one: what it asks with stays then.
 func (k keep) rejoin(c Config) error {
-	if _, err := k.dir.Root().Lstat(kubeletReal); err == nil {
-		certificate, err := k.kubeletCertificate()
-		if err != nil {
-			return err
-		}
+	certificate, err := k.kubeletCertificate()
+	_, cut := k.dir.Root().Lstat(kubeletReal)
+	switch {
+	case cut != nil, errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
 		text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{ClientCertificateData: certificate, ClientKeyData: certificate}))
 		if err != nil {
 			return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)

@@ -95,6 +95,13 @@ func TestAKubeletJoinsAgain(t *testing.T) {
 				t.Fatalf("after %d steps there is still %s", cut, name)
 			}
 		}
+		place(t, dir, kubeletReal, "kind: Config") // Of a kubelet that waits for its certificate.
+		if err := keepOf(root).rejoin(c); err != nil {
+			t.Fatalf("once more: %v", err)
+		}
+		if again, err := os.ReadFile(filepath.Join(dir, kubeletBootstrap)); err != nil || string(again) != string(text) {
+			t.Fatalf("once more it joins with %s, %v", again, err)
+		}
 		if err := root.Close(); err != nil {
 			t.Fatal(err)
 		}

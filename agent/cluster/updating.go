@@ -50,9 +50,10 @@ type update struct {
 	// why that cannot be told.
 	want    *inplace.Facts
 	unclear error
-	// busy says that a step is under way, again when one that failed is due,
+	// busy says that the step doing is under way, again when one that failed is due,
 	// rebooting that the node is to start another system.
 	busy      bool
+	doing     inplace.Step
 	again     time.Time
 	rebooting bool
 	// refusal is why it does not, to be told.
@@ -115,7 +116,10 @@ func drained(n *core.Node) bool {
 func (s *session) updateInPlace(ctx context.Context) error {
 	step, u := s.nextStep(), &s.update
 	switch {
-	case step == inplace.Nothing || s.node == nil || u.busy || u.rebooting || s.renewing || s.over || s.status.Phase == "":
+	case u.busy:
+		s.waits("update in place: " + string(u.doing))
+		return nil
+	case step == inplace.Nothing || s.node == nil || u.rebooting || s.renewing || s.over || s.status.Phase == "":
 		return nil
 	case s.Now().Before(u.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])
@@ -173,7 +177,7 @@ func (s *session) work(step inplace.Step) func(ctx context.Context) error {
 
 // beside does a step of an update and takes in how it went.
 func (s *session) beside(step inplace.Step, want inplace.Facts, do func(ctx context.Context) error) {
-	s.update.busy = true
+	s.update.busy, s.update.doing = true, step
 	s.Log.Info("updating in place", zap.String("step", string(step)))
 	s.group.Go(func() {
 		err := do(s.whole)
@@ -305,12 +309,15 @@ func (s *session) change(ctx context.Context, w wanted) error {
 }
 
 // kubeletWell waits until the kubelet says that it is.
-func (s *session) kubeletWell(ctx context.Context) error {
+func (s *session) kubeletWell(ctx context.Context) error { return kubeletIs(ctx, s.Kubelet) }
+
+// kubeletIs waits until the kubelet is as it should be.
+func kubeletIs(ctx context.Context, right func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
 	for {
 		try, end := context.WithTimeout(ctx, kubeletTry)
-		err := s.Kubelet(try)
+		err := right(try)
 		end()
 		if err == nil {
 			return nil
@@ -322,13 +329,21 @@ func (s *session) kubeletWell(ctx context.Context) error {
 }
 
 // rejoinKubelet has the kubelet ask for a certificate of the new authority, with
-// the one it has.
+// the one it has. One that rotates its certificate says that it is well before it
+// has any.
 func (s *session) rejoinKubelet(ctx context.Context, config Config) error {
-	if err := s.keep().rejoin(config); err != nil {
+	k := s.keep()
+	if err := k.rejoin(config); err != nil {
 		return err
 	}
 	if err := s.Restart(ctx, []string{kubeletUnit}); err != nil {
 		return err
 	}
-	return s.kubeletWell(ctx)
+	return kubeletIs(ctx, func(ctx context.Context) error {
+		if err := s.Kubelet(ctx); err != nil {
+			return err
+		}
+		_, err := k.kubeletCertificate()
+		return err
+	})
 }

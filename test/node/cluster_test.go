@@ -79,10 +79,7 @@ func TestNodeOfACluster(t *testing.T) {
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	t.Logf("Ready after %s", time.Since(n.Started()))
 
-	if _, err := w.Do(http.MethodPost, podsAPI, `{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]}}`); err != nil {
-		t.Fatal(err)
-	}
-	w.await("the pod runs", podsAPI+"/hello", plant.Condition("Ready", "True"))
+	w.hello()
 	if log, err := w.Do(http.MethodGet, podsAPI+"/hello/log", ""); err != nil || string(log) != "hello from hello\n" {
 		t.Errorf("log %q %v", log, err)
 	}
@@ -133,6 +130,14 @@ func TestNodeOfACluster(t *testing.T) {
 			"'until test $(hostname) != other -a $(systemctl show -P MainPID loam-agent.service) != $before; do sleep 0.2; done'")
 		w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	})
-	n.t = t
+	t.Run("an update in place", func(t *testing.T) {
+		n.t, w.T = t, t
+		updatesInPlace(t, n, w)
+	})
+	t.Run("the idle agent is measured", func(t *testing.T) {
+		n.t, w.T = t, t
+		measureIdle(t, n, w)
+	})
+	n.t, w.T = t, t
 	n.off()
 }

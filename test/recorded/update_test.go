@@ -152,15 +152,28 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	d.mu.Lock()
 	d.ill = nil
 	d.mu.Unlock()
+	w.await("the request of the agent", func() error {
+		if w.asked() != 2 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	asked, well := d.hold()
 	w.approve()
+	<-asked
+	well()
+	asked, well = d.hold()
+	<-asked // It was well, but had no certificate.
+	text, err := os.ReadFile(filepath.Join(w.node.Dir, "var/lib/kubelet/kubeconfig-bootstrap"))
+	if err != nil || !strings.Contains(string(text), "S0VZIEFORCBDRVJUSUZJQ0FURQ==") {
+		t.Errorf("the kubelet joins with %s, %v", text, err)
+	}
+	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "ANOTHER")
+	well()
 	w.labelled(updateResult, "successful")
 	w.annotated(next)
 	if calls := strings.Join(w.systemd.Calls(), ", "); !strings.Contains(calls, "restart kubelet.service") {
 		t.Errorf("jobs %q", calls)
-	}
-	text, err := os.ReadFile(filepath.Join(w.node.Dir, "var/lib/kubelet/kubeconfig-bootstrap"))
-	if err != nil || !strings.Contains(string(text), "S0VZIEFORCBDRVJUSUZJQ0FURQ==") {
-		t.Errorf("the kubelet joins with %s, %v", text, err)
 	}
 	if n := w.asked(); n != 2 {
 		t.Errorf("%d certificates were asked for, not the first and that of the new authority", n)

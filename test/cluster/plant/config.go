@@ -88,6 +88,7 @@ spec:
           failSwapOn: false
           maxPods: %[5]d
           nodeStatusUpdateFrequency: 10s
+          rotateCertificates: true
   - path: /etc/cni/net.d/10-bridge.conflist
     permissions: 0644
     content:
