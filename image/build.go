@@ -133,41 +133,52 @@ func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
 	return root, err
 }
 
-// loam is the name of the node binary while a build goes on.
-const loam = "loam"
+// Names of the programs of the node while a build goes on.
+const (
+	loam    = "loam"
+	initBin = "init"
+)
 
-// root makes the root tree and the node binary, and of both the root file system.
+// root makes the root tree and the programs, and of tree and loam the root file
+// system.
 func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err error) {
 	if root, err = b.tree(ctx); err != nil {
 		return root, err
 	}
 	params := b.params()
-	err = b.Steps.Do("loam (go build)", "", func(w io.Writer) error { return b.compile(ctx, filepath.Join(dir, loam), w) })
+	err = b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
+		return errors.Join(b.compile(ctx, dir, loam, w), b.compile(ctx, dir, initBin, w))
+	})
 	if err != nil {
 		return root, err
 	}
+	release := filepath.Join(dir, "os-release")
+	if err := os.WriteFile(release, b.Plan.Spec.Release.Text, 0o644); err != nil {
+		return root, err
+	}
+	defer os.Remove(release)
 	return root, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
 		params.Log = w
 		return rootfs.Image(ctx, b.Tools, root, rootfs.ImageParams{
 			Params: params, UUID: b.identity("erofs").String(),
 			Files: []rootfs.File{
 				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
-				{Path: "usr/lib/os-release", Mode: 0o644, Source: filepath.Join(b.Source, "os-release")},
+				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
 			},
 		}, b.output(dir, ".root"))
 	})
 }
 
-// compile builds the node binary. It carries no commit: the same sources give
-// the same bytes.
-func (b *Build) compile(ctx context.Context, out string, w io.Writer) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out}, b.BuildFlags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/loam")...)
+// compile builds a program of the node. It carries no commit: the same sources
+// give the same bytes.
+func (b *Build) compile(ctx context.Context, dir, name string, w io.Writer) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", filepath.Join(dir, name)}, b.BuildFlags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
 	cmd.Dir = b.Source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch, "GOAMD64=v2", "GOFLAGS=")
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build: %w", err)
+		return fmt.Errorf("go build %s: %w", name, err)
 	}
 	return nil
 }
@@ -178,6 +189,12 @@ func (b *Build) output(dir, suffix string) string { return filepath.Join(dir, b.
 func (b *Build) identity(purpose string) uuid.UUID {
 	r := b.Plan.Spec.Release
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(r.ImageID+"/"+r.Version+"/"+b.Plan.Spec.Arch+"/"+b.Plan.Spec.Profile+"/"+purpose))
+}
+
+// lineage is identity, the same for all versions: what depends on it only, an update
+// need not fetch.
+func (b *Build) lineage(purpose string) uuid.UUID {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(b.Plan.Spec.Release.ImageID+"/"+b.Plan.Spec.Arch+"/"+b.Plan.Spec.Profile+"/"+purpose))
 }
 
 // image makes all that hangs on the root file system, up to the disk images.
@@ -219,8 +236,8 @@ func (b *Build) hash(in parts) error {
 	if err != nil {
 		return err
 	}
-	salt := sha256.Sum256([]byte(b.identity("verity salt").String()))
-	hash, _, err := verity.Build(data, info.Size(), tree, verity.Params{Salt: salt, UUID: b.identity("verity")})
+	salt := sha256.Sum256([]byte(b.lineage("verity salt").String()))
+	hash, _, err := verity.Build(data, info.Size(), tree, verity.Params{Salt: salt, UUID: b.lineage("verity")})
 	if err := errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
@@ -233,7 +250,7 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if err != nil {
 		return "", err
 	}
-	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, loam), template)
+	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, initBin), template)
 	if err != nil {
 		return "", err
 	}
@@ -247,7 +264,7 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if in.uki, err = makeUKI(b.Plan, stub, root.Kernel, kernel, archive); err != nil {
 		return "", err
 	}
-	if err := os.Remove(filepath.Join(dir, loam)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin))); err != nil {
 		return "", err
 	}
 	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)

@@ -12,22 +12,6 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 )
 
-// runInit boots the machine, or says why this process must not.
-func runInit() {
-	console := boot.NewConsole("/dev", "/sys/class/tty/console/active")
-	machine, err := boot.BecomeInit(console)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "loam: %v\n", err)
-		return
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			machine.Fail(fmt.Errorf("bug in loam: %v", r))
-		}
-	}()
-	machine.Fail(machine.Main())
-}
-
 func bootCommand() *cobra.Command {
 	var facts string
 	cmd := &cobra.Command{

@@ -1,0 +1,119 @@
+package fat
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+const (
+	// copySector is where the specification puts the copy of the boot sector.
+	copySector = 6
+	// minClusters makes a file system FAT32; with fewer it is FAT16 by definition.
+	minClusters = 65525
+	// maxClusters bounds the memory for a FAT to 16 MiB. An ESP of 1 GiB with 8 KiB clusters has 131 072.
+	maxClusters = 4 << 20
+)
+
+// geometry is where things are, in bytes from the start of the partition.
+type geometry struct {
+	clusterSize int64
+	fats        int64 // the first FAT; the second follows
+	fatSize     int64
+	data        int64 // cluster 2
+	clusters    uint32
+	root        uint32 // first cluster of the root directory
+	info        int64  // FSInfo sector, 0 if there is none
+	media       byte
+	state       byte // bit 0: Linux mounted it and did not unmount it
+}
+
+// readBoot reads sector 0, or its copy; copyUsed then tells why.
+func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
+	b := make([]byte, sectorSize)
+	read := func(sector int64) (geometry, error) {
+		if err := d.read(b, sector*sectorSize); err != nil {
+			return geometry{}, err
+		}
+		return decodeBoot(b, d.size, least)
+	}
+	if g, err = read(0); err == nil {
+		return g, nil, nil
+	}
+	err = fmt.Errorf("boot sector: %w", err)
+	g, copyErr := read(copySector)
+	if copyErr != nil {
+		return g, nil, fmt.Errorf("%w; its copy in sector %d: %w", err, copySector, copyErr)
+	}
+	return g, err, nil
+}
+
+// decodeBoot checks the boot sector b of a partition of size bytes, with at least so many clusters. Errors name the field and its offset.
+func decodeBoot(b []byte, size, least int64) (geometry, error) {
+	le := binary.LittleEndian
+	perCluster, reserved, sectors, perFAT := b[13], le.Uint16(b[14:]), le.Uint32(b[32:]), le.Uint32(b[36:])
+	for _, f := range []struct {
+		ok    bool
+		field string
+		at    int
+		value any
+		want  string
+	}{
+		{b[510] == 0x55 && b[511] == 0xaa, "signature", 510, b[510:512], "55 aa"},
+		{le.Uint16(b[11:]) == sectorSize, "bytes per sector", 11, le.Uint16(b[11:]), "512"},
+		{bits.OnesCount8(perCluster) == 1, "sectors per cluster", 13, perCluster, "a power of two"},
+		{reserved > copySector, "reserved sectors", 14, reserved, "more than 6"},
+		{b[16] == 2, "number of FATs", 16, b[16], "2"},
+		{b[21] == 0xf0 || b[21] >= 0xf8, "media", 21, b[21], "240, or 248 and more"},
+		{le.Uint16(b[17:]) == 0 && le.Uint16(b[19:]) == 0 && le.Uint16(b[22:]) == 0, "FAT16's sizes", 17, b[17:24], "zeros: FAT32"},
+		{int64(sectors) <= size/sectorSize, "sectors", 32, sectors, fmt.Sprintf("at most the partition's %d", size/sectorSize)},
+		{b[40]&0x80 == 0, "flags", 40, b[40], "bit 7 clear: both FATs in use"},
+		{le.Uint16(b[42:]) == 0, "version", 42, le.Uint16(b[42:]), "0"},
+	} {
+		if !f.ok {
+			return geometry{}, fmt.Errorf("%s (offset %d): %v, want %s", f.field, f.at, f.value, f.want)
+		}
+	}
+	g := geometry{
+		clusterSize: int64(perCluster) * sectorSize,
+		fats:        int64(reserved) * sectorSize,
+		fatSize:     int64(perFAT) * sectorSize,
+		root:        le.Uint32(b[44:]),
+		media:       b[21],
+		state:       b[65],
+	}
+	g.data = g.fats + 2*g.fatSize
+	clusters := max(int64(sectors)*sectorSize-g.data, 0) / g.clusterSize
+	g.clusters = uint32(clusters)
+	switch {
+	case clusters < least || clusters > maxClusters:
+		return geometry{}, fmt.Errorf("sectors (offset 32): %d make %d clusters, want %d to %d", sectors, clusters, least, maxClusters)
+	case g.fatBytes() > g.fatSize:
+		return geometry{}, fmt.Errorf("sectors per FAT (offset 36): %d, too few for %d clusters", perFAT, clusters)
+	case !g.valid(g.root):
+		return geometry{}, fmt.Errorf("root directory (offset 44): cluster %d, want 2 to %d", g.root, g.last())
+	}
+	if info := le.Uint16(b[48:]); info < reserved {
+		g.info = int64(info) * sectorSize
+	}
+	return g, nil
+}
+
+// last is the number of the last cluster; the first is 2.
+func (g geometry) last() uint32 { return g.clusters + 1 }
+
+func (g geometry) valid(cluster uint32) bool { return cluster >= 2 && cluster <= g.last() }
+
+// offset of a cluster.
+func (g geometry) offset(cluster uint32) int64 { return g.data + int64(cluster-2)*g.clusterSize }
+
+// fatAt is the start of FAT 0 or 1.
+func (g geometry) fatAt(n int64) int64 { return g.fats + n*g.fatSize }
+
+// fatBytes is the whole sectors of a FAT that are in use.
+func (g geometry) fatBytes() int64 {
+	return (4*(int64(g.clusters)+2) + sectorSize - 1) / sectorSize * sectorSize
+}
+
+// need is the clusters that size bytes take.
+func (g geometry) need(size int64) int { return int((size + g.clusterSize - 1) / g.clusterSize) }

@@ -1,0 +1,70 @@
+package fat
+
+import "fmt"
+
+// LinkCounted is Link for a boot entry whose tries the firmware counts. EDK2 renames an entry by taking its set away and adding another
+// at the end of the directory, in one flush: so the entry becomes the last of the directory and the first in its sector, which has room for
+// three more. Then each of three counts is one write of one sector, and a power cut leaves the old name or the new one. If they lay in two
+// sectors, both could stay, and a loader that finds the new name taken boots without counting, for ever.
+func (f *FS) LinkCounted(dir, name string, c Chain, size int64) error {
+	if size != c.size || c.first == 0 || f.staged[c.first] != f.need(size) {
+		return fmt.Errorf("link %s in /%s: %d bytes are not what was staged, or it is linked", name, dir, size)
+	}
+	d, err := f.directory(dir)
+	if err == nil {
+		err = f.linkCounted(d, name, c.first, size)
+	}
+	if err != nil {
+		return fmt.Errorf("link %s in /%s: %w", name, dir, err)
+	}
+	delete(f.staged, c.first)
+	return nil
+}
+
+// RelinkCounted gives the content of an entry another name besides its own: for one whose long name is torn, which then can go. Both share
+// their clusters until one is removed.
+func (f *FS) RelinkCounted(dir, from, to string) error {
+	d, err := f.directory(dir)
+	if err == nil {
+		e, ok := d.find(from)
+		if !ok {
+			return fmt.Errorf("relink: %w", notExist(join(dir, from)))
+		}
+		err = f.linkCounted(d, to, e.first, e.Size)
+	}
+	if err != nil {
+		return fmt.Errorf("relink /%s/%s as %s: %w", dir, from, to, err)
+	}
+	return nil
+}
+
+func (f *FS) linkCounted(d *directory, name string, first uint32, size int64) error {
+	short, err := d.admit(name, nil)
+	if err != nil {
+		return err
+	}
+	at := d.lastSector() * perSector
+	if at+perSector > d.slots() {
+		return ErrDirFull
+	}
+	d.end = min(d.end, at) // What lies behind it was deleted.
+	return f.insert(d, at, append(longSlots(name, short), shortSlot(short, attrArchive, first, size)...))
+}
+
+// lastSector is the first sector after the last entry.
+func (d *directory) lastSector() int {
+	last := -1
+	for _, e := range d.entries {
+		last = max(last, e.last())
+	}
+	return (last + perSector) / perSector
+}
+
+// RoomCounted is how many entries LinkCounted can add to BootDir, one after the other, if none is removed from its end.
+func (f *FS) RoomCounted() int {
+	d, err := f.directory(BootDir)
+	if err != nil {
+		return 0
+	}
+	return max(0, d.slots()/perSector-d.lastSector())
+}

@@ -1,0 +1,96 @@
+package fat
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// change sets FAT entries of clusters, whose FATs must be equal, in both FATs and flushes.
+func (f *FS) change(clusters []uint32, next func(i int) uint32) error {
+	if f.second != nil {
+		return fmt.Errorf("the FATs differ\nhint: Reclaim makes them equal")
+	}
+	old := bytes.Clone(f.fat)
+	for i, c := range clusters {
+		f.fat.set(c, next(i))
+	}
+	for _, n := range []int64{1, 0} { // firmware reads the first: it changes last
+		if err := f.writeFAT(n, old); err != nil {
+			return err
+		}
+	}
+	return f.writeInfo()
+}
+
+// writeFAT writes the sectors of the FAT that are not as in old.
+func (f *FS) writeFAT(n int64, old table) error {
+	for _, r := range differing(f.fat, old) {
+		if err := f.disk.write(f.fat[r.at:r.at+r.n], f.fatAt(n)+int64(r.at)); err != nil {
+			return fmt.Errorf("FAT %d: %w", n+1, err)
+		}
+	}
+	return nil
+}
+
+// verifyFAT compares both FATs on the disk with ours in the sectors of the clusters.
+func (f *FS) verifyFAT(clusters []uint32) error {
+	sector := make([]byte, sectorSize)
+	for n := range int64(2) {
+		last := -1
+		for _, c := range clusters {
+			at := int(c) * 4 / sectorSize * sectorSize
+			if at == last {
+				continue
+			}
+			last = at
+			if err := f.disk.read(sector, f.fatAt(n)+int64(at)); err != nil {
+				return fmt.Errorf("FAT %d: %w", n+1, err)
+			}
+			if !bytes.Equal(sector, f.fat[at:at+sectorSize]) {
+				return fmt.Errorf("FAT %d: sector at offset %d does not read back as written", n+1, at)
+			}
+		}
+	}
+	return nil
+}
+
+// differing are the runs of whole sectors in which a and b, equally long, differ.
+func differing(a, b []byte) (list []run) {
+	for at := 0; at < len(a); at += sectorSize {
+		if bytes.Equal(a[at:at+sectorSize], b[at:at+sectorSize]) {
+			continue
+		}
+		if n := len(list) - 1; n >= 0 && list[n].at+list[n].n == at {
+			list[n].n += sectorSize
+		} else {
+			list = append(list, run{at, sectorSize})
+		}
+	}
+	return list
+}
+
+// writeInfo brings the FSInfo sector up to date, if there is one, and flushes. It is a hint: a torn one does no harm, so it goes with
+// the FATs' flush.
+func (f *FS) writeInfo() error {
+	if f.info == 0 {
+		return f.disk.sync()
+	}
+	b, le := make([]byte, sectorSize), binary.LittleEndian
+	if err := f.disk.read(b, f.info); err != nil {
+		return fmt.Errorf("FSInfo: %w", err)
+	}
+	free, first := f.freeClusters(), uint32(2)
+	for first < f.last() && f.fat.next(first) != 0 {
+		first++
+	}
+	known := bytes.HasPrefix(b, []byte("RRaA")) && bytes.HasPrefix(b[484:], []byte("rrAa"))
+	if known && (le.Uint32(b[488:]) != free || le.Uint32(b[492:]) != first) {
+		le.PutUint32(b[488:], free)
+		le.PutUint32(b[492:], first)
+		if err := f.disk.write(b, f.info); err != nil {
+			return fmt.Errorf("FSInfo: %w", err)
+		}
+	}
+	return f.disk.sync()
+}
