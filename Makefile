@@ -10,14 +10,15 @@ export CGO_ENABLED = 0
 
 out      = build/$(ARCH)-$(PROFILE)
 loamctl  = build/loamctl
-flags    = --arch $(ARCH) --profile $(PROFILE) --out $(out) $(if $(MIRROR),--mirror $(MIRROR))
+version  = $(shell sed -n 's/^IMAGE_VERSION=//p' os-release)
+flags    = --arch $(ARCH) --profile $(PROFILE) $(if $(MIRROR),--mirror $(MIRROR)) --out $(out)
 sources  = agent cmd firmware image partitions test
 # Machines are tested when nothing else runs: emulated ones need both processors.
 machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image test check style golden bench crash pairs fuzz clean $(loamctl)
+.PHONY: help run cluster image next test check style golden bench crash pairs fuzz clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +41,15 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: image style ## all that CI runs: unit tests, judges on the image, the image in a VM
+test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
 	. build/judges/env && CI=true go test -timeout 30m $(others)
-	. build/judges/env && CI=true go test -timeout 40m $(machines)
+	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -timeout 40m $(machines)
+
+next: $(loamctl) ## build the same image as a later version, to upgrade to
+	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
+	@$(loamctl) build $(flags)-next --os-release build/os-release-next
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics

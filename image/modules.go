@@ -13,9 +13,9 @@ import (
 // bootModules are what a machine may need before the root file system is
 // there: file systems, and the buses and controllers that disks hang on. Those
 // that a kernel does not have are left out, save the required.
-var bootModules = struct{ required, storage []string }{
+var bootModules = struct{ required, others []string }{
 	required: []string{"dm_verity", "erofs", "overlay", "ext4", "quota_v2"},
-	storage: []string{
+	others: []string{
 		"efivarfs",
 		// virtual machines
 		"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_scsi", "virtio_rng", "xen_blkfront", "hv_vmbus", "hv_storvsc", "vmw_pvscsi",
@@ -27,6 +27,8 @@ var bootModules = struct{ required, storage []string }{
 		"mmc_block", "sdhci_pci", "sdhci_acpi", "ufshcd_pci",
 		// arm64 boards
 		"sdhci_iproc", "sdhci_of_arasan", "bcm2835", "pcie_brcmstb", "phy_generic",
+		// watchdogs, and the kernel's own for where there is none
+		"i6300esb", "iTCO_wdt", "sp5100_tco", "wdat_wdt", "sbsa_gwdt", "bcm2835_wdt", "softdog",
 		// processor extensions that speed up dm-verity
 		"sha256_ssse3", "sha256_ce", "sha2_ce",
 	},
@@ -54,7 +56,7 @@ func readModules(tree string) (kernel string, index *kmod.Index, err error) {
 // selectModules is the subset that goes into the initramfs.
 func selectModules(index *kmod.Index) (files []string, texts kmod.Files, err error) {
 	names := slices.Clone(bootModules.required)
-	for _, name := range bootModules.storage {
+	for _, name := range bootModules.others {
 		if index.Has(name) {
 			names = append(names, name)
 		}

@@ -33,6 +33,11 @@ type Decision struct {
 	// VerityUUID names the mapping.
 	VerityUUID uuid.UUID `json:"verityUUID"`
 	State      State     `json:"state"`
+	// OtherLoader says that the loader came from another disk.
+	OtherLoader bool `json:"otherLoader,omitempty"`
+	// Trial says that the system is to prove itself; known once the state partition
+	// is mounted.
+	Trial bool `json:"trial,omitempty"`
 	// Warnings are facts a person should see.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -86,6 +91,7 @@ func Decide(f Facts) (Decision, error) {
 	}
 	if p, ok := byType(chosen.disk, partitions.TypeUUID(partitions.ESP, f.Arch)); ok {
 		d.ESP = chosen.disk.Contents[p.Index].Device
+		d.OtherLoader = f.LoaderPartition != uuid.Nil && f.LoaderPartition != p.UUID
 	}
 	d.State, err = state(chosen.disk, partitions.TypeUUID(partitions.State, f.Arch))
 	if err != nil {

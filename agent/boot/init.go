@@ -13,6 +13,7 @@ import (
 type Init struct {
 	console *Console
 	steps   *stopwatch
+	modules *moduleLoader
 }
 
 // ErrNotInit says that this process must not boot a machine.
@@ -28,7 +29,7 @@ func BecomeInit(console *Console) (*Init, error) {
 	if err := mayAct(os.Getpid(), int64(fs.Type)); err != nil {
 		return nil, err
 	}
-	return &Init{console, newStopwatch()}, nil
+	return &Init{console: console, steps: newStopwatch()}, nil
 }
 
 // mayAct allows PID 1 on a ramfs or, as rootfs is on some kernels, a tmpfs.

@@ -16,6 +16,10 @@ type Record struct {
 	Verity string `json:"verity"`
 	ESP    string `json:"esp,omitempty"`
 	State  string `json:"state"`
+	// Trial says that the system is to prove itself, OtherLoader that the loader came
+	// from another disk.
+	Trial       bool `json:"trial,omitempty"`
+	OtherLoader bool `json:"otherLoader,omitempty"`
 	// Generation is the configuration /etc was built from, "" if there is none.
 	Generation string `json:"generation,omitempty"`
 	// Steps lists what was done and how long each step took.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/dm"
+	"github.com/loam-os/loam/agent/generation"
 )
 
 const (
@@ -34,6 +35,7 @@ const (
 // machine; the caller then shows the error and restarts (Init.Fail).
 func (i *Init) Main() error {
 	kernel := sinceKernelStart()
+	i.limit()
 	if err := i.MountBasic(); err != nil {
 		return err
 	}
@@ -51,6 +53,12 @@ func (i *Init) Main() error {
 		return err
 	}
 	i.steps.done("mount state")
+	if onTrial(os.DirFS(sysroot+generation.Dir), d.RootHash) {
+		d.Trial = true
+		if err := superviseTrial("/run"); err != nil {
+			return err
+		}
+	}
 	name, version, err := release(sysroot + "/usr/lib/os-release")
 	if err != nil {
 		return err
@@ -66,6 +74,8 @@ func (i *Init) Main() error {
 	if err := i.record(d, gen, kernel); err != nil {
 		return err
 	}
+	i.armWatchdog()
+	i.modules.close()
 	return switchRoot()
 }
 
@@ -80,7 +90,7 @@ func (i *Init) find() (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	defer modules.close()
+	i.modules = modules
 	modules.coldplug()
 	if err := modules.loadAll(needed[:]); err != nil {
 		return Decision{}, err
@@ -188,7 +198,11 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 	if gen == "" {
 		gen = "none"
 	}
-	i.console.Say("%s %s, slot %s, root %.12s verified, generation %s", name, version, d.Slot, d.RootHash, gen)
+	trial := ""
+	if d.Trial {
+		trial = ", on trial"
+	}
+	i.console.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot, d.RootHash, gen, trial)
 	for _, w := range d.Warnings {
 		i.console.Say("warning: %s", w)
 	}
@@ -198,7 +212,7 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 func (i *Init) record(d Decision, gen string, kernel time.Duration) error {
 	text, err := json.Marshal(Record{
 		Slot: d.Slot, RootHash: d.RootHash, Root: d.Root, Verity: d.Verity, ESP: d.ESP, State: d.State.Device,
-		Generation: gen, Steps: i.steps.steps, KernelStart: kernel, Warnings: d.Warnings,
+		Generation: gen, Trial: d.Trial, OtherLoader: d.OtherLoader, Steps: i.steps.steps, KernelStart: kernel, Warnings: d.Warnings,
 	})
 	if err != nil {
 		return fmt.Errorf("record the boot: %w", err)

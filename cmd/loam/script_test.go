@@ -7,7 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loam": main, "init": main}) }
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loam": main}) }
 
 // TestScripts runs what a person would type, and compares what is printed.
 // `make golden` takes what is printed into the scripts.

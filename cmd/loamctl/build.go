@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,8 +22,10 @@ import (
 // buildOptions are the flags of every command that needs an image.
 type buildOptions struct {
 	arch, profile, out, source string
-	mirrors                    []string
-	flagsForGo                 []string
+	// release is an os-release(5) file, "" for that of the sources.
+	release    string
+	mirrors    []string
+	flagsForGo []string
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -30,6 +33,7 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or "))
 	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
+	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
 }
@@ -78,7 +82,7 @@ What it needs on this machine and does not find it installs, and says so.`,
 }
 
 func (o buildOptions) decide() (image.Plan, error) {
-	text, err := os.ReadFile(filepath.Join(o.source, "os-release"))
+	text, err := os.ReadFile(cmp.Or(o.release, filepath.Join(o.source, "os-release")))
 	if err != nil {
 		return image.Plan{}, fmt.Errorf("%w\nhint: run this in Loam's source directory, or name it with --source", err)
 	}

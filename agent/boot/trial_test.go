@@ -1,0 +1,43 @@
+package boot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+)
+
+func TestOnTrial(t *testing.T) {
+	const hash = "abc"
+	for _, test := range []struct {
+		name, journal string
+		want          bool
+	}{
+		{"no upgrade", "", false},
+		{"the system that was armed", `{"phase": "armed", "target": {"version": "2", "rootHash": "abc"}, "attempt": 1}`, true},
+		{"the system before it", `{"phase": "armed", "target": {"rootHash": "def"}, "from": {"rootHash": "abc"}}`, false},
+		{"one that is not armed", `{"phase": "staging", "target": {"rootHash": "abc"}}`, false},
+		{"a torn journal", `{"phase": "arm`, false},
+	} {
+		state := fstest.MapFS{}
+		if test.journal != "" {
+			state["upgrade.json"] = &fstest.MapFile{Data: []byte(test.journal)}
+		}
+		if got := onTrial(state, hash); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
+
+func TestATrialIsSupervised(t *testing.T) {
+	run := t.TempDir()
+	if err := superviseTrial(run); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range trialUnits {
+		text, err := os.ReadFile(filepath.Join(run, "systemd/system", dir, "50-loam-trial.conf"))
+		if err != nil || string(text) != want {
+			t.Errorf("%s: %q %v", dir, text, err)
+		}
+	}
+}
