@@ -85,6 +85,8 @@ type Agent struct {
 	Contents <-chan []string
 	// Cluster is told how the node stands; nil without one.
 	Cluster Cluster
+	// Upgrades bring other systems; nil where none can be brought.
+	Upgrades Upgrades
 	// Asked are the wishes of people; nil for none.
 	Asked <-chan Wish
 	// Queries ask how the node stands; nil for none.
@@ -152,7 +154,7 @@ type news struct {
 	units           <-chan string
 	source          <-chan struct{}
 	contents, drift <-chan []string
-	linked          <-chan struct{}
+	linked, brought <-chan struct{}
 	shells          <-chan shell
 }
 
@@ -168,6 +170,9 @@ func (l *loop) listen(ctx context.Context) (*news, error) {
 	}
 	if l.Cluster != nil {
 		n.linked = l.Cluster.Linked()
+	}
+	if l.Upgrades != nil {
+		n.brought = l.Upgrades.Changed()
 	}
 	return n, nil
 }
@@ -210,6 +215,8 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case q := <-l.Queries:
 		q <- l.sample()
 	case <-n.linked:
+		l.show(ctx)
+	case <-n.brought:
 		l.show(ctx)
 	case s := <-n.shells:
 		l.shellOpened(s)

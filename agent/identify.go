@@ -18,9 +18,9 @@ import (
 )
 
 // identify finds machine.yaml and takes from it who the node is, and which cluster
-// it is part of, nil for none. A machine.yaml that is wrong leaves the node as it
+// it is part of, nil for none, and where its systems come from. A machine.yaml that is wrong leaves the node as it
 // is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset) (joined *cluster.Cluster) {
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset) (joined *cluster.Cluster, from machine.Upgrade) {
 	pulled := newImages(durable.New(root, nil), a.Units.Start)
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
 	watched := func([]osc.Reference) []string { return nil }
@@ -36,11 +36,11 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	m, text, err := findMachine(ctx, a, places)
 	if errors.Is(err, source.ErrNone) {
 		env.Log.Info("no machine.yaml: the node keeps what it has")
-		return nil
+		return nil, from
 	}
 	if err != nil {
 		a.Status.Error = describe(err)
-		return nil
+		return nil, from
 	}
 	if m.Hostname != "" {
 		decoder.Hostname, a.Status.Hostname = m.Hostname, m.Hostname
@@ -48,13 +48,13 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
 	}
-	a.DebugShells = m.DebugShell
+	a.DebugShells, from = m.DebugShell, m.Upgrade
 	in, err := reset.meets(text, m)
 	if err != nil {
 		a.Status.Error = describe(err)
 	}
 	if in {
-		return nil
+		return nil, from
 	}
 	if m.Contents.Directory != nil {
 		dir := content.Directory{Path: m.Contents.Directory.Path}
@@ -66,10 +66,10 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		a.Status.Error = describe(err)
 	}
 	if err != nil || !ok {
-		return nil
+		return nil, from
 	}
 	reset.config = config
-	return env.join(a, &decoder, m.Source, config, token, root, wishes)
+	return env.join(a, &decoder, m.Source, config, token, root, wishes), from
 }
 
 // places are where machine.yaml may be.

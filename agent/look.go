@@ -148,6 +148,9 @@ func (l *loop) publish(phase status.Phase) {
 		link := l.Cluster.Link()
 		s.Cluster = &link
 	}
+	if l.Upgrades != nil {
+		s.Upgrade = l.Upgrades.State()
+	}
 	if l.Cluster != nil && l.Jobs != nil {
 		l.Jobs.Tell(l.Cluster.Event)
 	}

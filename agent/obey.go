@@ -162,8 +162,8 @@ func (l *loop) applies() bool {
 	case err != nil:
 		l.asked = describe(err)
 		return false
-	case l.given == l.current.Digest:
-		return false
+	case l.given == l.current.Digest && l.current.OSVersion == l.status.ImageVersion:
+		return false // Another system's units may be enabled otherwise.
 	case is && held.Operator:
 		l.status.Held = &status.Held{Digest: held.Digest, Why: held.Why}
 		return false

@@ -112,7 +112,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 		n.ended = nil
 		w := newWorld()
 		w.text, w.source, w.units, w.wishes = "one", make(chan struct{}, 1), make(chan string), make(Wishes)
-		p := person{w.wishes, n.reset(t, machineYAML)}
+		p := person{w.wishes, n.reset(t, machineYAML), nil}
 		a := w.agent()
 		if a.Status.Reset = p.reset.status(); a.Status.Reset != nil {
 			a.Source = nil

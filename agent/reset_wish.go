@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 // ErrReset and ErrFollows mean that a reset has begun, or is over: the agent ends,
@@ -22,6 +23,18 @@ var (
 type person struct {
 	Wishes
 	reset *Reset
+	// upgrades is nil where no other system can be brought.
+	upgrades *upgrade.Service
+}
+
+// Upgrade is of control.Node.
+func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
+	if p.upgrades == nil {
+		return control.Outcome{}, errors.New("this node cannot be upgraded\nhint: it was not started from a disk of its own; see `loam status`")
+	}
+	wish := upgrade.Wish{Ref: r.From, Again: r.Again, Down: r.Downgrade, Now: r.Now}
+	version, err := p.upgrades.Ask(ctx, upgrade.Request{Wish: wish, Version: r.Version, Plan: r.Plan, Stay: r.Stay})
+	return control.Outcome{Result: control.Armed, Version: version}, err
 }
 
 // Reset is of control.Node.

@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 // Env is the node as the agent's process finds it.
@@ -120,7 +121,7 @@ func Run(ctx context.Context, env Env) error {
 	if err != nil {
 		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
 	}
-	joined := env.identify(ctx, agent, root, imageRoot, contents, record, wishes, reset)
+	joined, from := env.identify(ctx, agent, root, imageRoot, contents, record, wishes, reset)
 	agent.Status.Reset = reset.status()
 	env.remember(agent, root)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -128,6 +129,21 @@ func Run(ctx context.Context, env Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel(nil)
+	upgrades, disk, err := env.upgrades(agent, engine, systemd, record, from, queries)
+	if err != nil {
+		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
+	}
+	if upgrades != nil {
+		defer disk.Close()
+		agent.Upgrades = upgrades
+		if joined != nil {
+			joined.Upgrade = func(ctx context.Context, version string) error {
+				_, err := upgrades.Ask(ctx, upgrade.Request{Version: version})
+				return err
+			}
+		}
+		group.Go(func() { upgrades.Run(ctx) })
+	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
@@ -135,7 +151,7 @@ func Run(ctx context.Context, env Env) error {
 	group.Go(func() { env.watchOver(ctx, agent, queries, wishes) })
 	group.Go(func() { env.serveHTTP(ctx, env.Metrics, metrics.Handler(queries.Take)) })
 	group.Go(func() { env.serveHTTP(ctx, env.Health, metrics.Health(queries.Take)) })
-	asking := person{wishes, reset}
+	asking := person{wishes, reset, upgrades}
 	if reset.undone() {
 		group.Go(func() { asking.goOn(ctx, env.Log) })
 	}

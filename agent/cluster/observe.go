@@ -128,7 +128,7 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link.Node = name
+	s.link.Node, s.link.Ready = name, isNodeReady(s.node)
 }
 
 // older reports whether n is a state of the Node before the one that is known.

@@ -43,6 +43,11 @@ func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport
 	return ask[VerifyReport](ctx, c, verifyPath, request)
 }
 
+// Upgrade is Node's.
+func (c Client) Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error) {
+	return ask[Outcome](ctx, c, upgradePath, request)
+}
+
 // Reset is Node's.
 func (c Client) Reset(ctx context.Context) (Outcome, error) {
 	return again(ctx, func() (Outcome, error) { return ask[Outcome](ctx, c, resetPath, struct{}{}) })

@@ -23,6 +23,8 @@ type Node interface {
 	Rollback(ctx context.Context, request RollbackRequest) (Outcome, error)
 	// Verify compares every managed path with what it should be.
 	Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error)
+	// Upgrade brings another version of the system, and restarts the machine with it.
+	Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error)
 	// Reset takes the node's configuration and identity away. Its error says all that
 	// could not be done.
 	Reset(ctx context.Context) (Outcome, error)
@@ -45,6 +47,21 @@ type RollbackRequest struct {
 	Generation string `json:"generation,omitempty"`
 }
 
+// UpgradeRequest says which system a node is to run.
+type UpgradeRequest struct {
+	// From is a repository, "" for that of machine.yaml; Version is "" for the newest.
+	From    string `json:"from,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Again tries one that has failed, Downgrade one that is older, Now does not wait
+	// for the time between two upgrades.
+	Again     bool `json:"again,omitempty"`
+	Downgrade bool `json:"downgrade,omitempty"`
+	Now       bool `json:"now,omitempty"`
+	// Plan only says whether it would be done, Stay leaves the restart to a person.
+	Plan bool `json:"plan,omitempty"`
+	Stay bool `json:"stay,omitempty"`
+}
+
 // VerifyRequest says what to do about paths that are not as they should be.
 type VerifyRequest struct {
 	Repair bool `json:"repair,omitempty"`
@@ -61,6 +78,8 @@ const (
 	Reverted  Result = "reverted"
 	Confirmed Result = "confirmed"
 	Reset     Result = "reset"
+	// Armed is a system that the machine starts next.
+	Armed Result = "armed"
 )
 
 // Outcome is the node after a change.
@@ -75,6 +94,8 @@ type Outcome struct {
 	Reason string `json:"reason,omitempty"`
 	// Until is when a change on trial is reverted; zero for any other.
 	Until time.Time `json:"until,omitzero"`
+	// Version is that of the system that was brought.
+	Version string `json:"version,omitempty"`
 	// Plan is what was done, as text.
 	Plan string `json:"plan,omitempty"`
 }

@@ -22,11 +22,31 @@ type failure struct {
 	Busy     bool            `json:"busy,omitempty"`
 	// Restarting is ErrRestarting.
 	Restarting bool `json:"restarting,omitempty"`
+	// Refusal is the code of a *Refusal.
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// Refusal is why something is not begun; nothing has changed.
+type Refusal struct {
+	// Code is for programs, and stays.
+	Code          string
+	Problem, Hint string
+}
+
+func (r *Refusal) Error() string {
+	if r.Hint == "" {
+		return r.Problem
+	}
+	return r.Problem + "\nhint: " + r.Hint
 }
 
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
-	return failure{Text: err.Error(), Document: wrong, Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting)}
+	f := failure{Text: err.Error(), Document: wrong, Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting)}
+	if r, is := errors.AsType[*Refusal](err); is {
+		f.Refusal = r.Code
+	}
+	return f
 }
 
 func (f failure) Error() string { return f.Text }
@@ -42,6 +62,9 @@ func (f failure) Unwrap() []error {
 	if f.Restarting {
 		chain = append(chain, ErrRestarting)
 	}
+	if f.Refusal != "" {
+		chain = append(chain, &Refusal{Code: f.Refusal, Problem: f.Text})
+	}
 	return chain
 }
 
@@ -49,7 +72,7 @@ func (f failure) Unwrap() []error {
 // errors apart by their fields.
 func (f failure) status() int {
 	switch {
-	case f.Busy:
+	case f.Busy, f.Refusal != "":
 		return http.StatusConflict
 	case f.Restarting:
 		return http.StatusServiceUnavailable

@@ -68,6 +68,13 @@ func (f fakeNode) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return control.VerifyReport{Checked: 2, Bytes: 1 << 40, Bad: bad}, nil
 }
 
+func (f fakeNode) Upgrade(_ context.Context, r control.UpgradeRequest) (control.Outcome, error) {
+	if r.Plan {
+		return control.Outcome{}, fmt.Errorf("upgrade: %w", &control.Refusal{Code: "same", Problem: "it runs already", Hint: "wait"})
+	}
+	return control.Outcome{Result: control.Armed, Version: r.Version, From: r.From, Reason: fmt.Sprint(r.Again, r.Downgrade, r.Now, r.Stay)}, nil
+}
+
 func (f fakeNode) Reset(context.Context) (control.Outcome, error) {
 	return control.Outcome{Result: control.Reset}, nil
 }

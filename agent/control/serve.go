@@ -25,6 +25,7 @@ const (
 	rollbackPath = "/rollback"
 	verifyPath   = "/verify"
 	resetPath    = "/reset"
+	upgradePath  = "/upgrade"
 )
 
 // Serve answers requests on listener with node until ctx ends. Then it closes
@@ -58,6 +59,7 @@ func handler(ctx context.Context, node Node) http.Handler {
 	mux.Handle("POST "+confirmPath, answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) { return node.Confirm(ctx) }))
 	mux.Handle("POST "+rollbackPath, answer(ctx, node.Rollback))
 	mux.Handle("POST "+verifyPath, answer(ctx, node.Verify))
+	mux.Handle("POST "+upgradePath, answer(ctx, node.Upgrade))
 	mux.Handle("POST "+resetPath, answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) { return node.Reset(ctx) }))
 	return mux
 }

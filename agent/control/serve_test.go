@@ -49,7 +49,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		{name: "an unknown field", path: "/verify", body: `{"fix":true}`, status: 400, want: `{"error":"read request /verify: json: unknown field \"fix\""}`},
 		{name: "a field where none is", path: "/confirm", body: `{"name":"x"}`, status: 400, want: `{"error":"read request /confirm: json: unknown field \"name\""}`},
 		{name: "busy", path: "/apply", body: `{"name":"busy"}`, status: 409, want: `{"error":"apply: another change is under way","busy":true}`},
-		{name: "an unknown path", path: "/upgrade", body: "{}", status: 404, want: "404 page not found"},
+		{name: "an unknown path", path: "/downgrade", body: "{}", status: 404, want: "404 page not found"},
 		{
 			name: "as large as may be", path: "/rollback", body: `{"generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`, status: 200,
 			want: `{"result":"applied","generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`,

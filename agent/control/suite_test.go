@@ -53,6 +53,13 @@ func answers(t *testing.T, node control.Node) {
 			want: control.Outcome{Generation: "000002-b", Result: control.Confirmed},
 		},
 		{
+			name: "upgrade",
+			ask: func() (any, error) {
+				return node.Upgrade(ctx, control.UpgradeRequest{From: "https://a", Version: "2", Again: true, Now: true})
+			},
+			want: control.Outcome{Result: control.Armed, Version: "2", From: "https://a", Reason: "true false true false"},
+		},
+		{
 			name: "roll back to a number",
 			ask:  func() (any, error) { return node.Rollback(ctx, control.RollbackRequest{Generation: "42"}) },
 			want: control.Outcome{Generation: "42", Result: control.Applied},
@@ -107,5 +114,13 @@ func failures(t *testing.T, node control.Node) {
 				t.Errorf("busy %t, want %t", busy, test.busy)
 			}
 		})
+	}
+}
+
+func TestTheCodeOfARefusalComesThrough(t *testing.T) {
+	_, err := start(t).Client.Upgrade(t.Context(), control.UpgradeRequest{Plan: true})
+	r, is := errors.AsType[*control.Refusal](err)
+	if !is || r.Code != "same" || err.Error() != "upgrade: it runs already\nhint: wait" {
+		t.Errorf("error %v, refusal %v", err, r)
 	}
 }

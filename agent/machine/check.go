@@ -2,12 +2,14 @@ package machine
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/loam-os/loam/agent/document"
 )
@@ -35,6 +37,7 @@ func check(report *document.Report, m Machine) {
 	if directory := m.Contents.Directory; directory != nil {
 		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
 	}
+	checkUpgrade(report, m.Upgrade)
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
 		switch {
@@ -128,5 +131,25 @@ func checkPath(report *document.Report, at, path, what, example string) {
 	case !strings.HasPrefix(path, "/") || path == "/" || filepath.Clean(path) != path || control:
 		report.Add(at, document.Quote(path)+" is not the absolute path of a "+what,
 			"begin it with / and leave out . and .. and a / at the end")
+	}
+}
+
+// minTrial is the least that a system gets: a kubelet takes that long.
+const minTrial = time.Minute
+
+func checkUpgrade(report *document.Report, u Upgrade) {
+	if u.Repository != "" && u.Root == "" {
+		report.Add("upgrade.root", "is empty", "write the root.json of the repository: whoever signs by it decides what the node runs")
+	}
+	if u.Root != "" && !json.Valid([]byte(u.Root)) {
+		report.Add("upgrade.root", "is no JSON", "write the text of metadata/1.root.json of the repository")
+	}
+	for _, d := range []struct {
+		field, value string
+		least        time.Duration
+	}{{"pace", u.Pace, 0}, {"trial", u.Trial, minTrial}} {
+		if got, err := time.ParseDuration(d.value); d.value != "" && (err != nil || got < d.least) {
+			report.Add("upgrade."+d.field, fmt.Sprintf("%s is not a duration of %s or more", document.Quote(d.value), d.least), "write one such as 10m")
+		}
 	}
 }

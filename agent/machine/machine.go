@@ -25,6 +25,9 @@ type Machine struct {
 	// Contents says where the node has what its configuration refers to; the zero
 	// Contents is nowhere.
 	Contents Contents `json:"contents"`
+	// Upgrade says where other versions of the system come from; the zero Upgrade is
+	// nowhere.
+	Upgrade Upgrade `json:"upgrade"`
 	// DebugShell lists terminals that get a root shell without a password,
 	// without /dev/: ttyS1.
 	DebugShell []string `json:"debugShell"`
@@ -87,6 +90,19 @@ type Cluster struct {
 type Token struct {
 	Secret string `json:"secret"`
 	Path   string `json:"path"`
+}
+
+// Upgrade is where a node's systems come from, and how it goes about them.
+type Upgrade struct {
+	// Repository is a directory or an http(s) URL, Root the text of the root.json that
+	// it is signed by.
+	Repository string `json:"repository"`
+	Root       string `json:"root"`
+	// Pace is the time between two upgrades that nobody hurries, Trial how long a new
+	// system may take to be as well as the old one: Go durations, an hour and ten
+	// minutes if empty.
+	Pace  string `json:"pace"`
+	Trial string `json:"trial"`
 }
 
 // Contents has at most one field set.

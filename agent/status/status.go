@@ -77,6 +77,10 @@ type Status struct {
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 
+	// Upgrade is what is known of other systems for this node; nil where it cannot
+	// bring any.
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
+
 	// Cluster is how the node stands with its cluster; nil without one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
@@ -106,6 +110,8 @@ type Cluster struct {
 	Problem   string    `json:"problem,omitempty"`
 	// Reached says that it has answered since the agent's start.
 	Reached bool `json:"reached"`
+	// Ready says that the Node is, as far as the API server has told.
+	Ready bool `json:"ready,omitempty"`
 	// Waits is what the Node waits for before it says that the configuration is
 	// applied, "" for nothing.
 	Waits string `json:"waits,omitempty"`
@@ -129,6 +135,35 @@ type Held struct {
 	// Digest is the first 12 digits.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
+}
+
+// Upgrade is one system taking the place of another.
+type Upgrade struct {
+	// Phase is "" where nothing is under way, else "staging", "armed", "trial".
+	Phase string `json:"phase,omitempty"`
+	// From and To are versions.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Part is what is written: "root", "verity" or "uki", of which Done of Size bytes
+	// are right; Fetched bytes came from elsewhere.
+	Part    string `json:"part,omitempty"`
+	Done    int64  `json:"done,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Fetched int64  `json:"fetched,omitempty"`
+	// Waits says what comes next, or what keeps it; Problem what is wrong.
+	Waits   string `json:"waits,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// Failed are systems that were tried here and are not tried again by themselves.
+	Failed []FailedSystem `json:"failed,omitempty"`
+}
+
+// FailedSystem is one of them.
+type FailedSystem struct {
+	Version  string    `json:"version"`
+	RootHash string    `json:"rootHash"`
+	Reason   string    `json:"reason"`
+	Evidence []string  `json:"evidence,omitempty"`
+	At       time.Time `json:"at"`
 }
 
 // Reset is a node without configuration and identity, as a person wants it.

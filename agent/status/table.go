@@ -38,6 +38,7 @@ func (t *table) node(s Status) {
 	}
 	t.error(s.Error)
 	t.row("image", join(s.ImageID, s.ImageVersion)+optional(", slot ", s.Slot))
+	t.upgrade(s.Upgrade)
 	t.row("root hash", s.RootHash)
 	t.row("kernel", s.Kernel)
 	t.row("host name", s.Hostname)
@@ -159,6 +160,27 @@ func (t *table) cluster(c *Cluster) {
 	t.row("waits for", c.Waits)
 	if !c.Expires.IsZero() {
 		t.row("certificate", "until "+c.Expires.UTC().Format(clock))
+	}
+}
+
+func (t *table) upgrade(u *Upgrade) {
+	if u == nil {
+		return
+	}
+	switch u.Phase {
+	case "":
+	case "trial":
+		t.row("on trial", u.To+", falls back to "+u.From+optional(": ", u.Waits))
+	default:
+		words := fmt.Sprintf("%s to %s, %s", u.From, u.To, u.Phase)
+		if u.Size > 0 {
+			words += fmt.Sprintf(": %s %d %%", u.Part, 100*u.Done/u.Size)
+		}
+		t.row("upgrade", words+optional(", ", u.Waits))
+	}
+	t.row("", u.Problem)
+	for _, f := range u.Failed {
+		t.row("failed", f.Version+" on "+f.At.UTC().Format(clock)+": "+f.Reason+" (loam why)")
 	}
 }
 

@@ -61,6 +61,10 @@ func (s scripted) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return a.Report, err
 }
 
+func (s scripted) Upgrade(context.Context, control.UpgradeRequest) (control.Outcome, error) {
+	return control.Outcome{}, nil
+}
+
 func (s scripted) Reset(context.Context) (control.Outcome, error) {
 	a, err := s.ask("reset", struct{}{})
 	return a.Outcome, err

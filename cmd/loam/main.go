@@ -1,5 +1,5 @@
-// Command loam is the one binary of a Loam node: /init of the initramfs, the
-// node agent under systemd, and the tool of a person on the node.
+// Command loam is the one binary of a running Loam node: the node agent under
+// systemd, and the tool of a person on the node.
 package main
 
 import (
@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	if filepath.Base(os.Args[0]) == "init" {
-		runInit() // returns only where it must not act
-		os.Exit(1)
-	}
 	os.Exit(exitCode(root().Execute()))
 }
 
@@ -45,16 +40,15 @@ func root() *cobra.Command {
 		Short: "Run a Kubernetes node from an immutable image",
 		Long: `loam runs a Kubernetes node from an immutable image.
 
-In the initramfs it is /init: it finds the system by its root hash, verifies
-and mounts it, and starts systemd. Under systemd it is the node agent: it takes
-the configuration that machine.yaml names and makes the node equal to it. The
-other commands are for a person on the node.`,
+Under systemd it is the node agent: it takes the configuration that machine.yaml
+names and makes the node equal to it, and it brings other versions of the image.
+The other commands are for a person on the node.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(), historyCommand(), diffCommand())
-	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand(), resetCommand())
+	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(), historyCommand(), diffCommand(), whyCommand())
+	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand(), upgradeCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), bootCommand())
 	return cmd
 }

@@ -1,0 +1,356 @@
+package upgrade
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// moment is the machine as a power cut leaves it: what is on the disk, and the
+// files of its state partition.
+type moment struct {
+	disk  memory
+	files map[string][]byte
+}
+
+// course is a machine's life with everything that was written in it.
+type course struct {
+	plant
+	t testing.TB
+	*recorder
+	base    sectors
+	running System
+	u       *Upgrader
+}
+
+func newCourse(t testing.TB, versions ...string) *course {
+	p, disk := newPlant(t, versions...)
+	c := &course{plant: p, t: t, recorder: newRecorder(disk, nil), base: disk, running: p.releases[0].System}
+	c.u = p.upgrader(c.recorder, c.running)
+	return c
+}
+
+// boot starts the machine, with the try that the firmware counts in one flush.
+func (c *course) boot() {
+	c.t.Helper()
+	disk := memory{maps.Clone(c.base), maps.Clone(c.over)}
+	before := maps.Clone(disk.over)
+	runs, err := c.plant.boot(disk)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range slices.Sorted(maps.Keys(disk.over)) {
+		if !bytes.Equal(disk.over[n], before[n]) {
+			_, _ = c.WriteAt(disk.over[n], n*sector)
+		}
+	}
+	_ = c.Sync()
+	c.running, c.u = runs, c.upgrader(c.recorder, runs)
+}
+
+func (c *course) run(v Verdict) Op {
+	c.t.Helper()
+	pack := noPackFor(c.plant, c.recorder)
+	return step(c.t, c.u, v, pack)
+}
+
+// noPackFor is the pack of what is under way.
+func noPackFor(p plant, k Keeper) Packed {
+	if j, err := ReadJournal(k); err == nil && j != nil {
+		return p.pack(j.Target.Version)
+	}
+	return noPack{}
+}
+
+// upgrade stages a version, and starts it.
+func (c *course) upgrade(version string, w Wish) {
+	c.t.Helper()
+	at := slices.IndexFunc(c.releases, func(r release) bool { return r.Version == version })
+	if err := c.u.Begin(c.releases[at].index, w, Facts{}); err != nil {
+		c.t.Fatal(err)
+	}
+	if op := c.run(Verdict{}); op.Kind != Reboot {
+		c.t.Fatalf("%s: %v", version, op)
+	}
+	c.boot()
+}
+
+// lives are courses that have everything in them.
+var lives = map[string]func(c *course){
+	"good, good, and a third that fails": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.upgrade("3.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.upgrade("4.0.0", Wish{})
+		for range Tries {
+			c.boot()
+		}
+		c.run(Verdict{})
+	},
+	"bad by its own word, then again and good": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Bad, Reason: "ill"})
+		c.boot()
+		c.run(Verdict{})
+		c.upgrade("2.0.0", Wish{Again: true})
+		c.run(Verdict{Word: Good})
+	},
+	"back to an older one, which is good": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.upgrade("1.0.0", Wish{Down: true})
+		c.run(Verdict{Word: Good})
+	},
+	"back to an older one, which fails": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.upgrade("1.0.0", Wish{Down: true})
+		for range Tries {
+			c.boot()
+		}
+		c.run(Verdict{})
+	},
+}
+
+// subsets calls do for what of the writes since the last flush a disk may have: all
+// subsets of few, of many every prefix, each one left out, each one alone, and
+// random ones.
+func subsets(writes []written, random int, seed uint64, do func(kept sectors)) {
+	last := map[int64][]byte{}
+	prefix := sectors{}
+	do(sectors{})
+	for _, w := range writes {
+		prefix[w.sector], last[w.sector] = w.data, w.data
+		do(maps.Clone(prefix))
+	}
+	changed := slices.Sorted(maps.Keys(last))
+	if len(changed) <= 10 {
+		for bits := range 1 << len(changed) {
+			kept := sectors{}
+			for i, n := range changed {
+				if bits>>i&1 == 1 {
+					kept[n] = last[n]
+				}
+			}
+			do(kept)
+		}
+		return
+	}
+	for _, n := range changed {
+		without := maps.Clone(last)
+		delete(without, n)
+		do(without)
+		do(sectors{n: last[n]})
+	}
+	rng := rand.New(rand.NewPCG(seed, 7))
+	for range random {
+		kept := sectors{}
+		for _, n := range changed {
+			if rng.Uint32()&1 == 1 {
+				kept[n] = last[n]
+			}
+		}
+		do(kept)
+	}
+}
+
+// each calls do for every moment of a life at which the power may go.
+func (c *course) each(random int, do func(m moment)) {
+	disk, files := maps.Clone(c.base), map[string][]byte{}
+	for i, e := range c.events {
+		if e.file != "" {
+			files = maps.Clone(files)
+			if files[e.file] = e.data; e.data == nil {
+				delete(files, e.file)
+			}
+			continue
+		}
+		base := maps.Clone(disk)
+		subsets(e.writes, random, uint64(i), func(kept sectors) { do(moment{memory{base, kept}, files}) })
+		for _, w := range e.writes {
+			disk[w.sector] = w.data
+		}
+	}
+	do(moment{memory{maps.Clone(disk), sectors{}}, files})
+}
+
+// cut is the moment's disk, to be changed.
+func (m moment) cut() memory { return memory{m.disk.base, maps.Clone(m.disk.over)} }
+
+// survives is what has to hold of a moment: the loader starts a whole system; if
+// what is on trial never comes up, the one before it does within the tries.
+func (p plant) survives(m moment) error {
+	disk := m.cut()
+	j, err := ReadJournal(keeper(m.files))
+	if err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		runs, err := p.boot(disk)
+		switch {
+		case err != nil:
+			return fmt.Errorf("boot %d: %w", i, err)
+		case j == nil || runs == j.From || p.blessed(disk, runs):
+			return nil
+		case runs != j.Target:
+			return fmt.Errorf("boot %d starts %s, which nobody asked for", i, runs.Version)
+		case i > Tries:
+			return fmt.Errorf("after %d boots that fail it is still %s", i+1, runs.Version)
+		}
+	}
+}
+
+// blessed reports whether a system has an entry that does not count.
+func (p plant) blessed(disk memory, s System) bool {
+	l, err := newLoader(disk, p.table.Partitions[0].Start)
+	if err != nil {
+		return false
+	}
+	all, _, err := l.find()
+	return err == nil && slices.ContainsFunc(all, func(e dirent) bool { return e.name == imageID+"_"+s.Version+"_x86-64.efi" })
+}
+
+// keeper reads files.
+type keeper map[string][]byte
+
+func (k keeper) Read(name string) ([]byte, error) { return (&recorder{files: k}).Read(name) }
+func (keeper) Write(string, []byte) error         { return errors.New("read only") }
+func (keeper) Remove(string) error                { return errors.New("read only") }
+
+// finishes goes on from a moment with a target that is good or not, until nothing
+// is left to do, and checks that this is as it should be.
+func (p plant) finishes(t testing.TB, m moment, good bool) error {
+	flat := maps.Clone(m.disk.base)
+	maps.Copy(flat, m.disk.over)
+	r := newRecorder(flat, m.files)
+	j, err := ReadJournal(r)
+	if err != nil {
+		return err
+	}
+	verdict := Verdict{Word: Bad, Reason: "ill"}
+	if good {
+		verdict.Word = Good
+	}
+	for range 3*Tries + 6 {
+		runs, err := p.boot(r.memory)
+		if err != nil {
+			return err
+		}
+		u := p.upgrader(r, runs)
+		v := verdict
+		if j == nil || runs != j.Target {
+			v.Word = Good
+		}
+		op, err := u.Run(t.Context(), v, noPackFor(p, r))
+		if err != nil {
+			return fmt.Errorf("%s runs, %s: %w", runs.Version, op.Kind, err)
+		}
+		if op.Kind == Nothing {
+			return p.clean(u, j, runs, good)
+		}
+	}
+	return errors.New("it does not come to an end")
+}
+
+// clean checks a machine that has nothing left to do.
+func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	if err := u.esp.Reclaim(); err != nil {
+		return err
+	}
+	if report := u.esp.Check(); !report.Clean() {
+		return fmt.Errorf("the ESP is not clean: %+v", report)
+	}
+	failed, err := Failures(u.Keep)
+	if err != nil {
+		return err
+	}
+	left, err := ReadJournal(u.Keep)
+	switch {
+	case err != nil:
+		return err
+	case left != nil:
+		return fmt.Errorf("the journal stays: %+v", left)
+	case j == nil:
+		return nil
+	}
+	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.System == j.Target })
+	switch {
+	case good && runs != j.Target && !remembered:
+		return fmt.Errorf("%s is good, and %s runs", j.Target.Version, runs.Version)
+	case !good && runs == j.Target && !remembered:
+		return nil // It was blessed before the cut.
+	case !good && runs != j.Target && !remembered:
+		return fmt.Errorf("%s has failed, and nobody remembers", j.Target.Version)
+	}
+	return nil
+}
+
+// TestCrashStates cuts the power at every moment of some lives, with all that a
+// disk may then have. LOAM_CRASH_STATES is how many random ones of each flush, 40
+// without.
+func TestCrashStates(t *testing.T) {
+	random := 40
+	if text := os.Getenv("LOAM_CRASH_STATES"); text != "" {
+		var err error
+		if random, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, live := range lives {
+		t.Run(name, func(t *testing.T) {
+			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
+			live(c)
+			states, ended := c.tryAll(t, random)
+			t.Logf("%d flushes and files, %d states, of which %d were gone on from", len(c.events), states, ended)
+		})
+	}
+}
+
+// sampled is one in how many moments is gone on from.
+const sampled = 61
+
+func (c *course) tryAll(t *testing.T, random int) (states, ended int64) {
+	moments := make(chan moment, 64)
+	var group sync.WaitGroup
+	var n, done atomic.Int64
+	for range runtime.NumCPU() {
+		group.Go(func() {
+			for m := range moments {
+				at := n.Add(1)
+				err := c.survives(m)
+				for _, good := range []bool{true, false} {
+					if err == nil && at%sampled == 0 {
+						done.Add(1)
+						err = c.finishes(t, m, good)
+					}
+				}
+				if err != nil {
+					t.Errorf("%d sectors of a flush kept: %v", len(m.disk.over), err)
+				}
+			}
+		})
+	}
+	c.each(random, func(m moment) {
+		if !t.Failed() {
+			moments <- m
+		}
+	})
+	close(moments)
+	group.Wait()
+	return n.Load(), done.Load()
+}

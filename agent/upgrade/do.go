@@ -1,0 +1,225 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// do does one op.
+func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
+	switch op.Kind {
+	case Drop:
+		return u.esp.Remove(fat.BootDir + "/" + op.File)
+	case Relink:
+		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
+	case Rename:
+		if v.Journal != nil && v.Running.RootHash == v.Journal.Target.RootHash && v.Verdict.Word == Bad {
+			if err := u.note(*v.Journal, v.Verdict.Reason); err != nil {
+				return err
+			}
+		}
+		return u.esp.Rename(fat.BootDir, op.File, op.To)
+	case Empty, Seal:
+		return u.mark(op.Kind, v.Journal)
+	case Fill:
+		return u.fillSlot(ctx, pack)
+	case StageUKI:
+		return u.stageUKI(ctx, v, pack)
+	case Arm:
+		if err := u.Carry(v.Journal.Target.Version); err != nil {
+			return err
+		}
+		j := *v.Journal
+		j.Phase, j.Baseline = Armed, u.Health(ctx)
+		return write(u.Keep, journalName, j)
+	case Link:
+		idx, err := index(u.Keep)
+		if err != nil {
+			return err
+		}
+		chain := *u.staged
+		u.staged = nil
+		return u.esp.LinkCounted(fat.BootDir, op.To, chain, idx.UKI.Size)
+	case Remember:
+		return u.remember(ctx, *v.Journal)
+	case Finish:
+		return errors.Join(u.Keep.Remove(journalName), u.Keep.Remove(indexName))
+	}
+	return fmt.Errorf("%s: no such step", op.Kind)
+}
+
+// note leaves, for the system that the machine falls back to, what the one on trial
+// knows of its failure.
+func (u *Upgrader) note(j Journal, reason string) error {
+	j.Reason = reason
+	return write(u.Keep, journalName, j)
+}
+
+// remember notes that the target is not to be tried again.
+func (u *Upgrader) remember(ctx context.Context, j Journal) error {
+	f := Failure{System: j.Target, Reason: j.Reason, At: u.Now().UTC(), Drill: j.Drill}
+	if f.Reason == "" {
+		f.Reason = fmt.Sprintf("it did not say that it is well in %d boots", Tries)
+	}
+	if u.Evidence != nil {
+		f.Evidence = u.Evidence(ctx, j)
+	}
+	return remember(u.Keep, f)
+}
+
+// mark writes in the partition table what the target slot holds.
+func (u *Upgrader) mark(kind OpKind, j *Journal) error {
+	table, slot, err := u.target()
+	if err != nil {
+		return err
+	}
+	table.Source = gpt.Source{Used: gpt.Primary}
+	if kind == Empty {
+		return slot.Empty(table, u.Disk.Arch).Write(u.Disk.Whole)
+	}
+	hash, err := rootHash(j.Target.RootHash)
+	if err != nil {
+		return err
+	}
+	return slot.Seal(table, u.Disk.Arch, hash, u.ImageID+"_"+j.Target.Version).Write(u.Disk.Whole)
+}
+
+func rootHash(text string) (hash [32]byte, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(hash) {
+		return hash, fmt.Errorf("root hash %.80q: not 64 hexadecimal digits", text)
+	}
+	return [32]byte(raw), nil
+}
+
+// fillSlot makes the target slot what the index says, from what this machine has
+// and then from the pack, and proves it against the root hash.
+func (u *Upgrader) fillSlot(ctx context.Context, pack Packed) error {
+	idx, err := index(u.Keep)
+	if err != nil {
+		return err
+	}
+	table, slot, err := u.target()
+	if err != nil {
+		return err
+	}
+	locals, done, err := u.locals(table, slot)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = u.part(table, slot.Root, func(root Device) error {
+		if err := u.fill(ctx, "root", root, idx.Root, locals, pack); err != nil {
+			return err
+		}
+		return u.part(table, slot.Verity, func(tree Device) error {
+			if err := u.fill(ctx, "verity", tree, idx.Verity, locals, pack); err != nil {
+				return err
+			}
+			hash, err := rootHash(idx.RootHash)
+			if err != nil {
+				return err
+			}
+			return errors.Join(prove(root, idx.Root), prove(tree, idx.Verity), verity.Verify(root, tree, hash))
+		})
+	})
+	u.filled = err == nil
+	return err
+}
+
+func (u *Upgrader) fill(ctx context.Context, name string, dst Device, p bundle.Part, locals []Local, pack Packed) error {
+	f := filler{dst: dst, part: p, locals: locals, pack: pack}
+	if u.Progress != nil {
+		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: p.Size, Filled: done}) }
+	}
+	if pack == nil {
+		f.pack = noPack{}
+	}
+	if err := f.fill(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// noPack is a pack that cannot be reached.
+type noPack struct{}
+
+func (noPack) Range(context.Context, int64, int64) (io.ReadCloser, error) { return nil, ErrNoPack }
+
+// locals is the content of the slot that runs.
+func (u *Upgrader) locals(table gpt.Table, target partitions.Slot) (all []Local, done func(), err error) {
+	slots, err := partitions.Slots(table, u.Disk.Arch)
+	if err != nil {
+		return nil, nil, err
+	}
+	var open []io.Closer
+	done = func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}
+	for _, s := range slots {
+		if s == target {
+			continue
+		}
+		for _, p := range table.Partitions {
+			if p.Index != s.Root && p.Index != s.Verity {
+				continue
+			}
+			r, c, err := u.Disk.Running(p)
+			if err != nil {
+				done()
+				return nil, nil, err
+			}
+			open = append(open, c)
+			l, err := Locate(r, p.Size)
+			if err != nil {
+				done()
+				return nil, nil, err
+			}
+			all = append(all, l)
+		}
+	}
+	return all, done, nil
+}
+
+// stageUKI makes the UKI in a file of the state partition, where it can go on after
+// a cut, and writes it to the ESP, where no entry names it yet.
+func (u *Upgrader) stageUKI(ctx context.Context, v View, pack Packed) error {
+	idx, err := index(u.Keep)
+	if err != nil {
+		return err
+	}
+	file, err := u.Scratch(idx.UKI.Size)
+	if err != nil {
+		return err
+	}
+	return errors.Join(u.stageFrom(ctx, file, v, idx, pack), file.Close())
+}
+
+func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundle.Index, pack Packed) error {
+	if err := u.esp.Reclaim(); err != nil { // What an earlier try left.
+		return err
+	}
+	if err := u.fill(ctx, "uki", file, idx.UKI, ukiLocals(u.esp, v), pack); err != nil {
+		return err
+	}
+	whole := io.NewSectionReader(file, 0, idx.UKI.Size)
+	if err := errors.Join(prove(file, idx.UKI), checkUKI(whole, idx)); err != nil {
+		return err
+	}
+	chain, err := u.esp.Stage(whole, idx.UKI.Size)
+	if err == nil {
+		u.staged = &chain
+	}
+	return err
+}

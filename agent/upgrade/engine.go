@@ -1,0 +1,262 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Upgrader brings systems onto one disk. One goroutine uses it.
+type Upgrader struct {
+	Disk Disk
+	Keep Keeper
+	// Scratch is a file of that size on the state partition; what it held before may
+	// be in it.
+	Scratch func(size int64) (Closer, error)
+	// Running is the system of this boot, ImageID its IMAGE_ID, Entry the name of an
+	// entry of it that was never tried.
+	Running System
+	ImageID string
+	Entry   string
+	// OtherDisk says that the loader came from another disk.
+	OtherDisk bool
+	// Health is how the node is; Evidence are lines about the last boot of a system
+	// that has failed.
+	Health   func(ctx context.Context) Health
+	Evidence func(ctx context.Context, j Journal) []string
+	// Carry has the configuration of this system be the one that the other starts
+	// with.
+	Carry func(version string) error
+	// Progress is told how far a fill is; nil for nobody.
+	Progress func(p Progress)
+	Now      func() time.Time
+	Log      *zap.Logger
+
+	// filled is of this process; see View. esp and staged are of one Run.
+	filled bool
+	esp    *fat.FS
+	staged *fat.Chain
+}
+
+// Progress is how far an upgrade is.
+type Progress struct {
+	// Part is "root", "verity" or "uki"; Size is its bytes.
+	Part string
+	Size int64
+	Filled
+}
+
+// ErrNoPack says that the bundle's chunks cannot be reached: to be tried again.
+var ErrNoPack = errors.New("the bundle cannot be reached")
+
+// Begin notes that the system of an index is wanted, after all reasons against it
+// were looked at.
+func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
+	v, err := u.check(idx, w, f)
+	if err != nil || v.Journal != nil { // It is this one, and goes on.
+		return err
+	}
+	if err := Forget(u.Keep, idx.RootHash); err != nil {
+		return err
+	}
+	text, err := idx.Encode()
+	if err != nil {
+		return err
+	}
+	if err := u.Keep.Write(indexName, text); err != nil {
+		return err
+	}
+	u.filled = false
+	return write(u.Keep, journalName, Journal{
+		Phase: Staging, Target: System{idx.Version, idx.RootHash}, From: u.Running, Ref: w.Ref, Attempt: 1,
+		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Drill: w.Drill,
+	})
+}
+
+// Check says whether Begin would refuse it, and changes nothing.
+func (u *Upgrader) Check(idx bundle.Index, w Wish, f Facts) error {
+	_, err := u.check(idx, w, f)
+	return err
+}
+
+func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (v View, err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	if v, err = u.view(Verdict{}); err != nil {
+		return v, err
+	}
+	if f.Room, err = u.room(v); err != nil {
+		return v, err
+	}
+	f.Arch, f.ImageID, f.Now = u.Disk.Arch, u.ImageID, u.Now()
+	return v, Preflight(v, f, idx, w)
+}
+
+// Run does what is next until that is to wait for something else: it returns
+// Nothing, Observe or Reboot. pack is nil where chunks cannot be fetched.
+func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op, err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return Op{}, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	for {
+		v, err := u.view(verdict)
+		if err != nil {
+			return Op{}, err
+		}
+		op = Next(v)
+		switch op.Kind {
+		case Nothing, Observe, Reboot:
+			return op, nil
+		}
+		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File), zap.String("to", op.To), zap.String("reason", op.Reason))
+		if err := u.do(ctx, v, op, pack); err != nil {
+			return op, fmt.Errorf("%s: %w", op.Kind, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return op, err
+		}
+	}
+}
+
+// Trial judges the system that runs by what the journal says of the one before.
+func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
+	j, err := ReadJournal(u.Keep)
+	if err != nil || j == nil || j.Target != u.Running {
+		return &Trial{Limit: limit}, err
+	}
+	return &Trial{Baseline: j.Baseline, Drill: j.Drill, Limit: limit}, nil
+}
+
+// View is how the disk is now.
+func (u *Upgrader) View() (v View, err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	return u.view(Verdict{})
+}
+
+func (u *Upgrader) view(verdict Verdict) (View, error) {
+	v := View{Running: u.Running, Entry: u.Entry, Filled: u.filled, StagedUKI: u.staged != nil, Verdict: verdict}
+	var err error
+	if v.Journal, err = ReadJournal(u.Keep); err != nil {
+		return v, err
+	}
+	if v.Failed, err = Failures(u.Keep); err != nil {
+		return v, err
+	}
+	table, slot, err := u.target()
+	if err != nil {
+		return v, err
+	}
+	v.Target.Name = slot.Name
+	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
+		v.Target.RootHash = hex.EncodeToString(hash[:])
+	}
+	v.Entries, err = entries(u.esp)
+	return v, err
+}
+
+// target is the slot that does not run, in the table as it is now. A table with one
+// damaged copy is mended first.
+func (u *Upgrader) target() (gpt.Table, partitions.Slot, error) {
+	table, err := gpt.Read(u.Disk.Whole, u.Disk.Size, u.Disk.SectorSize)
+	if err != nil {
+		return table, partitions.Slot{}, err
+	}
+	if !table.Source.Healthy() {
+		if err := table.Write(u.Disk.Whole); err != nil {
+			return table, partitions.Slot{}, err
+		}
+	}
+	slots, err := partitions.Slots(table, u.Disk.Arch)
+	if err != nil {
+		return table, partitions.Slot{}, err
+	}
+	for i, s := range slots {
+		if hash, whole := s.Holds(table, u.Disk.Arch); whole && hex.EncodeToString(hash[:]) == u.Running.RootHash {
+			return table, slots[1-i], nil
+		}
+	}
+	return table, partitions.Slot{}, fmt.Errorf("no slot of the disk holds the running system %.12s", u.Running.RootHash)
+}
+
+// open opens the ESP for as long as Run goes on: what is staged there has no name
+// until it is linked.
+func (u *Upgrader) open() (close func() error, err error) {
+	table, err := gpt.Read(u.Disk.Whole, u.Disk.Size, u.Disk.SectorSize)
+	if err != nil {
+		return nil, err
+	}
+	kind := partitions.TypeUUID(partitions.ESP, u.Disk.Arch)
+	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return p.Type == kind })
+	if at < 0 {
+		return nil, errors.New("the disk has no ESP")
+	}
+	dev, err := u.Disk.Open(table.Partitions[at])
+	if err != nil {
+		return nil, fmt.Errorf("open the ESP: %w", err)
+	}
+	if u.esp, err = fat.Open(dev, table.Partitions[at].Size, u.Disk.SectorSize); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return func() error {
+		u.esp, u.staged = nil, nil
+		return dev.Close()
+	}, nil
+}
+
+// room is what another system could take.
+func (u *Upgrader) room(v View) (Room, error) {
+	table, slot, err := u.target()
+	if err != nil {
+		return Room{}, err
+	}
+	r := Room{OtherDisk: u.OtherDisk}
+	for _, p := range table.Partitions {
+		switch p.Index {
+		case slot.Root:
+			r.Root = p.Size
+		case slot.Verity:
+			r.Verity = p.Size
+		}
+	}
+	r.ESP = u.esp.Free()
+	r.Entries = u.esp.RoomCounted()
+	for _, e := range v.Entries {
+		if e.RootHash != v.Running.RootHash { // It is taken away first.
+			r.ESP += e.size
+		}
+	}
+	return r, nil
+}
+
+// part opens a partition of the target.
+func (u *Upgrader) part(table gpt.Table, index int, do func(d Device) error) error {
+	for _, p := range table.Partitions {
+		if p.Index == index {
+			dev, err := u.Disk.Open(p)
+			if err != nil {
+				return err
+			}
+			return errors.Join(do(dev), dev.Close())
+		}
+	}
+	return fmt.Errorf("no partition %d", index)
+}

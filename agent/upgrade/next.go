@@ -1,0 +1,244 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+)
+
+// OpKind is what an Op does.
+type OpKind string
+
+const (
+	// Nothing is to be done.
+	Nothing OpKind = ""
+	// Observe the trial until there is a verdict.
+	Observe OpKind = "observe the trial"
+	// Relink makes a proper entry, To, of the UKI of an orphan, File.
+	Relink OpKind = "relink"
+	// Drop takes an entry away, and its UKI unless another entry has the same.
+	Drop OpKind = "drop"
+	// Empty marks the slot as holding nothing.
+	Empty OpKind = "empty the slot"
+	// Fill makes the slot's content what the target is, and proves it.
+	Fill OpKind = "fill the slot"
+	// Seal marks the slot as holding the target.
+	Seal OpKind = "seal the slot"
+	// StageUKI writes the target's UKI where nothing boots it yet.
+	StageUKI OpKind = "stage the UKI"
+	// Arm notes in the journal that the entry comes next, with the node's health.
+	Arm OpKind = "arm"
+	// Link makes the entry To of the staged UKI: from then on it is booted.
+	Link OpKind = "link"
+	// Rename gives an entry other tries, or none.
+	Rename OpKind = "rename"
+	// Reboot is to be asked for, at the time that the node's owner allows.
+	Reboot OpKind = "reboot"
+	// Remember notes that the target has failed, and why.
+	Remember OpKind = "remember the failure"
+	// Finish forgets the journal.
+	Finish OpKind = "finish"
+)
+
+// Op is one step, which is done or not done after a power cut.
+type Op struct {
+	Kind OpKind
+	// File is the entry that it is about, To what that becomes.
+	File, To string
+	// Reason says why, for a person.
+	Reason string
+}
+
+// Tries is how often the loader boots a system that does not say it is well.
+const Tries = 3
+
+// Next is what to do now. It mends before it goes on: an entry that is torn, or
+// there twice, could be booted for ever.
+func Next(v View) Op {
+	if op := mend(v); op.Kind != Nothing {
+		return op
+	}
+	j := v.Journal
+	switch {
+	case j == nil:
+		return withoutJournal(v)
+	case v.Running.RootHash == j.Target.RootHash:
+		return onTrial(v)
+	case v.Running.RootHash != j.From.RootHash:
+		return Op{Kind: Nothing, Reason: fmt.Sprintf("neither %s nor %s runs", j.Target.Version, j.From.Version)}
+	case slices.ContainsFunc(v.Failed, func(f Failure) bool { return f.RootHash == j.Target.RootHash }):
+		return afterFailure(v)
+	case j.Phase == Armed:
+		return armed(v)
+	}
+	return stage(v)
+}
+
+// mend settles what a torn write of the firmware's has left.
+func mend(v View) Op {
+	for _, e := range v.Entries {
+		if !e.Orphan {
+			continue
+		}
+		switch found := find(v, v.Running.RootHash); {
+		case found != nil:
+			return Op{Kind: Drop, File: e.File, Reason: "its long name is torn: it would be booted without counting tries"}
+		case e.RootHash == v.Running.RootHash:
+			return Op{Kind: Relink, File: e.File, To: v.Entry, Reason: "its long name is torn, and it is the only entry of the running system"}
+		}
+	}
+	for i, e := range v.Entries {
+		for _, other := range v.Entries[i+1:] {
+			if e.Version == other.Version && e.ImageID == other.ImageID && e.RootHash == other.RootHash {
+				return Op{Kind: Drop, File: worse(e, other).File, Reason: "the entry is there twice, as a rename was torn"}
+			}
+		}
+	}
+	return Op{}
+}
+
+// worse is the one of two entries of one system that says less of what became of
+// it: the one with more tries left, as the loader had begun to take one away; a
+// blessed one stays.
+func worse(a, b Entry) Entry {
+	switch {
+	case !a.Counted:
+		return b
+	case !b.Counted:
+		return a
+	case a.TriesLeft < b.TriesLeft:
+		return b
+	}
+	return a
+}
+
+func find(v View, rootHash string) *Entry {
+	for i, e := range v.Entries {
+		if e.RootHash == rootHash && !e.Orphan {
+			return &v.Entries[i]
+		}
+	}
+	return nil
+}
+
+// renamed is the entry's name with those tries, blessed without any.
+func renamed(e Entry, counted bool, left, done int) string {
+	n := e.Name
+	n.Counted, n.TriesLeft, n.TriesDone = counted, left, done
+	name, err := bootentry.Format(n)
+	if err != nil {
+		return e.File
+	}
+	return name
+}
+
+// withoutJournal is a node with nothing under way. A system that still counts
+// its tries is on trial, whoever brought it.
+func withoutJournal(v View) Op {
+	if e := find(v, v.Running.RootHash); e != nil && e.Counted {
+		return judged(v, *e)
+	}
+	return Op{}
+}
+
+// judged is what a verdict on the running system leads to.
+func judged(v View, e Entry) Op {
+	switch v.Verdict.Word {
+	case Good:
+		return Op{Kind: Rename, File: e.File, To: renamed(e, false, 0, 0), Reason: v.Verdict.Reason}
+	case Bad:
+		if e.Bad() {
+			return Op{Kind: Reboot, Reason: v.Verdict.Reason}
+		}
+		return Op{Kind: Rename, File: e.File, To: renamed(e, true, 0, min(9, e.TriesDone+e.TriesLeft)), Reason: v.Verdict.Reason}
+	}
+	return Op{Kind: Observe, Reason: v.Verdict.Reason}
+}
+
+// onTrial is the target that runs.
+func onTrial(v View) Op {
+	e := find(v, v.Running.RootHash)
+	switch {
+	case e == nil: // Started by other means than its entry.
+		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
+	case e.Counted:
+		return judged(v, *e)
+	}
+	return Op{Kind: Finish, Reason: "the upgrade is done"}
+}
+
+// armed is the old system, with the target's entry there or about to be.
+func armed(v View) Op {
+	e := find(v, v.Journal.Target.RootHash)
+	switch {
+	case e == nil:
+		return stage(v) // The cut was before the entry.
+	case !e.Counted: // It was good once, and somebody has gone back since.
+		return Op{Kind: Finish, Reason: "the target was blessed before"}
+	case e.TriesDone > 0 || e.Bad():
+		return Op{Kind: Remember, Reason: "it did not come up"}
+	}
+	if op := demote(v, *e); op.Kind != Nothing {
+		return op
+	}
+	return Op{Kind: Reboot, Reason: "to try " + v.Journal.Target.Version}
+}
+
+// demote puts the running system behind an older one that is to be tried: the
+// loader prefers the newest of those that have tries left, or do not count. When
+// both have none left, the newest is the running one again.
+func demote(v View, target Entry) Op {
+	run := find(v, v.Running.RootHash)
+	if run == nil || run.Bad() || bootentry.Compare(target.Name, run.Name) < 0 {
+		return Op{}
+	}
+	return Op{Kind: Rename, File: run.File, To: renamed(*run, true, 0, 0), Reason: "an older system is to be tried before it"}
+}
+
+// stage fills the slot and makes the entry.
+func stage(v View) Op {
+	j := v.Journal
+	if find(v, v.Running.RootHash) == nil { // One of the others may be what starts it.
+		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
+	}
+	for _, e := range v.Entries {
+		if e.RootHash != v.Running.RootHash { // It boots what the slot holds, or nothing.
+			return Op{Kind: Drop, File: e.File, Reason: "its slot is to hold another system"}
+		}
+	}
+	sealed := v.Target.RootHash == j.Target.RootHash
+	switch {
+	case v.Target.RootHash != "" && !sealed:
+		return Op{Kind: Empty}
+	case !v.Filled:
+		return Op{Kind: Fill}
+	case !sealed:
+		return Op{Kind: Seal}
+	case !v.StagedUKI:
+		return Op{Kind: StageUKI}
+	case j.Phase != Armed:
+		return Op{Kind: Arm}
+	}
+	run, err := bootentry.Parse(v.Entry)
+	if err == nil {
+		run.Version = j.Target.Version
+		v.Entry, err = bootentry.Format(run)
+	}
+	if err != nil {
+		return Op{Kind: Nothing, Reason: err.Error()} // Refused before; see Preflight.
+	}
+	return Op{Kind: Link, To: v.Entry}
+}
+
+// afterFailure is the old system that has noted why the target is not tried
+// again, and takes the rest of it away.
+func afterFailure(v View) Op {
+	if run := find(v, v.Running.RootHash); run != nil && run.Counted { // It was demoted.
+		return Op{Kind: Rename, File: run.File, To: renamed(*run, false, 0, 0), Reason: "it is the one that works"}
+	}
+	if e := find(v, v.Journal.Target.RootHash); e != nil {
+		return Op{Kind: Drop, File: e.File, Reason: "the system has failed"}
+	}
+	return Op{Kind: Finish, Reason: "the upgrade has failed"}
+}

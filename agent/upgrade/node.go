@@ -1,0 +1,108 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// OpenDisk opens the disk that the partition root is on, a device node such as
+// /dev/vda3. What is written to Whole is the partition table only.
+func OpenDisk(root string) (Disk, io.Closer, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join("/sys/class/block", filepath.Base(root)))
+	if err != nil {
+		return Disk{}, nil, fmt.Errorf("find the disk of %s: %w", root, err)
+	}
+	dir = filepath.Dir(dir)
+	name := "/dev/" + strings.ReplaceAll(filepath.Base(dir), "!", "/")
+	sectors, err := number(dir, "size")
+	if err != nil {
+		return Disk{}, nil, err
+	}
+	sectorSize, err := number(dir, "queue/logical_block_size")
+	if err != nil {
+		return Disk{}, nil, err
+	}
+	whole, err := openDirect(name, unix.O_RDWR, int(sectorSize))
+	if err != nil {
+		return Disk{}, nil, err
+	}
+	nodes, err := partitionNodes(dir)
+	if err != nil {
+		return Disk{}, nil, errors.Join(err, whole.Close())
+	}
+	return Disk{
+		Arch: runtime.GOARCH, Size: sectors * 512, SectorSize: int(sectorSize), Whole: whole, // sysfs counts sectors of 512 bytes, always
+		Open: func(p gpt.Partition) (Closer, error) {
+			return openDirect(nodes[p.Index], unix.O_RDWR|unix.O_EXCL, int(sectorSize))
+		},
+		Running: func(p gpt.Partition) (io.ReaderAt, io.Closer, error) {
+			d, err := openDirect(nodes[p.Index], unix.O_RDONLY, int(sectorSize))
+			return d, d, err
+		},
+	}, whole, nil
+}
+
+func number(dir, name string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// partitionNodes are the device nodes of a disk's partitions, by number.
+func partitionNodes(dir string) (map[int]string, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*", "partition"))
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[int]string{}
+	for _, f := range found {
+		n, err := number(filepath.Dir(f), "partition")
+		if err != nil {
+			return nil, err
+		}
+		nodes[int(n)] = "/dev/" + strings.ReplaceAll(filepath.Base(filepath.Dir(f)), "!", "/")
+	}
+	return nodes, nil
+}
+
+// Files is a Keeper: files of /var/lib/loam.
+type Files struct{ Dir *durable.Dir }
+
+// Read is of Keeper; so are the following.
+func (f Files) Read(name string) ([]byte, error) { return fs.ReadFile(f.Dir.Root().FS(), name) }
+
+func (f Files) Write(name string, data []byte) error {
+	_, err := f.Dir.WriteFile(name, data, 0o600)
+	return err
+}
+
+func (f Files) Remove(name string) error { return f.Dir.Remove(name) }
+
+// scratchName is where the UKI of an upgrade is made.
+const scratchName = "upgrade-uki"
+
+// Scratch is Upgrader.Scratch.
+func (f Files) Scratch(size int64) (Closer, error) {
+	file, err := f.Dir.Root().OpenFile(scratchName, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Truncate(size); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}

@@ -1,0 +1,79 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+)
+
+// Offers is where bundles are published.
+type Offers struct {
+	// Ref is a directory or a URL, Root the root.json that is trusted first.
+	Ref  string
+	Root []byte
+	Keep repository.Keeper
+}
+
+// ErrNoOffer says that there is no such release.
+var ErrNoOffer = errors.New("not in the repository")
+
+// find is the release of that version, the newest for "", of an image for an
+// architecture.
+func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, Packed, error) {
+	store, err := repository.Open(o.Ref)
+	if err != nil {
+		return bundle.Index{}, nil, err
+	}
+	all, err := repository.Update(ctx, store, o.Keep, o.Root, now)
+	if err != nil {
+		return bundle.Index{}, nil, err
+	}
+	all = slices.DeleteFunc(all, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
+	at := slices.IndexFunc(all, func(r repository.Release) bool { return version == "" || r.Version == version })
+	if at < 0 {
+		return bundle.Index{}, nil, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
+	}
+	idx, err := all[at].Fetch(ctx, store)
+	return idx, packOf{store, idx.Pack.Name}, err
+}
+
+func others(all []repository.Release) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var versions []string
+	for _, r := range all[:min(5, len(all))] {
+		versions = append(versions, r.Version)
+	}
+	return "\nhint: it has " + strings.Join(versions, ", ")
+}
+
+// pack is that of an index that the node has, wherever that came from.
+func (o Offers) pack(idx bundle.Index) (Packed, error) {
+	store, err := repository.Open(o.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return packOf{store, idx.Pack.Name}, nil
+}
+
+// packOf is the pack of that name in a repository.
+type packOf struct {
+	store repository.Store
+	name  string
+}
+
+func (p packOf) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	r, err := p.store.Range(ctx, p.name, off, n)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoPack, err)
+	}
+	return r, nil
+}

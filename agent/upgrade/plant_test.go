@@ -1,0 +1,195 @@
+package upgrade
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/pe"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+const (
+	imageID  = "loam-node-os"
+	arch     = "amd64"
+	rootSize = 24 * verity.BlockSize
+)
+
+// release is a small system, and its bundle.
+type release struct {
+	System
+	root, verity, uki []byte
+	index             bundle.Index
+	pack              []byte
+}
+
+// newRelease makes one whose root shares its first half with those of other
+// versions.
+func newRelease(t testing.TB, version string) release {
+	t.Helper()
+	same, own := rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(2, uint64(version[0])))
+	r := release{root: make([]byte, rootSize)}
+	for i := range r.root {
+		if from := same; i >= rootSize/2 {
+			r.root[i] = byte(own.Uint32())
+		} else {
+			r.root[i] = byte(from.Uint32())
+		}
+	}
+	tree := memory{sectors{}, sectors{}}
+	hash, size, err := verity.Build(bytes.NewReader(r.root), rootSize, tree, verity.Params{UUID: uuid.NewSHA1(uuid.Nil, []byte(version))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.verity = make([]byte, size)
+	if _, err := tree.ReadAt(r.verity, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.System = System{version, hex.EncodeToString(hash[:])}
+	r.uki = smallUKI("roothash="+r.RootHash, own)
+	source := func(b []byte) bundle.Source { return bundle.Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b))} }
+	var pack bytes.Buffer
+	r.index, err = bundle.Write(&pack, bundle.Sources{
+		ImageID: imageID, Version: version, Arch: arch, Profile: "cloud", RootHash: r.RootHash,
+		Root: source(r.root), Verity: source(r.verity), UKI: source(r.uki),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pack = pack.Bytes()
+	return r
+}
+
+// smallUKI is a PE file with a command line and something else.
+func smallUKI(cmdline string, random *rand.Rand) []byte {
+	const headers, align = 512, 512
+	filler := make([]byte, 20000)
+	for i := range filler {
+		filler[i] = byte(random.Uint32())
+	}
+	var b bytes.Buffer
+	b.Write(append([]byte("MZ"), make([]byte, 58)...))
+	_ = binary.Write(&b, binary.LittleEndian, uint32(64))
+	b.WriteString("PE\x00\x00")
+	sections := []struct {
+		name string
+		data []byte
+	}{{".linux", filler}, {".cmdline", []byte(cmdline)}}
+	_ = binary.Write(&b, binary.LittleEndian, pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: uint16(len(sections)), SizeOfOptionalHeader: 240})
+	_ = binary.Write(&b, binary.LittleEndian, pe.OptionalHeader64{Magic: 0x20b, NumberOfRvaAndSizes: 16, SizeOfHeaders: headers})
+	var body bytes.Buffer
+	for _, s := range sections {
+		h := pe.SectionHeader32{VirtualSize: uint32(len(s.data)), SizeOfRawData: uint32((len(s.data) + align - 1) / align * align), PointerToRawData: uint32(headers + body.Len())}
+		copy(h.Name[:], s.name)
+		_ = binary.Write(&b, binary.LittleEndian, h)
+		body.Write(s.data)
+		body.Write(make([]byte, int(h.SizeOfRawData)-len(s.data)))
+	}
+	return append(append(b.Bytes(), make([]byte, headers-b.Len())...), body.Bytes()...)
+}
+
+// plant is a machine's disk with one system, and bundles of others.
+type plant struct {
+	table    gpt.Table
+	releases []release
+}
+
+// newPlant lays out a disk as an image has it, but for the sizes of slots.
+func newPlant(t testing.TB, versions ...string) (plant, sectors) {
+	t.Helper()
+	var p plant
+	for _, v := range versions {
+		p.releases = append(p.releases, newRelease(t, v))
+	}
+	first := p.releases[0]
+	hash, err := rootHash(first.RootHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.table = gpt.Table{DiskGUID: uuid.NewSHA1(uuid.Nil, []byte("disk")), SectorSize: sector}
+	at := int64(gpt.Alignment)
+	for i, d := range []struct {
+		role partitions.Role
+		size int64
+	}{{partitions.ESP, 528 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.State, 1 << 20}} {
+		p.table.Partitions = append(p.table.Partitions, gpt.Partition{
+			Index: i + 1, Type: partitions.TypeUUID(d.role, arch), UUID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}), Label: string(d.role), Start: at, Size: d.size,
+		})
+		at += d.size
+	}
+	p.table.DiskSize = at + gpt.Alignment
+	slots, err := partitions.Slots(p.table, arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version), arch)
+	disk := memory{sectors{}, sectors{}}
+	if err := p.table.Create(disk); err != nil {
+		t.Fatal(err)
+	}
+	name, err := bootentry.Format(bootentry.Name{ImageID: imageID, Version: first.Version, Arch: "x86-64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := p.table.Partitions[0]
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: "EFI/BOOT/BOOTX64.EFI", Data: []byte("loader")}}); err != nil {
+		t.Fatal(err)
+	}
+	for index, content := range map[int][]byte{2: first.verity, 3: first.root} {
+		if _, err := disk.WriteAt(content, p.table.Partitions[index-1].Start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p, disk.over
+}
+
+// upgrader is one on a disk on which a system runs.
+func (p plant) upgrader(r *recorder, running System) *Upgrader {
+	open := func(part gpt.Partition) (Closer, error) { return section{r, part.Start, part.End()}, nil }
+	entry, _ := bootentry.Format(bootentry.Name{ImageID: imageID, Version: running.Version, Arch: "x86-64", Counted: true, TriesLeft: Tries})
+	return &Upgrader{
+		Disk: Disk{
+			Arch: arch, Size: p.table.DiskSize, SectorSize: sector, Whole: r, Open: open,
+			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
+		},
+		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{memory{sectors{}, sectors{}}}, nil },
+		Running: running, ImageID: imageID, Entry: entry, Carry: func(string) error { return nil },
+		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
+	}
+}
+
+// pack is that of a version.
+func (p plant) pack(version string) Packed {
+	for _, r := range p.releases {
+		if r.Version == version {
+			return packed(r.pack)
+		}
+	}
+	return noPack{}
+}
+
+type packed []byte
+
+func (p packed) Range(_ context.Context, off, n int64) (io.ReadCloser, error) {
+	if off < 0 || n < 0 || off+n > int64(len(p)) {
+		return nil, fmt.Errorf("range %d+%d of %d", off, n, len(p))
+	}
+	return io.NopCloser(bytes.NewReader(p[off : off+n])), nil
+}
+
+func digest(b []byte) [32]byte { return sha256.Sum256(b) }

@@ -1,0 +1,163 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Refusal is why an upgrade is not begun. Nothing has been written.
+type Refusal = control.Refusal
+
+func refuse(code, hint, problem string, args ...any) *Refusal {
+	return &Refusal{Code: code, Problem: fmt.Sprintf(problem, args...), Hint: hint}
+}
+
+// Codes of refusals.
+const (
+	CodeSame      = "already-running"
+	CodeArch      = "wrong-architecture"
+	CodeImage     = "wrong-image"
+	CodeName      = "name-too-long"
+	CodeLabel     = "label-too-long"
+	CodeSlot      = "slot-too-small"
+	CodeESP       = "esp-full"
+	CodeDirectory = "boot-directory-full"
+	CodeOtherDisk = "esp-of-another-disk"
+	CodeFailed    = "failed-before"
+	CodeEpoch     = "old-security-epoch"
+	CodeUnderWay  = "upgrade-under-way"
+	CodeUnproven  = "running-system-unproven"
+	CodeNoEntry   = "no-boot-entry"
+	CodeDowngrade = "downgrade"
+	CodePaced     = "too-soon"
+)
+
+// Room is what the disk has for another system, in bytes.
+type Room struct {
+	Root, Verity int64
+	// ESP is what is free there, with the UKI that is taken away first; Entries are how
+	// many more boot entries the directory takes.
+	ESP     int64
+	Entries int
+	// OtherDisk says that the loader came from another disk.
+	OtherDisk bool
+}
+
+// Wish is what somebody wants of an upgrade.
+type Wish struct {
+	// Ref is where the bundle is, for people and for the next start.
+	Ref string
+	// Again tries a system that has failed, Down one that is older, Now one that comes
+	// too soon after another.
+	Again, Down, Now bool
+	// Drill has the trial fail.
+	Drill bool
+}
+
+// Facts are what Preflight goes by besides the View.
+type Facts struct {
+	Arch, ImageID string
+	Room          Room
+	// Epoch is the lowest security epoch that may run.
+	Epoch int
+	// Last is when the last upgrade began, zero if none did; Pace is the time between
+	// two.
+	Last time.Time
+	Pace time.Duration
+	Now  time.Time
+}
+
+// Preflight says why the system of an index cannot, or is not to, be brought onto
+// this node: nil, or a *Refusal, before anything is written.
+func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
+	target := System{idx.Version, idx.RootHash}
+	for _, check := range []func() *Refusal{
+		func() *Refusal { return fits(f, idx) },
+		func() *Refusal { return allowed(v, f, idx, w) },
+		func() *Refusal { return free(v, target) },
+	} {
+		if r := check(); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// fits is whether the disk can take it.
+func fits(f Facts, idx bundle.Index) *Refusal {
+	name := bootentry.Name{ImageID: idx.ImageID, Version: idx.Version, Arch: EntryArch(idx.Arch), Counted: true, TriesLeft: Tries}
+	_, nameErr := bootentry.Format(name)
+	labelErr := gpt.CheckLabel(idx.ImageID + "_" + idx.Version)
+	what := idx.ImageID + " " + idx.Version
+	switch r := f.Room; {
+	case idx.Arch != f.Arch:
+		return refuse(CodeArch, "", "%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
+	case idx.ImageID != f.ImageID:
+		return refuse(CodeImage, "an upgrade brings another version of the same image", "%s is another image than %s", what, f.ImageID)
+	case nameErr != nil:
+		return refuse(CodeName, "", "%v", nameErr)
+	case labelErr != nil:
+		return refuse(CodeLabel, "choose a shorter IMAGE_VERSION", "%v", labelErr)
+	case idx.Root.Size > r.Root || idx.Verity.Size > r.Verity:
+		return refuse(CodeSlot, "a disk that was flashed with a larger layout has larger slots",
+			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20, idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
+	case r.OtherDisk:
+		return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
+	case idx.UKI.Size > r.ESP:
+		return refuse(CodeESP, "`loam status` lists what is on it", "the ESP has %d MiB free, the UKI takes %d", r.ESP>>20, idx.UKI.Size>>20)
+	case r.Entries == 0:
+		return refuse(CodeDirectory, "", "the directory of boot entries is full")
+	}
+	return nil
+}
+
+// EntryArch is the architecture as boot entries have it (systemd.unit(5),
+// ConditionArchitecture=).
+func EntryArch(arch string) string {
+	if arch == "amd64" {
+		return "x86-64"
+	}
+	return arch
+}
+
+// allowed is whether it is to run here.
+func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
+	at := slices.IndexFunc(v.Failed, func(b Failure) bool { return b.RootHash == idx.RootHash })
+	older := bootentry.CompareVersions(idx.Version, v.Running.Version) < 0
+	switch {
+	case idx.RootHash == v.Running.RootHash && !w.Drill:
+		return refuse(CodeSame, "", "%s runs already", idx.Version)
+	case idx.Version == v.Running.Version && !w.Drill:
+		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION", "another system of the same version %s runs", idx.Version)
+	case idx.Epoch < f.Epoch:
+		return refuse(CodeEpoch, "", "%s has security epoch %d, this node runs none below %d", idx.Version, idx.Epoch, f.Epoch)
+	case at >= 0 && !v.Failed[at].Drill && !w.Again:
+		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
+			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
+	case older && !w.Down && !w.Drill:
+		return refuse(CodeDowngrade, "--downgrade brings it all the same", "%s is older than %s, which runs", idx.Version, v.Running.Version)
+	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
+		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
+	}
+	return nil
+}
+
+// free is whether nothing else is under way.
+func free(v View, target System) *Refusal {
+	run := find(v, v.Running.RootHash)
+	switch {
+	case v.Journal != nil && v.Journal.Target != target:
+		return refuse(CodeUnderWay, "`loam upgrade --cancel` ends it, while it is not armed", "the upgrade to %s is under way", v.Journal.Target.Version)
+	case run == nil:
+		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?", "the running system has no boot entry on the ESP")
+	case run.Counted && !run.Bad():
+		return refuse(CodeUnproven, "`loam status` says what it waits for", "the running system has not proven itself yet")
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package upgrade
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// ready is a node that may be upgraded, and an index that fits it.
+func ready() (View, Facts, bundle.Index) {
+	now := time.Unix(1e9, 0)
+	v := View{Running: System{"1.0.0", "aa"}, Entries: []Entry{entry("1.0.0", false, 0, 0)}}
+	v.Entries[0].RootHash = "aa"
+	f := Facts{Arch: "amd64", ImageID: "loam-node-os", Room: Room{Root: 1 << 30, Verity: 1 << 24, ESP: 1 << 30, Entries: 100}, Epoch: 2, Now: now, Pace: time.Hour}
+	idx := bundle.Index{ImageID: "loam-node-os", Version: "2.0.0", Arch: "amd64", Epoch: 2, RootHash: "bb",
+		Root: bundle.Part{Size: 1 << 28}, Verity: bundle.Part{Size: 1 << 21}, UKI: bundle.Part{Size: 1 << 25}}
+	return v, f, idx
+}
+
+func TestPreflight(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(v *View, f *Facts, idx *bundle.Index, w *Wish)
+		code   string
+	}{
+		{"all is well", func(*View, *Facts, *bundle.Index, *Wish) {}, ""},
+		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Arch = "arm64" }, CodeArch},
+		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.ImageID = "other-node-os" }, CodeImage},
+		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "2.0.0-rc.1.build.77" }, CodeName},
+		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Root = 1 << 27 }, CodeSlot},
+		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Verity = 1 }, CodeSlot},
+		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.ESP = 1 << 20 }, CodeESP},
+		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Entries = 0 }, CodeDirectory},
+		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.OtherDisk = true }, CodeOtherDisk},
+		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.RootHash, idx.Version = "aa", "1.0.0" }, CodeSame},
+		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "1.0.0" }, CodeSame},
+		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Epoch = 1 }, CodeEpoch},
+		{"an old epoch, however much it is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Epoch, w.Down, w.Again = 1, true, true }, CodeEpoch},
+		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Failed = []Failure{{System: System{"2.0.0", "bb"}}}
+		}, CodeFailed},
+		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Wish) {
+			v.Failed, w.Again = []Failure{{System: System{"2.0.0", "bb"}}}, true
+		}, ""},
+		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "0.9.0" }, CodeDowngrade},
+		{"an older one that is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Version, w.Down = "0.9.0", true }, ""},
+		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
+		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},
+		{"a clock that was set back since the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) }, ""},
+		{"another one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"3.0.0", "cc"}} }, CodeUnderWay},
+		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"2.0.0", "bb"}} }, ""},
+		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Entries = nil }, CodeNoEntry},
+		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
+		}, CodeUnproven},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v, f, idx := ready()
+			var w Wish
+			test.change(&v, &f, &idx, &w)
+			err := Preflight(v, f, idx, w)
+			refusal, is := errors.AsType[*Refusal](err)
+			switch {
+			case test.code == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.code != "" && (!is || refusal.Code != test.code || strings.Contains(err.Error(), "%!")):
+				t.Errorf("error %v, want code %s", err, test.code)
+			}
+		})
+	}
+}

@@ -1,0 +1,264 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/image/bundle"
+)
+
+const (
+	// lookEvery is how often a trial is looked at.
+	lookEvery = 2 * time.Second
+	// fetchAgain is when a bundle that could not be reached is asked for again, at
+	// first and at last.
+	fetchAgain, fetchLast = 10 * time.Second, 10 * time.Minute
+)
+
+// Service is the node's upgrades: a goroutine that goes on with what is under way,
+// and does what it is asked for.
+type Service struct {
+	Upgrader *Upgrader
+	Offers   Offers
+	// Pace is the time between the begins of two upgrades that nobody hurries.
+	Pace time.Duration
+	// Trial judges the system that runs, if it is on trial.
+	Trial *Trial
+	// Uptime is the time since kernel start.
+	Uptime func() time.Duration
+	// Reboot restarts the machine; it may return before that.
+	Reboot func(ctx context.Context) error
+	Log    *zap.Logger
+
+	asked   chan request
+	changed chan struct{}
+	mu      sync.Mutex
+	state   status.Upgrade
+}
+
+// Request is what somebody asks of the Service.
+type Request struct {
+	Wish
+	// Version is "" for the newest.
+	Version string
+	// Plan only says what would be done, Stay leaves the restart to somebody else.
+	Plan, Stay bool
+}
+
+type request struct {
+	Request
+	answer chan<- answer
+}
+
+// answer is the version that was brought, or is to be.
+type answer struct {
+	version string
+	err     error
+}
+
+// New completes s, whose exported fields are set; Run is its goroutine.
+func New(s *Service) *Service {
+	s.asked, s.changed = make(chan request), make(chan struct{}, 1)
+	return s
+}
+
+// State is how the upgrade stands, Changed tells when that is another.
+func (s *Service) State() *status.Upgrade {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.state
+	return &state
+}
+
+// Changed tells when State is another.
+func (s *Service) Changed() <-chan struct{} { return s.changed }
+
+func (s *Service) publish(edit func(u *status.Upgrade)) {
+	s.mu.Lock()
+	edit(&s.state)
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Ask has the Service bring a system, and returns its version when the machine is
+// to restart with it, or why it is not.
+func (s *Service) Ask(ctx context.Context, r Request) (version string, err error) {
+	got := make(chan answer, 1)
+	select {
+	case s.asked <- request{r, got}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	select {
+	case a := <-got:
+		return a.version, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// Run goes on with what is under way until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	s.Upgrader.Progress = s.progress
+	op, err := s.goOn(ctx, Verdict{}, nil)
+	pause := fetchAgain
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		switch {
+		case err != nil && s.underWay():
+			again = time.After(pause)
+			pause = min(2*pause, fetchLast)
+		case op.Kind == Observe:
+			again = time.After(lookEvery)
+		case op.Kind == Reboot:
+			s.restart(ctx, op)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case r := <-s.asked:
+			op, err = s.grant(ctx, r)
+			pause = fetchAgain
+		case <-again:
+			op, err = s.goOn(ctx, s.judge(ctx), s.pack())
+		}
+	}
+}
+
+// goOn does what is next, and shows how that went.
+func (s *Service) goOn(ctx context.Context, v Verdict, pack Packed) (Op, error) {
+	op, err := s.Upgrader.Run(ctx, v, pack)
+	if ctx.Err() != nil {
+		return op, err
+	}
+	if err != nil {
+		s.Log.Error("upgrade", zap.Error(err))
+	}
+	s.show(op, err)
+	return op, err
+}
+
+func (s *Service) judge(ctx context.Context) Verdict {
+	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
+}
+
+// pack is where the upgrade under way gets its chunks, nil for nowhere.
+func (s *Service) pack() Packed {
+	idx, err := index(s.Upgrader.Keep)
+	if err != nil {
+		return nil
+	}
+	offers := s.Offers
+	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Ref != "" {
+		offers.Ref = j.Ref
+	}
+	p, err := offers.pack(idx)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func (s *Service) underWay() bool {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	return err == nil && j != nil
+}
+
+// grant does what somebody asks for.
+func (s *Service) grant(ctx context.Context, r request) (Op, error) {
+	idx, pack, err := s.look(ctx, r.Request)
+	if err == nil && !r.Plan {
+		err = s.Upgrader.Begin(idx, r.Wish, Facts{Pace: s.Pace, Last: s.last()})
+	} else if err == nil {
+		err = s.Upgrader.Check(idx, r.Wish, Facts{Pace: s.Pace, Last: s.last()})
+	}
+	if err != nil || r.Plan {
+		r.answer <- answer{idx.Version, err}
+		return Op{}, nil
+	}
+	s.publish(func(u *status.Upgrade) {
+		u.From, u.To, u.Phase = s.Upgrader.Running.Version, idx.Version, string(Staging)
+	})
+	op, err := s.goOn(ctx, Verdict{}, pack)
+	r.answer <- answer{idx.Version, err}
+	if err == nil && r.Stay {
+		return Op{}, nil
+	}
+	return op, err
+}
+
+// look is the system that is asked for, and where its chunks are.
+func (s *Service) look(ctx context.Context, r Request) (bundle.Index, Packed, error) {
+	offers := s.Offers
+	if r.Ref != "" {
+		offers.Ref = r.Ref
+	}
+	switch {
+	case offers.Ref == "":
+		return bundle.Index{}, nil, errors.New("this node knows no repository\nhint: machine.yaml upgrade.repository, or --from")
+	case len(offers.Root) == 0:
+		return bundle.Index{}, nil, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
+	}
+	return offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, s.Upgrader.Now())
+}
+
+// last is when the last upgrade began.
+func (s *Service) last() time.Time {
+	var at time.Time
+	if failed, err := Failures(s.Upgrader.Keep); err == nil {
+		for _, f := range failed {
+			if f.At.After(at) {
+				at = f.At
+			}
+		}
+	}
+	return at
+}
+
+func (s *Service) progress(p Progress) {
+	s.publish(func(u *status.Upgrade) {
+		u.Part, u.Size, u.Done = p.Part, p.Size, p.Kept+p.Local+p.Written
+		u.Fetched = p.Fetched
+	})
+}
+
+// show publishes how the upgrade stands after op.
+func (s *Service) show(op Op, err error) {
+	j, journalErr := ReadJournal(s.Upgrader.Keep)
+	failed, failedErr := Failures(s.Upgrader.Keep)
+	s.publish(func(u *status.Upgrade) {
+		*u = status.Upgrade{}
+		if j != nil {
+			u.Phase, u.From, u.To = string(j.Phase), j.From.Version, j.Target.Version
+			if j.Target == s.Upgrader.Running {
+				u.Phase = "trial"
+			}
+			u.Waits = op.Reason
+		} else if op.Kind == Observe {
+			u.Phase, u.To, u.Waits = "trial", s.Upgrader.Running.Version, op.Reason
+		}
+		if err := errors.Join(err, journalErr, failedErr); err != nil {
+			u.Problem = err.Error()
+		}
+		for _, f := range failed {
+			u.Failed = append(u.Failed, status.FailedSystem{Version: f.Version, RootHash: f.RootHash, Reason: f.Reason, Evidence: f.Evidence, At: f.At})
+		}
+	})
+}
+
+func (s *Service) restart(ctx context.Context, op Op) {
+	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
+	if err := s.Reboot(ctx); err != nil {
+		s.Log.Error("restart", zap.Error(err))
+		s.publish(func(u *status.Upgrade) { u.Problem = fmt.Sprintf("restart the machine: %v", err) })
+	}
+}

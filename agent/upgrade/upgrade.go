@@ -1,0 +1,100 @@
+// Package upgrade brings another system into the slot that does not run, tries
+// it, and either keeps it or remembers why not. What to do next follows, by the
+// pure function Next, from what is on the disk now; each Op is one step that a
+// power cut leaves done or not done, so whoever starts again just goes on.
+package upgrade
+
+import (
+	"time"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+)
+
+// System is one version of the image.
+type System struct {
+	Version string `json:"version"`
+	// RootHash is the verity root hash, 64 hex digits: what the system is.
+	RootHash string `json:"rootHash"`
+}
+
+// Phase is how far an upgrade is.
+type Phase string
+
+const (
+	// Staging fills the slot. Nothing boots from it.
+	Staging Phase = "staging"
+	// Armed has, or is about to have, a boot entry.
+	Armed Phase = "armed"
+)
+
+// Journal is the upgrade under way, in /var/lib/loam/upgrade.json.
+type Journal struct {
+	Phase  Phase  `json:"phase"`
+	Target System `json:"target"`
+	// From is the system that began it, and that it falls back to.
+	From System `json:"from"`
+	// Index is the SHA-256 of the index that describes Target, Ref where that was.
+	Index string `json:"index"`
+	Ref   string `json:"ref"`
+	// Attempt counts from 1 how often this target was begun.
+	Attempt int `json:"attempt"`
+	// Baseline is how From was when the upgrade was armed.
+	Baseline Health `json:"baseline,omitempty"`
+	// Began is the wall clock at the start, Epoch the security epoch of Target.
+	Began time.Time `json:"began"`
+	Epoch int       `json:"epoch"`
+	// Reason is why Target, which ran, has failed; "" if it could not tell.
+	Reason string `json:"reason,omitempty"`
+	// Drill says that a check of the trial is to fail, to see the way back.
+	Drill bool `json:"drill,omitempty"`
+}
+
+// Failure is a system that was tried and is not tried again by itself.
+type Failure struct {
+	System
+	// Reason says why, for a person; Evidence are lines that show it.
+	Reason   string    `json:"reason"`
+	Evidence []string  `json:"evidence,omitempty"`
+	At       time.Time `json:"at"`
+	// Drill says that it was to fail.
+	Drill bool `json:"drill,omitempty"`
+}
+
+// Entry is a boot entry: a UKI in \EFI\Linux.
+type Entry struct {
+	bootentry.Name
+	// File is the name in the directory, RootHash what the UKI boots, "" if that
+	// cannot be read.
+	File     string
+	RootHash string
+	size     int64
+	// Orphan is an entry whose long name is torn: the loader sees it under a short
+	// one, without tries.
+	Orphan bool
+}
+
+// Slot is one of the two places of a system on the disk.
+type Slot struct {
+	Name string
+	// RootHash is that of the system it is marked to hold, "" for none.
+	RootHash string
+}
+
+// View is what Next goes by.
+type View struct {
+	// Running is the system of this boot.
+	Running System
+	// Entry is the name that an entry of Running has which was never tried.
+	Entry string
+	// Target is the slot that does not run.
+	Target  Slot
+	Entries []Entry
+	// Journal is nil without an upgrade.
+	Journal *Journal
+	Failed  []Failure
+	// Filled says that this process has compared all of Target with what the journal
+	// wants, StagedUKI that its UKI is on the ESP, for an entry to be made of it.
+	Filled, StagedUKI bool
+	// Verdict is on the trial, if there is one.
+	Verdict Verdict
+}

@@ -1,0 +1,255 @@
+package upgrade
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+)
+
+// world is a machine as far as upgrades go. It is small, and equal worlds have
+// equal texts, so that all that can be reached are visited once.
+type world struct {
+	// slots are versions, "" for an empty one; running is the slot of this boot.
+	slots   [2]string
+	running int
+	entries []Entry
+	journal *Journal
+	failed  []string
+	// filled, staged and rebooting are of this boot; down says that the machine is off.
+	filled, staged, down bool
+}
+
+func (w world) String() string {
+	flag := func(on bool) string { return map[bool]string{true: "+", false: "-"}[on] }
+	parts := append([]string{w.slots[0], w.slots[1], flag(w.running == 1) + flag(w.filled) + flag(w.staged) + flag(w.down)}, w.failed...)
+	for _, e := range w.entries {
+		parts = append(parts, e.File)
+	}
+	if j := w.journal; j != nil {
+		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version)
+	}
+	return strings.Join(parts, " ")
+}
+
+func (w world) clone() world {
+	w.entries, w.failed = slices.Clone(w.entries), slices.Clone(w.failed)
+	if w.journal != nil {
+		j := *w.journal
+		w.journal = &j
+	}
+	return w
+}
+
+func entry(version string, counted bool, left, done int) Entry {
+	n := bootentry.Name{ImageID: "loam-node-os", Version: version, Arch: "x86-64", Counted: counted, TriesLeft: left, TriesDone: done}
+	file, err := bootentry.Format(n)
+	if err != nil {
+		panic(err)
+	}
+	return Entry{Name: n, File: file, RootHash: version}
+}
+
+// view is what the agent sees; a version is its root hash.
+func (w world) view(v Word) View {
+	version := w.slots[w.running]
+	view := View{
+		Running: System{version, version}, Entry: entry(version, true, Tries, 0).File,
+		Target: Slot{Name: "t", RootHash: w.slots[1-w.running]}, Entries: w.entries, Journal: w.journal,
+		Filled: w.filled, StagedUKI: w.staged, Verdict: Verdict{Word: v},
+	}
+	for _, f := range w.failed {
+		view.Failed = append(view.Failed, Failure{System: System{f, f}})
+	}
+	return view
+}
+
+// do is what an op does, as a whole.
+func (w world) do(op Op) world {
+	w = w.clone()
+	at := slices.IndexFunc(w.entries, func(e Entry) bool { return e.File == op.File })
+	target := 1 - w.running
+	switch op.Kind {
+	case Drop:
+		w.entries = slices.Delete(w.entries, at, at+1)
+	case Empty:
+		w.slots[target] = ""
+	case Fill:
+		w.filled = true
+	case Seal:
+		w.slots[target] = w.journal.Target.Version
+	case StageUKI:
+		w.staged = true
+	case Arm:
+		w.journal.Phase = Armed
+	case Link:
+		w.entries, w.staged = append(w.entries, entry(w.journal.Target.Version, true, Tries, 0)), false
+	case Rename:
+		n, err := bootentry.Parse(op.To)
+		if err != nil {
+			panic(err)
+		}
+		w.entries[at].Name, w.entries[at].File = n, op.To
+	case Reboot:
+		w.down = true
+	case Remember:
+		w.failed = append(w.failed, w.journal.Target.Version)
+		slices.Sort(w.failed)
+	case Finish:
+		w.journal = nil
+	}
+	return w
+}
+
+// cut is a power cut: what is only in memory is gone.
+func (w world) cut() world {
+	w = w.clone()
+	w.filled, w.staged, w.down = false, false, true
+	return w
+}
+
+// boot is the loader, which counts a try by renaming the entry. That is one
+// sector, by how entries are placed (partitions/fat): done or not done. false is
+// a directory from which nothing whole boots.
+func (w world) boot() (next world, chosen Entry, ok bool) {
+	if len(w.entries) == 0 {
+		return w, Entry{}, false
+	}
+	at := 0
+	for i, e := range w.entries {
+		if bootentry.Compare(e.Name, w.entries[at].Name) < 0 {
+			at = i
+		}
+	}
+	chosen = w.entries[at]
+	w = w.cut()
+	w.down = false
+	if chosen.Counted && chosen.TriesLeft > 0 {
+		w.entries[at] = entry(chosen.Version, true, chosen.TriesLeft-1, min(9, chosen.TriesDone+1))
+	}
+	w.running = slices.Index(w.slots[:], chosen.RootHash)
+	return w, chosen, w.running >= 0
+}
+
+// TestAllThatCanHappenEndsWell walks through every world that upgrades to and fro
+// can lead to, with a power cut after any step.
+func TestAllThatCanHappenEndsWell(t *testing.T) {
+	start := world{slots: [2]string{"1.0.0", ""}, entries: []Entry{entry("1.0.0", false, 0, 0)}}
+	seen, queue := map[string]bool{start.String(): true}, []world{start}
+	visit := func(w world) {
+		if key := w.String(); !seen[key] {
+			seen[key] = true
+			queue = append(queue, w)
+		}
+	}
+	for len(queue) > 0 && len(seen) < 2_000_000 {
+		w := queue[0]
+		queue = queue[1:]
+		check(t, w)
+		if t.Failed() {
+			t.Fatalf("in world %s", w)
+		}
+		for _, next := range w.after() {
+			visit(next)
+		}
+	}
+	t.Logf("%d worlds", len(seen))
+	if len(seen) < 30_000 {
+		t.Error("these are not all")
+	}
+}
+
+// after are the worlds that may come next.
+func (w world) after() (all []world) {
+	if w.down {
+		n, _, _ := w.boot()
+		return append(all, n, n.cut()) // It comes up, or hangs, or the power is gone.
+	}
+	for _, verdict := range []Word{Wait, Good, Bad} {
+		if op := Next(w.view(verdict)); op.Kind != Nothing && op.Kind != Observe {
+			all = append(all, w.do(op))
+		}
+	}
+	all = append(all, w.cut())
+	if w.journal == nil && Next(w.view(Wait)).Kind == Nothing {
+		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0", "6.0.0"} {
+			if version != w.slots[w.running] {
+				n, from := w.clone(), w.slots[w.running]
+				n.failed = slices.DeleteFunc(n.failed, func(f string) bool { return f == version }) // A person asks for it.
+				n.journal = &Journal{Phase: Staging, Target: System{version, version}, From: System{from, from}}
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// check is what has to hold of any world: the loader finds a whole system; if what
+// is on trial never comes up, what was before does, within the tries, remembers
+// that and goes on; if it does come up, it is kept.
+func check(t *testing.T, w world) {
+	t.Helper()
+	off := w.cut()
+	for _, good := range []bool{false, true} {
+		n, trial := off, ""
+		if w.journal != nil {
+			trial = w.journal.Target.Version
+		}
+		failed := slices.Contains(w.failed, trial)
+		blessed := slices.ContainsFunc(w.entries, func(e Entry) bool { return e.RootHash == trial && !e.Counted && !e.Orphan })
+		boots, settled := 0, false
+		for boots = 0; boots < 2*Tries+3 && !settled; boots++ {
+			next, chosen, ok := n.boot()
+			if !ok {
+				t.Errorf("boot %d: entry %q boots nothing", boots, chosen.File)
+				return
+			}
+			n = next
+			if n.slots[n.running] == trial && !good && !blessed {
+				n = n.cut() // It hangs.
+				continue
+			}
+			n, settled = n.settle(good || n.slots[n.running] != trial || blessed)
+		}
+		if !settled {
+			t.Errorf("good %v: not settled after %d boots, in %s", good, boots, n)
+			return
+		}
+		run := n.slots[n.running]
+		switch {
+		case n.journal != nil:
+			t.Errorf("good %v: the journal stays, in %s", good, n)
+		case trial != "" && good && !failed && !blessed && run != trial:
+			if !slices.Contains(n.failed, trial) { // Its tries were used up before it could say so.
+				t.Errorf("%s is good, and %s runs, in %s", trial, run, n)
+			}
+		case trial != "" && !good && !blessed && run == trial:
+			t.Errorf("%s never comes up, and runs, in %s", trial, n)
+		case trial != "" && !good && !blessed && !slices.Contains(n.failed, trial):
+			t.Errorf("%s never comes up, and nobody remembers, in %s", trial, n)
+		}
+	}
+}
+
+// settle is the agent until it wants to restart the machine, or has nothing left
+// to do.
+func (w world) settle(good bool) (world, bool) {
+	verdict := Bad
+	if good {
+		verdict = Good
+	}
+	for range 100 {
+		op := Next(w.view(verdict))
+		switch op.Kind {
+		case Nothing:
+			return w, true
+		case Observe:
+			return w, false
+		case Reboot:
+			return w.cut(), false
+		}
+		w = w.do(op)
+	}
+	return w, false
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/status"
+)
+
+func upgradeCommand() *cobra.Command {
+	var client control.Client
+	var request control.UpgradeRequest
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Bring another version of the system, and restart with it",
+		Long: `upgrade writes a release of the image into the slot that does not run, and
+restarts the machine to try it. Only what this machine does not have yet is
+fetched, and all of it is verified before it is written. The new system stays
+if the node is as well with it as before; if not, or if it does not come up, the
+machine falls back by itself, and 'loam why' tells the reason.
+
+What is cut off goes on where it was. A release that has failed on this machine
+is not tried again without --again.`,
+		Example: `  loam upgrade
+  loam upgrade --to 0.2.0 --plan
+  loam upgrade --from http://192.0.2.1:8080 --stay`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, request)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&request.Version, "to", "", "version; without it, the newest")
+	f.StringVar(&request.From, "from", "", "repository: a directory or an http(s) URL, instead of machine.yaml's")
+	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
+	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
+	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
+	f.BoolVar(&request.Downgrade, "downgrade", false, "also one that is older than what runs")
+	f.BoolVar(&request.Now, "now", false, "do not keep the time between two upgrades")
+	socketFlag(cmd, &client)
+	return cmd
+}
+
+// runUpgrade asks the agent and shows how far it is meanwhile.
+func runUpgrade(ctx context.Context, out, progress io.Writer, client control.Client, request control.UpgradeRequest) error {
+	watched, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		showProgress(watched, progress)
+	}()
+	o, err := client.Upgrade(ctx, request)
+	stop()
+	<-done
+	switch {
+	case err != nil:
+		return inContractsWords(err)
+	case request.Plan:
+		_, err = fmt.Fprintf(out, "would bring %s and restart\n", o.Version)
+	case request.Stay:
+		_, err = fmt.Fprintf(out, "%s is ready: the next restart tries it\n", o.Version)
+	default:
+		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it\n", o.Version)
+	}
+	return err
+}
+
+// inContractsWords begins an error as Gardener's contract wants it of a command
+// that updates an operating system: what it says first decides whether that is
+// tried again.
+func inContractsWords(err error) error {
+	_, refused := errors.AsType[*control.Refusal](err)
+	switch {
+	case refused:
+		return fmt.Errorf("invalid arguments: %w", err)
+	case strings.Contains(err.Error(), "cannot be reached"):
+		return fmt.Errorf("network problems: %w", err)
+	}
+	return fmt.Errorf("system failure: %w", err)
+}
+
+// showProgress shows how far the agent is, on a terminal in one line.
+func showProgress(ctx context.Context, out io.Writer) {
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	shown := false
+	for {
+		select {
+		case <-ctx.Done():
+			if shown {
+				fmt.Fprint(out, "\r\x1b[K")
+			}
+			return
+		case <-tick.C:
+			if text, err := os.ReadFile(status.Path); err == nil {
+				if s, err := status.Parse(text); err == nil && s.Upgrade != nil && s.Upgrade.Size > 0 {
+					u := s.Upgrade
+					shown = true
+					fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched", u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/repository"
+)
+
+// next is the build of the version after the one under test.
+func next(t *testing.T) build {
+	t.Helper()
+	dir := os.Getenv("LOAM_BUILD_NEXT")
+	if dir == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("LOAM_BUILD_NEXT is not set")
+		}
+		t.Skip("needs a build of the next version: make test sets LOAM_BUILD_NEXT")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := manifest.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return build{dir: dir, manifest: m}
+}
+
+// updates is a repository with a release, on a web server of this host's loopback.
+type updates struct {
+	*httptest.Server
+	root string
+}
+
+// publish puts the build into a repository of its own, with another UKI than it
+// has if change is not nil.
+func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) updates {
+	t.Helper()
+	dir, keyDir := t.TempDir(), filepath.Join(t.TempDir(), "keys")
+	keys, err := repository.NewKeys(keyDir, 1)
+	if err == nil {
+		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	efi := b.file(".efi")
+	if change != nil {
+		efi = filepath.Join(t.TempDir(), filepath.Base(efi))
+		if err := os.WriteFile(efi, b.rebuilt(t, change), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := repository.Bundle{Root: b.file(".root"), Verity: b.file(".verity"), UKI: efi, Pack: filepath.Join(t.TempDir(), "pack")}
+	if out.Index, err = b.pack(out); err == nil {
+		_, err = repository.Publish(dir, keys, out, repository.DefaultExpiries(), time.Now())
+	}
+	root, readErr := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
+	if err := errors.Join(err, readErr); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	return updates{server, string(root)}
+}
+
+func (b build) pack(out repository.Bundle) (idx bundle.Index, err error) {
+	m := b.manifest
+	in := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}
+	for name, to := range map[string]*bundle.Source{out.Root: &in.Root, out.Verity: &in.Verity, out.UKI: &in.UKI} {
+		f, err := os.Open(name)
+		if err != nil {
+			return idx, err
+		}
+		defer f.Close()
+		size, err := f.Seek(0, io.SeekEnd)
+		if err != nil {
+			return idx, err
+		}
+		*to = bundle.Source{ReaderAt: f, Size: size}
+	}
+	pack, err := os.Create(out.Pack)
+	if err != nil {
+		return idx, err
+	}
+	idx, err = bundle.Write(pack, in)
+	return idx, errors.Join(err, pack.Close())
+}
+
+// rebuilt is the build's UKI with other sections.
+func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []byte {
+	t.Helper()
+	text, err := os.ReadFile(b.file(".efi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections, err := uki.Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"), "usr/lib/systemd/boot/efi/linuxx64.efi.stub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []uki.Section
+	for _, s := range change(sections) {
+		for _, name := range uki.Names() {
+			if s.Name == name {
+				own = append(own, s)
+			}
+		}
+	}
+	made, err := uki.Build(stub, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// withCmdline adds to the command line of a UKI.
+func withCmdline(more string) func(uki.Sections) uki.Sections {
+	return func(all uki.Sections) uki.Sections {
+		for i, s := range all {
+			if s.Name == ".cmdline" {
+				all[i].Data = []byte(strings.TrimRight(string(s.Data), "\x00") + " " + more)
+			}
+		}
+		return all
+	}
+}
+
+// machineYAML names the repository, as a guest reaches it, and what the node runs.
+func (u updates) machineYAML(arch string) string {
+	_, port, _ := strings.Cut(u.Listener.Addr().String(), ":")
+	return machineYAML(arch, "source: {credential: {name: loam.config}}\nupgrade:\n  repository: http://10.0.2.2:"+port+
+		"\n  trial: 2m\n  root: "+strconv.Quote(u.root)+"\n")
+}
+
+// upgradable is a machine that runs the hello example, and may reach a
+// repository. Each of its starts is one from cold.
+type upgradable struct {
+	*machine
+	credentials map[string]string
+	*node
+}
+
+func newUpgradable(t *testing.T, u updates) *upgradable {
+	t.Helper()
+	b := open(t)
+	hello, err := os.ReadFile("../../examples/hello.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.flash(t, b.file(".raw"))
+	m.config.Host, m.config.NoReboot = true, true
+	n := &upgradable{machine: m, credentials: map[string]string{"loam.machine": u.machineYAML(b.manifest.Arch), "loam.config": string(hello)}}
+	n.start()
+	n.shell()
+	n.says(func(s status.Status) bool { return s.Phase == status.Applied && s.Change == nil })
+	return n
+}
+
+// start switches the machine on, which is off.
+func (n *upgradable) start() { n.node = n.on(n.machine.t, n.credentials) }
+
+// reboot has the system restart the machine, and switches it on again.
+func (n *upgradable) reboot() {
+	n.node.t.Helper()
+	fmt.Fprintln(n.Shell(), "systemctl reboot")
+	n.ended()
+	n.start()
+}
+
+var bootLine = regexp.MustCompile(`loam-node-os (\S+), slot (\S), .*`)
+
+// boots waits for /init, and says which version it starts from which slot.
+func (n *upgradable) boots(version, slot string) {
+	n.node.t.Helper()
+	if got := n.expect(bootLine); got[1] != version || got[2] != slot {
+		n.node.t.Fatalf("boots %s from slot %s, want %s from %s", got[1], got[2], version, slot)
+	}
+}
+
+func TestAnUpgradeToAGoodSystem(t *testing.T) {
+	v2 := next(t)
+	n := newUpgradable(t, v2.publish(t, nil))
+	second := v2.manifest.Version
+	n.want("loam upgrade --plan", "would bring "+second+" and restart")
+	begin := time.Now()
+	n.sh("loam upgrade --stay")
+	t.Logf("staged after %s", time.Since(begin))
+	begin = time.Now()
+	n.reboot()
+	n.boots(second, "b")
+	n.shell()
+	n.says(func(s status.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
+	})
+	t.Logf("blessed after %s", time.Since(begin))
+	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
+	n.reboot()
+	n.boots(second, "b")
+	n.shell()
+	n.off()
+}
+
+// bad are changes of a UKI that make a system which must not stay.
+var bad = map[string]func(uki.Sections) uki.Sections{
+	"the kernel panics": withCmdline("rdinit=/nothing"),
+}
+
+func TestABadSystemFallsBack(t *testing.T) {
+	v2 := next(t)
+	for name, change := range bad {
+		t.Run(name, func(t *testing.T) {
+			n := newUpgradable(t, v2.publish(t, change))
+			first := n.build.manifest.Version
+			n.sh("loam upgrade --stay")
+			begin := time.Now()
+			n.reboot()
+			for range 3 {
+				n.ended() // It restarts by itself.
+				n.start()
+			}
+			n.boots(first, "a")
+			t.Logf("back after %s", time.Since(begin))
+			n.shell()
+			n.says(func(s status.Status) bool {
+				return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" && s.Phase == status.Applied
+			})
+			if why := n.sh("loam why"); !strings.HasPrefix(why, v2.manifest.Version+" failed on ") {
+				t.Errorf("loam why: %s", why)
+			}
+			if out := n.sh("loam upgrade 2>&1; true"); !strings.Contains(out, "failed here on") {
+				t.Errorf("the same again: %s", out)
+			}
+			n.off()
+		})
+	}
+}
