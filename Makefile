@@ -58,7 +58,8 @@ golden: ## take what the commands print now into the tests that compare it
 bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl
 	go run ./test/bench
 
-crash: ## cut the power at 10,000 points of the configuration engine
+crash: ## cut the power at every step of configurations and of upgrades
+	LOAM_CRASH_STATES=4000 go test -count=1 -timeout 30m -run '^TestCrashStates|^TestAllThat' -v ./agent/upgrade | grep -v '^ *--- PASS\|^=== '
 	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run '^TestCrash' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
 
 pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact
