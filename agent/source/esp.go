@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/loam-os/loam/partitions/fat"
 )
 
 // ESP reads files of the EFI system partition.
@@ -26,62 +26,41 @@ func readESP(esp ESP, path string) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// Partition is the EFI system partition on a block device. It is mounted
-// read-only while a file of it is open, and nowhere in the tree of files, so
-// that nothing else can see it or be hidden by it.
+// Partition is the EFI system partition on a block device, which is read and not
+// mounted: an upgrade, which edits it, wants it for itself.
 type Partition struct {
 	// Device is the device node, such as /dev/vda1.
 	Device string
 }
 
-// Open mounts the partition and opens a file, see ESP. Close unmounts it.
+// Open opens a file, see ESP.
 func (p Partition) Open(path string) (io.ReadCloser, error) {
-	root, err := p.mount()
+	device, err := os.Open(p.Device)
 	if err != nil {
 		// The cause is cut off: a missing device is not a missing file.
-		return nil, fmt.Errorf("mount %s: %v", p.Device, err)
+		return nil, fmt.Errorf("open %s: %v", p.Device, err)
 	}
-	// The open file keeps the mount; both end with its Close.
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	r, err := open(device, strings.TrimPrefix(path, "/"))
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", p.Device, err), device.Close())
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, device}, nil
 }
 
-// mount is a file descriptor of the root of a mount (fsmount(2), Linux 5.2).
-func (p Partition) mount() (int, error) {
-	root, err := p.mountFlag("ro")
-	if errors.Is(err, unix.EBUSY) {
-		// Mounted writable elsewhere. This mount still is read-only.
-		return p.mountFlag("rw")
-	}
-	return root, err
-}
+// sectorSize is what every disk reads in.
+const sectorSize = 512
 
-func (p Partition) mountFlag(flag string) (int, error) {
-	fsfd, err := unix.Fsopen("vfat", unix.FSOPEN_CLOEXEC)
+func open(device *os.File, path string) (io.Reader, error) {
+	size, err := device.Seek(0, io.SeekEnd)
 	if err != nil {
-		return -1, fmt.Errorf("fsopen vfat: %w", err)
+		return nil, fmt.Errorf("size: %v", err)
 	}
-	defer unix.Close(fsfd)
-	if err := unix.FsconfigSetString(fsfd, "source", p.Device); err != nil {
-		return -1, fmt.Errorf("fsconfig source: %w", err)
-	}
-	if err := unix.FsconfigSetFlag(fsfd, flag); err != nil {
-		return -1, fmt.Errorf("fsconfig %s: %w", flag, err)
-	}
-	if err := unix.FsconfigCreate(fsfd); err != nil {
-		return -1, fmt.Errorf("fsconfig create: %w", err)
-	}
-	attrs := unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
-	root, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, attrs)
+	fs, err := fat.Open(device, size, sectorSize)
 	if err != nil {
-		return -1, fmt.Errorf("fsmount: %w", err)
+		return nil, err
 	}
-	return root, nil
+	return fs.Open(path)
 }

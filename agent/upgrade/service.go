@@ -114,7 +114,7 @@ func (s *Service) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var again <-chan time.Time
 		switch {
-		case err != nil && s.underWay():
+		case err != nil:
 			again = time.After(pause)
 			pause = min(2*pause, fetchLast)
 		case op.Kind == Observe:
@@ -166,11 +166,6 @@ func (s *Service) pack() Packed {
 		return nil
 	}
 	return p
-}
-
-func (s *Service) underWay() bool {
-	j, err := ReadJournal(s.Upgrader.Keep)
-	return err == nil && j != nil
 }
 
 // grant does what somebody asks for.
