@@ -35,7 +35,7 @@ const (
 // machine; the caller then shows the error and restarts (Init.Fail).
 func (i *Init) Main() error {
 	kernel := sinceKernelStart()
-	i.limit()
+	i.Limit()
 	if err := i.MountBasic(); err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ const watchdogTime = 3 * time.Minute
 
 const watchdogDevice = "/dev/watchdog0"
 
-// limit restarts a machine whose /init does not come to an end. What hangs is a
+// Limit restarts a machine whose /init does not come to an end. What hangs is a
 // system call; other threads of this process go on. A restart takes a try from a
 // system that the loader counts.
-func (i *Init) limit() {
+func (i *Init) Limit() {
 	time.AfterFunc(watchdogTime, func() {
 		i.console.Say("no system after %s: restarting", watchdogTime)
 		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)

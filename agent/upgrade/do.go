@@ -52,6 +52,11 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Remember:
 		return u.remember(ctx, *v.Journal)
 	case Finish:
+		if v.Running == v.Journal.Target {
+			if err := raise(u.Keep, v); err != nil {
+				return err
+			}
+		}
 		return errors.Join(u.Keep.Remove(journalName), u.Keep.Remove(indexName))
 	}
 	return fmt.Errorf("%s: no such step", op.Kind)

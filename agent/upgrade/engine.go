@@ -79,7 +79,7 @@ func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	u.filled = false
 	return write(u.Keep, journalName, Journal{
 		Phase: Staging, Target: System{idx.Version, idx.RootHash}, From: u.Running, Ref: w.Ref, Attempt: 1,
-		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Drill: w.Drill,
+		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Drill: w.Drill, Stay: w.Stay,
 	})
 }
 
@@ -101,7 +101,11 @@ func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (v View, err error) 
 	if f.Room, err = u.room(v); err != nil {
 		return v, err
 	}
-	f.Arch, f.ImageID, f.Now = u.Disk.Arch, u.ImageID, u.Now()
+	e, err := readEpochs(u.Keep)
+	if err != nil {
+		return v, err
+	}
+	f.Arch, f.ImageID, f.Epoch, f.Now = u.Disk.Arch, u.ImageID, e.Floor, u.Now()
 	return v, Preflight(v, f, idx, w)
 }
 

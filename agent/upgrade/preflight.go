@@ -56,8 +56,8 @@ type Wish struct {
 	// Again tries a system that has failed, Down one that is older, Now one that comes
 	// too soon after another.
 	Again, Down, Now bool
-	// Drill has the trial fail.
-	Drill bool
+	// Drill has the trial fail, Stay leaves the restart to somebody else.
+	Drill, Stay bool
 }
 
 // Facts are what Preflight goes by besides the View.

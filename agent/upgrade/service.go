@@ -47,8 +47,8 @@ type Request struct {
 	Wish
 	// Version is "" for the newest.
 	Version string
-	// Plan only says what would be done, Stay leaves the restart to somebody else.
-	Plan, Stay bool
+	// Plan only says whether it would be done.
+	Plan bool
 }
 
 type request struct {
@@ -119,7 +119,7 @@ func (s *Service) Run(ctx context.Context) {
 			pause = min(2*pause, fetchLast)
 		case op.Kind == Observe:
 			again = time.After(lookEvery)
-		case op.Kind == Reboot:
+		case op.Kind == Reboot && !s.stays():
 			s.restart(ctx, op)
 			return
 		}
@@ -168,6 +168,13 @@ func (s *Service) pack() Packed {
 	return p
 }
 
+// stays reports whether the restart into the target is somebody else's; the one out
+// of it never is.
+func (s *Service) stays() bool {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Running
+}
+
 // grant does what somebody asks for.
 func (s *Service) grant(ctx context.Context, r request) (Op, error) {
 	idx, pack, err := s.look(ctx, r.Request)
@@ -185,9 +192,6 @@ func (s *Service) grant(ctx context.Context, r request) (Op, error) {
 	})
 	op, err := s.goOn(ctx, Verdict{}, pack)
 	r.answer <- answer{idx.Version, err}
-	if err == nil && r.Stay {
-		return Op{}, nil
-	}
 	return op, err
 }
 

@@ -43,6 +43,8 @@ type Journal struct {
 	// Began is the wall clock at the start, Epoch the security epoch of Target.
 	Began time.Time `json:"began"`
 	Epoch int       `json:"epoch"`
+	// Stay leaves the restart to somebody else.
+	Stay bool `json:"stay,omitempty"`
 	// Reason is why Target, which ran, has failed; "" if it could not tell.
 	Reason string `json:"reason,omitempty"`
 	// Drill says that a check of the trial is to fail, to see the way back.

@@ -2,12 +2,14 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/initramfs"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -135,14 +138,44 @@ func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []b
 }
 
 // withCmdline adds to the command line of a UKI.
-func withCmdline(more string) func(uki.Sections) uki.Sections {
-	return func(all uki.Sections) uki.Sections {
-		for i, s := range all {
-			if s.Name == ".cmdline" {
-				all[i].Data = []byte(strings.TrimRight(string(s.Data), "\x00") + " " + more)
+func withCmdline(more string) func(*testing.T) func(uki.Sections) uki.Sections {
+	return func(*testing.T) func(uki.Sections) uki.Sections {
+		return func(all uki.Sections) uki.Sections {
+			for i, s := range all {
+				if s.Name == ".cmdline" {
+					all[i].Data = []byte(strings.TrimRight(string(s.Data), "\x00") + " " + more)
+				}
 			}
+			return all
 		}
-		return all
+	}
+}
+
+// withInit makes the program of a directory /init.
+func withInit(program string) func(*testing.T) func(uki.Sections) uki.Sections {
+	return func(t *testing.T) func(uki.Sections) uki.Sections {
+		binary := filepath.Join(t.TempDir(), "init")
+		build := exec.Command("go", "build", "-o", binary, program)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+open(t).manifest.Arch)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		text, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var archive bytes.Buffer
+		if err := initramfs.Write(&archive, []initramfs.Entry{{Path: "init", Mode: 0o755, Data: text}}); err != nil {
+			t.Fatal(err)
+		}
+		return func(all uki.Sections) uki.Sections {
+			for i, s := range all {
+				if s.Name == ".initrd" {
+					all[i].Data = archive.Bytes()
+				}
+			}
+			return all
+		}
 	}
 }
 
@@ -172,7 +205,7 @@ func newUpgradable(t *testing.T, u updates) *upgradable {
 	m.config.Host, m.config.NoReboot = true, true
 	n := &upgradable{machine: m, credentials: map[string]string{"loam.machine": u.machineYAML(b.manifest.Arch), "loam.config": string(hello)}}
 	n.start()
-	n.shell()
+	n.up()
 	n.says(func(s status.Status) bool { return s.Phase == status.Applied && s.Change == nil })
 	return n
 }
@@ -189,6 +222,13 @@ func (n *upgradable) reboot() {
 }
 
 var bootLine = regexp.MustCompile(`loam-node-os (\S+), slot (\S), .*`)
+
+// up waits for the agent of the system that starts.
+func (n *upgradable) up() {
+	n.node.t.Helper()
+	n.shell()
+	n.sh("until test -e /run/loam/status.json; do sleep 0.2; done")
+}
 
 // boots waits for /init, and says which version it starts from which slot.
 func (n *upgradable) boots(version, slot string) {
@@ -209,7 +249,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	begin = time.Now()
 	n.reboot()
 	n.boots(second, "b")
-	n.shell()
+	n.up()
 	n.says(func(s status.Status) bool {
 		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
 	})
@@ -217,35 +257,43 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
 	n.reboot()
 	n.boots(second, "b")
-	n.shell()
+	n.up()
 	n.off()
 }
 
-// bad are changes of a UKI that make a system which must not stay.
-var bad = map[string]func(uki.Sections) uki.Sections{
-	"the kernel panics": withCmdline("rdinit=/nothing"),
+// bad are changes of a UKI that make a system which must not stay, and what the old
+// one then says of it.
+var bad = map[string]struct {
+	change func(t *testing.T) func(uki.Sections) uki.Sections
+	why    string
+}{
+	"its kernel panics":   {withCmdline("rdinit=/nothing"), "it did not say that it is well in 3 boots"},
+	"it hangs in /init":   {withInit("./testdata/hang"), "it did not say that it is well in 3 boots"},
+	"it hangs in systemd": {withCmdline("systemd.unit=nowhere.target"), "it did not say that it is well in 3 boots"},
+	"its agent is dead":   {withCmdline("systemd.setenv=GOMEMLIMIT=none"), "it did not say that it is well in 3 boots"},
+	"it has no network":   {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route"},
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
 	v2 := next(t)
-	for name, change := range bad {
+	for name, bad := range bad {
 		t.Run(name, func(t *testing.T) {
-			n := newUpgradable(t, v2.publish(t, change))
-			first := n.build.manifest.Version
+			n := newUpgradable(t, v2.publish(t, bad.change(t)))
 			n.sh("loam upgrade --stay")
 			begin := time.Now()
 			n.reboot()
-			for range 3 {
-				n.ended() // It restarts by itself.
+			for starts := 1; !n.startsSlot("a"); starts++ {
+				if starts > 3 {
+					t.Fatalf("start %d is one of the bad system", starts)
+				}
 				n.start()
 			}
-			n.boots(first, "a")
 			t.Logf("back after %s", time.Since(begin))
-			n.shell()
+			n.up()
 			n.says(func(s status.Status) bool {
 				return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" && s.Phase == status.Applied
 			})
-			if why := n.sh("loam why"); !strings.HasPrefix(why, v2.manifest.Version+" failed on ") {
+			if why := n.sh("loam why"); !strings.HasPrefix(why, v2.manifest.Version+" failed on ") || !strings.Contains(why, bad.why) {
 				t.Errorf("loam why: %s", why)
 			}
 			if out := n.sh("loam upgrade 2>&1; true"); !strings.Contains(out, "failed here on") {
@@ -254,4 +302,35 @@ func TestABadSystemFallsBack(t *testing.T) {
 			n.off()
 		})
 	}
+}
+
+// startsSlot waits for /init to start a system from that slot, or for the machine
+// to be off.
+func (n *upgradable) startsSlot(slot string) bool {
+	n.node.t.Helper()
+	ctx, cancel := context.WithTimeout(n.node.t.Context(), 3*patience)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for next := 0; ; {
+		_, got, after, err := n.Console().Expect(ctx, next, bootLine)
+		if err != nil {
+			break
+		}
+		if got[2] == slot {
+			return true
+		}
+		next = after
+	}
+	select {
+	case <-n.Done():
+	default:
+		n.node.t.Fatalf("it neither starts slot %s nor ends\n%s", slot, n.Console().Tail(20))
+	}
+	return false
 }
