@@ -59,9 +59,13 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	if err != nil {
 		return nil, nil, fmt.Errorf("upgrades: %w", err)
 	}
+	var tell func(bool, string, string)
+	if a.Cluster != nil {
+		tell = a.Cluster.Event
+	}
 	return upgrade.New(&upgrade.Service{
 		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files},
-		Pace: pace, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
+		Want: from.Version, Tell: tell, Pace: pace, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
 	}), closer, nil
 }
 

@@ -95,7 +95,7 @@ func New(config Config, env Env) *Cluster {
 // WatchRestarts is how often something was watched anew since the start.
 func (c *Cluster) WatchRestarts() int { return int(c.watches.Load()) }
 
-// Event tells people what happened to the Node, if there is one to tell it of.
+// Event tells people what happened to the Node, once there is one to tell it of.
 func (c *Cluster) Event(warning bool, reason, message string) {
 	kind := core.EventTypeNormal
 	if warning {

@@ -126,16 +126,18 @@ func (c *Cluster) post(ctx context.Context, f func()) {
 func (s *session) turn(ctx context.Context) {
 	timer := time.NewTimer(max(0, s.next.Sub(s.Now())))
 	defer timer.Stop()
+	events := s.events
+	if s.node == nil {
+		events = nil // They wait for somebody whom they are about.
+	}
 	select {
 	case <-ctx.Done():
 		return
 	case f := <-s.posted:
 		f()
 	case s.status = <-s.reports:
-	case e := <-s.events:
-		if s.node != nil {
-			s.event(s.node, e.kind, e.reason, e.message)
-		}
+	case e := <-events:
+		s.event(s.node, e.kind, e.reason, e.message)
 	case <-s.followed:
 		s.followAll(s.whole)
 	case <-timer.C:

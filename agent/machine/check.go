@@ -138,6 +138,9 @@ func checkPath(report *document.Report, at, path, what, example string) {
 const minTrial = time.Minute
 
 func checkUpgrade(report *document.Report, u Upgrade) {
+	if u.Version != "" && u.Repository == "" {
+		report.Add("upgrade.repository", "is empty", "write where version "+document.Quote(u.Version)+" is published")
+	}
 	if u.Repository != "" && u.Root == "" {
 		report.Add("upgrade.root", "is empty", "write the root.json of the repository: whoever signs by it decides what the node runs")
 	}

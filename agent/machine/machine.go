@@ -98,6 +98,8 @@ type Upgrade struct {
 	// it is signed by.
 	Repository string `json:"repository"`
 	Root       string `json:"root"`
+	// Version is the release that the node is to run; "" leaves that to others.
+	Version string `json:"version"`
 	// Pace is the time between two upgrades that nobody hurries, Trial how long a new
 	// system may take to be as well as the old one: Go durations, an hour and ten
 	// minutes if empty.

@@ -37,6 +37,8 @@ type Upgrader struct {
 	// Carry has the configuration of this system be the one that the other starts
 	// with.
 	Carry func(version string) error
+	// Done is told of each step of an upgrade that is done; nil for nobody.
+	Done func(op Op, j Journal)
 	// Progress is told how far a fill is; nil for nobody.
 	Progress func(p Progress)
 	Now      func() time.Time
@@ -130,6 +132,9 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File), zap.String("to", op.To), zap.String("reason", op.Reason))
 		if err := u.do(ctx, v, op, pack); err != nil {
 			return op, fmt.Errorf("%s: %w", op.Kind, err)
+		}
+		if u.Done != nil && v.Journal != nil {
+			u.Done(op, *v.Journal)
 		}
 		if err := ctx.Err(); err != nil {
 			return op, err

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -177,7 +178,7 @@ func armed(v View) Op {
 	case !e.Counted: // It was good once, and somebody has gone back since.
 		return Op{Kind: Finish, Reason: "the target was blessed before"}
 	case e.TriesDone > 0 || e.Bad():
-		return Op{Kind: Remember, Reason: "it did not come up"}
+		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, "it did not come up")}
 	}
 	if op := demote(v, *e); op.Kind != Nothing {
 		return op

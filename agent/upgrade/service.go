@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,16 @@ const (
 type Service struct {
 	Upgrader *Upgrader
 	Offers   Offers
+	// Want is the version that the node is to run, "" for any.
+	Want string
 	// Pace is the time between the begins of two upgrades that nobody hurries.
 	Pace time.Duration
 	// Trial judges the system that runs, if it is on trial.
 	Trial *Trial
 	// Uptime is the time since kernel start.
 	Uptime func() time.Duration
+	// Tell tells the cluster's people what happened; nil for nobody.
+	Tell func(warning bool, reason, message string)
 	// Reboot restarts the machine; it may return before that.
 	Reboot func(ctx context.Context) error
 	Log    *zap.Logger
@@ -108,7 +113,7 @@ func (s *Service) Ask(ctx context.Context, r Request) (version string, err error
 
 // Run goes on with what is under way until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	s.Upgrader.Progress = s.progress
+	s.Upgrader.Progress, s.Upgrader.Done = s.progress, s.tell
 	op, err := s.goOn(ctx, Verdict{}, nil)
 	pause := fetchAgain
 	for ctx.Err() == nil {
@@ -119,6 +124,12 @@ func (s *Service) Run(ctx context.Context) {
 			pause = min(2*pause, fetchLast)
 		case op.Kind == Observe:
 			again = time.After(lookEvery)
+		case op.Kind == Nothing && s.wants():
+			if op, err = s.bring(ctx, Request{Version: s.Want}); err == nil {
+				continue
+			}
+			again = time.After(pause)
+			pause = min(2*pause, fetchLast)
 		case op.Kind == Reboot && !s.stays():
 			s.restart(ctx, op)
 			return
@@ -145,6 +156,21 @@ func (s *Service) goOn(ctx context.Context, v Verdict, pack Packed) (Op, error) 
 	}
 	s.show(op, err)
 	return op, err
+}
+
+// tell is Upgrader.Done.
+func (s *Service) tell(op Op, j Journal) {
+	if s.Tell == nil {
+		return
+	}
+	switch op.Kind {
+	case Remember:
+		s.Tell(true, "UpgradeFailed", fmt.Sprintf("version %s did not stay, %s runs again: %s", j.Target.Version, j.From.Version, op.Reason))
+	case Finish:
+		if j.Target == s.Upgrader.Running {
+			s.Tell(false, "Upgraded", fmt.Sprintf("version %s has taken the place of %s", j.Target.Version, j.From.Version))
+		}
+	}
 }
 
 func (s *Service) judge(ctx context.Context) Verdict {
@@ -175,13 +201,41 @@ func (s *Service) stays() bool {
 	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Running
 }
 
+// wants reports whether the node is to run another version than it does, and that is
+// not under way.
+func (s *Service) wants() bool {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	return err == nil && j == nil && s.Want != "" && s.Want != s.Upgrader.Running.Version
+}
+
+// bring does what machine.yaml asks for. What is refused is so until somebody changes
+// something, and is shown.
+func (s *Service) bring(ctx context.Context, r Request) (Op, error) {
+	got := make(chan answer, 1)
+	op, err := s.grant(ctx, request{r, got})
+	a := <-got
+	if refusal, is := errors.AsType[*Refusal](a.err); is {
+		s.Log.Warn("machine.yaml asks for a version", zap.String("version", r.Version), zap.String("refused", refusal.Code))
+		s.Want = ""
+	}
+	if a.err != nil {
+		s.publish(func(u *status.Upgrade) {
+			u.Problem = fmt.Sprintf("machine.yaml, upgrade.version %s: %v", r.Version, a.err)
+		})
+	}
+	return op, cmp.Or(err, a.err)
+}
+
 // grant does what somebody asks for.
 func (s *Service) grant(ctx context.Context, r request) (Op, error) {
 	idx, pack, err := s.look(ctx, r.Request)
-	if err == nil && !r.Plan {
-		err = s.Upgrader.Begin(idx, r.Wish, Facts{Pace: s.Pace, Last: s.last()})
-	} else if err == nil {
-		err = s.Upgrader.Check(idx, r.Wish, Facts{Pace: s.Pace, Last: s.last()})
+	facts := Facts{Pace: s.Pace, Last: s.last()}
+	switch {
+	case err != nil:
+	case r.Plan:
+		err = s.Upgrader.Check(idx, r.Wish, facts)
+	default:
+		err = s.Upgrader.Begin(idx, r.Wish, facts)
 	}
 	if err != nil || r.Plan {
 		r.answer <- answer{idx.Version, err}
