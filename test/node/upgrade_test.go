@@ -328,8 +328,8 @@ func (n *upgradable) startsSlot(slot string) bool {
 		next = after
 	}
 	select {
-	case <-n.Done():
-	default:
+	case <-n.Done(): // A moment after its console.
+	case <-time.After(10 * time.Second):
 		n.node.t.Fatalf("it neither starts slot %s nor ends\n%s", slot, n.Console().Tail(20))
 	}
 	return false
