@@ -267,11 +267,11 @@ var bad = map[string]struct {
 	change func(t *testing.T) func(uki.Sections) uki.Sections
 	why    string
 }{
-	"its kernel panics":   {withCmdline("rdinit=/nothing"), "it did not say that it is well in 3 boots"},
-	"it hangs in /init":   {withInit("./testdata/hang"), "it did not say that it is well in 3 boots"},
-	"it hangs in systemd": {withCmdline("systemd.unit=nowhere.target"), "it did not say that it is well in 3 boots"},
-	"its agent is dead":   {withCmdline("systemd.setenv=GOMEMLIMIT=none"), "it did not say that it is well in 3 boots"},
-	"it has no network":   {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route"},
+	"its kernel panics": {withCmdline("rdinit=/nothing"), "it did not say that it is well in 3 boots"},
+	"it hangs in /init": {withInit("./testdata/hang"), "it did not say that it is well in 3 boots"},
+	"it ends in rescue": {withCmdline("systemd.unit=nowhere.target"), ""},
+	"its agent is dead": {withCmdline("systemd.setenv=GOMEMLIMIT=none"), "it did not say that it is well in 3 boots"},
+	"it has no network": {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route"},
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
