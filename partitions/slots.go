@@ -52,7 +52,7 @@ func PartialType(kind uuid.UUID) uuid.UUID {
 // Holds is the root hash of which a slot's partitions have the UUIDs, and whether they are marked as whole. Only a boot that maps the
 // slot proves it.
 func (s Slot) Holds(t gpt.Table, arch string) (hash [32]byte, whole bool) {
-	root, ver := partition(t, s.Root), partition(t, s.Verity)
+	root, ver := t.Partition(s.Root), t.Partition(s.Verity)
 	copy(hash[:16], root.UUID[:])
 	copy(hash[16:], ver.UUID[:])
 	whole = root.Type == TypeUUID(Root, arch) && ver.Type == TypeUUID(RootVerity, arch) && root.Label != EmptyLabel && ver.Label != EmptyLabel
@@ -89,13 +89,4 @@ func (s Slot) edit(t gpt.Table, edit func(p *gpt.Partition, role Role)) gpt.Tabl
 		}
 	}
 	return t
-}
-
-func partition(t gpt.Table, index int) gpt.Partition {
-	for _, p := range t.Partitions {
-		if p.Index == index {
-			return p
-		}
-	}
-	return gpt.Partition{}
 }

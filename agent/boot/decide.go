@@ -186,7 +186,7 @@ func (d *Decision) mapping(c candidate, hash [32]byte) error {
 		return fmt.Errorf("verity partition %s: %s", ver.Device, cmp.Or(ver.Problem, "no superblock"))
 	}
 	data := ver.Verity.DataBlocks * verity.BlockSize
-	if size := partition(c.disk.Table, c.root).Size; data > size {
+	if size := c.disk.Table.Partition(c.root).Size; data > size {
 		return fmt.Errorf("root partition %s: %d bytes, its verity tree covers %d", root.Device, size, data)
 	}
 	d.Root, d.Verity = root.Device, ver.Device
@@ -194,15 +194,6 @@ func (d *Decision) mapping(c candidate, hash [32]byte) error {
 	d.Target = ver.Verity.Table(root.Device, ver.Device, hash) + corruption
 	d.TargetLength = uint64(data / 512)
 	return nil
-}
-
-func partition(t *gpt.Table, index int) gpt.Partition {
-	for _, p := range t.Partitions {
-		if p.Index == index {
-			return p
-		}
-	}
-	return gpt.Partition{}
 }
 
 func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {
@@ -227,7 +218,7 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 	}
 	s := State{Device: c.Device, Index: p.Index, Start: p.Start, Size: p.Size}
 	if grown, changed := d.Table.Grow(d.Size); (changed || d.Damage != "") && !d.ReadOnly {
-		s.Table, s.Size = &grown, partition(&grown, p.Index).Size
+		s.Table, s.Size = &grown, grown.Partition(p.Index).Size
 	}
 	switch c.Filesystem {
 	case FilesystemEmpty:

@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 			f := machine()
 			grown, _ := f.Disks[0].Table.Grow(f.Disks[0].Size)
 			f.Disks[0].Table = &grown
-			return with(f, 6, func(c *Content) { c.FilesystemSize = partition(&grown, 6).Size })
+			return with(f, 6, func(c *Content) { c.FilesystemSize = grown.Partition(6).Size })
 		}(), check: func(d Decision) string {
 			return cmp.Diff(State{Device: "/dev/vda6", Index: 6, Start: d.State.Start, Size: d.State.Size}, d.State)
 		}},

@@ -122,11 +122,11 @@ func (u *Upgrader) fillSlot(ctx context.Context, pack Packed) error {
 		return err
 	}
 	defer done()
-	err = u.part(table, slot.Root, func(root Device) error {
+	err = u.part(table.Partition(slot.Root), func(root Device) error {
 		if err := u.fill(ctx, "root", root, idx.Root, locals, pack); err != nil {
 			return err
 		}
-		return u.part(table, slot.Verity, func(tree Device) error {
+		return u.part(table.Partition(slot.Verity), func(tree Device) error {
 			if err := u.fill(ctx, "verity", tree, idx.Verity, locals, pack); err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, pack Packed) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(prove(root, idx.Root), prove(tree, idx.Verity), verity.Verify(root, tree, hash))
+			return errors.Join(prove(tree, idx.Verity), verity.Verify(root, tree, hash))
 		})
 	})
 	u.filled = err == nil
@@ -160,7 +160,7 @@ type noPack struct{}
 
 func (noPack) Range(context.Context, int64, int64) (io.ReadCloser, error) { return nil, ErrNoPack }
 
-// locals is the content of the slot that runs.
+// locals is the content of the slot that runs, for as long as done is not called.
 func (u *Upgrader) locals(table gpt.Table, target partitions.Slot) (all []Local, done func(), err error) {
 	slots, err := partitions.Slots(table, u.Disk.Arch)
 	if err != nil {
@@ -172,27 +172,33 @@ func (u *Upgrader) locals(table gpt.Table, target partitions.Slot) (all []Local,
 			_ = c.Close()
 		}
 	}
-	for _, s := range slots {
-		if s == target {
-			continue
+	defer func() {
+		if err != nil {
+			done()
 		}
-		for _, p := range table.Partitions {
-			if p.Index != s.Root && p.Index != s.Verity {
-				continue
-			}
-			r, c, err := u.Disk.Running(p)
-			if err != nil {
-				done()
-				return nil, nil, err
-			}
-			open = append(open, c)
-			l, err := Locate(r, p.Size)
-			if err != nil {
-				done()
-				return nil, nil, err
-			}
-			all = append(all, l)
+	}()
+	running := slots[0]
+	if running == target {
+		running = slots[1]
+	}
+	var parts [2]io.ReaderAt
+	for i, index := range []int{running.Root, running.Verity} {
+		r, c, err := u.Disk.Running(table.Partition(index))
+		if err != nil {
+			return nil, nil, err
 		}
+		parts[i], open = r, append(open, c)
+	}
+	sb, err := verity.ReadSuperblock(parts[1])
+	if err != nil {
+		return nil, nil, fmt.Errorf("the slot that runs: %w", err)
+	}
+	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
+		l, err := Locate(parts[i], size)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, l)
 	}
 	return all, done, nil
 }

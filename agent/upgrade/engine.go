@@ -238,14 +238,7 @@ func (u *Upgrader) room(v View) (Room, error) {
 		return Room{}, err
 	}
 	r := Room{OtherDisk: u.OtherDisk}
-	for _, p := range table.Partitions {
-		switch p.Index {
-		case slot.Root:
-			r.Root = p.Size
-		case slot.Verity:
-			r.Verity = p.Size
-		}
-	}
+	r.Root, r.Verity = table.Partition(slot.Root).Size, table.Partition(slot.Verity).Size
 	r.ESP = u.esp.Free()
 	r.Entries = u.esp.RoomCounted()
 	for _, e := range v.Entries {
@@ -256,16 +249,11 @@ func (u *Upgrader) room(v View) (Room, error) {
 	return r, nil
 }
 
-// part opens a partition of the target.
-func (u *Upgrader) part(table gpt.Table, index int, do func(d Device) error) error {
-	for _, p := range table.Partitions {
-		if p.Index == index {
-			dev, err := u.Disk.Open(p)
-			if err != nil {
-				return err
-			}
-			return errors.Join(do(dev), dev.Close())
-		}
+// part does something with a partition of the target.
+func (u *Upgrader) part(p gpt.Partition, do func(d Device) error) error {
+	dev, err := u.Disk.Open(p)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("no partition %d", index)
+	return errors.Join(do(dev), dev.Close())
 }

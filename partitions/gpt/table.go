@@ -64,6 +64,16 @@ type Source struct {
 // Healthy reports whether both copies are valid and equal.
 func (s Source) Healthy() bool { return s.Primary == nil && s.Backup == nil }
 
+// Partition is the one of that number, the zero Partition if there is none.
+func (t Table) Partition(index int) Partition {
+	for _, p := range t.Partitions {
+		if p.Index == index {
+			return p
+		}
+	}
+	return Partition{}
+}
+
 // firstUsable is the first byte that a partition may use: protective MBR, header and array lie before it.
 func (t Table) firstUsable() int64 { return 2*int64(t.SectorSize) + arraySize }
 
