@@ -138,6 +138,13 @@ func TestNodeOfACluster(t *testing.T) {
 		n.t, w.T = t, t
 		measureIdle(t, n, w)
 	})
+	t.Run("a reset leaves nothing of the cluster", func(t *testing.T) {
+		n.t = t
+		n.want("loam reset --yes 2>/dev/null", "reset: the node follows no configuration until `loam apply`, or another machine.yaml")
+		n.says(func(s status.Status) bool { return s.Reset != nil && s.Reset.Done && s.Generation == "" })
+		n.want("find /var/lib/kubelet /var/lib/gardener-node-agent /var/lib/loam/generations /var/lib/loam/store -mindepth 1 -not -type d", "")
+		n.want("systemctl is-active kubelet.service; ls /run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null; find /etc -lname '/run/loam/current/*'; true", "inactive")
+	})
 	n.t, w.T = t, t
 	n.off()
 }
