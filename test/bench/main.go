@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\" or \"cluster\": only that")
+	only := flag.String("only", "", "\"engine\", \"cluster\" or \"upgrade\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -48,8 +48,11 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	defer func() { err = errors.Join(err, file.Close()) }()
 	r := &report{file: file}
 	defer r.table(os.Stdout)
-	if only == "cluster" {
+	switch only {
+	case "cluster":
 		return measureCluster(ctx, r)
+	case "upgrade":
+		return measureUpgrade(ctx, r)
 	}
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
 		return err
@@ -58,6 +61,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureBuild(ctx, r, cold); err != nil {
+		return err
+	}
+	if err := measureUpgrade(ctx, r); err != nil {
 		return err
 	}
 	b, err := open(ctx)

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/manifest"
+)
+
+// nextOut is a later version of the build that is measured.
+const nextOut = dir + "/image-next"
+
+// measureUpgrade compares what a node that runs one release has to fetch for the
+// next with all that there is of it.
+func measureUpgrade(ctx context.Context, r *report) error {
+	if _, err := build(ctx, nil); err != nil {
+		return err
+	}
+	overlay, err := changedSource(0)
+	if err != nil {
+		return err
+	}
+	release, err := laterRelease()
+	if err != nil {
+		return err
+	}
+	if _, err := build(ctx, nil, "--go-flag=-overlay="+overlay, "--os-release", release, "--out", nextOut); err != nil {
+		return err
+	}
+	have, err := bundled(out)
+	if err != nil {
+		return err
+	}
+	next, err := bundled(nextOut)
+	if err != nil {
+		return err
+	}
+	text, err := next.Encode()
+	if err != nil {
+		return err
+	}
+	percent := func(n int64) float64 { return 100 * float64(n) / float64(next.Pack.Size) }
+	c := conditions("amd64 cloud, one line of agent/status and the version changed; of the whole pack")
+	return r.add(
+		result("upgrade/download/agent-only", "%", 10, "loam, 31 MB, of which every block differs", c, percent(missing(have, next))),
+		result("upgrade/download/again", "%", 1, "the index", c, percent(int64(len(text))+missing(next, next))),
+	)
+}
+
+// laterRelease writes an os-release file of a later version.
+func laterRelease() (string, error) {
+	text, err := os.ReadFile("os-release")
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key == "IMAGE_VERSION" {
+			line = key + "=" + value + ".1\n"
+		}
+		lines = append(lines, line)
+	}
+	name := filepath.Join(dir, "os-release")
+	return name, os.WriteFile(name, []byte(strings.Join(lines, "")), 0o644)
+}
+
+// bundled is the index of a build's bundle.
+func bundled(dir string) (bundle.Index, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		return bundle.Index{}, err
+	}
+	m, err := manifest.Decode(text)
+	if err != nil {
+		return bundle.Index{}, err
+	}
+	in := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}
+	for _, f := range m.Files {
+		to, ok := map[string]*bundle.Source{".root": &in.Root, ".verity": &in.Verity, ".efi": &in.UKI}[filepath.Ext(f.Name)]
+		if !ok {
+			continue
+		}
+		file, err := os.Open(filepath.Join(dir, f.Name))
+		if err != nil {
+			return bundle.Index{}, err
+		}
+		defer file.Close()
+		*to = bundle.Source{ReaderAt: file, Size: f.Size}
+	}
+	if in.Root.ReaderAt == nil || in.Verity.ReaderAt == nil || in.UKI.ReaderAt == nil {
+		return bundle.Index{}, errors.New("the build is not whole")
+	}
+	return bundle.Write(io.Discard, in)
+}
+
+// missing is how many bytes of the pack a node fetches that has another release.
+func missing(have, want bundle.Index) (n int64) {
+	known := map[bundle.Digest]bool{}
+	for _, p := range []bundle.Part{have.Root, have.Verity, have.UKI} {
+		for _, c := range p.Chunks {
+			known[c.SHA256] = true
+		}
+	}
+	for _, p := range []bundle.Part{want.Root, want.Verity, want.UKI} {
+		for _, c := range p.Chunks {
+			if !known[c.SHA256] {
+				n += c.Len
+				known[c.SHA256] = true
+			}
+		}
+	}
+	return n
+}
