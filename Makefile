@@ -18,7 +18,7 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next test check style golden bench crash pairs fuzz clean $(loamctl)
+.PHONY: help run cluster image next test check style golden bench crash pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ test: image next style ## all that CI runs: unit tests, judges on the image, the
 next: $(loamctl) ## build the same image as a later version, to upgrade to
 	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
 	@$(loamctl) build $(flags)-next --os-release build/os-release-next
+
+upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back (half an hour)
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run 'Upgrade|BadSystem' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics
