@@ -29,17 +29,26 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-func showStatus(out io.Writer, file, format string) error {
+// readStatus reads what an agent has left in a file.
+func readStatus(file string) (status.Status, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: not there\nhint: the agent writes it; see `systemctl status loam-agent`", file)
+		return status.Status{}, fmt.Errorf("%s: not there\nhint: the agent writes it; see `systemctl status loam-agent`", file)
 	}
 	if err != nil {
-		return err
+		return status.Status{}, err
 	}
 	s, err := status.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return s, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+func showStatus(out io.Writer, file, format string) error {
+	s, err := readStatus(file)
+	if err != nil {
+		return err
 	}
 	switch format {
 	case "json":

@@ -107,12 +107,10 @@ func showProgress(ctx context.Context, out io.Writer) {
 			}
 			return
 		case <-tick.C:
-			if text, err := os.ReadFile(status.Path); err == nil {
-				if s, err := status.Parse(text); err == nil && s.Upgrade != nil && s.Upgrade.Size > 0 {
-					u := s.Upgrade
-					shown = true
-					fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched", u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
-				}
+			s, err := readStatus(status.Path)
+			if u := s.Upgrade; err == nil && u != nil && u.Size > 0 {
+				shown = true
+				fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched", u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
 			}
 		}
 	}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,16 +20,9 @@ which reason, and what their last boot has left in the kernel's log and in the
 journal. They are not tried again without 'loam upgrade --again'.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := os.ReadFile(file)
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s: not there\nhint: the agent writes it; see `systemctl status loam-agent`", file)
-			}
+			s, err := readStatus(file)
 			if err != nil {
 				return err
-			}
-			s, err := status.Parse(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
 			}
 			return explain(cmd.OutOrStdout(), s)
 		},

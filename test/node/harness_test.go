@@ -45,6 +45,14 @@ func open(t *testing.T) build {
 		}
 		t.Skip("needs a finished build: make test sets LOAM_BUILD and LOAM_TOOLS_TREE")
 	}
+	b := buildIn(t, dir)
+	b.tools = tools.Tree{Dir: tree}
+	return b
+}
+
+// buildIn is the build in a directory, without tools.
+func buildIn(t *testing.T, dir string) build {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +61,7 @@ func open(t *testing.T) build {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return build{dir, m, tools.Tree{Dir: tree}}
+	return build{dir: dir, manifest: m}
 }
 
 func (b build) file(suffix string) string {

@@ -21,7 +21,6 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/initramfs"
-	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -35,15 +34,7 @@ func next(t *testing.T) build {
 		}
 		t.Skip("needs a build of the next version: make test sets LOAM_BUILD_NEXT")
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := manifest.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return build{dir: dir, manifest: m}
+	return buildIn(t, dir)
 }
 
 // updates is a repository with a release, on a web server of this host's loopback.
