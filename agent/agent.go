@@ -232,6 +232,9 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case <-l.repairAt.c:
 		l.repairAt.clear()
 		l.touch(generation.Paths(l.current))
+	case <-l.restAt.c:
+		l.restAt.clear()
+		l.relax()
 	case <-l.lookAt.c:
 		l.lookAt.clear()
 		l.look(ctx)

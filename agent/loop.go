@@ -65,7 +65,7 @@ type loop struct {
 	// touched are managed paths that something changed.
 	touched map[string]bool
 
-	readAt, retryAt, reachAt, repairAt, lookAt alarm
+	readAt, retryAt, reachAt, repairAt, lookAt, restAt alarm
 }
 
 // start does work beside the loop; what it returns is done by the loop.
@@ -106,17 +106,27 @@ func (l *loop) next(ctx context.Context) {
 // rereads has the source read, after what is unfinished.
 func (l *loop) rereads() { l.due.resume, l.due.read = l.due.resume || l.unfinished != nil, true }
 
-// tidy gives back what a change has made room for, when nothing else is due: on
-// the disk, and the memory that it took.
+// tidy gives back what a change has made room for, when nothing else is due.
 func (l *loop) tidy() {
 	l.start(func() func() {
 		err := l.Engine.Tidy()
-		debug.FreeOSMemory()
 		return func() {
+			l.restAt.soon(rest)
 			if err != nil {
 				l.warn("delete old generations", err)
 			}
 		}
+	})
+}
+
+// rest is when, after a change, the memory that it took is given back.
+const rest = time.Minute
+
+// relax gives memory back: pools of the libraries let go of it at the second turn.
+func (l *loop) relax() {
+	l.others.Go(func() {
+		debug.FreeOSMemory()
+		debug.FreeOSMemory()
 	})
 }
 

@@ -130,11 +130,12 @@ func Run(ctx context.Context, env Env) error {
 	defer group.Wait()
 	defer cancel(nil)
 	upgrades, disk, err := env.upgrades(agent, engine, systemd, record, from, queries)
-	if err != nil {
+	switch {
+	case err != nil && record.Trial:
+		return err // Nobody else would judge it. The next start may do better.
+	case err != nil:
 		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
-	}
-	if upgrades != nil {
-		defer disk.Close()
+	case upgrades != nil:
 		agent.Upgrades = upgrades
 		if joined != nil {
 			joined.Upgrade = func(ctx context.Context, version string) error {
@@ -142,7 +143,10 @@ func Run(ctx context.Context, env Env) error {
 				return err
 			}
 		}
-		group.Go(func() { upgrades.Run(ctx) })
+		group.Go(func() {
+			defer disk.Close()
+			upgrades.Run(ctx)
+		})
 	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	if joined != nil {

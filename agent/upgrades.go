@@ -2,14 +2,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
@@ -46,7 +48,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		ImageID: a.Status.ImageID, Version: a.Status.ImageVersion, Arch: upgrade.EntryArch(disk.Arch), Counted: true, TriesLeft: upgrade.Tries,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("upgrades: %w", err)
+		return nil, nil, errors.Join(fmt.Errorf("upgrades: %w", err), closer.Close())
 	}
 	files := upgrade.Files{Dir: engine.State}
 	watch := vitals{root: env.Root, queries: queries, cluster: a.Cluster}
@@ -54,10 +56,15 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		Disk: disk, Keep: files, Scratch: files.Scratch, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
 		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, Health: watch.health, Evidence: evidence, Carry: engine.Carry, Now: env.Now, Log: env.Log,
 	}
+	bootID, err := bootID()
+	if err != nil {
+		return nil, nil, errors.Join(err, closer.Close())
+	}
+	u.BootID = bootID
 	pace, limit := durationOr(from.Pace, defaultPace), durationOr(from.Trial, defaultTrial)
 	trial, err := u.Trial(limit)
 	if err != nil {
-		return nil, nil, fmt.Errorf("upgrades: %w", err)
+		return nil, nil, errors.Join(fmt.Errorf("upgrades: %w", err), closer.Close())
 	}
 	var tell func(bool, string, string)
 	if a.Cluster != nil {
@@ -65,8 +72,17 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	}
 	return upgrade.New(&upgrade.Service{
 		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files},
-		Want: from.Version, Tell: tell, Pace: pace, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
+		Want: from.Version, Tell: tell, Proven: func() { env.proven(systemd) }, Pace: pace, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
 	}), closer, nil
+}
+
+// proven takes away what /init had systemd do in case the trial fails.
+func (env Env) proven(systemd *unit.Systemd) {
+	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
+	defer cancel()
+	if err := errors.Join(boot.EndTrial(filepath.Join(env.Root, "run")), systemd.Reload(ctx)); err != nil {
+		env.Log.Error("end the trial", zap.Error(err))
+	}
 }
 
 // durationOr is a duration that was checked before, or the default.
@@ -90,17 +106,14 @@ func (v vitals) health(ctx context.Context) upgrade.Health {
 	defer cancel()
 	s, err := v.queries.Take(ctx)
 	if err != nil {
-		return upgrade.Health{"agent": {State: upgrade.Ill, Detail: err.Error()}}
+		return nil
 	}
 	h := unitHealth(s.Status)
 	v.probe(ctx, h, s.Status)
 	if v.cluster != nil {
-		h["node"] = nodeHealth(v.cluster.Link())
+		h["node"] = nodeHealth(v.cluster.Link(), s.Status.ControlPlane)
 	}
 	h["gateway"] = gatewayHealth(v.read("proc/net/route"), v.read("proc/net/ipv6_route"))
-	for _, point := range diskMounts(v.read("proc/self/mountinfo")) {
-		h["mount "+point] = upgrade.Check{State: upgrade.Well}
-	}
 	return h
 }
 
@@ -123,11 +136,11 @@ func unitHealth(s status.Status) upgrade.Health {
 		h["configuration"] = c
 	}
 	for _, u := range s.Units {
-		c := upgrade.Check{State: upgrade.Well}
+		c := upgrade.Check{State: upgrade.Well, Life: u.InvocationID}
 		if !u.Settled {
 			c = upgrade.Check{State: upgrade.Ill, Detail: u.Active + "/" + u.Sub}
 		}
-		h["unit "+u.Name] = c
+		h[upgrade.UnitCheck+u.Name] = c
 	}
 	return h
 }
@@ -145,14 +158,16 @@ func (v vitals) probe(ctx context.Context, h upgrade.Health, s status.Status) {
 		if err := ask(ctx); err != nil {
 			c = upgrade.Check{State: upgrade.Ill, Detail: err.Error()}
 		}
-		h["answer of "+name] = c
+		h[upgrade.AnswerCheck+name] = c
 	}
 }
 
 // nodeHealth is how the cluster sees the node. An API server that cannot be
-// reached says nothing about it.
-func nodeHealth(c status.Cluster) upgrade.Check {
+// reached says nothing about it, unless it is the node's own.
+func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	switch {
+	case !c.Connected && controlPlane:
+		return upgrade.Check{State: upgrade.Ill, Detail: "the API server, which is to run here, cannot be reached: " + c.Problem}
 	case !c.Connected:
 		return upgrade.Check{State: upgrade.Unclear, Detail: "the API server cannot be reached: " + c.Problem}
 	case c.Node == "":
@@ -177,21 +192,6 @@ func gatewayHealth(v4, v6 string) upgrade.Check {
 		}
 	}
 	return upgrade.Check{State: upgrade.Ill, Detail: "there is no default route"}
-}
-
-// diskMounts are the mount points of block devices by the text of
-// /proc/self/mountinfo, without those of pods.
-func diskMounts(mountinfo string) []string {
-	var points []string
-	for line := range strings.Lines(mountinfo) {
-		before, after, ok := strings.Cut(line, " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if ok && len(f) > 4 && len(g) > 1 && strings.HasPrefix(g[1], "/dev/") && !strings.HasPrefix(f[4], "/var/lib/kubelet/") && !strings.HasPrefix(f[4], "/run/") {
-			points = append(points, f[4])
-		}
-	}
-	slices.Sort(points)
-	return slices.Compact(points)
 }
 
 // evidence is what the boots of a system that failed have left: the end of the
@@ -220,5 +220,9 @@ func last(text string, n int) []string {
 	if len(lines) == 1 && lines[0] == "" {
 		return nil
 	}
-	return lines[max(0, len(lines)-n):]
+	lines = lines[max(0, len(lines)-n):]
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), 200)]
+	}
+	return lines
 }

@@ -29,24 +29,29 @@ func onTrial(state fs.FS, rootHash string) bool {
 	return json.Unmarshal(text, &j) == nil && j.Phase == "armed" && j.Target.RootHash == rootHash
 }
 
-// trialUnits have systemd restart the machine when, on trial, the system does not
-// get up, or its agent does not stay up: nobody else could say so. They are for
-// this boot only.
-var trialUnits = map[string]string{
-	"multi-user.target.d": "[Unit]\nJobTimeoutSec=15min\nJobTimeoutAction=reboot-force\n",
-	"loam-agent.service.d": "[Unit]\nStartLimitIntervalSec=10min\nStartLimitBurst=5\nStartLimitAction=reboot-force\n" +
-		"[Service]\nRestartSec=5\n",
+// trialUnit has systemd restart the machine when, on trial, its agent does not get
+// up or does not stay up: nobody else could say so. It is for this boot only.
+const (
+	trialUnit = "[Unit]\nJobTimeoutSec=15min\nJobTimeoutAction=reboot-force\n" +
+		"StartLimitIntervalSec=10min\nStartLimitBurst=5\nStartLimitAction=reboot-force\n[Service]\nRestartSec=5\n"
+	trialDir  = "systemd/system/loam-agent.service.d"
+	trialName = "50-loam-trial.conf"
+)
+
+// superviseTrial writes trialUnit beneath /run.
+func superviseTrial(run string) error {
+	dir := filepath.Join(run, trialDir)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, trialName), []byte(trialUnit), 0o644)); err != nil {
+		return fmt.Errorf("supervise the trial: %w", err)
+	}
+	return nil
 }
 
-// superviseTrial writes trialUnits beneath /run.
-func superviseTrial(run string) error {
-	var errs []error
-	for dir, text := range trialUnits {
-		dir = filepath.Join(run, "systemd/system", dir)
-		errs = append(errs, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "50-loam-trial.conf"), []byte(text), 0o644))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("supervise the trial: %w", err)
+// EndTrial takes away what superviseTrial has written; systemd is to be told.
+func EndTrial(run string) error {
+	err := os.Remove(filepath.Join(run, trialDir, trialName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("end the trial: %w", err)
 	}
 	return nil
 }

@@ -29,15 +29,21 @@ func TestOnTrial(t *testing.T) {
 	}
 }
 
-func TestATrialIsSupervised(t *testing.T) {
+func TestATrialIsSupervisedUntilItsEnd(t *testing.T) {
 	run := t.TempDir()
 	if err := superviseTrial(run); err != nil {
 		t.Fatal(err)
 	}
-	for dir, want := range trialUnits {
-		text, err := os.ReadFile(filepath.Join(run, "systemd/system", dir, "50-loam-trial.conf"))
-		if err != nil || string(text) != want {
-			t.Errorf("%s: %q %v", dir, text, err)
+	name := filepath.Join(run, "systemd/system/loam-agent.service.d/50-loam-trial.conf")
+	if text, err := os.ReadFile(name); err != nil || string(text) != trialUnit {
+		t.Errorf("%q %v", text, err)
+	}
+	for range 2 {
+		if err := EndTrial(run); err != nil {
+			t.Error(err)
 		}
+	}
+	if _, err := os.Stat(name); err == nil {
+		t.Error("it is still there")
 	}
 }

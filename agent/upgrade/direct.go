@@ -14,6 +14,9 @@ import (
 // that the kernel knows.
 const directAlign = 4096
 
+// directBuffer is how much is read or written at once.
+const directBuffer = 1 << 20
+
 // direct is a block device that is read and written without the page cache
 // (open(2), O_DIRECT), so that what is read is what the disk has.
 type direct struct {
@@ -34,7 +37,7 @@ func openDirect(name string, flags int, sectorSize int) (*direct, error) {
 	if err != nil {
 		return nil, err
 	}
-	buf, err := unix.Mmap(-1, 0, window, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	buf, err := unix.Mmap(-1, 0, directBuffer, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("memory for %s: %w", name, err), f.Close())
 	}
@@ -55,6 +58,9 @@ func (d *direct) span(off int64, n int) (start, end int64) {
 func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.buf == nil {
+		return 0, os.ErrClosed
+	}
 	for done < len(p) {
 		n := min(len(p)-done, len(d.buf)-2*directAlign)
 		start, end := d.span(off+int64(done), n)
@@ -75,6 +81,9 @@ func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.buf == nil {
+		return 0, os.ErrClosed
+	}
 	for done < len(p) {
 		n := min(len(p)-done, len(d.buf)-2*directAlign)
 		at := off + int64(done)
@@ -100,6 +109,9 @@ func (d *direct) Sync() error { return unix.Fdatasync(int(d.f.Fd())) }
 func (d *direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.buf == nil {
+		return os.ErrClosed
+	}
 	err := unix.Munmap(d.buf)
 	d.buf = nil
 	return errors.Join(err, d.f.Close())

@@ -22,35 +22,19 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Relink:
 		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
 	case Rename:
-		if v.Journal != nil && v.Running.RootHash == v.Journal.Target.RootHash && v.Verdict.Word == Bad {
-			if err := u.note(*v.Journal, v.Verdict.Reason); err != nil {
-				return err
-			}
-		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To)
 	case Empty, Seal:
 		return u.mark(op.Kind, v.Journal)
 	case Fill:
-		return u.fillSlot(ctx, pack)
+		return u.fillSlot(ctx, *v.Journal, pack)
 	case StageUKI:
 		return u.stageUKI(ctx, v, pack)
 	case Arm:
-		if err := u.Carry(v.Journal.Target.Version); err != nil {
-			return err
-		}
-		j := *v.Journal
-		j.Phase, j.Baseline = Armed, u.Health(ctx)
-		return write(u.Keep, journalName, j)
+		return u.arm(ctx, *v.Journal)
 	case Link:
-		idx, err := index(u.Keep)
-		if err != nil {
-			return err
-		}
-		chain := *u.staged
-		u.staged = nil
-		return u.esp.LinkCounted(fat.BootDir, op.To, chain, idx.UKI.Size)
+		return u.link(op.To, *v.Journal)
 	case Remember:
-		return u.remember(ctx, *v.Journal)
+		return u.remember(ctx, *v.Journal, op.Reason)
 	case Finish:
 		if v.Running == v.Journal.Target {
 			if err := raise(u.Keep, v); err != nil {
@@ -62,19 +46,39 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
 
-// note leaves, for the system that the machine falls back to, what the one on trial
-// knows of its failure.
-func (u *Upgrader) note(j Journal, reason string) error {
-	j.Reason = reason
+// arm notes how the node is, for the trial to be compared with.
+func (u *Upgrader) arm(ctx context.Context, j Journal) error {
+	if err := u.Carry(j.Target.Version); err != nil {
+		return err
+	}
+	var err error
+	j.Phase, j.Boot = Armed, u.BootID
+	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
+		return err
+	}
 	return write(u.Keep, journalName, j)
 }
 
-// remember notes that the target is not to be tried again.
-func (u *Upgrader) remember(ctx context.Context, j Journal) error {
-	f := Failure{System: j.Target, Reason: j.Reason, At: u.Now().UTC(), Drill: j.Drill}
-	if f.Reason == "" {
-		f.Reason = fmt.Sprintf("it did not say that it is well in %d boots", Tries)
+// link makes the entry, after which the loader is to start it.
+func (u *Upgrader) link(name string, j Journal) error {
+	idx, err := index(u.Keep)
+	if err != nil {
+		return err
 	}
+	if j.Missed > 0 {
+		j.Missed = 0
+		if err := write(u.Keep, journalName, j); err != nil {
+			return err
+		}
+	}
+	chain := *u.staged
+	u.staged = nil
+	return u.esp.LinkCounted(fat.BootDir, name, chain, idx.UKI.Size)
+}
+
+// remember notes that the target is not to be tried again.
+func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
+	f := Failure{System: j.Target, Reason: reason, At: u.Now().UTC()}
 	if u.Evidence != nil {
 		f.Evidence = u.Evidence(ctx, j)
 	}
@@ -108,10 +112,13 @@ func rootHash(text string) (hash [32]byte, err error) {
 
 // fillSlot makes the target slot what the index says, from what this machine has
 // and then from the pack, and proves it against the root hash.
-func (u *Upgrader) fillSlot(ctx context.Context, pack Packed) error {
+func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	idx, err := index(u.Keep)
 	if err != nil {
 		return err
+	}
+	if idx.RootHash != j.Target.RootHash {
+		return fmt.Errorf("the index is about %.12s, the journal about %.12s\nhint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
 	}
 	table, slot, err := u.target()
 	if err != nil {

@@ -30,7 +30,9 @@ type Upgrader struct {
 	Entry   string
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
-	// Health is how the node is; Evidence are lines about the last boot of a system
+	// BootID is the kernel's id of this boot.
+	BootID string
+	// Health is how the node is, nil if that cannot be told now; Evidence are lines about the last boot of a system
 	// that has failed.
 	Health   func(ctx context.Context) Health
 	Evidence func(ctx context.Context, j Journal) []string
@@ -65,23 +67,34 @@ var ErrNoPack = errors.New("the bundle cannot be reached")
 // were looked at.
 func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	v, err := u.check(idx, w, f)
-	if err != nil || v.Journal != nil { // It is this one, and goes on.
+	if err != nil {
 		return err
 	}
-	if err := Forget(u.Keep, idx.RootHash); err != nil {
-		return err
+	if j := v.Journal; j != nil && j.Target == (System{idx.Version, idx.RootHash}) { // It goes on.
+		j.Stay, j.Ref = w.Stay, w.Ref
+		return write(u.Keep, journalName, j)
 	}
 	text, err := idx.Encode()
 	if err != nil {
 		return err
 	}
-	if err := u.Keep.Write(indexName, text); err != nil {
+	// One that is not armed makes room: without a journal, its index is nothing.
+	err = u.Keep.Remove(journalName)
+	for _, f := range []func() error{
+		func() error { return Forget(u.Keep, idx.RootHash) }, func() error { return u.Keep.Write(indexName, text) },
+		func() error { return write(u.Keep, lastName, u.Now().UTC()) },
+	} {
+		if err == nil {
+			err = f()
+		}
+	}
+	if err != nil {
 		return err
 	}
 	u.filled = false
 	return write(u.Keep, journalName, Journal{
-		Phase: Staging, Target: System{idx.Version, idx.RootHash}, From: u.Running, Ref: w.Ref, Attempt: 1,
-		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Drill: w.Drill, Stay: w.Stay,
+		Phase: Staging, Target: System{idx.Version, idx.RootHash}, From: u.Running, Ref: w.Ref,
+		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Stay: w.Stay,
 	})
 }
 
@@ -124,6 +137,7 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 		if err != nil {
 			return Op{}, err
 		}
+		u.note(v)
 		op = Next(v)
 		switch op.Kind {
 		case Nothing, Observe, Reboot:
@@ -148,7 +162,7 @@ func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	if err != nil || j == nil || j.Target != u.Running {
 		return &Trial{Limit: limit}, err
 	}
-	return &Trial{Baseline: j.Baseline, Drill: j.Drill, Limit: limit}, nil
+	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
 }
 
 // View is how the disk is now.
@@ -164,7 +178,7 @@ func (u *Upgrader) View() (v View, err error) {
 func (u *Upgrader) view(verdict Verdict) (View, error) {
 	v := View{Running: u.Running, Entry: u.Entry, Filled: u.filled, StagedUKI: u.staged != nil, Verdict: verdict}
 	var err error
-	if v.Journal, err = ReadJournal(u.Keep); err != nil {
+	if v.Journal, err = u.journal(); err != nil {
 		return v, err
 	}
 	if v.Failed, err = Failures(u.Keep); err != nil {
@@ -180,6 +194,30 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 	}
 	v.Entries, err = entries(u.esp)
 	return v, err
+}
+
+// journal is the upgrade under way. It counts the boots of the old system since it
+// was armed: each should have been one of the new.
+func (u *Upgrader) journal() (*Journal, error) {
+	j, err := ReadJournal(u.Keep)
+	if err != nil || j == nil || j.Phase != Armed || j.From != u.Running || j.Boot == u.BootID {
+		return j, err
+	}
+	j.Boot, j.Missed = u.BootID, j.Missed+1
+	return j, write(u.Keep, journalName, j)
+}
+
+// note leaves, for the system that the machine falls back to, what the one on trial
+// knows of its failure. That it cannot is no reason to stay.
+func (u *Upgrader) note(v View) {
+	j := v.Journal
+	if j == nil || j.Target != u.Running || v.Verdict.Word != Bad || j.Reason != "" {
+		return
+	}
+	j.Reason = v.Verdict.Reason
+	if err := write(u.Keep, journalName, j); err != nil {
+		u.Log.Error("note why the system is bad", zap.Error(err))
+	}
 }
 
 // target is the slot that does not run, in the table as it is now. A table with one

@@ -29,7 +29,7 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 	if op := step(t, u, Verdict{}, p.pack("2.0.0")); op.Kind != Reboot {
 		t.Fatalf("after staging: %v", op)
 	}
-	runs, err := p.boot(r.memory)
+	runs, err := p.boot(r.Memory)
 	if err != nil || runs != two.System {
 		t.Fatalf("boots %v %v", runs, err)
 	}
@@ -44,7 +44,7 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 		t.Errorf("journal %v %v", j, err)
 	}
 	for range 5 {
-		if runs, err = p.boot(r.memory); err != nil || runs != two.System {
+		if runs, err = p.boot(r.Memory); err != nil || runs != two.System {
 			t.Fatalf("later boots %v %v", runs, err)
 		}
 	}
@@ -63,11 +63,11 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 	step(t, u, Verdict{}, p.pack("2.0.0"))
 	for i := range Tries {
-		if runs, err := p.boot(r.memory); err != nil || runs != two.System {
+		if runs, err := p.boot(r.Memory); err != nil || runs != two.System {
 			t.Fatalf("boot %d: %v %v", i, runs, err)
 		}
 	}
-	runs, err := p.boot(r.memory)
+	runs, err := p.boot(r.Memory)
 	if err != nil || runs != one.System {
 		t.Fatalf("after %d boots that failed: %v %v", Tries, runs, err)
 	}

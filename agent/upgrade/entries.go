@@ -3,6 +3,7 @@ package upgrade
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/loam-os/loam/agent/cmdline"
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -52,7 +53,16 @@ func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 	if hash := hashOf(r); hash != idx.RootHash {
 		return fmt.Errorf("the UKI boots root hash %.12q, the index is about %.12s", hash, idx.RootHash)
 	}
-	return nil
+	release, err := uki.ReadSection(r, ".osrel")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(release)) { // The loader orders by it.
+		if key, value, _ := strings.Cut(strings.Trim(line, "\x00\n"), "="); key == "IMAGE_VERSION" && strings.Trim(value, `"'`) == idx.Version {
+			return nil
+		}
+	}
+	return fmt.Errorf("the UKI's os-release is not of version %s", idx.Version)
 }
 
 // ukiLocals are the UKIs on the ESP; one that cannot be read gives nothing.

@@ -166,7 +166,7 @@ func (f *filler) fetchRun(ctx context.Context, first int, run []int, end int64, 
 	n, err := io.ReadFull(r, packed)
 	f.done.Fetched += int64(n)
 	if err = errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("bytes %d to %d of the pack: %w", start, end, err)
+		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrNoPack, start, end, err)
 	}
 	for _, i := range run {
 		c, room := f.part.Chunks[first+i], want[i*bundle.ChunkSize:]

@@ -1,6 +1,8 @@
 package upgrade
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +31,8 @@ type Check struct {
 	State State `json:"state"`
 	// Detail says what was seen, for a person.
 	Detail string `json:"detail,omitempty"`
+	// Life is another each time that it begins anew; "" for what does not.
+	Life string `json:"-"`
 }
 
 // Word is the outcome of a judgement.
@@ -45,52 +49,82 @@ const (
 type Verdict struct {
 	Word   Word
 	Reason string
-	// Next is when to look again at the latest, on the clock of the node's uptime.
-	Next time.Duration
 }
 
-// trialSteady is how long nothing may be worse than before for the trial to be
-// good.
-const trialSteady = 30 * time.Second
+const (
+	// trialSteady is how long nothing may be worse than before for the trial to be
+	// good, illSteady how long something has to be, after its time is over, for it to
+	// be bad: a server that comes back tells old news at first.
+	trialSteady = 30 * time.Second
+	illSteady   = time.Minute
+	// loops is at how many looks in a row something may have begun anew.
+	loops = 3
+)
 
 // Trial watches a system that was booted to be tried.
 type Trial struct {
 	// Baseline is how the node was before; without one, all has to be well.
 	Baseline Health
-	// Drill has the trial fail.
-	Drill bool
 	// Limit is how long after the start of the kernel the system may take to be as
 	// well as that.
 	Limit time.Duration
 
-	wellSince time.Duration
-	isWell    bool
+	// since is when what is seen now began: well, or ill.
+	since         time.Duration
+	isWell, isIll bool
+	lives         map[string]life
 }
 
-// Judge takes in how the node is at uptime. Only what was well before counts
-// against the new system, and what cannot be told now is no verdict: a server
-// that is away says nothing about this node.
+// life is how something lives on: at how many looks in a row it had begun anew.
+type life struct {
+	id  string
+	new int
+}
+
+// Judge takes in how the node is at uptime; nil is a look that failed. Only what
+// was well before counts against the new system, and what cannot be told now is no
+// verdict: a server that is away says nothing about this node.
 func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
-	worse, unclear := compare(t.Baseline, now)
-	if t.Drill {
-		worse = append(worse, "the drill wants the trial to fail")
+	if now == nil {
+		return Verdict{Reason: "the agent is busy"}
 	}
+	worse, unclear := compare(t.Baseline, t.alive(now))
+	well, ill := len(worse)+len(unclear) == 0, len(worse) > 0 && len(unclear) == 0
+	if well && !t.isWell || ill && !t.isIll {
+		t.since = uptime
+	}
+	t.isWell, t.isIll = well, ill
 	switch {
-	case len(worse) > 0 && (uptime >= t.Limit || t.Drill):
+	case ill && uptime >= t.Limit && uptime-t.since >= illSteady:
 		return Verdict{Word: Bad, Reason: strings.Join(worse, "; ")}
 	case len(worse) > 0:
-		t.isWell = false
-		return Verdict{Reason: strings.Join(worse, "; "), Next: t.Limit}
+		return Verdict{Reason: strings.Join(worse, "; ")}
 	case len(unclear) > 0:
-		t.isWell = false
-		return Verdict{Reason: strings.Join(unclear, "; "), Next: uptime + trialSteady}
-	case !t.isWell:
-		t.isWell, t.wellSince = true, uptime
-	}
-	if uptime-t.wellSince >= trialSteady {
+		return Verdict{Reason: strings.Join(unclear, "; ")}
+	case uptime-t.since >= trialSteady:
 		return Verdict{Word: Good, Reason: "nothing is worse than before"}
 	}
-	return Verdict{Reason: "all is as well as before", Next: t.wellSince + trialSteady}
+	return Verdict{Reason: "all is as well as before"}
+}
+
+// alive is now, in which what begins anew all the time is ill.
+func (t *Trial) alive(now Health) Health {
+	next, seen := map[string]life{}, maps.Clone(now)
+	for name, c := range now {
+		if c.Life == "" {
+			continue
+		}
+		l, known := t.lives[name]
+		if l.new++; l.id == c.Life || !known {
+			l.new = 0
+		}
+		l.id = c.Life
+		if next[name] = l; l.new >= loops {
+			seen[name] = Check{State: Ill, Detail: "it does not stay up"}
+		}
+	}
+	t.lives = next
+	return seen
 }
 
 // compare says what is worse than before, and what cannot be told.
@@ -99,7 +133,7 @@ func compare(before, now Health) (worse, unclear []string) {
 		was, is := before[name].State, now[name].State
 		switch {
 		case was != Well && was != "": // It was ill, or nobody could tell.
-		case was == "" && len(before) > 0: // It is new; a new configuration has its own verdict.
+		case (was == "" || is == "" && ofConfiguration(name)) && len(before) > 0: // A new configuration has its own verdict.
 		case is == Unclear:
 			unclear = append(unclear, said(name, now[name], "cannot be told"))
 		case is != Well:
@@ -108,6 +142,17 @@ func compare(before, now Health) (worse, unclear []string) {
 	}
 	return worse, unclear
 }
+
+// ofConfiguration reports whether a check comes and goes with the configuration.
+func ofConfiguration(name string) bool {
+	return strings.HasPrefix(name, UnitCheck) || strings.HasPrefix(name, AnswerCheck)
+}
+
+// UnitCheck and AnswerCheck begin the names of checks of units.
+const (
+	UnitCheck   = "unit "
+	AnswerCheck = "answer of "
+)
 
 func said(name string, c Check, without string) string {
 	if c.Detail == "" {
@@ -123,4 +168,44 @@ func merged(a, b Health) Health {
 	}
 	maps.Copy(all, b)
 	return all
+}
+
+const (
+	// baselineLooks is how often the node is looked at for a baseline while something
+	// of it is not well, baselinePause the time between.
+	baselineLooks = 6
+	baselinePause = 5 * time.Second
+)
+
+// errBusy says that nobody could tell how the node is.
+var errBusy = errors.New("the agent is too busy to tell how the node is")
+
+// baseline is how the node is at its best within half a minute: what is not well
+// then, the next system need not make well.
+func baseline(ctx context.Context, look func(ctx context.Context) Health) (Health, error) {
+	best := Health{}
+	seen := false
+	for i := range baselineLooks {
+		now := look(ctx)
+		seen = seen || now != nil
+		all := now != nil
+		for name, c := range now {
+			if best[name].State != Well {
+				best[name] = c
+			}
+			all = all && best[name].State == Well
+		}
+		if all || i == baselineLooks-1 {
+			break
+		}
+		select {
+		case <-time.After(baselinePause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if !seen {
+		return nil, errBusy
+	}
+	return best, nil
 }

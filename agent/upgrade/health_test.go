@@ -44,10 +44,12 @@ func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 			{61 * time.Second, Health{"kubelet": well, "node": well}, Good, "nothing is worse than before"},
 		}},
 		{"it does not get there", Trial{Baseline: before}, []look{
+			{9 * time.Minute, Health{"kubelet": ill, "node": well}, Wait, "kubelet: down"},
 			{10*time.Minute - 1, Health{"kubelet": ill, "node": well}, Wait, "kubelet: down"},
 			{10 * time.Minute, Health{"kubelet": ill, "node": well}, Bad, "kubelet: down"},
 		}},
 		{"something is not there any more", Trial{Baseline: before}, []look{
+			{8 * time.Minute, Health{"node": well}, Wait, "kubelet is not there"},
 			{10 * time.Minute, Health{"node": well}, Bad, "kubelet is not there"},
 		}},
 		{"a server that is away is no verdict, however long", Trial{Baseline: before}, []look{
@@ -64,8 +66,31 @@ func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 			{time.Minute, Health{"a": well, "b": ill}, Wait, "b: down"},
 			{10 * time.Minute, Health{"a": well, "b": ill}, Bad, "b: down"},
 		}},
-		{"a drill", Trial{Baseline: before, Drill: true}, []look{
-			{time.Second, Health{"kubelet": well, "node": well}, Bad, "the drill wants the trial to fail"},
+		{"it takes a minute to be sure", Trial{Baseline: before}, []look{
+			{9 * time.Minute, Health{"kubelet": well, "node": well}, Wait, "all is as well as before"},
+			{11 * time.Minute, nil, Wait, "the agent is busy"},
+			{11 * time.Minute, Health{"kubelet": ill, "node": well}, Wait, "kubelet: down"},
+			{12*time.Minute - 1, Health{"kubelet": ill, "node": well}, Wait, "kubelet: down"},
+			{12 * time.Minute, Health{"kubelet": ill, "node": well}, Bad, "kubelet: down"},
+		}},
+		{"a server that comes back tells old news at first", Trial{Baseline: before}, []look{
+			{time.Hour, Health{"kubelet": well, "node": unclear}, Wait, "node: no answer"},
+			{time.Hour + time.Second, Health{"kubelet": well, "node": ill}, Wait, "node: down"},
+			{time.Hour + 30*time.Second, Health{"kubelet": well, "node": well}, Wait, "all is as well as before"},
+			{time.Hour + 60*time.Second, Health{"kubelet": well, "node": well}, Good, "nothing is worse than before"},
+		}},
+		{"a unit that the configuration has no more", Trial{Baseline: Health{"unit a": well, "kubelet": well}}, []look{
+			{0, Health{"kubelet": well}, Wait, "all is as well as before"},
+			{30 * time.Second, Health{"kubelet": well}, Good, "nothing is worse than before"},
+		}},
+		{"a unit that begins anew all the time", Trial{Baseline: Health{"unit a": well}}, []look{
+			{0, Health{"unit a": {State: Well, Life: "1"}}, Wait, "all is as well as before"},
+			{2 * time.Second, Health{"unit a": {State: Well, Life: "2"}}, Wait, "all is as well as before"},
+			{4 * time.Second, Health{"unit a": {State: Well, Life: "3"}}, Wait, "all is as well as before"},
+			{6 * time.Second, Health{"unit a": {State: Well, Life: "4"}}, Wait, "unit a: it does not stay up"},
+			{40 * time.Second, Health{"unit a": {State: Well, Life: "5"}}, Wait, "unit a: it does not stay up"},
+			{42 * time.Second, Health{"unit a": {State: Well, Life: "5"}}, Wait, "all is as well as before"},
+			{72 * time.Second, Health{"unit a": {State: Well, Life: "5"}}, Good, "nothing is worse than before"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,8 +118,10 @@ func TestNextMendsBeforeAllElse(t *testing.T) {
 	}{
 		{"an orphan beside the entry of what runs", []Entry{entry("1.0.0", false, 0, 0), orphan}, Op{Kind: Drop, File: orphan.File}},
 		{"an orphan of another system", []Entry{entry("1.0.0", false, 0, 0), other}, Op{Kind: Drop, File: other.File}},
-		{"an orphan that is all there is of what runs", []Entry{orphan}, Op{Kind: Relink, File: orphan.File, To: fresh}},
+		{"an orphan that is all there is of what runs", []Entry{orphan}, Op{Kind: Relink, File: orphan.File, To: "loam-node-os_1.0.0_x86-64.efi"}},
 		{"an orphan that cannot be read, and may be what runs", []Entry{unreadable}, Op{}},
+		{"one of somebody else's, beside ours", []Entry{entry("1.0.0", false, 0, 0), unreadable}, Op{}},
+		{"two of somebody else's", []Entry{entry("1.0.0", false, 0, 0), {File: "arch.efi"}, {File: "other.efi"}}, Op{}},
 		{"two counts of one system", []Entry{entry("1.0.0", true, 3, 0), entry("1.0.0", true, 2, 1)}, Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+3-0.efi"}},
 		{"two counts, the other way round", []Entry{entry("1.0.0", true, 2, 1), entry("1.0.0", true, 3, 0)}, Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+3-0.efi"}},
 		{"one that is blessed, and counted", []Entry{entry("1.0.0", true, 1, 2), entry("1.0.0", false, 0, 0)}, Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+1-2.efi"}},

@@ -23,6 +23,8 @@ const (
 	journalName  = "upgrade.json"
 	indexName    = "upgrade-index.json"
 	failuresName = "upgrade-failed.json"
+	// lastName has the time at which the last upgrade began.
+	lastName = "upgrade-last.json"
 )
 
 // maxFailures is how many failures are remembered.

@@ -1,112 +1,46 @@
 package upgrade
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"slices"
+
+	"github.com/loam-os/loam/test/firmware"
 )
 
-const sector = 512
-
-// sectors are the content of a disk that reads as zero elsewhere.
-type sectors map[int64][]byte
-
-// memory is a disk of base, with what differs from it.
-type memory struct {
-	base, over sectors
-}
-
-func (m memory) sector(n int64) []byte {
-	if b, ok := m.over[n]; ok {
-		return b
-	}
-	return m.base[n]
-}
-
-func (m memory) ReadAt(p []byte, off int64) (int, error) {
-	for done := 0; done < len(p); {
-		n, at := (off+int64(done))/sector, int((off+int64(done))%sector)
-		size := min(sector-at, len(p)-done)
-		if b := m.sector(n); b != nil {
-			copy(p[done:done+size], b[at:])
-		} else {
-			clear(p[done : done+size])
-		}
-		done += size
-	}
-	return len(p), nil
-}
-
-func (m memory) WriteAt(p []byte, off int64) (int, error) {
-	for done := 0; done < len(p); {
-		n, at := (off+int64(done))/sector, int((off+int64(done))%sector)
-		size := min(sector-at, len(p)-done)
-		b := make([]byte, sector)
-		copy(b, m.sector(n))
-		copy(b[at:], p[done:done+size])
-		m.over[n] = b
-		done += size
-	}
-	return len(p), nil
-}
-
-func (memory) Sync() error { return nil }
+const sector = firmware.SectorSize
 
 // event is what one flush made durable: sectors, in the order they were written, or
 // a file of the state partition.
 type event struct {
-	writes []written
+	writes []firmware.Written
 	file   string
 	data   []byte // nil: removed
-}
-
-type written struct {
-	sector int64
-	data   []byte
 }
 
 // recorder is a disk with its state partition's files, which keeps what is done
 // to both.
 type recorder struct {
-	memory
-	files   map[string][]byte
-	events  []event
-	pending []written
+	*firmware.Recorder
+	files  map[string][]byte
+	events []event
 	// lazy drops a flush; nil for none.
 	lazy func() bool
 }
 
-func newRecorder(base sectors, files map[string][]byte) *recorder {
+func newRecorder(base firmware.Sectors, files map[string][]byte) *recorder {
 	all := map[string][]byte{}
 	maps.Copy(all, files)
-	return &recorder{memory: memory{base, sectors{}}, files: all}
-}
-
-func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
-	before := map[int64][]byte{}
-	for n := off / sector; n*sector < off+int64(len(p)); n++ {
-		before[n] = r.sector(n)
-	}
-	if _, err := r.memory.WriteAt(p, off); err != nil {
-		return 0, err
-	}
-	for _, n := range slices.Sorted(maps.Keys(before)) {
-		if now := r.sector(n); !bytes.Equal(now, before[n]) {
-			r.pending = append(r.pending, written{n, now})
-		}
-	}
-	return len(p), nil
+	return &recorder{Recorder: firmware.NewRecorder(base), files: all}
 }
 
 func (r *recorder) Sync() error {
-	if len(r.pending) == 0 || r.lazy != nil && r.lazy() {
+	if len(r.Now) == 0 || r.lazy != nil && r.lazy() {
 		return nil
 	}
-	r.events = append(r.events, event{writes: r.pending})
-	r.pending = nil
+	r.events = append(r.events, event{writes: r.Now})
+	r.Now = nil
 	return nil
 }
 
@@ -167,6 +101,6 @@ func (s section) Sync() error { return s.r.Sync() }
 func (section) Close() error { return nil }
 
 // scratch is a file of the state partition that may be lost at any time.
-type scratch struct{ memory }
+type scratch struct{ firmware.Memory }
 
 func (scratch) Close() error { return nil }

@@ -76,27 +76,41 @@ func Next(v View) Op {
 	return stage(v)
 }
 
-// mend settles what a torn write of the firmware's has left.
+// mend settles what a torn write of the firmware's has left. What is not Loam's it
+// leaves alone.
 func mend(v View) Op {
+	found := find(v, v.Running.RootHash)
 	for _, e := range v.Entries {
-		if !e.Orphan {
-			continue
-		}
-		switch found := find(v, v.Running.RootHash); {
+		switch {
+		case !e.Orphan || e.RootHash == "":
 		case found != nil:
 			return Op{Kind: Drop, File: e.File, Reason: "its long name is torn: it would be booted without counting tries"}
 		case e.RootHash == v.Running.RootHash:
-			return Op{Kind: Relink, File: e.File, To: v.Entry, Reason: "its long name is torn, and it is the only entry of the running system"}
+			return Op{Kind: Relink, File: e.File, To: v.entryToMake(), Reason: "its long name is torn, and it is the only entry of the running system"}
 		}
 	}
 	for i, e := range v.Entries {
 		for _, other := range v.Entries[i+1:] {
-			if e.Version == other.Version && e.ImageID == other.ImageID && e.RootHash == other.RootHash {
+			if e.RootHash != "" && e.ImageID != "" && e.Version == other.Version && e.ImageID == other.ImageID && e.RootHash == other.RootHash {
 				return Op{Kind: Drop, File: worse(e, other).File, Reason: "the entry is there twice, as a rename was torn"}
 			}
 		}
 	}
 	return Op{}
+}
+
+// entryToMake is a name for the running system's entry: one that is on trial goes
+// on being so.
+func (v View) entryToMake() string {
+	n, err := bootentry.Parse(v.Entry)
+	if err != nil || v.Journal != nil && v.Journal.Target == v.Running {
+		return v.Entry
+	}
+	n.Counted, n.TriesLeft = false, 0
+	if name, err := bootentry.Format(n); err == nil {
+		return name
+	}
+	return v.Entry
 }
 
 // worse is the one of two entries of one system that says less of what became of
@@ -123,15 +137,15 @@ func find(v View, rootHash string) *Entry {
 	return nil
 }
 
-// renamed is the entry's name with those tries, blessed without any.
-func renamed(e Entry, counted bool, left, done int) string {
+// rename gives an entry those tries, none if it is not counted.
+func rename(e Entry, counted bool, left, done int, reason string) Op {
 	n := e.Name
 	n.Counted, n.TriesLeft, n.TriesDone = counted, left, done
-	name, err := bootentry.Format(n)
+	to, err := bootentry.Format(n)
 	if err != nil {
-		return e.File
+		return Op{Kind: Nothing, Reason: err.Error()}
 	}
-	return name
+	return Op{Kind: Rename, File: e.File, To: to, Reason: reason}
 }
 
 // withoutJournal is a node with nothing under way. A system that still counts
@@ -143,16 +157,23 @@ func withoutJournal(v View) Op {
 	return Op{}
 }
 
-// judged is what a verdict on the running system leads to.
+// judged is what a verdict on the running system leads to. One that is bad goes only
+// if the loader has another to go to.
 func judged(v View, e Entry) Op {
-	switch v.Verdict.Word {
-	case Good:
-		return Op{Kind: Rename, File: e.File, To: renamed(e, false, 0, 0), Reason: v.Verdict.Reason}
-	case Bad:
-		if e.Bad() {
-			return Op{Kind: Reboot, Reason: v.Verdict.Reason}
-		}
-		return Op{Kind: Rename, File: e.File, To: renamed(e, true, 0, min(9, e.TriesDone+e.TriesLeft)), Reason: v.Verdict.Reason}
+	bad := e.Name
+	bad.TriesLeft, bad.TriesDone = 0, min(9, e.TriesDone+e.TriesLeft)
+	elsewhere := slices.ContainsFunc(v.Entries, func(o Entry) bool {
+		return o.RootHash != e.RootHash && o.ImageID != "" && bootentry.Compare(o.Name, bad) < 0
+	})
+	switch {
+	case v.Verdict.Word == Good:
+		return rename(e, false, 0, 0, v.Verdict.Reason)
+	case v.Verdict.Word == Bad && !elsewhere:
+		return Op{Kind: Observe, Reason: "there is no other system to go back to: " + v.Verdict.Reason}
+	case v.Verdict.Word == Bad && e.Bad():
+		return Op{Kind: Reboot, Reason: v.Verdict.Reason}
+	case v.Verdict.Word == Bad:
+		return rename(e, true, 0, bad.TriesDone, v.Verdict.Reason)
 	}
 	return Op{Kind: Observe, Reason: v.Verdict.Reason}
 }
@@ -178,13 +199,19 @@ func armed(v View) Op {
 	case !e.Counted: // It was good once, and somebody has gone back since.
 		return Op{Kind: Finish, Reason: "the target was blessed before"}
 	case e.TriesDone > 0 || e.Bad():
-		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, "it did not come up")}
+		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, fmt.Sprintf("it did not say that it is well in %d boots", e.TriesDone))}
 	}
 	if op := demote(v, *e); op.Kind != Nothing {
 		return op
 	}
+	if v.Journal.Missed >= maxMissed {
+		return Op{Kind: Remember, Reason: "the loader does not start it\nhint: does the firmware boot from another disk, or by the network?"}
+	}
 	return Op{Kind: Reboot, Reason: "to try " + v.Journal.Target.Version}
 }
+
+// maxMissed is how many restarts may come back to the old system without a try.
+const maxMissed = 2
 
 // demote puts the running system behind an older one that is to be tried: the
 // loader prefers the newest of those that have tries left, or do not count. When
@@ -194,7 +221,7 @@ func demote(v View, target Entry) Op {
 	if run == nil || run.Bad() || bootentry.Compare(target.Name, run.Name) < 0 {
 		return Op{}
 	}
-	return Op{Kind: Rename, File: run.File, To: renamed(*run, true, 0, 0), Reason: "an older system is to be tried before it"}
+	return rename(*run, true, 0, 0, "an older system is to be tried before it")
 }
 
 // stage fills the slot and makes the entry.
@@ -236,7 +263,7 @@ func stage(v View) Op {
 // again, and takes the rest of it away.
 func afterFailure(v View) Op {
 	if run := find(v, v.Running.RootHash); run != nil && run.Counted { // It was demoted.
-		return Op{Kind: Rename, File: run.File, To: renamed(*run, false, 0, 0), Reason: "it is the one that works"}
+		return rename(*run, false, 0, 0, "it is the one that works")
 	}
 	if e := find(v, v.Journal.Target.RootHash); e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the system has failed"}

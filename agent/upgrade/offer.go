@@ -26,22 +26,38 @@ var ErrNoOffer = errors.New("not in the repository")
 
 // find is the release of that version, the newest for "", of an image for an
 // architecture.
-func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, Packed, error) {
+func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, error) {
 	store, err := repository.Open(o.Ref)
 	if err != nil {
-		return bundle.Index{}, nil, err
+		return bundle.Index{}, err
 	}
 	all, err := repository.Update(ctx, store, o.Keep, o.Root, now)
 	if err != nil {
-		return bundle.Index{}, nil, err
+		return bundle.Index{}, unreached(err)
 	}
 	all = slices.DeleteFunc(all, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
 	at := slices.IndexFunc(all, func(r repository.Release) bool { return version == "" || r.Version == version })
 	if at < 0 {
-		return bundle.Index{}, nil, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
+		return bundle.Index{}, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
 	}
 	idx, err := all[at].Fetch(ctx, store)
-	return idx, packOf{store, idx.Pack.Name}, err
+	return idx, unreached(err)
+}
+
+// unreached marks the errors of a repository that may go away by themselves.
+func unreached(err error) error {
+	for _, final := range []error{
+		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed, repository.ErrInvalid,
+		repository.ErrNotFound, repository.ErrTooLarge,
+	} {
+		if errors.Is(err, final) {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNoPack, err)
 }
 
 func others(all []repository.Release) string {

@@ -3,7 +3,6 @@ package upgrade
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/pe"
 	"encoding/binary"
 	"encoding/hex"
@@ -22,6 +21,7 @@ import (
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 const (
@@ -51,7 +51,7 @@ func newRelease(t testing.TB, version string) release {
 			r.root[i] = byte(from.Uint32())
 		}
 	}
-	tree := memory{sectors{}, sectors{}}
+	tree := firmware.NewMemory(nil)
 	hash, size, err := verity.Build(bytes.NewReader(r.root), rootSize, tree, verity.Params{UUID: uuid.NewSHA1(uuid.Nil, []byte(version))})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func newRelease(t testing.TB, version string) release {
 		t.Fatal(err)
 	}
 	r.System = System{version, hex.EncodeToString(hash[:])}
-	r.uki = smallUKI("roothash="+r.RootHash, own)
+	r.uki = smallUKI("roothash="+r.RootHash, "IMAGE_VERSION="+version+"\n", own)
 	source := func(b []byte) bundle.Source { return bundle.Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b))} }
 	var pack bytes.Buffer
 	r.index, err = bundle.Write(&pack, bundle.Sources{
@@ -75,8 +75,8 @@ func newRelease(t testing.TB, version string) release {
 	return r
 }
 
-// smallUKI is a PE file with a command line and something else.
-func smallUKI(cmdline string, random *rand.Rand) []byte {
+// smallUKI is a PE file with a command line, an os-release and something else.
+func smallUKI(cmdline, release string, random *rand.Rand) []byte {
 	const headers, align = 512, 512
 	filler := make([]byte, 20000)
 	for i := range filler {
@@ -89,7 +89,7 @@ func smallUKI(cmdline string, random *rand.Rand) []byte {
 	sections := []struct {
 		name string
 		data []byte
-	}{{".linux", filler}, {".cmdline", []byte(cmdline)}}
+	}{{".linux", filler}, {".osrel", []byte(release)}, {".cmdline", []byte(cmdline)}}
 	_ = binary.Write(&b, binary.LittleEndian, pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: uint16(len(sections)), SizeOfOptionalHeader: 240})
 	_ = binary.Write(&b, binary.LittleEndian, pe.OptionalHeader64{Magic: 0x20b, NumberOfRvaAndSizes: 16, SizeOfHeaders: headers})
 	var body bytes.Buffer
@@ -110,7 +110,7 @@ type plant struct {
 }
 
 // newPlant lays out a disk as an image has it, but for the sizes of slots.
-func newPlant(t testing.TB, versions ...string) (plant, sectors) {
+func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 	t.Helper()
 	var p plant
 	for _, v := range versions {
@@ -138,7 +138,7 @@ func newPlant(t testing.TB, versions ...string) (plant, sectors) {
 		t.Fatal(err)
 	}
 	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version), arch)
-	disk := memory{sectors{}, sectors{}}
+	disk := firmware.NewMemory(nil)
 	if err := p.table.Create(disk); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func newPlant(t testing.TB, versions ...string) (plant, sectors) {
 			t.Fatal(err)
 		}
 	}
-	return p, disk.over
+	return p, disk.Over
 }
 
 // upgrader is one on a disk on which a system runs.
@@ -167,7 +167,7 @@ func (p plant) upgrader(r *recorder, running System) *Upgrader {
 			Arch: arch, Size: p.table.DiskSize, SectorSize: sector, Whole: r, Open: open,
 			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
 		},
-		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{memory{sectors{}, sectors{}}}, nil },
+		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
 		Running: running, ImageID: imageID, Entry: entry, Carry: func(string) error { return nil },
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
 	}
@@ -191,5 +191,3 @@ func (p packed) Range(_ context.Context, off, n int64) (io.ReadCloser, error) {
 	}
 	return io.NopCloser(bytes.NewReader(p[off : off+n])), nil
 }
-
-func digest(b []byte) [32]byte { return sha256.Sum256(b) }

@@ -56,8 +56,8 @@ type Wish struct {
 	// Again tries a system that has failed, Down one that is older, Now one that comes
 	// too soon after another.
 	Again, Down, Now bool
-	// Drill has the trial fail, Stay leaves the restart to somebody else.
-	Drill, Stay bool
+	// Stay leaves the restart to somebody else.
+	Stay bool
 }
 
 // Facts are what Preflight goes by besides the View.
@@ -97,11 +97,11 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 	what := idx.ImageID + " " + idx.Version
 	switch r := f.Room; {
 	case idx.Arch != f.Arch:
-		return refuse(CodeArch, "", "%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
+		return refuse(CodeArch, "a repository has one release for each architecture", "%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
 	case idx.ImageID != f.ImageID:
 		return refuse(CodeImage, "an upgrade brings another version of the same image", "%s is another image than %s", what, f.ImageID)
 	case nameErr != nil:
-		return refuse(CodeName, "", "%v", nameErr)
+		return refuse(CodeName, "build it with a shorter or longer IMAGE_VERSION", "%v", nameErr)
 	case labelErr != nil:
 		return refuse(CodeLabel, "choose a shorter IMAGE_VERSION", "%v", labelErr)
 	case idx.Root.Size > r.Root || idx.Verity.Size > r.Verity:
@@ -110,9 +110,9 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 	case r.OtherDisk:
 		return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
 	case idx.UKI.Size > r.ESP:
-		return refuse(CodeESP, "`loam status` lists what is on it", "the ESP has %d MiB free, the UKI takes %d", r.ESP>>20, idx.UKI.Size>>20)
+		return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, the UKI takes %d", r.ESP>>20, idx.UKI.Size>>20)
 	case r.Entries == 0:
-		return refuse(CodeDirectory, "", "the directory of boot entries is full")
+		return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades", "the directory of boot entries is full")
 	}
 	return nil
 }
@@ -131,16 +131,16 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 	at := slices.IndexFunc(v.Failed, func(b Failure) bool { return b.RootHash == idx.RootHash })
 	older := bootentry.CompareVersions(idx.Version, v.Running.Version) < 0
 	switch {
-	case idx.RootHash == v.Running.RootHash && !w.Drill:
+	case idx.RootHash == v.Running.RootHash:
 		return refuse(CodeSame, "", "%s runs already", idx.Version)
-	case idx.Version == v.Running.Version && !w.Drill:
+	case idx.Version == v.Running.Version:
 		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION", "another system of the same version %s runs", idx.Version)
 	case idx.Epoch < f.Epoch:
-		return refuse(CodeEpoch, "", "%s has security epoch %d, this node runs none below %d", idx.Version, idx.Epoch, f.Epoch)
-	case at >= 0 && !v.Failed[at].Drill && !w.Again:
+		return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since", "%s has security epoch %d, this node runs none below %d", idx.Version, idx.Epoch, f.Epoch)
+	case at >= 0 && !w.Again:
 		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
 			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
-	case older && !w.Down && !w.Drill:
+	case older && !w.Down:
 		return refuse(CodeDowngrade, "--downgrade brings it all the same", "%s is older than %s, which runs", idx.Version, v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
 		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
@@ -152,10 +152,12 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 func free(v View, target System) *Refusal {
 	run := find(v, v.Running.RootHash)
 	switch {
-	case v.Journal != nil && v.Journal.Target != target:
-		return refuse(CodeUnderWay, "`loam upgrade --cancel` ends it, while it is not armed", "the upgrade to %s is under way", v.Journal.Target.Version)
+	case v.Journal != nil && v.Journal.Phase == Armed && v.Journal.Target != target:
+		return refuse(CodeUnderWay, "restart the machine: it is tried then", "the upgrade to %s is armed", v.Journal.Target.Version)
 	case run == nil:
 		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?", "the running system has no boot entry on the ESP")
+	case run.ImageID == "":
+		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi", "the boot entry of the running system is called %s", run.File)
 	case run.Counted && !run.Bad():
 		return refuse(CodeUnproven, "`loam status` says what it waits for", "the running system has not proven itself yet")
 	}

@@ -50,7 +50,12 @@ func TestPreflight(t *testing.T) {
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},
 		{"a clock that was set back since the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) }, ""},
-		{"another one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"3.0.0", "cc"}} }, CodeUnderWay},
+		{"another one that is armed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
+		}, CodeUnderWay},
+		{"another one that is not", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
+		}, ""},
 		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"2.0.0", "bb"}} }, ""},
 		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Entries = nil }, CodeNoEntry},
 		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {

@@ -1,10 +1,11 @@
 package upgrade
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Service struct {
 	Trial *Trial
 	// Uptime is the time since kernel start.
 	Uptime func() time.Duration
+	// Proven is called when the system that runs is no longer on trial; nil for nobody.
+	Proven func()
 	// Tell tells the cluster's people what happened; nil for nobody.
 	Tell func(warning bool, reason, message string)
 	// Reboot restarts the machine; it may return before that.
@@ -45,6 +48,8 @@ type Service struct {
 	changed chan struct{}
 	mu      sync.Mutex
 	state   status.Upgrade
+	// waiting is told when what it asked for is ready; it is of Run's goroutine.
+	waiting chan<- answer
 }
 
 // Request is what somebody asks of the Service.
@@ -114,40 +119,55 @@ func (s *Service) Ask(ctx context.Context, r Request) (version string, err error
 // Run goes on with what is under way until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	s.Upgrader.Progress, s.Upgrader.Done = s.progress, s.tell
-	op, err := s.goOn(ctx, Verdict{}, nil)
+	op, err := s.goOn(ctx, Verdict{})
 	pause := fetchAgain
 	for ctx.Err() == nil {
-		var again <-chan time.Time
-		switch {
-		case err != nil:
-			again = time.After(pause)
-			pause = min(2*pause, fetchLast)
-		case op.Kind == Observe:
-			again = time.After(lookEvery)
-		case op.Kind == Nothing && s.wants():
-			if op, err = s.bring(ctx, Request{Version: s.Want}); err == nil {
-				continue
-			}
-			again = time.After(pause)
-			pause = min(2*pause, fetchLast)
-		case op.Kind == Reboot && !s.stays():
-			s.restart(ctx, op)
-			return
-		}
+		again := s.next(ctx, op, err, pause)
 		select {
 		case <-ctx.Done():
 		case r := <-s.asked:
-			op, err = s.grant(ctx, r)
-			pause = fetchAgain
+			if granted, grantErr, begun := s.grant(ctx, r); begun {
+				op, err, pause = granted, grantErr, fetchAgain
+			}
 		case <-again:
-			op, err = s.goOn(ctx, s.judge(ctx), s.pack())
+			if pause = min(2*pause, fetchLast); err == nil {
+				pause = fetchAgain
+			}
+			op, err = s.goOn(ctx, s.judge(ctx))
 		}
+	}
+	if s.stays() { // What was applied since it was armed is to be there, too.
+		s.carry()
 	}
 }
 
-// goOn does what is next, and shows how that went.
-func (s *Service) goOn(ctx context.Context, v Verdict, pack Packed) (Op, error) {
-	op, err := s.Upgrader.Run(ctx, v, pack)
+// next does what the last op asks for beside the disk, and says when to look again;
+// nil is when somebody asks for something.
+func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duration) <-chan time.Time {
+	switch {
+	case err != nil:
+		return time.After(pause)
+	case op.Kind == Observe:
+		return time.After(lookEvery)
+	case op.Kind == Reboot && !s.stays():
+		s.restart(ctx, op)
+		return time.After(fetchLast) // It should be down by then.
+	case op.Kind == Nothing && s.underWay():
+		return time.After(fetchLast)
+	case op.Kind == Nothing && s.wants():
+		got := make(chan answer, 1)
+		if _, _, begun := s.grant(ctx, request{Request{Version: s.Want}, got}); begun {
+			return time.After(0)
+		}
+		s.refused(<-got)
+		return time.After(fetchLast)
+	}
+	return nil
+}
+
+// goOn does what is next, shows how that went, and tells those who wait for it.
+func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
+	op, err := s.Upgrader.Run(ctx, v, lazyPack{s})
 	if ctx.Err() != nil {
 		return op, err
 	}
@@ -155,11 +175,29 @@ func (s *Service) goOn(ctx context.Context, v Verdict, pack Packed) (Op, error) 
 		s.Log.Error("upgrade", zap.Error(err))
 	}
 	s.show(op, err)
+	if s.waiting != nil && !errors.Is(err, ErrNoPack) {
+		s.waiting <- answer{s.State().To, err}
+		s.waiting = nil
+	}
 	return op, err
+}
+
+// lazyPack opens the pack of the upgrade under way when it is read.
+type lazyPack struct{ s *Service }
+
+func (l lazyPack) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	p, err := l.s.pack()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoPack, err)
+	}
+	return p.Range(ctx, off, n)
 }
 
 // tell is Upgrader.Done.
 func (s *Service) tell(op Op, j Journal) {
+	if op.Kind == Finish && j.Target == s.Upgrader.Running && s.Proven != nil {
+		s.Proven()
+	}
 	if s.Tell == nil {
 		return
 	}
@@ -177,21 +215,22 @@ func (s *Service) judge(ctx context.Context) Verdict {
 	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
 }
 
-// pack is where the upgrade under way gets its chunks, nil for nowhere.
-func (s *Service) pack() Packed {
+// pack is where the upgrade under way gets its chunks.
+func (s *Service) pack() (Packed, error) {
 	idx, err := index(s.Upgrader.Keep)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	offers := s.Offers
 	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Ref != "" {
 		offers.Ref = j.Ref
 	}
-	p, err := offers.pack(idx)
-	if err != nil {
-		return nil
-	}
-	return p
+	return offers.pack(idx)
+}
+
+func (s *Service) underWay() bool {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	return err == nil && j != nil && !j.Stay
 }
 
 // stays reports whether the restart into the target is somebody else's; the one out
@@ -201,34 +240,27 @@ func (s *Service) stays() bool {
 	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Running
 }
 
-// wants reports whether the node is to run another version than it does, and that is
-// not under way.
-func (s *Service) wants() bool {
-	j, err := ReadJournal(s.Upgrader.Keep)
-	return err == nil && j == nil && s.Want != "" && s.Want != s.Upgrader.Running.Version
-}
+// wants reports whether the node is to run another version than it does.
+func (s *Service) wants() bool { return s.Want != "" && s.Want != s.Upgrader.Running.Version }
 
-// bring does what machine.yaml asks for. What is refused is so until somebody changes
-// something, and is shown.
-func (s *Service) bring(ctx context.Context, r Request) (Op, error) {
-	got := make(chan answer, 1)
-	op, err := s.grant(ctx, request{r, got})
-	a := <-got
-	if refusal, is := errors.AsType[*Refusal](a.err); is {
-		s.Log.Warn("machine.yaml asks for a version", zap.String("version", r.Version), zap.String("refused", refusal.Code))
+// refused shows why machine.yaml's version is not brought. What does not pass by
+// itself is not asked for again.
+func (s *Service) refused(a answer) {
+	if a.err == nil {
+		return
+	}
+	refusal, is := errors.AsType[*Refusal](a.err)
+	if is && !slices.Contains([]string{CodePaced, CodeUnproven, CodeESP, CodeUnderWay}, refusal.Code) {
 		s.Want = ""
 	}
-	if a.err != nil {
-		s.publish(func(u *status.Upgrade) {
-			u.Problem = fmt.Sprintf("machine.yaml, upgrade.version %s: %v", r.Version, a.err)
-		})
-	}
-	return op, cmp.Or(err, a.err)
+	s.Log.Warn("machine.yaml asks for a version", zap.Error(a.err))
+	s.publish(func(u *status.Upgrade) { u.Problem = "machine.yaml, upgrade.version: " + a.err.Error() })
 }
 
-// grant does what somebody asks for.
-func (s *Service) grant(ctx context.Context, r request) (Op, error) {
-	idx, pack, err := s.look(ctx, r.Request)
+// grant begins what somebody asks for, if nothing is against it. Who asks is told
+// when it is ready, or cannot be.
+func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun bool) {
+	idx, err := s.look(ctx, r.Request)
 	facts := Facts{Pace: s.Pace, Last: s.last()}
 	switch {
 	case err != nil:
@@ -239,40 +271,40 @@ func (s *Service) grant(ctx context.Context, r request) (Op, error) {
 	}
 	if err != nil || r.Plan {
 		r.answer <- answer{idx.Version, err}
-		return Op{}, nil
+		return Op{}, nil, false
 	}
+	if s.waiting != nil {
+		s.waiting <- answer{idx.Version, errReplaced}
+	}
+	s.waiting = r.answer
 	s.publish(func(u *status.Upgrade) {
-		u.From, u.To, u.Phase = s.Upgrader.Running.Version, idx.Version, string(Staging)
+		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: idx.Version, Phase: string(Staging), Failed: u.Failed}
 	})
-	op, err := s.goOn(ctx, Verdict{}, pack)
-	r.answer <- answer{idx.Version, err}
-	return op, err
+	op, err = s.goOn(ctx, Verdict{})
+	return op, err, true
 }
 
-// look is the system that is asked for, and where its chunks are.
-func (s *Service) look(ctx context.Context, r Request) (bundle.Index, Packed, error) {
+var errReplaced = errors.New("somebody has asked for another upgrade since")
+
+// look is the system that is asked for.
+func (s *Service) look(ctx context.Context, r Request) (bundle.Index, error) {
 	offers := s.Offers
 	if r.Ref != "" {
 		offers.Ref = r.Ref
 	}
 	switch {
 	case offers.Ref == "":
-		return bundle.Index{}, nil, errors.New("this node knows no repository\nhint: machine.yaml upgrade.repository, or --from")
+		return bundle.Index{}, errors.New("this node knows no repository\nhint: machine.yaml upgrade.repository, or --from")
 	case len(offers.Root) == 0:
-		return bundle.Index{}, nil, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
+		return bundle.Index{}, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
 	}
 	return offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, s.Upgrader.Now())
 }
 
-// last is when the last upgrade began.
-func (s *Service) last() time.Time {
-	var at time.Time
-	if failed, err := Failures(s.Upgrader.Keep); err == nil {
-		for _, f := range failed {
-			if f.At.After(at) {
-				at = f.At
-			}
-		}
+// last is when the last upgrade began, the zero time if that is not known.
+func (s *Service) last() (at time.Time) {
+	if err := read(s.Upgrader.Keep, lastName, &at); err != nil {
+		return time.Time{}
 	}
 	return at
 }
@@ -308,10 +340,24 @@ func (s *Service) show(op Op, err error) {
 	})
 }
 
+// restart restarts the machine. The other system starts with the configuration of
+// now.
 func (s *Service) restart(ctx context.Context, op Op) {
 	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
+	s.carry()
 	if err := s.Reboot(ctx); err != nil {
 		s.Log.Error("restart", zap.Error(err))
 		s.publish(func(u *status.Upgrade) { u.Problem = fmt.Sprintf("restart the machine: %v", err) })
+	}
+}
+
+// carry does once more what arming did.
+func (s *Service) carry() {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	if err != nil || j == nil || j.From != s.Upgrader.Running {
+		return
+	}
+	if err := s.Upgrader.Carry(j.Target.Version); err != nil {
+		s.Log.Error("hand the configuration to the other system", zap.Error(err))
 	}
 }

@@ -33,11 +33,12 @@ type Journal struct {
 	Target System `json:"target"`
 	// From is the system that began it, and that it falls back to.
 	From System `json:"from"`
-	// Index is the SHA-256 of the index that describes Target, Ref where that was.
-	Index string `json:"index"`
-	Ref   string `json:"ref"`
-	// Attempt counts from 1 how often this target was begun.
-	Attempt int `json:"attempt"`
+	// Ref is where the index that describes Target was.
+	Ref string `json:"ref"`
+	// Boot is the kernel's id of the last boot of From, Missed how many of them there
+	// were since the entry was made in which the loader had not tried it before.
+	Boot   string `json:"boot,omitempty"`
+	Missed int    `json:"missed,omitempty"`
 	// Baseline is how From was when the upgrade was armed.
 	Baseline Health `json:"baseline,omitempty"`
 	// Began is the wall clock at the start, Epoch the security epoch of Target.
@@ -47,8 +48,6 @@ type Journal struct {
 	Stay bool `json:"stay,omitempty"`
 	// Reason is why Target, which ran, has failed; "" if it could not tell.
 	Reason string `json:"reason,omitempty"`
-	// Drill says that a check of the trial is to fail, to see the way back.
-	Drill bool `json:"drill,omitempty"`
 }
 
 // Failure is a system that was tried and is not tried again by itself.
@@ -58,8 +57,6 @@ type Failure struct {
 	Reason   string    `json:"reason"`
 	Evidence []string  `json:"evidence,omitempty"`
 	At       time.Time `json:"at"`
-	// Drill says that it was to fail.
-	Drill bool `json:"drill,omitempty"`
 }
 
 // Entry is a boot entry: a UKI in \EFI\Linux.

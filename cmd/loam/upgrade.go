@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 func upgradeCommand() *cobra.Command {
@@ -63,7 +64,10 @@ func runUpgrade(ctx context.Context, out, progress io.Writer, client control.Cli
 	o, err := client.Upgrade(ctx, request)
 	stop()
 	<-done
+	refusal, refused := errors.AsType[*control.Refusal](err)
 	switch {
+	case refused && refusal.Code == upgrade.CodeSame:
+		_, err = fmt.Fprintln(out, refusal.Problem)
 	case err != nil:
 		return inContractsWords(err)
 	case request.Plan:
@@ -84,7 +88,7 @@ func inContractsWords(err error) error {
 	switch {
 	case refused:
 		return fmt.Errorf("invalid arguments: %w", err)
-	case strings.Contains(err.Error(), "cannot be reached"):
+	case strings.Contains(err.Error(), upgrade.ErrNoPack.Error()):
 		return fmt.Errorf("network problems: %w", err)
 	}
 	return fmt.Errorf("system failure: %w", err)

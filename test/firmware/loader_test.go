@@ -1,0 +1,178 @@
+package firmware
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/partitions/fat"
+)
+
+// names are the entries of a system with these tries, then those of another.
+func names(t *testing.T, a system, aTries string, b system, bTries string) []string {
+	t.Helper()
+	name := func(s system, tries string) string {
+		blessed := s.file(t, false)
+		return blessed[:len(blessed)-len(".efi")] + tries + ".efi"
+	}
+	return []string{name(a, aTries), name(b, bTries)}
+}
+
+// TestTheLoaderCountsAndFallsBack starts a system that always fails.
+func TestTheLoaderCountsAndFallsBack(t *testing.T) {
+	for _, test := range []struct {
+		updates int
+		link    place
+		counts  [3]int // sectors of \EFI\Linux that each changes
+	}{
+		{0, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
+		{17, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
+		{60, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
+		{5, (*fat.FS).Link, [3]int{2, 1, 2}}, // which is why there is LinkCounted
+	} {
+		t.Run(fmt.Sprintf("after %d updates, counts in %d sectors", test.updates, test.counts), func(t *testing.T) {
+			r, old, bad := history(t, test.updates, test.link)
+			edit(t, r, put(t, bad, test.link))
+			m := newMachine(t, r.Flat(), diskSize)
+			want := []started{
+				{bad.code, test.counts[0], names(t, bad, "+2-1", old, "")},
+				{bad.code, test.counts[1], names(t, bad, "+1-2", old, "")},
+				{bad.code, test.counts[2], names(t, old, "", bad, "+0-3")},
+				{old.code, 0, names(t, old, "", bad, "+0-3")},
+			}
+			for i, w := range want {
+				if diff := cmp.Diff(w, start(t, m)); diff != "" {
+					t.Errorf("start %d: %s", i+1, diff)
+				}
+			}
+		})
+	}
+}
+
+// change is one of a disk that has 0.1.0, blessed, and 0.2.0 with three tries.
+type change func(t *testing.T, r *Recorder)
+
+// retry gives a system's entry other tries.
+func retry(s system, tries string) change {
+	return func(t *testing.T, r *Recorder) {
+		edit(t, r, func(f *fat.FS) error {
+			name, err := entryFile(f, s)
+			if to := names(t, s, tries, s, "")[0]; to != name {
+				err = errors.Join(err, f.Rename(fat.BootDir, name, to))
+			}
+			return err
+		})
+	}
+}
+
+// poke changes a byte of what follows the long name of the entry that goes first.
+func poke(at int, b byte) change {
+	return func(t *testing.T, r *Recorder) {
+		_, d := look(t, r.Flat())
+		if _, err := r.WriteAt([]byte{b}, d.shown()[0].short().at+int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWhatTheLoaderMakesOf has disks that are not as they should be.
+func TestWhatTheLoaderMakesOf(t *testing.T) {
+	one, two := newSystem(t, 1), newSystem(t, 2)
+	again := func(t *testing.T, r *Recorder) {
+		edit(t, r, func(f *fat.FS) error { return f.Remove(fat.BootDir + "/" + one.file(t, false)) })
+		edit(t, r, put(t, one, (*fat.FS).LinkCounted))
+	}
+	twice := func(name string, then []string) change {
+		return func(t *testing.T, r *Recorder) {
+			retry(two, name)(t, r)
+			edit(t, r, func(f *fat.FS) error { return f.RelinkCounted(fat.BootDir, then[0], then[1]) })
+		}
+	}
+	counted, blessed := two.file(t, true), two.file(t, false)
+	for _, test := range []struct {
+		name   string
+		change []change
+		want   []started
+	}{
+		{"all are bad: it goes on counting", []change{retry(one, "+0-0"), retry(two, "+0-9")},
+			[]started{{2, 1, names(t, two, "+0-10", one, "+0-0")}, {2, 1, names(t, two, "+0-11", one, "+0-0")}}},
+		{"an older one that fails, before a newer one that was put behind it: that is counted too, in two sectors", []change{retry(two, "+0-0"), again}, []started{
+			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
+			{2, 2, names(t, two, "+0-1", one, "+0-3")}}},
+		{"all are bad, the first is read-only: it boots, and nothing is counted", []change{retry(one, "+0-0"), retry(two, "+0-0"), poke(11, attrArchive|attrReadOnly)},
+			[]started{{2, 0, names(t, two, "+0-0", one, "+0-0")}}},
+		{"blessed, and with tries: the first in the directory", []change{twice("", []string{blessed, counted})},
+			[]started{{2, 0, []string{blessed, counted, one.file(t, false)}}}},
+		{"with tries, and blessed: the first in the directory, which is then the second", []change{twice("+3-0", []string{counted, blessed})},
+			[]started{{2, 2, append([]string{blessed}, names(t, two, "+2-1", one, "")...)}, {2, 0, append([]string{blessed}, names(t, two, "+2-1", one, "")...)}}},
+		{"made on a day 0: nothing is counted", []change{poke(16, 0)}, []started{{2, 0, names(t, two, "+3-0", one, "")}}},
+		{"written on a day 0: nothing is counted", []change{poke(24, 0)}, []started{{2, 0, names(t, two, "+3-0", one, "")}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := NewRecorder(newDisk(t, one))
+			edit(t, r, put(t, two, (*fat.FS).LinkCounted))
+			for _, change := range test.change {
+				change(t, r)
+			}
+			m := newMachine(t, r.Flat(), diskSize)
+			for _, w := range test.want {
+				if diff := cmp.Diff(w, start(t, m)); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two sectors. Where both names stay, it never falls back.
+func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
+	r, old, bad := history(t, 5, (*fat.FS).Link)
+	edit(t, r, put(t, bad, (*fat.FS).Link))
+	base := r.Flat()
+	m := newMachine(t, base, diskSize)
+	start(t, m)
+	l, d := look(t, base)
+	clusters, err := l.chain(d.first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sectors []int64
+	for _, at := range slices.Sorted(maps.Keys(m.disk)) {
+		if at*SectorSize >= clusters[0] && !equal(m.disk[at], base[at]) {
+			sectors = append(sectors, at)
+		}
+	}
+	if len(sectors) != 2 {
+		t.Fatalf("the count changes sectors %d", sectors)
+	}
+	both := []string{names(t, bad, "+3-0", old, "")[0], names(t, bad, "+2-1", old, "")[0], old.file(t, false)}
+	for _, test := range []struct {
+		name   string
+		has    []bool // which of the two, the one with the old name first
+		starts []started
+	}{
+		{"nothing of it", []bool{false, false}, []started{{bad.code, 2, names(t, bad, "+2-1", old, "")}}},
+		{"the old name is gone", []bool{true, false}, slices.Repeat([]started{{old.code, 0, []string{old.file(t, false)}}}, 2)},
+		{"both names are there", []bool{false, true}, slices.Repeat([]started{{bad.code, 0, both}}, 6)},
+		{"all of it", []bool{true, true}, []started{{bad.code, 1, names(t, bad, "+1-2", old, "")}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			disk := maps.Clone(base)
+			for i, has := range test.has {
+				if has {
+					disk[sectors[i]] = m.disk[sectors[i]]
+				}
+			}
+			torn := newMachine(t, disk, diskSize)
+			for i, w := range test.starts {
+				if diff := cmp.Diff(w, start(t, torn)); diff != "" {
+					t.Errorf("start %d: %s", i+1, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package firmware
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/loam-os/loam/partitions/fat"
+)
+
+// states checks what power cuts leave of a disk with a system, on which another is placed that always fails.
+type states struct {
+	old, trial system
+	checked    int
+	wrong      map[string]int // states from which the system is not reached again, by the entries in them
+	err        error          // of one of them
+}
+
+// check starts a state until it stays with one system.
+func (s *states) check(disk Memory) {
+	s.checked++
+	if err := s.falls(Memory{disk.Base, maps.Clone(disk.Over)}); err != nil {
+		s.wrong[s.class(disk)]++
+		s.err = err
+	}
+}
+
+// falls: within four starts the loader starts what is blessed, and all that it starts is whole.
+func (s *states) falls(disk Memory) error {
+	for range 4 {
+		l, err := Open(disk, espStart)
+		if err != nil {
+			return err
+		}
+		e, err := l.Boot()
+		if err != nil {
+			return err
+		}
+		content, err := l.Read(e)
+		if err != nil {
+			return err
+		}
+		name, err := nameOf(e.Name)
+		switch {
+		case err != nil:
+			return err
+		case name.Version == s.old.version && bytes.Equal(content, s.old.uki), name.Version == s.trial.version && bytes.Equal(content, s.trial.uki):
+		default:
+			return fmt.Errorf("%s has the content of another", e.Name)
+		}
+		if !name.Counted {
+			return nil
+		}
+	}
+	return errors.New("after four starts it does not fall back")
+}
+
+// class is how often the system on trial is in a state.
+func (s *states) class(disk Memory) string {
+	l, err := Open(disk, espStart)
+	if err != nil {
+		return err.Error()
+	}
+	entries, err := l.Entries()
+	n := 0
+	for _, e := range entries {
+		if name, err := nameOf(e.Name); err == nil && name.Version == s.trial.version {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d names of the system on trial, %v", n, err)
+}
+
+// starts cuts the power in so many starts in a row.
+func (s *states) starts(t *testing.T, disk Memory, left int) {
+	s.check(disk)
+	if left == 0 {
+		return
+	}
+	r := &Recorder{Memory: Memory{disk.Base, maps.Clone(disk.Over)}}
+	boot(t, r)
+	for _, epoch := range r.Epochs {
+		Subsets(epoch, 0, 0, func(kept Sectors) {
+			over := maps.Clone(disk.Over)
+			maps.Copy(over, kept)
+			s.starts(t, Memory{disk.Base, over}, left-1)
+		})
+	}
+}
+
+// epochs checks all states of what was recorded over a disk.
+func (s *states) epochs(base Sectors, epochs [][]Written) {
+	over := Sectors{}
+	for i, epoch := range epochs {
+		Subsets(epoch, 20, uint64(i), func(kept Sectors) {
+			cut := maps.Clone(over)
+			maps.Copy(cut, kept)
+			s.check(Memory{base, cut})
+		})
+		for _, w := range epoch {
+			over[w.Sector] = w.Data
+		}
+	}
+}
+
+// TestPowerCuts cuts the power in each of many updates, of which every third fails, and in the starts in between.
+func TestPowerCuts(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		link    place
+		updates int
+		safe    bool
+	}{
+		{"an entry at the end of the directory and the beginning of a sector falls back", (*fat.FS).LinkCounted, 60, true},
+		{"an entry in the first place that is free does not", (*fat.FS).Link, 12, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
+			disk := newDisk(t, s.old)
+			for i := range test.updates {
+				s.trial = newSystem(t, i+2)
+				placed := NewRecorder(disk)
+				edit(t, placed, put(t, s.trial, test.link))
+				s.starts(t, NewMemory(placed.Flat()), 2)
+
+				r := NewRecorder(disk)
+				stays := update(t, r, s.old, s.trial, test.link, i%3 != 2)
+				s.epochs(disk, r.Epochs)
+				s.old, disk = stays, r.Flat()
+			}
+			t.Logf("%d updates, %d states, of which do not fall back: %v", test.updates, s.checked, s.wrong)
+			if test.safe != (s.err == nil) || test.safe && s.checked < 10_000 {
+				t.Errorf("%d states, error %v", s.checked, s.err)
+			}
+		})
+	}
+}
