@@ -52,11 +52,10 @@ type UpgradeRequest struct {
 	// From is a repository, "" for that of machine.yaml; Version is "" for the newest.
 	From    string `json:"from,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Again tries one that has failed, Downgrade one that is older, Now does not wait
-	// for the time between two upgrades.
-	Again     bool `json:"again,omitempty"`
-	Downgrade bool `json:"downgrade,omitempty"`
-	Now       bool `json:"now,omitempty"`
+	// Again tries one that has failed, Now does not wait for the time between two
+	// upgrades.
+	Again bool `json:"again,omitempty"`
+	Now   bool `json:"now,omitempty"`
 	// Plan only says whether it would be done, Stay leaves the restart to a person.
 	Plan bool `json:"plan,omitempty"`
 	Stay bool `json:"stay,omitempty"`

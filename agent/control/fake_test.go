@@ -72,7 +72,7 @@ func (f fakeNode) Upgrade(_ context.Context, r control.UpgradeRequest) (control.
 	if r.Plan {
 		return control.Outcome{}, fmt.Errorf("upgrade: %w", &control.Refusal{Code: "same", Problem: "it runs already", Hint: "wait"})
 	}
-	return control.Outcome{Result: control.Armed, Version: r.Version, From: r.From, Reason: fmt.Sprint(r.Again, r.Downgrade, r.Now, r.Stay)}, nil
+	return control.Outcome{Result: control.Armed, Version: r.Version, From: r.From, Reason: fmt.Sprint(r.Again, r.Now, r.Stay)}, nil
 }
 
 func (f fakeNode) Reset(context.Context) (control.Outcome, error) {

@@ -57,7 +57,7 @@ func answers(t *testing.T, node control.Node) {
 			ask: func() (any, error) {
 				return node.Upgrade(ctx, control.UpgradeRequest{From: "https://a", Version: "2", Again: true, Now: true})
 			},
-			want: control.Outcome{Result: control.Armed, Version: "2", From: "https://a", Reason: "true false true false"},
+			want: control.Outcome{Result: control.Armed, Version: "2", From: "https://a", Reason: "true true false"},
 		},
 		{
 			name: "roll back to a number",

@@ -98,22 +98,6 @@ var lives = map[string]func(c *course){
 		c.upgrade("2.0.0", Wish{Again: true})
 		c.run(Verdict{Word: Good})
 	},
-	"back to an older one, which is good": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.upgrade("1.0.0", Wish{Down: true})
-		c.run(Verdict{Word: Good})
-	},
-	"back to an older one, which fails": func(c *course) {
-		c.t.Skip("systemd-boot counts on for an entry without tries: when the older one has none left, it renames the demoted one across sectors")
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.upgrade("1.0.0", Wish{Down: true})
-		for range Tries {
-			c.boot()
-		}
-		c.run(Verdict{})
-	},
 }
 
 // each calls do for every moment of a life at which the power may go.

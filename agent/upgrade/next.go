@@ -201,9 +201,6 @@ func armed(v View) Op {
 	case e.TriesDone > 0 || e.Bad():
 		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, fmt.Sprintf("it did not say that it is well in %d boots", e.TriesDone))}
 	}
-	if op := demote(v, *e); op.Kind != Nothing {
-		return op
-	}
 	if v.Journal.Missed >= maxMissed {
 		return Op{Kind: Remember, Reason: "the loader does not start it\nhint: does the firmware boot from another disk, or by the network?"}
 	}
@@ -212,17 +209,6 @@ func armed(v View) Op {
 
 // maxMissed is how many restarts may come back to the old system without a try.
 const maxMissed = 2
-
-// demote puts the running system behind an older one that is to be tried: the
-// loader prefers the newest of those that have tries left, or do not count. When
-// both have none left, the newest is the running one again.
-func demote(v View, target Entry) Op {
-	run := find(v, v.Running.RootHash)
-	if run == nil || run.Bad() || bootentry.Compare(target.Name, run.Name) < 0 {
-		return Op{}
-	}
-	return rename(*run, true, 0, 0, "an older system is to be tried before it")
-}
 
 // stage fills the slot and makes the entry.
 func stage(v View) Op {
@@ -262,9 +248,6 @@ func stage(v View) Op {
 // afterFailure is the old system that has noted why the target is not tried
 // again, and takes the rest of it away.
 func afterFailure(v View) Op {
-	if run := find(v, v.Running.RootHash); run != nil && run.Counted { // It was demoted.
-		return rename(*run, false, 0, 0, "it is the one that works")
-	}
 	if e := find(v, v.Journal.Target.RootHash); e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the system has failed"}
 	}

@@ -53,9 +53,8 @@ type Room struct {
 type Wish struct {
 	// Ref is where the bundle is, for people and for the next start.
 	Ref string
-	// Again tries a system that has failed, Down one that is older, Now one that comes
-	// too soon after another.
-	Again, Down, Now bool
+	// Again tries a system that has failed, Now one that comes too soon after another.
+	Again, Now bool
 	// Stay leaves the restart to somebody else.
 	Stay bool
 }
@@ -140,8 +139,8 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 	case at >= 0 && !w.Again:
 		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
 			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
-	case older && !w.Down:
-		return refuse(CodeDowngrade, "--downgrade brings it all the same", "%s is older than %s, which runs", idx.Version, v.Running.Version)
+	case older: // The loader would start the newer one, whatever its tries.
+		return refuse(CodeDowngrade, "publish what it has under a newer version", "%s is older than %s, which runs", idx.Version, v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
 		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
 	}
@@ -158,7 +157,7 @@ func free(v View, target System) *Refusal {
 		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?", "the running system has no boot entry on the ESP")
 	case run.ImageID == "":
 		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi", "the boot entry of the running system is called %s", run.File)
-	case run.Counted && !run.Bad():
+	case run.Counted:
 		return refuse(CodeUnproven, "`loam status` says what it waits for", "the running system has not proven itself yet")
 	}
 	return nil

@@ -38,7 +38,7 @@ func TestPreflight(t *testing.T) {
 		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.RootHash, idx.Version = "aa", "1.0.0" }, CodeSame},
 		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "1.0.0" }, CodeSame},
 		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Epoch = 1 }, CodeEpoch},
-		{"an old epoch, however much it is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Epoch, w.Down, w.Again = 1, true, true }, CodeEpoch},
+		{"an old epoch, however much it is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Epoch, w.Again = 1, true }, CodeEpoch},
 		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Failed = []Failure{{System: System{"2.0.0", "bb"}}}
 		}, CodeFailed},
@@ -46,7 +46,6 @@ func TestPreflight(t *testing.T) {
 			v.Failed, w.Again = []Failure{{System: System{"2.0.0", "bb"}}}, true
 		}, ""},
 		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "0.9.0" }, CodeDowngrade},
-		{"an older one that is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Version, w.Down = "0.9.0", true }, ""},
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},
 		{"a clock that was set back since the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) }, ""},
@@ -58,6 +57,9 @@ func TestPreflight(t *testing.T) {
 		}, ""},
 		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"2.0.0", "bb"}} }, ""},
 		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Entries = nil }, CodeNoEntry},
+		{"a system that has used up its tries, and runs for want of another", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
+		}, CodeUnproven},
 		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
 		}, CodeUnproven},

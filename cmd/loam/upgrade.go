@@ -47,7 +47,6 @@ is not tried again without --again.`,
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
-	f.BoolVar(&request.Downgrade, "downgrade", false, "also one that is older than what runs")
 	f.BoolVar(&request.Now, "now", false, "do not keep the time between two upgrades")
 	socketFlag(cmd, &client)
 	return cmd
