@@ -30,6 +30,7 @@ type course struct {
 	base    firmware.Sectors
 	running System
 	u       *Upgrader
+	mutant  func(v View) Op
 }
 
 func newCourse(t testing.TB, versions ...string) *course {
@@ -48,6 +49,7 @@ func (c *course) boot() {
 	}
 	_ = c.recorder.Sync()
 	c.running, c.u = runs, c.upgrader(c.recorder, runs)
+	c.u.mutant = c.mutant
 }
 
 func (c *course) run(v Verdict) Op {
@@ -77,6 +79,15 @@ func (c *course) upgrade(version string, w Wish) {
 	c.boot()
 }
 
+// remembers fails unless a version is known to have failed.
+func (c *course) remembers(version string) {
+	c.t.Helper()
+	failed, err := Failures(c.recorder)
+	if err != nil || !slices.ContainsFunc(failed, func(f Failure) bool { return f.Version == version }) {
+		c.t.Fatalf("remembers %v %v", failed, err)
+	}
+}
+
 // lives are courses that have everything in them.
 var lives = map[string]func(c *course){
 	"good, good, and a third that fails": func(c *course) {
@@ -89,6 +100,7 @@ var lives = map[string]func(c *course){
 			c.boot()
 		}
 		c.run(Verdict{})
+		c.remembers("4.0.0")
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", Wish{})

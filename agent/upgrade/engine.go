@@ -46,6 +46,8 @@ type Upgrader struct {
 	Now      func() time.Time
 	Log      *zap.Logger
 
+	// mutant decides in place of Next, in tests that seed bugs.
+	mutant func(v View) Op
 	// filled is of this process; see View. esp and staged are of one Run.
 	filled bool
 	esp    *fat.FS
@@ -138,7 +140,9 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 			return Op{}, err
 		}
 		u.note(v)
-		op = Next(v)
+		if op = Next(v); u.mutant != nil {
+			op = u.mutant(v)
+		}
 		switch op.Kind {
 		case Nothing, Observe, Reboot:
 			return op, nil
