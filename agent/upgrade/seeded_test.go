@@ -89,10 +89,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 }
 
 // fatal is a testing.TB whose Fatal ends the life only.
-type fatal struct {
-	testing.TB
-	said *string
-}
+type fatal struct{ testing.TB }
 
 func (f fatal) Fatal(args ...any)                 { panic(died{strings.TrimSpace(strings.Join(texts(args), " "))}) }
 func (f fatal) Fatalf(format string, args ...any) { panic(died{format}) }
