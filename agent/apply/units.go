@@ -67,26 +67,33 @@ func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.
 	return failed
 }
 
-// stages are the actions by stage, those that systemd does by itself left out.
-// Last, what it restarts by itself is started, which is nothing to do for a unit
-// that is up: as it reads its units, systemd may stop one that is bound to what
-// is still to come, and what that takes along is then not restarted with it.
+// stages are the actions by stage, those that systemd does by itself left out. In
+// each, what is started comes after the rest: a restart of what it requires would
+// take it along, and with it what is part of it. Last, what systemd restarts by
+// itself is started, which is nothing to do for a unit that is up: as it reads its
+// units, systemd may stop one that is bound to what is still to come, and what that
+// takes along is then not restarted with it.
 func stages(actions []plan.Action) [][]plan.Action {
 	var all [][]plan.Action
-	var last []plan.Action
+	var starts, last []plan.Action
 	stage := -1
 	for _, a := range actions {
-		switch {
-		case a.By != "" && a.Verb == plan.Restart:
-			last = append(last, plan.Action{Unit: a.Unit, Verb: plan.Start})
-		case a.By != "":
-		case a.Stage() == stage:
-			all[len(all)-1] = append(all[len(all)-1], a)
-		default:
-			stage, all = a.Stage(), append(all, []plan.Action{a})
+		if a.By != "" {
+			if a.Verb == plan.Restart {
+				last = append(last, plan.Action{Unit: a.Unit, Verb: plan.Start})
+			}
+			continue
 		}
+		if a.Stage() != stage {
+			stage, all, starts = a.Stage(), append(all, starts, nil), nil
+		}
+		if a.Verb == plan.Start {
+			starts = append(starts, a)
+			continue
+		}
+		all[len(all)-1] = append(all[len(all)-1], a)
 	}
-	return append(all, last)
+	return append(all, starts, last)
 }
 
 // stage asks systemd for everything at once, so that systemd orders the jobs
