@@ -25,9 +25,13 @@ func again() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Jitter: 0.3, Steps: 6, Cap: time.Second}
 }
 
-// forbiddenPause is how long a watch waits that is not allowed: somebody has to
-// allow it.
-const forbiddenPause = 20 * time.Second
+// A watch that is not allowed waits for forbiddenFirst, and then twice as long each
+// time up to forbiddenLast: an API server that starts allows nothing for a moment,
+// and else somebody has to allow it.
+const (
+	forbiddenFirst = 500 * time.Millisecond
+	forbiddenLast  = 20 * time.Second
+)
 
 // query is one object by its name, or those that a selector finds.
 type query struct {
@@ -46,12 +50,16 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 // they change. Each try to reach the API
 // server ends up in tried, with the error it had, each watch in begun. It returns when ctx ends.
 func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T)) {
+	hold := forbiddenFirst
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
-			if tried(err); apierrors.IsForbidden(err) {
-				pause(ctx, forbiddenPause)
+			if tried(err); !apierrors.IsForbidden(err) {
+				hold = forbiddenFirst
+				return list, err
 			}
+			pause(ctx, hold)
+			hold = min(2*hold, forbiddenLast)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {
