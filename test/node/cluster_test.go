@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -134,10 +135,12 @@ func TestNodeOfACluster(t *testing.T) {
 		n.t, w.T = t, t
 		updatesInPlace(t, n, w)
 	})
-	t.Run("the idle agent is measured", func(t *testing.T) {
-		n.t, w.T = t, t
-		measureIdle(t, n, w)
-	})
+	if os.Getenv("LOAM_ALL") != "" { // It asserts nothing.
+		t.Run("the idle agent is measured", func(t *testing.T) {
+			n.t, w.T = t, t
+			measureIdle(t, n, w)
+		})
+	}
 	t.Run("a reset leaves nothing of the cluster", func(t *testing.T) {
 		n.t = t
 		n.want("loam reset --yes 2>/dev/null", "reset: the node follows no configuration until `loam apply`, or another machine.yaml")

@@ -253,7 +253,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 }
 
 // bad are changes of a UKI that make a system which must not stay, and what the old
-// one then says of it. Those that are slow, as the watchdogs wait for minutes, run with
+// one then says of it. Those that are slow, as somebody waits for minutes, run with
 // `make upgrades` only.
 var bad = map[string]struct {
 	change func(t *testing.T) func(uki.Sections) uki.Sections
@@ -264,7 +264,7 @@ var bad = map[string]struct {
 	"it hangs in /init": {withInit("./testdata/hang"), "it did not say that it is well in 3 boots", true},
 	"it ends in rescue": {withCmdline("systemd.unit=nowhere.target"), "", true},
 	"its agent is dead": {withCmdline("systemd.setenv=GOMEMLIMIT=none"), "it did not say that it is well in 3 boots", true},
-	"it has no network": {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route", false},
+	"it has no network": {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route", true},
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
