@@ -28,7 +28,6 @@ const BootDir = "EFI/Linux"
 const (
 	sectorSize  = 512
 	clusterSize = 8 << 10
-	entrySize   = 32
 	// bootDirSize is the least size of BootDir, in bytes.
 	bootDirSize = 64 << 10
 	// reserved sectors before the first FAT.

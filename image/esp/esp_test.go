@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/partitions/fat/dirent"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -105,11 +106,11 @@ func TestBootDirRules(t *testing.T) {
 		t.Errorf("the chain of %s is %d clusters", BootDir, chain)
 	}
 	dir := boot.content()
-	if len(dir) != 12*entrySize { // . .. two fillers, and two names of four slots
-		t.Fatalf("%d directory entries", len(dir)/entrySize)
+	if len(dir) != 12*dirent.SlotSize { // . .. two fillers, and two names of four slots
+		t.Fatalf("%d directory entries", len(dir)/dirent.SlotSize)
 	}
 	for slot := 4; slot < 12; slot += 4 {
-		if dir[slot*entrySize] != 0x43 || dir[(slot+3)*entrySize+11] != attrArchive {
+		if dir[slot*dirent.SlotSize] != 0x43 || dir[(slot+3)*dirent.SlotSize+11] != dirent.AttrArchive {
 			t.Errorf("slot %d does not begin a set of four", slot)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // endOfChain marks the last cluster of a chain in the FAT.
@@ -12,7 +14,7 @@ const endOfChain = 0x0fffffff
 // node is a file or a directory.
 type node struct {
 	name     string
-	short    [11]byte // its 8.3 name, padded
+	short    dirent.ShortName
 	dir      bool
 	data     []byte // of a file
 	minSize  int64  // of a directory, in bytes
@@ -54,7 +56,7 @@ func (n *node) addFile(f File) error {
 		return err
 	}
 	name := parts[len(parts)-1]
-	if err := checkName(name); err != nil {
+	if err := dirent.CheckName(name); err != nil {
 		return err
 	}
 	if dir.child(name) != nil {
@@ -67,7 +69,7 @@ func (n *node) addFile(f File) error {
 // mkdir finds or makes the directory.
 func (n *node) mkdir(parts []string) (*node, error) {
 	for _, name := range parts {
-		if err := checkName(name); err != nil {
+		if err := dirent.CheckName(name); err != nil {
 			return nil, err
 		}
 		c := n.child(name)
@@ -107,9 +109,9 @@ func (n *node) size() int64 {
 	}
 	slots := 2 // . and .., or room for a label in the root
 	for _, c := range n.children {
-		slots += c.slots()
+		slots += dirent.SlotsFor(c.name)
 	}
-	return max(int64(slots)*entrySize, n.minSize)
+	return max(int64(slots)*dirent.SlotSize, n.minSize)
 }
 
 // clusters that the node takes.

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/loam-os/loam/test/judge"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // damage is what a test does to a disk: through the FS that it opened, whose fat and directories it may write as they should not be.
@@ -65,17 +67,17 @@ func slots(path string, change func(d *directory)) damage {
 	}
 }
 
-func (d *directory) put(slot int, set []byte) { copy(d.raw[slot*slotSize:], set) }
+func (d *directory) put(slot int, set []byte) { copy(d.raw[slot*dirent.SlotSize:], set) }
 
 // set is the slots of a file without content.
 func set(name, short string) []byte {
 	base, ext, _ := strings.Cut(short, ".")
-	return append(longSlots(name, pad83(base, ext)), shortSlot(pad83(base, ext), attrArchive, 0, 0)...)
+	return append(dirent.LongSlots(name, dirent.Pad(base, ext)), dirent.ShortSlot(dirent.Pad(base, ext), dirent.AttrArchive, 0, 0)...)
 }
 
 func TestCheckAndReclaim(t *testing.T) {
 	const uki, boot = "EFI/Linux/" + oldUKI, "EFI/BOOT/BOOTX64.EFI"
-	const places = 64<<10/slotSize/bootSlots - 2 // the others are of . .. and the fillers, and of a UKI
+	const places = 64<<10/dirent.SlotSize/bootSlots - 2 // the others are of . .. and the fillers, and of a UKI
 	for _, tc := range []struct {
 		name    string
 		damage  damage
@@ -108,15 +110,15 @@ func TestCheckAndReclaim(t *testing.T) {
 				setFAT(n, second(boot), entryOf(t, f, boot).first)(t, m, f)
 			}
 		}, want: Report{Broken: []string{"is a loop"}, Leaked: 1}, after: Report{Broken: []string{"is a loop"}}, changed: true},
-		{name: "a chain that is too long", damage: slots("EFI/BOOT", func(d *directory) { point(d.at(2), d.entries[0].first, 100) }),
+		{name: "a chain that is too long", damage: slots("EFI/BOOT", func(d *directory) { dirent.Point(d.at(2), d.entries[0].first, 100) }),
 			want: Report{Broken: []string{"a chain of 3 clusters, the file has 1"}}, after: Report{Broken: []string{"has 1"}}},
-		{name: "a chain that is too short", damage: slots("EFI/BOOT", func(d *directory) { point(d.at(2), d.entries[0].first, 30000) }),
+		{name: "a chain that is too short", damage: slots("EFI/BOOT", func(d *directory) { dirent.Point(d.at(2), d.entries[0].first, 30000) }),
 			want: Report{Broken: []string{"the chain ends after 3 of 4 clusters"}}, after: Report{Broken: []string{"3 of 4"}}, changed: true},
 		{name: "two names of one chain, as EDK2's torn rename leaves", damage: slots("EFI/Linux", func(d *directory) {
-			d.put(8, d.raw[4*slotSize:8*slotSize])
+			d.put(8, d.raw[4*dirent.SlotSize:8*dirent.SlotSize])
 		}), want: Report{Crossed: [][2]string{{uki, uki}}, Places: places - 1, PlacesAtEnd: places - 1},
 			after: Report{Crossed: [][2]string{{uki, uki}}, Places: places - 1, PlacesAtEnd: places - 1}},
-		{name: "an entry without its first slot", damage: slots("EFI/Linux", func(d *directory) { d.at(4)[0] = slotFree }),
+		{name: "an entry without its first slot", damage: slots("EFI/Linux", func(d *directory) { d.at(4)[0] = dirent.Free }),
 			want: Report{Orphans: []string{"EFI/Linux/LOAM-N~1.EFI"}}, after: Report{Orphans: []string{"EFI/Linux/LOAM-N~1.EFI"}}},
 		{name: "an entry with another's long name", damage: slots("EFI/Linux", func(d *directory) { d.at(7)[0]++ }),
 			want: Report{Orphans: []string{"EFI/Linux/MOAM-N~1.EFI"}}, after: Report{Orphans: []string{"EFI/Linux/MOAM-N~1.EFI"}}},
@@ -130,7 +132,7 @@ func TestCheckAndReclaim(t *testing.T) {
 			after: Report{Straddling: []string{"EFI/Linux/" + newGood}, Places: places - 3, PlacesAtEnd: places - 3}},
 		{name: "an end of EFI/Linux that moved on", damage: slots("EFI/Linux", func(d *directory) {
 			for slot := 8; slot < 99; slot++ {
-				d.at(slot)[0] = slotFree
+				d.at(slot)[0] = dirent.Free
 			}
 		}), want: Report{Places: places, PlacesAtEnd: (2048 - 99) / 4}},
 		{name: "not unmounted, says Linux", damage: func(t *testing.T, m *memory, _ *FS) { poke(t, m, 65, 1) },
@@ -256,8 +258,8 @@ func TestCrossedEntries(t *testing.T) {
 		names := []string{oldUKI, newGood}
 		slots("EFI/Linux", func(d *directory) {
 			e := d.entries[2]
-			short := pad83("LOAM-N~2", "EFI")
-			d.put(8, append(longSlots(newGood, short), shortSlot(short, attrArchive, e.first, e.Size)...))
+			short := dirent.Pad("LOAM-N~2", "EFI")
+			d.put(8, append(dirent.LongSlots(newGood, short), dirent.ShortSlot(short, dirent.AttrArchive, e.first, e.Size)...))
 		})(t, m, opened(t, m))
 		f := opened(t, m)
 		if diff := cmp.Diff([][2]string{{"EFI/Linux/" + oldUKI, "EFI/Linux/" + newGood}}, f.Check().Crossed); diff != "" {

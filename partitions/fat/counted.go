@@ -1,24 +1,17 @@
 package fat
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
+)
 
 // LinkCounted is Link for a boot entry whose tries the firmware counts. EDK2 renames an entry by taking its set away and adding another
 // at the end of the directory, in one flush: so the entry becomes the last of the directory and the first in its sector, which has room for
 // three more. Then each of three counts is one write of one sector, and a power cut leaves the old name or the new one. If they lay in two
 // sectors, both could stay, and a loader that finds the new name taken boots without counting, for ever.
 func (f *FS) LinkCounted(dir, name string, c Chain, size int64) error {
-	if size != c.size || c.first == 0 || f.staged[c.first] != f.need(size) {
-		return fmt.Errorf("link %s in /%s: %d bytes are not what was staged, or it is linked", name, dir, size)
-	}
-	d, err := f.directory(dir)
-	if err == nil {
-		err = f.linkCounted(d, name, c.first, size)
-	}
-	if err != nil {
-		return fmt.Errorf("link %s in /%s: %w", name, dir, err)
-	}
-	delete(f.staged, c.first)
-	return nil
+	return f.linkStaged(dir, name, c, size, func(d *directory) error { return f.linkCounted(d, name, c.first, size) })
 }
 
 // RelinkCounted gives the content of an entry another name besides its own: for one whose long name is torn, which then can go. Both share
@@ -48,7 +41,7 @@ func (f *FS) linkCounted(d *directory, name string, first uint32, size int64) er
 		return ErrDirFull
 	}
 	d.end = min(d.end, at) // What lies behind it was deleted.
-	return f.insert(d, at, append(longSlots(name, short), shortSlot(short, attrArchive, first, size)...))
+	return f.insert(d, at, append(dirent.LongSlots(name, short), dirent.ShortSlot(short, dirent.AttrArchive, first, size)...))
 }
 
 // lastSector is the first sector after the last entry.

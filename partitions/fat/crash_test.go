@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/test/judge"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // crash checks every state that a power cut in a script can leave.
@@ -213,7 +215,7 @@ func ghosts(t testing.TB, m *memory) *memory {
 		t.Fatal(err)
 	}
 	for slot := d.end + 1; slot < d.slots(); slot++ {
-		copy(d.at(slot), shortSlot(pad83("GHOST", "EFI"), attrArchive, 5, 9000))
+		copy(d.at(slot), dirent.ShortSlot(dirent.Pad("GHOST", "EFI"), dirent.AttrArchive, 5, 9000))
 	}
 	if _, err := m.WriteAt(d.raw, f.offset(d.chain[0])); err != nil {
 		t.Fatal(err)
@@ -245,7 +247,7 @@ func TestPowerCutsOfASetInTwoSectors(t *testing.T) {
 	disk := built(t)
 	slots("EFI/BOOT", func(d *directory) {
 		for slot := 3; slot < 14; slot++ {
-			d.at(slot)[0] = slotFree
+			d.at(slot)[0] = dirent.Free
 		}
 		d.put(14, set(newUKI, "LOAM-N~1.EFI"))
 	})(t, disk, opened(t, disk))

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // maxDirectory in bytes: 65536 slots, by the specification.
@@ -17,7 +19,7 @@ type Entry struct {
 	Size   int64
 	Orphan bool // its long name is torn or another's: firmware too knows it under its short name only
 
-	short shortName
+	short dirent.ShortName
 	first uint32
 	slot  int // the first of its set, in the directory
 	slots int
@@ -62,9 +64,9 @@ func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
 	return d, nil
 }
 
-func (d *directory) slots() int { return len(d.raw) / slotSize }
+func (d *directory) slots() int { return len(d.raw) / dirent.SlotSize }
 
-func (d *directory) at(slot int) []byte { return d.raw[slot*slotSize:][:slotSize] }
+func (d *directory) at(slot int) []byte { return d.raw[slot*dirent.SlotSize:][:dirent.SlotSize] }
 
 // parse finds the entries.
 func (d *directory) parse() {
@@ -73,13 +75,13 @@ func (d *directory) parse() {
 	for ; i < d.slots() && d.at(i)[0] != 0; i++ {
 		s := d.at(i)
 		switch {
-		case s[0] != slotFree && isLong(s):
+		case s[0] != dirent.Free && dirent.IsLong(s):
 			long++
 			continue
-		case s[0] == slotFree || s[11]&attrLabel != 0 || isDots(s):
+		case s[0] == dirent.Free || s[11]&dirent.AttrLabel != 0 || dirent.IsDots(s):
 			d.loosen(i-long, i)
 		default:
-			e := decodeEntry(d.raw[(i-long)*slotSize:i*slotSize], s)
+			e := decodeEntry(d.raw[(i-long)*dirent.SlotSize:i*dirent.SlotSize], s)
 			e.slot = i + 1 - e.slots
 			e.Orphan = e.slots == 1 && long > 0
 			if !e.Orphan { // else the parts stay: they are what tells that it is one
@@ -103,8 +105,8 @@ func (d *directory) loosen(from, to int) {
 func decodeEntry(before, s []byte) Entry {
 	le := binary.LittleEndian
 	e := Entry{
-		short: shortName(s[:11]),
-		Dir:   s[11]&attrDirectory != 0,
+		short: dirent.ShortName(s[:11]),
+		Dir:   s[11]&dirent.AttrDirectory != 0,
 		Size:  int64(le.Uint32(s[28:])),
 		first: uint32(le.Uint16(s[20:]))<<16 | uint32(le.Uint16(s[26:])),
 		slots: 1,
@@ -113,8 +115,8 @@ func decodeEntry(before, s []byte) Entry {
 		e.Size = 0 // no meaning
 	}
 	e.Short = e.short.String()
-	e.Name = e.short.withCase(s[12])
-	if name, parts := longName(before, e.short); parts > 0 {
+	e.Name = e.short.WithCase(s[12])
+	if name, parts := dirent.LongName(before, e.short); parts > 0 {
 		e.Name, e.slots = name, parts+1
 	}
 	return e
@@ -147,7 +149,7 @@ func (d *directory) place(n int) (slot int, ok bool) {
 
 func (d *directory) free(slot, n int) bool {
 	for i := slot; i < slot+n && i < d.end; i++ {
-		if d.at(i)[0] != slotFree {
+		if d.at(i)[0] != dirent.Free {
 			return false
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // bootSlots is what each name in BootDir takes.
@@ -28,7 +30,7 @@ func (f *FS) rename(dir, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if n := slotsFor(to); n != e.slots {
+	if n := dirent.SlotsFor(to); n != e.slots {
 		return fmt.Errorf("takes %d directory slots, it has %d", n, e.slots)
 	}
 	if e.crosses() {
@@ -41,7 +43,7 @@ func (f *FS) rename(dir, from, to string) error {
 	slot := d.at(e.last())
 	copy(slot, short[:])
 	slot[12] &^= 0x18 // the name's case, if it had no long one
-	copy(d.raw[e.slot*slotSize:], longSlots(to, short))
+	copy(d.raw[e.slot*dirent.SlotSize:], dirent.LongSlots(to, short))
 	return f.writeSector(d, e.slot/perSector)
 }
 
@@ -66,7 +68,7 @@ func (f *FS) Remove(path string) error {
 
 func (f *FS) unlink(d *directory, e Entry) error {
 	for i := e.slot; i <= e.last(); i++ {
-		d.at(i)[0] = slotFree
+		d.at(i)[0] = dirent.Free
 	}
 	for sector := e.last() / perSector; sector >= e.slot/perSector; sector-- {
 		if err := f.writeSector(d, sector); err != nil {
@@ -120,7 +122,7 @@ func (f *FS) writeFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, f.Discard(c))
 	}
-	point(d.at(e.last()), c.first, c.size)
+	dirent.Point(d.at(e.last()), c.first, c.size)
 	if err := f.writeSector(d, e.last()/perSector); err != nil {
 		return err
 	}
@@ -154,13 +156,12 @@ func (f *FS) mkdir(path string) error {
 		return err
 	}
 	content := make([]byte, f.clusterSize)
-	copy(content, shortSlot(pad83(".", ""), attrDirectory, clusters[0], 0))
-	copy(content[slotSize:], shortSlot(pad83("..", ""), attrDirectory, up, 0))
+	copy(content, dirent.DotSlots(clusters[0], up))
 	c, err := f.Stage(bytes.NewReader(content), f.clusterSize)
 	if err != nil {
 		return err
 	}
-	if err := f.link(d, name, attrDirectory, c.first, 0); err != nil {
+	if err := f.link(d, name, dirent.AttrDirectory, c.first, 0); err != nil {
 		return errors.Join(err, f.Discard(c))
 	}
 	delete(f.staged, c.first)

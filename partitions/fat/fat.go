@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // Device is a partition: offsets are from its start, and they and the lengths are multiples of the block size given to Open.
@@ -33,7 +35,10 @@ const BootDir = "EFI/Linux"
 // ErrDirFull: no sector of the directory has room for the entry. Directories do not grow: growing one is not atomic.
 var ErrDirFull = errors.New("directory is full")
 
-const sectorSize = 512
+const (
+	sectorSize = 512
+	perSector  = sectorSize / dirent.SlotSize // directory slots
+)
 
 // FS is an open file system, for one goroutine, and the only writer of its partition. After a write or flush that failed, what is on
 // the disk is not known: all later writes fail, and Open has to read it anew.

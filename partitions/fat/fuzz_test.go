@@ -3,6 +3,8 @@ package fat
 import (
 	"io"
 	"testing"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // FuzzOpen: whatever is in the boot sector, a FAT and directories, everything ends, and Reclaim leaves what entries refer to.
@@ -21,8 +23,8 @@ func FuzzOpen(f *testing.F) {
 	for c := range fs.fat.used(fs.last()) {
 		used = int(c)
 	}
-	f.Add(boot, []byte(fs.fat[:4*used+4]), []byte(fs.fat[:4*used+4]), dir.raw[:16*slotSize])
-	f.Add(boot[:0], []byte{1}, []byte{}, dir.raw[4*slotSize:12*slotSize])
+	f.Add(boot, []byte(fs.fat[:4*used+4]), []byte(fs.fat[:4*used+4]), dir.raw[:16*dirent.SlotSize])
+	f.Add(boot[:0], []byte{1}, []byte{}, dir.raw[4*dirent.SlotSize:12*dirent.SlotSize])
 	f.Fuzz(func(t *testing.T, boot, fat1, fat2, dir []byte) {
 		m := disk.clone()
 		for _, part := range []struct {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+
+	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
 // Reclaim frees clusters that no entry refers to, staged ones too, makes both FATs equal, and frees the slots of lost long names; the
@@ -71,18 +73,18 @@ func (f *FS) settle(s *survey) error {
 func (f *FS) tidy(d *directory) error {
 	old := bytes.Clone(d.raw)
 	for _, slot := range d.loose {
-		d.at(slot)[0] = slotFree
+		d.at(slot)[0] = dirent.Free
 	}
 	if d.isBoot() {
 		used := d.end
-		for used > 0 && d.at(used - 1)[0] == slotFree {
+		for used > 0 && d.at(used - 1)[0] == dirent.Free {
 			used--
 		}
 		end := min((used+bootSlots-1)/bootSlots*bootSlots, d.slots())
 		for slot := used; slot < end; slot++ {
-			d.at(slot)[0] = slotFree
+			d.at(slot)[0] = dirent.Free
 		}
-		clear(d.raw[end*slotSize:])
+		clear(d.raw[end*dirent.SlotSize:])
 	}
 	// From behind, each flushed: what is behind the end is free before the end is there.
 	for _, r := range slices.Backward(differing(d.raw, old)) {

@@ -1,23 +1,23 @@
-package fat
+package dirent
 
 import (
 	"fmt"
 	"strings"
 )
 
-// shortName is a name of 8 and 3 characters, padded with spaces.
-type shortName [11]byte
+// ShortName is a name of 8 and 3 characters, padded with spaces.
+type ShortName [11]byte
 
 // String is the name with its dot.
-func (s shortName) String() string {
+func (s ShortName) String() string {
 	if s[0] == 0x05 { // stands for 0xe5, which marks a free slot
-		s[0] = slotFree
+		s[0] = Free
 	}
 	return join83(latin(s[:8]), latin(s[8:]))
 }
 
-// withCase is the name as the bits 3 and 4 of the entry's byte 12 say: base and extension in lower case.
-func (s shortName) withCase(flags byte) string {
+// WithCase is the name as the bits 3 and 4 of the entry's byte 12 say: base and extension in lower case.
+func (s ShortName) WithCase(flags byte) string {
 	base, ext, dot := strings.Cut(s.String(), ".")
 	if flags&0x08 != 0 {
 		base = strings.ToLower(base)
@@ -48,15 +48,15 @@ func latin(b []byte) string {
 }
 
 // checksum ties the parts of a long name to the short entry.
-func (s shortName) checksum() (sum byte) {
+func (s ShortName) checksum() (sum byte) {
 	for _, c := range s {
 		sum = (sum>>1 | sum<<7) + c
 	}
 	return sum
 }
 
-// checkName says whether we give a file the name: printable ASCII, without what FAT forbids.
-func checkName(name string) error {
+// CheckName says whether we give a file the name: printable ASCII, without what FAT forbids.
+func CheckName(name string) error {
 	if name == "" || len(name) > 255 || strings.Trim(name, ".") == "" {
 		return fmt.Errorf("name %q: empty, only dots, or longer than 255", name)
 	}
@@ -71,8 +71,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// slotsFor is the directory slots that the name takes: one if it is an upper-case 8.3 name, else one more for every 13 characters begun.
-func slotsFor(name string) int {
+// SlotsFor is the directory slots that the name takes: one if it is an upper-case 8.3 name, else one more for every 13 characters begun.
+func SlotsFor(name string) int {
 	if _, ok := exact83(name); ok {
 		return 1
 	}
@@ -80,12 +80,12 @@ func slotsFor(name string) int {
 }
 
 // exact83 is the name as an 8.3 name, if nothing is lost by that.
-func exact83(name string) (short shortName, ok bool) {
+func exact83(name string) (short ShortName, ok bool) {
 	base, ext, dot := strings.Cut(name, ".")
 	if len(base) < 1 || len(base) > 8 || len(ext) > 3 || dot && ext == "" || shortChars(base)+shortChars(ext) != base+ext {
 		return short, false
 	}
-	return pad83(base, ext), true
+	return Pad(base, ext), true
 }
 
 // shortChars is the name in upper case, without what an 8.3 name cannot have.
@@ -98,13 +98,14 @@ func shortChars(s string) string {
 	}, strings.ToUpper(s))
 }
 
-func pad83(base, ext string) (short shortName) {
+// Pad is the short name of a base of 8 and an extension of 3 characters at most.
+func Pad(base, ext string) (short ShortName) {
 	copy(short[:], fmt.Sprintf("%-8s%-3s", base, ext))
 	return short
 }
 
-// shorten makes the 8.3 name: the name itself if it is one, else BASE~N.EXT with the least N that is not used.
-func shorten(name string, used func(shortName) bool) (shortName, error) {
+// Shorten makes the 8.3 name: the name itself if it is one, else BASE~N.EXT with the least N that is not used.
+func Shorten(name string, used func(ShortName) bool) (ShortName, error) {
 	if short, ok := exact83(name); ok {
 		return short, nil
 	}
@@ -115,10 +116,10 @@ func shorten(name string, used func(shortName) bool) (shortName, error) {
 	base, ext = shortChars(base), shortChars(ext)
 	for i := 1; i < 1e6; i++ {
 		tail := fmt.Sprintf("~%d", i)
-		short := pad83(base[:min(len(base), 8-len(tail))]+tail, ext[:min(len(ext), 3)])
+		short := Pad(base[:min(len(base), 8-len(tail))]+tail, ext[:min(len(ext), 3)])
 		if !used(short) {
 			return short, nil
 		}
 	}
-	return shortName{}, fmt.Errorf("name %q: no 8.3 name is left for it", name)
+	return ShortName{}, fmt.Errorf("name %q: no 8.3 name is left for it", name)
 }
