@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/osrelease"
 )
 
 // Uptime is the time since kernel start, suspend included (CLOCK_BOOTTIME).
@@ -39,27 +38,14 @@ func resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// osRelease reads os-release(5): the assignments, quotes taken away.
-func osRelease(text []byte) map[string]string {
-	values := map[string]string{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		key, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
-		if ok && !strings.HasPrefix(key, "#") {
-			values[key] = strings.Trim(value, `"'`)
-		}
-	}
-	return values
-}
-
 // image is the part of the status that the image and the boot settle.
 func image(root *os.Root) (status.Status, boot.Record, error) {
 	text, err := root.ReadFile("usr/lib/os-release")
 	if err != nil {
 		return status.Status{}, boot.Record{}, fmt.Errorf("read os-release: %w", err)
 	}
-	release := osRelease(text)
-	if release["IMAGE_VERSION"] == "" {
+	release := osrelease.Parse(text)
+	if release[osrelease.ImageVersion] == "" {
 		return status.Status{}, boot.Record{}, errors.New("read os-release: no IMAGE_VERSION")
 	}
 	record, err := bootRecord(root)
@@ -71,7 +57,7 @@ func image(root *os.Root) (status.Status, boot.Record, error) {
 		return status.Status{}, boot.Record{}, fmt.Errorf("uname: %w", err)
 	}
 	return status.Status{
-		ImageID: release["IMAGE_ID"], ImageVersion: release["IMAGE_VERSION"],
+		ImageID: release[osrelease.ImageID], ImageVersion: release[osrelease.ImageVersion],
 		Slot: record.Slot, RootHash: record.RootHash, Warnings: record.Warnings,
 		Kernel: unix.ByteSliceToString(name.Release[:]), Hostname: unix.ByteSliceToString(name.Nodename[:]),
 	}, record, nil

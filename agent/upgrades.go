@@ -45,7 +45,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		return nil, nil, fmt.Errorf("upgrades: %w", err)
 	}
 	entry, err := bootentry.Format(bootentry.Name{
-		ImageID: a.Status.ImageID, Version: a.Status.ImageVersion, Arch: upgrade.EntryArch(disk.Arch), Counted: true, TriesLeft: upgrade.Tries,
+		ImageID: a.Status.ImageID, Version: a.Status.ImageVersion, Arch: bootentry.Arch(disk.Arch), Counted: true, TriesLeft: upgrade.Tries,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("upgrades: %w", err), closer.Close())

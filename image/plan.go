@@ -91,7 +91,7 @@ func (p Plan) first(kind uuid.UUID) gpt.Partition {
 
 // Base is what the names of all outputs begin with: ID_VERSION_ARCH.
 func (p Plan) Base() string {
-	return fmt.Sprintf("%s_%s_%s", p.Spec.Release.ImageID, p.Spec.Release.Version, efiArch(p.Spec.Arch))
+	return fmt.Sprintf("%s_%s_%s", p.Spec.Release.ImageID, p.Spec.Release.Version, bootentry.Arch(p.Spec.Arch))
 }
 
 // Images are the outputs that hold the system, in whole or in part.

@@ -4,13 +4,12 @@
 package image
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/osrelease"
 )
 
 // Spec is what to build.
@@ -29,17 +28,8 @@ type Release struct {
 
 // ParseRelease reads an os-release(5) file.
 func ParseRelease(text []byte) (Release, error) {
-	r := Release{Text: text}
-	sc := bufio.NewScanner(bytes.NewReader(text))
-	for sc.Scan() {
-		key, value, _ := strings.Cut(sc.Text(), "=")
-		switch value = strings.Trim(value, `"'`); key {
-		case "IMAGE_ID":
-			r.ImageID = value
-		case "IMAGE_VERSION":
-			r.Version = value
-		}
-	}
+	values := osrelease.Parse(text)
+	r := Release{Text: text, ImageID: values[osrelease.ImageID], Version: values[osrelease.ImageVersion]}
 	if r.ImageID == "" || r.Version == "" {
 		return Release{}, fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION")
 	}
@@ -63,13 +53,5 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) entry() bootentry.Name {
-	return bootentry.Name{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: efiArch(s.Arch)}
-}
-
-// efiArch is the architecture as systemd and the boot entries write it (systemd.unit(5), ConditionArchitecture=).
-func efiArch(arch string) string {
-	if arch == "amd64" {
-		return "x86-64"
-	}
-	return arch
+	return bootentry.Name{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: bootentry.Arch(s.Arch)}
 }

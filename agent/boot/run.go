@@ -1,8 +1,6 @@
 package boot
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/dm"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/firmware/osrelease"
 )
 
 const (
@@ -178,16 +177,8 @@ func release(file string) (id, version string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("version of the root file system: %w", err)
 	}
-	sc := bufio.NewScanner(bytes.NewReader(text))
-	for sc.Scan() {
-		key, value, _ := strings.Cut(sc.Text(), "=")
-		switch value = strings.Trim(value, `"'`); key {
-		case "IMAGE_ID":
-			id = value
-		case "IMAGE_VERSION":
-			version = value
-		}
-	}
+	values := osrelease.Parse(text)
+	id, version = values[osrelease.ImageID], values[osrelease.ImageVersion]
 	if id == "" || version == "" || strings.ContainsAny(version, "/ ") {
 		return "", "", fmt.Errorf("%s: no usable IMAGE_ID and IMAGE_VERSION", file)
 	}

@@ -3,10 +3,10 @@ package upgrade
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/loam-os/loam/agent/cmdline"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/fat"
@@ -57,12 +57,10 @@ func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(release)) { // The loader orders by it.
-		if key, value, _ := strings.Cut(strings.Trim(line, "\x00\n"), "="); key == "IMAGE_VERSION" && strings.Trim(value, `"'`) == idx.Version {
-			return nil
-		}
+	if version := osrelease.Parse(release)[osrelease.ImageVersion]; version != idx.Version { // The loader orders by it.
+		return fmt.Errorf("the UKI is of version %q, the index about %s", version, idx.Version)
 	}
-	return fmt.Errorf("the UKI's os-release is not of version %s", idx.Version)
+	return nil
 }
 
 // ukiLocals are the UKIs on the ESP; one that cannot be read gives nothing.

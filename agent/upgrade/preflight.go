@@ -90,7 +90,7 @@ func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 
 // fits is whether the disk can take it.
 func fits(f Facts, idx bundle.Index) *Refusal {
-	name := bootentry.Name{ImageID: idx.ImageID, Version: idx.Version, Arch: EntryArch(idx.Arch), Counted: true, TriesLeft: Tries}
+	name := bootentry.Name{ImageID: idx.ImageID, Version: idx.Version, Arch: bootentry.Arch(idx.Arch), Counted: true, TriesLeft: Tries}
 	_, nameErr := bootentry.Format(name)
 	labelErr := gpt.CheckLabel(idx.ImageID + "_" + idx.Version)
 	what := idx.ImageID + " " + idx.Version
@@ -114,15 +114,6 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 		return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades", "the directory of boot entries is full")
 	}
 	return nil
-}
-
-// EntryArch is the architecture as boot entries have it (systemd.unit(5),
-// ConditionArchitecture=).
-func EntryArch(arch string) string {
-	if arch == "amd64" {
-		return "x86-64"
-	}
-	return arch
 }
 
 // allowed is whether it is to run here.

@@ -19,6 +19,14 @@ type Name struct {
 	Counted   bool   // false: blessed, the name has no tries
 }
 
+// Arch is an architecture of Go's as systemd, mkosi and the names of entries have it (systemd.unit(5), ConditionArchitecture=).
+func Arch(goarch string) string {
+	if goarch == "amd64" {
+		return "x86-64"
+	}
+	return goarch
+}
+
 // Lengths of a name with and without tries. Each takes exactly four directory slots of FAT, 27 to 39 characters, so that counting a
 // try or blessing never makes the entry longer or shorter (image/esp tells why).
 const (

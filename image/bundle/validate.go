@@ -15,11 +15,10 @@ const maxPart = 1 << 40
 // Base is what the names of the release's files begin with: ID_VERSION_ARCH, the architecture as systemd writes it. A name that
 // would not do for a boot entry is an error.
 func Base(imageID, version, arch string) (string, error) {
-	efi, ok := map[string]string{"amd64": "x86-64", "arm64": "arm64"}[arch]
-	if !ok {
+	if arch != "amd64" && arch != "arm64" {
 		return "", fmt.Errorf("arch %q: want amd64 or arm64", arch)
 	}
-	file, err := bootentry.Format(bootentry.Name{ImageID: imageID, Version: version, Arch: efi})
+	file, err := bootentry.Format(bootentry.Name{ImageID: imageID, Version: version, Arch: bootentry.Arch(arch)})
 	return strings.TrimSuffix(file, ".efi"), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/tools"
 )
 
@@ -22,7 +23,7 @@ func (p Params) Mkosi(ctx context.Context, t tools.Tree, dir, output string, bin
 	}
 	args := append([]string{
 		"--directory=" + p.Config,
-		"--architecture=" + mkosiArch(p.Arch),
+		"--architecture=" + bootentry.Arch(p.Arch),
 		"--source-date-epoch=" + fmt.Sprint(p.SourceDateEpoch),
 		"--sandbox-tree=" + filepath.Join(dir, "sandbox"),
 		"--workspace-directory=" + filepath.Join(dir, "work"),
@@ -56,14 +57,6 @@ func (p Params) prepare(dir string, sources []tools.Source) error {
 
 // debs is where downloaded packages are kept, so that each is fetched once.
 func (p Params) debs() string { return filepath.Join(p.Cache, "debs-"+p.Arch) }
-
-// mkosiArch is the architecture as systemd and mkosi name it.
-func mkosiArch(arch string) string {
-	if arch == "amd64" {
-		return "x86-64"
-	}
-	return arch
-}
 
 func removeAll(dir string, names ...string) error {
 	for _, name := range names {
