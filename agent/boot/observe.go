@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -73,7 +73,7 @@ func observeDisk(name string) (d Disk, ok bool) {
 		return Disk{}, false
 	}
 	d = Disk{
-		Device:     "/dev/" + strings.ReplaceAll(name, "!", "/"),
+		Device:     block.Node(name),
 		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always
 		SectorSize: int(sysNumber(dir, "queue/logical_block_size")),
 		Removable:  sysNumber(dir, "removable") == 1 || onUSB(dir),
@@ -92,12 +92,9 @@ func onUSB(dir string) bool {
 	return err == nil && strings.Contains(path, "/usb")
 }
 
+// sysNumber is 0 for what sysfs does not tell.
 func sysNumber(dir, name string) int64 {
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	n, _ := block.Number(dir, name)
 	return n
 }
 
@@ -117,7 +114,7 @@ func (d *Disk) readTable(dir string) error {
 	table.Source = gpt.Source{Used: table.Source.Used} // errors are no JSON
 	d.Table = &table
 	d.Contents = map[int]Content{}
-	nodes := partitionNodes(dir)
+	nodes := block.Partitions(dir)
 	for _, p := range table.Partitions {
 		d.Contents[p.Index] = observeContent(f, p, nodes[p.Index])
 	}
@@ -129,17 +126,6 @@ func damage(s gpt.Source) string {
 		return "primary copy: " + s.Primary.Error()
 	}
 	return "backup copy: " + s.Backup.Error()
-}
-
-// partitionNodes maps partition numbers to device nodes.
-func partitionNodes(dir string) map[int]string {
-	nodes := map[int]string{}
-	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition"))
-	for _, f := range found {
-		name := filepath.Base(filepath.Dir(f))
-		nodes[int(sysNumber(filepath.Dir(f), "partition"))] = "/dev/" + strings.ReplaceAll(name, "!", "/")
-	}
-	return nodes
 }
 
 // observeContent looks into the partitions that Decide asks about.

@@ -8,11 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -25,23 +24,19 @@ func OpenDisk(root string) (Disk, io.Closer, error) {
 		return Disk{}, nil, fmt.Errorf("find the disk of %s: %w", root, err)
 	}
 	dir = filepath.Dir(dir)
-	name := "/dev/" + strings.ReplaceAll(filepath.Base(dir), "!", "/")
-	sectors, err := number(dir, "size")
+	sectors, err := block.Number(dir, "size")
 	if err != nil {
 		return Disk{}, nil, err
 	}
-	sectorSize, err := number(dir, "queue/logical_block_size")
+	sectorSize, err := block.Number(dir, "queue/logical_block_size")
 	if err != nil {
 		return Disk{}, nil, err
 	}
-	whole, err := openDirect(name, unix.O_RDWR, int(sectorSize))
+	whole, err := openDirect(block.Node(filepath.Base(dir)), unix.O_RDWR, int(sectorSize))
 	if err != nil {
 		return Disk{}, nil, err
 	}
-	nodes, err := partitionNodes(dir)
-	if err != nil {
-		return Disk{}, nil, errors.Join(err, whole.Close())
-	}
+	nodes := block.Partitions(dir)
 	return Disk{
 		Arch: runtime.GOARCH, Size: sectors * 512, SectorSize: int(sectorSize), Whole: whole, // sysfs counts sectors of 512 bytes, always
 		Open: func(p gpt.Partition) (Closer, error) {
@@ -52,31 +47,6 @@ func OpenDisk(root string) (Disk, io.Closer, error) {
 			return d, d, err
 		},
 	}, whole, nil
-}
-
-func number(dir, name string) (int64, error) {
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
-
-// partitionNodes are the device nodes of a disk's partitions, by number.
-func partitionNodes(dir string) (map[int]string, error) {
-	found, err := filepath.Glob(filepath.Join(dir, "*", "partition"))
-	if err != nil {
-		return nil, err
-	}
-	nodes := map[int]string{}
-	for _, f := range found {
-		n, err := number(filepath.Dir(f), "partition")
-		if err != nil {
-			return nil, err
-		}
-		nodes[int(n)] = "/dev/" + strings.ReplaceAll(filepath.Base(filepath.Dir(f)), "!", "/")
-	}
-	return nodes, nil
 }
 
 // Files is a Keeper: files of /var/lib/loam.
