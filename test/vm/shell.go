@@ -73,14 +73,18 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used++
-	end := fmt.Sprintf("end-%s-%d-", s.id, s.used)
+	mark := fmt.Sprintf("%s-%d", s.id, s.used)
 	// A group, so that the command reads nothing of what follows it. The first
-	// word after it is the only one that sees its code.
-	line := fmt.Sprintf("{ %s\n} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-%d-$?\n", command, s.id, s.used)
+	// word after it is the only one that sees its code. The group begins when all
+	// of it was read: a terminal that echoes has done so before "begin".
+	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s\n} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-$?\n", mark, command, mark)
 	if _, err := io.WriteString(s.conn, line); err != nil {
 		return "", fmt.Errorf("debug shell: %w", err)
 	}
-	out, err := s.until(ctx, "\n"+end)
+	if out, err := s.until(ctx, "begin-"+mark+"\n"); err != nil {
+		return out, fmt.Errorf("debug shell: %s: %w", command, err)
+	}
+	out, err := s.until(ctx, "\nend-"+mark+"-")
 	if err != nil {
 		return out, fmt.Errorf("debug shell: %s: %w", command, err)
 	}

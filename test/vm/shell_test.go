@@ -38,6 +38,23 @@ func bash(t *testing.T) net.Conn {
 	return conn
 }
 
+// bashOnTerminal is a shell that edits lines, as the one on a serial port does.
+func bashOnTerminal(t *testing.T) net.Conn {
+	t.Helper()
+	near, far := net.Pipe()
+	cmd := exec.Command("script", "--quiet", "--command", "bash --norc", "/dev/null")
+	cmd.Stdin, cmd.Stdout = far, far
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		near.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return near
+}
+
 // visit runs a command as one who is connected to s by Join, and leaves.
 func visit(t *testing.T, s *Shell, command string) (string, error) {
 	t.Helper()
@@ -73,6 +90,20 @@ func TestShell(t *testing.T) {
 	t.Run("a command that fails is an error with what it wrote", func(t *testing.T) {
 		if _, err := s.Run(t.Context(), "echo why; false"); err == nil || !strings.Contains(err.Error(), "exit code 1\nwhy") {
 			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("a terminal that echoes is no part of the output", func(t *testing.T) {
+		echoing := NewShell(bashOnTerminal(t))
+		if err := echoing.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := echoing.Run(t.Context(), "stty echo </dev/tty"); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if out, err := echoing.Run(t.Context(), "echo one\necho two"); err != nil || out != "one\ntwo" {
+				t.Errorf("%q, %v", out, err)
+			}
 		}
 	})
 	t.Run("visitors come one after the other, in the same shell", func(t *testing.T) {
