@@ -79,6 +79,14 @@ func (c *course) upgrade(version string, w Wish) {
 	c.boot()
 }
 
+// undecided looks at a trial of which nobody can tell.
+func (c *course) undecided() {
+	c.t.Helper()
+	if op := c.run(Verdict{Word: Wait}); op.Kind != Observe {
+		c.t.Fatalf("undecided: %v", op)
+	}
+}
+
 // remembers fails unless a version is known to have failed.
 func (c *course) remembers(version string) {
 	c.t.Helper()
@@ -101,6 +109,18 @@ var lives = map[string]func(c *course){
 		}
 		c.run(Verdict{})
 		c.remembers("4.0.0")
+	},
+	"nobody can tell, then good; nobody can tell in all boots": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.undecided()
+		c.run(Verdict{Word: Good})
+		c.upgrade("3.0.0", Wish{})
+		for range Tries {
+			c.undecided()
+			c.boot()
+		}
+		c.run(Verdict{})
+		c.remembers("3.0.0")
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", Wish{})

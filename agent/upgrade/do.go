@@ -41,7 +41,8 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 				return err
 			}
 		}
-		return errors.Join(u.Keep.Remove(journalName), u.Keep.Remove(indexName))
+		// The journal goes last: as long as it is there, this is done again.
+		return errors.Join(u.Keep.Remove(scratchName), u.Keep.Remove(indexName), u.Keep.Remove(journalName))
 	}
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
@@ -153,19 +154,11 @@ func (u *Upgrader) fill(ctx context.Context, name string, dst Device, p bundle.P
 	if u.Progress != nil {
 		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: p.Size, Filled: done}) }
 	}
-	if pack == nil {
-		f.pack = noPack{}
-	}
 	if err := f.fill(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
-
-// noPack is a pack that cannot be reached.
-type noPack struct{}
-
-func (noPack) Range(context.Context, int64, int64) (io.ReadCloser, error) { return nil, ErrNoPack }
 
 // locals is the content of the slot that runs, for as long as done is not called.
 func (u *Upgrader) locals(table gpt.Table, target partitions.Slot) (all []Local, done func(), err error) {

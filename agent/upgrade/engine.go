@@ -20,8 +20,8 @@ import (
 type Upgrader struct {
 	Disk Disk
 	Keep Keeper
-	// Scratch is a file of that size on the state partition; what it held before may
-	// be in it.
+	// Scratch is Keep's file scratchName, of that size; what it held before may be in
+	// it.
 	Scratch func(size int64) (Closer, error)
 	// Running is the system of this boot, ImageID its IMAGE_ID, Entry the name of an
 	// entry of it that was never tried.
@@ -127,22 +127,24 @@ func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (v View, err error) 
 }
 
 // Run does what is next until that is to wait for something else: it returns
-// Nothing, Observe or Reboot. pack is nil where chunks cannot be fetched.
+// Nothing, Observe or Reboot.
 func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op, err error) {
 	closeESP, err := u.open()
 	if err != nil {
 		return Op{}, err
 	}
 	defer func() { err = errors.Join(err, closeESP()) }()
+	decide := Next
+	if u.mutant != nil {
+		decide = u.mutant
+	}
 	for {
 		v, err := u.view(verdict)
 		if err != nil {
 			return Op{}, err
 		}
 		u.note(v)
-		if op = Next(v); u.mutant != nil {
-			op = u.mutant(v)
-		}
+		op = decide(v)
 		switch op.Kind {
 		case Nothing, Observe, Reboot:
 			return op, nil
@@ -169,16 +171,7 @@ func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
 }
 
-// View is how the disk is now.
-func (u *Upgrader) View() (v View, err error) {
-	closeESP, err := u.open()
-	if err != nil {
-		return v, err
-	}
-	defer func() { err = errors.Join(err, closeESP()) }()
-	return u.view(Verdict{})
-}
-
+// view is how the disk is now.
 func (u *Upgrader) view(verdict Verdict) (View, error) {
 	v := View{Running: u.Running, Entry: u.Entry, Filled: u.filled, StagedUKI: u.staged != nil, Verdict: verdict}
 	var err error
@@ -192,9 +185,8 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 	if err != nil {
 		return v, err
 	}
-	v.Target.Name = slot.Name
 	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
-		v.Target.RootHash = hex.EncodeToString(hash[:])
+		v.Holds = hex.EncodeToString(hash[:])
 	}
 	v.Entries, err = entries(u.esp)
 	return v, err

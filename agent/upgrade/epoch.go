@@ -40,5 +40,5 @@ func raise(k Keeper, v View) error {
 	if err != nil {
 		return err
 	}
-	return write(k, epochName, e.with(v.Running.RootHash, v.Journal.Epoch, v.Target.RootHash))
+	return write(k, epochName, e.with(v.Running.RootHash, v.Journal.Epoch, v.Holds))
 }

@@ -158,14 +158,10 @@ func (f *filler) fetch(ctx context.Context, first int, missing []int, want []byt
 
 func (f *filler) fetchRun(ctx context.Context, first int, run []int, end int64, want []byte) error {
 	start := f.part.Chunks[first+run[0]].At
-	r, err := f.pack.Range(ctx, start, end-start)
-	if err != nil {
-		return err
-	}
 	packed := make([]byte, end-start)
-	n, err := io.ReadFull(r, packed)
+	n, err := readPack(ctx, f.pack, start, packed)
 	f.done.Fetched += int64(n)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrNoPack, start, end, err)
 	}
 	for _, i := range run {
@@ -178,6 +174,15 @@ func (f *filler) fetchRun(ctx context.Context, first int, run []int, end int64, 
 		copy(room, plain)
 	}
 	return nil
+}
+
+func readPack(ctx context.Context, pack Packed, off int64, into []byte) (n int, err error) {
+	r, err := pack.Range(ctx, off, int64(len(into)))
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.ReadFull(r, into)
+	return n, errors.Join(err, r.Close())
 }
 
 // write writes what differs, neighbours at once, and makes it durable.

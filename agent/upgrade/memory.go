@@ -25,6 +25,8 @@ const (
 	failuresName = "upgrade-failed.json"
 	// lastName has the time at which the last upgrade began.
 	lastName = "upgrade-last.json"
+	// scratchName is where the UKI of an upgrade is made.
+	scratchName = "upgrade-uki"
 )
 
 // maxFailures is how many failures are remembered.

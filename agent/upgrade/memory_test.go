@@ -27,12 +27,21 @@ type recorder struct {
 	events []event
 	// lazy drops a flush; nil for none.
 	lazy func() bool
+	// loses drops a write at an offset; nil for none.
+	loses func(off int64) bool
 }
 
 func newRecorder(base firmware.Sectors, files map[string][]byte) *recorder {
 	all := map[string][]byte{}
 	maps.Copy(all, files)
 	return &recorder{Recorder: firmware.NewRecorder(base), files: all}
+}
+
+func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
+	if r.loses != nil && r.loses(off) {
+		return len(p), nil
+	}
+	return r.Recorder.WriteAt(p, off)
 }
 
 func (r *recorder) Sync() error {

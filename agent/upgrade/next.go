@@ -221,9 +221,9 @@ func stage(v View) Op {
 			return Op{Kind: Drop, File: e.File, Reason: "its slot is to hold another system"}
 		}
 	}
-	sealed := v.Target.RootHash == j.Target.RootHash
+	sealed := v.Holds == j.Target.RootHash
 	switch {
-	case v.Target.RootHash != "" && !sealed:
+	case v.Holds != "" && !sealed:
 		return Op{Kind: Empty}
 	case !v.Filled:
 		return Op{Kind: Fill}

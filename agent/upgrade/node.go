@@ -62,9 +62,6 @@ func (f Files) Write(name string, data []byte) error {
 
 func (f Files) Remove(name string) error { return f.Dir.Remove(name) }
 
-// scratchName is where the UKI of an upgrade is made.
-const scratchName = "upgrade-uki"
-
 // Scratch is Upgrader.Scratch.
 func (f Files) Scratch(size int64) (Closer, error) {
 	file, err := f.Dir.Root().OpenFile(scratchName, os.O_RDWR|os.O_CREATE, 0o600)

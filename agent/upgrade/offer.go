@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -69,27 +68,4 @@ func others(all []repository.Release) string {
 		versions = append(versions, r.Version)
 	}
 	return "\nhint: it has " + strings.Join(versions, ", ")
-}
-
-// pack is that of an index that the node has, wherever that came from.
-func (o Offers) pack(idx bundle.Index) (Packed, error) {
-	store, err := repository.Open(o.Ref)
-	if err != nil {
-		return nil, err
-	}
-	return packOf{store, idx.Pack.Name}, nil
-}
-
-// packOf is the pack of that name in a repository.
-type packOf struct {
-	store repository.Store
-	name  string
-}
-
-func (p packOf) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
-	r, err := p.store.Range(ctx, p.name, off, n)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoPack, err)
-	}
-	return r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"debug/pe"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -181,6 +182,13 @@ func (p plant) pack(version string) Packed {
 		}
 	}
 	return noPack{}
+}
+
+// noPack is a pack that cannot be reached.
+type noPack struct{}
+
+func (noPack) Range(context.Context, int64, int64) (io.ReadCloser, error) {
+	return nil, errors.New("unplugged")
 }
 
 type packed []byte

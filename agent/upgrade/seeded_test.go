@@ -1,75 +1,107 @@
 package upgrade
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// seeded are bugs that somebody could write, as Next or as a disk that forgets.
-var seeded = map[string]struct {
-	mutant func(v View) Op
-	lazy   func() bool
-}{
-	"the slot is not sealed": {mutant: func(v View) Op {
+// bug is one that somebody could write: another Next, flushes of a step that are
+// not done, or writes.
+type bug struct {
+	mutant  func(v View) Op
+	forgets func(kind OpKind) bool
+	loses   func(off int64) bool
+}
+
+// instead does another op for those of a kind.
+func instead(kind OpKind, by func(v View, op Op) Op) bug {
+	return bug{mutant: func(v View) Op {
 		op := Next(v)
-		if op.Kind == Seal {
-			v.Target.RootHash = v.Journal.Target.RootHash
-			op = Next(v)
+		if op.Kind == kind {
+			return by(v, op)
 		}
 		return op
-	}},
-	"the slot is not filled": {mutant: func(v View) Op {
-		v.Filled = true
+	}}
+}
+
+// seen is Next, by a view that is not as it is.
+func seen(edit func(v *View)) bug {
+	return bug{mutant: func(v View) Op {
+		edit(&v)
 		return Next(v)
-	}},
-	"the entry comes before the journal says so": {mutant: func(v View) Op {
+	}}
+}
+
+// forgetting has the flushes of a step left out.
+func forgetting(kinds ...OpKind) bug {
+	return bug{mutant: Next, forgets: func(kind OpKind) bool { return kinds == nil || slices.Contains(kinds, kind) }}
+}
+
+var seeded = map[string]bug{
+	"the slot is not sealed": instead(Seal, func(v View, _ Op) Op {
+		v.Holds = v.Journal.Target.RootHash
+		return Next(v)
+	}),
+	"the slot is not filled":                 seen(func(v *View) { v.Filled = true }),
+	"the slot that is filled is not emptied": instead(Empty, func(View, Op) Op { return Op{Kind: Finish} }),
+	"the entry comes before the journal says so": seen(func(v *View) {
 		if v.Journal != nil && v.StagedUKI {
 			j := *v.Journal
 			j.Phase = Armed
 			v.Journal = &j
 		}
-		return Next(v)
-	}},
-	"a failure is not remembered": {mutant: func(v View) Op {
-		op := Next(v)
-		if op.Kind == Remember {
-			op.Kind = Finish
-		}
+	}),
+	"the restart comes before the entry": instead(Link, func(View, Op) Op { return Op{Kind: Reboot} }),
+	"the entry has more tries than anybody waits for": instead(Link, func(_ View, op Op) Op {
+		op.To = strings.Replace(op.To, "+3-0", "+9-0", 1)
 		return op
-	}},
-	"the entry has more tries than anybody waits for": {mutant: func(v View) Op {
-		op := Next(v)
-		if op.Kind == Link {
-			op.To = strings.Replace(op.To, "+3-0", "+9-0", 1)
-		}
+	}),
+	"the entry does not count": instead(Link, func(_ View, op Op) Op {
+		op.To = strings.Replace(op.To, "+3-0", "", 1)
 		return op
-	}},
-	"the entry does not count": {mutant: func(v View) Op {
-		op := Next(v)
-		if op.Kind == Link {
-			op.To = strings.Replace(op.To, "+3-0", "", 1)
-		}
-		return op
-	}},
-	"the running system's entry goes first": {mutant: func(v View) Op {
-		op := Next(v)
-		if run := find(v, v.Running.RootHash); op.Kind == Fill && run != nil {
+	}),
+	"the running system's entry goes first": instead(Fill, func(v View, op Op) Op {
+		if run := find(v, v.Running.RootHash); run != nil {
 			return Op{Kind: Drop, File: run.File}
 		}
 		return op
-	}},
-	"the slot that runs is emptied": {mutant: func(v View) Op {
-		op := Next(v)
-		if op.Kind == Empty {
+	}),
+	"a failure is not remembered":    instead(Remember, func(View, Op) Op { return Op{Kind: Finish} }),
+	"what is remembered is not read": seen(func(v *View) { v.Failed = nil }),
+	"a system that is ill is blessed": seen(func(v *View) {
+		if v.Verdict.Word == Bad {
+			v.Verdict.Word = Good
+		}
+	}),
+	"a system that nobody judged is blessed": seen(func(v *View) {
+		if v.Verdict.Word == Wait {
+			v.Verdict.Word = Good
+		}
+	}),
+	"a system that nobody judged is taken back": seen(func(v *View) {
+		if v.Verdict.Word == Wait {
+			v.Verdict.Word = Bad
+		}
+	}),
+	"a system that is well goes on being tried": instead(Rename, func(v View, op Op) Op {
+		if v.Verdict.Word == Good {
 			return Op{Kind: Finish}
 		}
 		return op
-	}},
-	"nothing is flushed": {lazy: func() bool { return true }},
-	"every other flush is forgotten": {lazy: func() func() bool {
-		n := 0
-		return func() bool { n++; return n%2 == 0 }
-	}()},
+	}),
+	"a system that is ill keeps its tries": instead(Rename, func(v View, op Op) Op {
+		if v.Verdict.Word == Bad {
+			return Op{Kind: Reboot}
+		}
+		return op
+	}),
+	"the backup of the table is not written":    {mutant: Next, loses: func(off int64) bool { return off >= 534<<20 }},
+	"nothing is flushed":                        forgetting(),
+	"an entry that goes is not flushed":         forgetting(Drop),
+	"the table of an empty slot is not flushed": forgetting(Empty),
+	"the table of a sealed slot is not flushed": forgetting(Seal),
 }
 
 // TestSeededBugsAreFound runs lives with a bug in them: either they cannot be lived,
@@ -78,7 +110,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 	for name, bug := range seeded {
 		t.Run(name, func(t *testing.T) {
 			for life, live := range lives {
-				if found := lived(t, live, bug.mutant, bug.lazy); found != "" {
+				if found := lived(t, live, bug); found != "" {
 					t.Logf("%s: %s", life, found)
 					return
 				}
@@ -91,38 +123,30 @@ func TestSeededBugsAreFound(t *testing.T) {
 // fatal is a testing.TB whose Fatal ends the life only.
 type fatal struct{ testing.TB }
 
-func (f fatal) Fatal(args ...any)                 { panic(died{strings.TrimSpace(strings.Join(texts(args), " "))}) }
-func (f fatal) Fatalf(format string, args ...any) { panic(died{format}) }
-
-type died struct{ why string }
-
-func texts(args []any) (all []string) {
-	for _, a := range args {
-		if err, ok := a.(error); ok {
-			all = append(all, err.Error())
-		}
-	}
-	return all
-}
+func (f fatal) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (f fatal) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // lived is what is wrong with a life, "" if nothing is.
-func lived(t *testing.T, live func(c *course), mutant func(View) Op, lazy func() bool) (found string) {
+func lived(t *testing.T, live func(c *course), b bug) (found string) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
-	steps := 0
-	if mutant != nil {
-		c.mutant = func(v View) Op {
-			if steps++; steps > 500 {
-				panic(died{"it does not come to an end"})
-			}
-			return mutant(v)
+	steps, doing := 0, Nothing
+	c.mutant = func(v View) Op {
+		if steps++; steps > 500 {
+			panic("it does not come to an end")
 		}
+		op := b.mutant(v)
+		doing = op.Kind
+		return op
 	}
-	c.u.mutant, c.lazy = c.mutant, lazy
+	c.u.mutant, c.loses = c.mutant, b.loses
+	if b.forgets != nil {
+		c.lazy = func() bool { return b.forgets(doing) }
+	}
 	c.t = fatal{TB: t}
 	func() {
 		defer func() {
-			if d, ok := recover().(died); ok {
-				found = "it cannot be lived: " + d.why
+			if why := recover(); why != nil {
+				found = fmt.Sprint("it cannot be lived: ", why)
 			}
 		}()
 		live(c)

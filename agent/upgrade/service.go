@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
 )
 
 const (
@@ -167,7 +168,7 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 
 // goOn does what is next, shows how that went, and tells those who wait for it.
 func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
-	op, err := s.Upgrader.Run(ctx, v, lazyPack{s})
+	op, err := s.Upgrader.Run(ctx, v, &lazyPack{from: s})
 	if ctx.Err() != nil {
 		return op, err
 	}
@@ -182,15 +183,22 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 	return op, err
 }
 
-// lazyPack opens the pack of the upgrade under way when it is read.
-type lazyPack struct{ s *Service }
+// lazyPack is the pack of the upgrade under way. It is opened when the first chunk
+// is missing, and stays so: one connection brings all of them.
+type lazyPack struct {
+	from  *Service
+	store repository.Store
+	name  string
+}
 
-func (l lazyPack) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
-	p, err := l.s.pack()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoPack, err)
+// Range is of Packed.
+func (l *lazyPack) Range(ctx context.Context, off, n int64) (r io.ReadCloser, err error) {
+	if l.store == nil {
+		if l.store, l.name, err = l.from.pack(); err != nil {
+			return nil, err
+		}
 	}
-	return p.Range(ctx, off, n)
+	return l.store.Range(ctx, l.name, off, n)
 }
 
 // tell is Upgrader.Done.
@@ -215,17 +223,18 @@ func (s *Service) judge(ctx context.Context) Verdict {
 	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
 }
 
-// pack is where the upgrade under way gets its chunks.
-func (s *Service) pack() (Packed, error) {
+// pack is where the upgrade under way gets its chunks, wherever its index came from.
+func (s *Service) pack() (store repository.Store, name string, err error) {
 	idx, err := index(s.Upgrader.Keep)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	offers := s.Offers
+	ref := s.Offers.Ref
 	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Ref != "" {
-		offers.Ref = j.Ref
+		ref = j.Ref
 	}
-	return offers.pack(idx)
+	store, err = repository.Open(ref)
+	return store, idx.Pack.Name, err
 }
 
 func (s *Service) underWay() bool {

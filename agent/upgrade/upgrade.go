@@ -72,26 +72,20 @@ type Entry struct {
 	Orphan bool
 }
 
-// Slot is one of the two places of a system on the disk.
-type Slot struct {
-	Name string
-	// RootHash is that of the system it is marked to hold, "" for none.
-	RootHash string
-}
-
 // View is what Next goes by.
 type View struct {
 	// Running is the system of this boot.
 	Running System
 	// Entry is the name that an entry of Running has which was never tried.
 	Entry string
-	// Target is the slot that does not run.
-	Target  Slot
+	// Holds is the root hash of the system that the other slot is marked to hold, ""
+	// for none.
+	Holds   string
 	Entries []Entry
 	// Journal is nil without an upgrade.
 	Journal *Journal
 	Failed  []Failure
-	// Filled says that this process has compared all of Target with what the journal
+	// Filled says that this process has compared all of that slot with what the journal
 	// wants, StagedUKI that its UKI is on the ESP, for an entry to be made of it.
 	Filled, StagedUKI bool
 	// Verdict is on the trial, if there is one.

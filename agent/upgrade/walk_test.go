@@ -56,7 +56,7 @@ func (w world) view(v Word) View {
 	version := w.slots[w.running]
 	view := View{
 		Running: System{version, version}, Entry: entry(version, true, Tries, 0).File,
-		Target: Slot{Name: "t", RootHash: w.slots[1-w.running]}, Entries: w.entries, Journal: w.journal,
+		Holds: w.slots[1-w.running], Entries: w.entries, Journal: w.journal,
 		Filled: w.filled, StagedUKI: w.staged, Verdict: Verdict{Word: v},
 	}
 	for _, f := range w.failed {
