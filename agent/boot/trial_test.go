@@ -1,10 +1,13 @@
 package boot
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 func TestOnTrial(t *testing.T) {
@@ -26,6 +29,27 @@ func TestOnTrial(t *testing.T) {
 		if got := onTrial(state, hash); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
+	}
+}
+
+// kept is an upgrade.Keeper, of what is there.
+type kept struct {
+	upgrade.Keeper
+	fstest.MapFS
+}
+
+func (k kept) Read(name string) ([]byte, error) { return k.ReadFile(name) }
+
+// TestOnTrialReadsTheJournal has the package that writes it read and write it, too.
+func TestOnTrialReadsTheJournal(t *testing.T) {
+	system := upgrade.System{Version: "2", RootHash: "abc"}
+	text, err := json.Marshal(upgrade.Journal{Phase: upgrade.Armed, Target: system, From: upgrade.System{RootHash: "def"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := fstest.MapFS{"upgrade.json": {Data: text}}
+	if j, err := upgrade.ReadJournal(kept{MapFS: state}); err != nil || j == nil || j.Target != system || !onTrial(state, system.RootHash) {
+		t.Errorf("journal %v, error %v, on trial %v", j, err, onTrial(state, system.RootHash))
 	}
 }
 

@@ -56,6 +56,10 @@ type UpgradeRequest struct {
 	// upgrades.
 	Again bool `json:"again,omitempty"`
 	Now   bool `json:"now,omitempty"`
+	// Downgrade brings one that is older than what runs. Back is to the system in the
+	// other slot, whatever Version is.
+	Downgrade bool `json:"downgrade,omitempty"`
+	Back      bool `json:"back,omitempty"`
 	// Plan only says whether it would be done, Stay leaves the restart to a person.
 	Plan bool `json:"plan,omitempty"`
 	Stay bool `json:"stay,omitempty"`

@@ -14,6 +14,10 @@ var ErrBusy = errors.New("another change is under way")
 // it is to be asked again.
 var ErrRestarting = errors.New("the agent starts anew")
 
+// ErrUnreachable means that something on the network cannot be reached, which may
+// pass.
+var ErrUnreachable = errors.New("cannot be reached")
+
 // failure is an error on its way through the socket: its text, and of its chain
 // what callers branch on.
 type failure struct {
@@ -22,6 +26,8 @@ type failure struct {
 	Busy     bool            `json:"busy,omitempty"`
 	// Restarting is ErrRestarting.
 	Restarting bool `json:"restarting,omitempty"`
+	// Unreachable is ErrUnreachable.
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Refusal is the code of a *Refusal.
 	Refusal string `json:"refusal,omitempty"`
 }
@@ -42,7 +48,10 @@ func (r *Refusal) Error() string {
 
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
-	f := failure{Text: err.Error(), Document: wrong, Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting)}
+	f := failure{
+		Text: err.Error(), Document: wrong,
+		Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting), Unreachable: errors.Is(err, ErrUnreachable),
+	}
 	if r, is := errors.AsType[*Refusal](err); is {
 		f.Refusal = r.Code
 	}
@@ -62,6 +71,9 @@ func (f failure) Unwrap() []error {
 	if f.Restarting {
 		chain = append(chain, ErrRestarting)
 	}
+	if f.Unreachable {
+		chain = append(chain, ErrUnreachable)
+	}
 	if f.Refusal != "" {
 		chain = append(chain, &Refusal{Code: f.Refusal, Problem: f.Text})
 	}
@@ -74,7 +86,7 @@ func (f failure) status() int {
 	switch {
 	case f.Busy, f.Refusal != "":
 		return http.StatusConflict
-	case f.Restarting:
+	case f.Restarting, f.Unreachable:
 		return http.StatusServiceUnavailable
 	case len(f.Document) > 0:
 		return http.StatusUnprocessableEntity

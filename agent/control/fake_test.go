@@ -37,6 +37,8 @@ func (f fakeNode) Apply(ctx context.Context, r control.ApplyRequest) (control.Ou
 		return control.Outcome{}, fmt.Errorf("decode: %w", errDocument)
 	case "busy":
 		return control.Outcome{}, fmt.Errorf("apply: %w", control.ErrBusy)
+	case "away":
+		return control.Outcome{}, fmt.Errorf("apply: %w: no route", control.ErrUnreachable)
 	case "fails":
 		return control.Outcome{}, errors.New("disk full")
 	case "blocks":

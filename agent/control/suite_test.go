@@ -94,11 +94,12 @@ func failures(t *testing.T, node control.Node) {
 		name     string
 		want     string
 		document document.Errors
-		busy     bool
+		is       error
 	}{
 		{name: "wrong", want: errDocument.Error(), document: errDocument},
 		{name: "wrong, wrapped", want: "decode: " + errDocument.Error(), document: errDocument},
-		{name: "busy", want: "apply: another change is under way", busy: true},
+		{name: "busy", want: "apply: another change is under way", is: control.ErrBusy},
+		{name: "away", want: "apply: cannot be reached: no route", is: control.ErrUnreachable},
 		{name: "fails", want: "disk full"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -110,8 +111,10 @@ func failures(t *testing.T, node control.Node) {
 			if diff := cmp.Diff(test.document, wrong); diff != "" {
 				t.Errorf("document.Errors (-want +got):\n%s", diff)
 			}
-			if busy := errors.Is(err, control.ErrBusy); busy != test.busy {
-				t.Errorf("busy %t, want %t", busy, test.busy)
+			for _, known := range []error{control.ErrBusy, control.ErrRestarting, control.ErrUnreachable} {
+				if is := errors.Is(err, known); is != (test.is == known) {
+					t.Errorf("is %q: %t", known, is)
+				}
 			}
 		})
 	}

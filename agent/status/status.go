@@ -159,8 +159,9 @@ type Upgrade struct {
 
 // FailedSystem is one of them.
 type FailedSystem struct {
-	Version  string    `json:"version"`
-	RootHash string    `json:"rootHash"`
+	Version  string `json:"version"`
+	RootHash string `json:"rootHash"`
+	// Reason says why, for a person; Evidence are lines that show it.
 	Reason   string    `json:"reason"`
 	Evidence []string  `json:"evidence,omitempty"`
 	At       time.Time `json:"at"`

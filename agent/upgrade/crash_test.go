@@ -79,6 +79,22 @@ func (c *course) upgrade(version string, w Wish) {
 	c.boot()
 }
 
+// back goes to the system in the other slot, which is of that version.
+func (c *course) back(version string) {
+	c.t.Helper()
+	target, err := c.u.Back(Wish{}, false)
+	if err != nil || target.Version != version {
+		c.t.Fatalf("back to %s: %v", target.Version, err)
+	}
+	if op := c.run(Verdict{}); op.Kind != Reboot {
+		c.t.Fatalf("back to %s: %v", version, op)
+	}
+	c.boot()
+	if c.running != target {
+		c.t.Fatalf("%s runs, not %s", c.running.Version, version)
+	}
+}
+
 // undecided looks at a trial of which nobody can tell.
 func (c *course) undecided() {
 	c.t.Helper()
@@ -121,6 +137,27 @@ var lives = map[string]func(c *course){
 		}
 		c.run(Verdict{})
 		c.remembers("3.0.0")
+	},
+	"back, forward again, and down to one that fails": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.back("1.0.0")
+		c.run(Verdict{Word: Good})
+		c.back("2.0.0")
+		c.run(Verdict{Word: Good})
+		c.back("1.0.0")
+		c.run(Verdict{Word: Bad, Reason: "ill"})
+		c.boot()
+		c.run(Verdict{})
+		c.remembers("1.0.0")
+		c.upgrade("3.0.0", Wish{})
+		c.run(Verdict{Word: Good})
+		c.upgrade("1.0.0", Wish{Downgrade: true, Again: true})
+		for range Tries {
+			c.boot()
+		}
+		c.run(Verdict{})
+		c.remembers("1.0.0")
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", Wish{})
@@ -256,7 +293,7 @@ func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error
 	case j == nil:
 		return nil
 	}
-	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.System == j.Target })
+	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.RootHash == j.Target.RootHash })
 	switch {
 	case good && runs != j.Target && !remembered:
 		return fmt.Errorf("%s is good, and %s runs", j.Target.Version, runs.Version)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -20,9 +22,13 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Drop:
 		return u.esp.Remove(fat.BootDir + "/" + op.File)
 	case Relink:
-		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
+		return errors.Join(u.newTry(v.Journal), u.esp.RelinkCounted(fat.BootDir, op.File, op.To))
 	case Rename:
-		return u.esp.Rename(fat.BootDir, op.File, op.To)
+		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
+	case Rest: // The loader would count what is at rest, too, in two sectors.
+		return errors.Join(u.newTry(v.Journal), u.esp.Rename(fat.BootDir, op.File, op.To, true))
+	case Prove:
+		return u.proveSlot(v)
 	case Empty, Seal:
 		return u.mark(op.Kind, v.Journal)
 	case Fill:
@@ -49,7 +55,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 
 // arm notes how the node is, for the trial to be compared with.
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
-	if err := u.Carry(j.Target.Version); err != nil {
+	if err := u.Carry(j.Target.Version, j.Back); err != nil {
 		return err
 	}
 	var err error
@@ -66,20 +72,55 @@ func (u *Upgrader) link(name string, j Journal) error {
 	if err != nil {
 		return err
 	}
-	if j.Missed > 0 {
-		j.Missed = 0
-		if err := write(u.Keep, journalName, j); err != nil {
-			return err
-		}
+	if err := u.newTry(&j); err != nil {
+		return err
 	}
 	chain := *u.staged
 	u.staged = nil
 	return u.esp.LinkCounted(fat.BootDir, name, chain, idx.UKI.Size)
 }
 
+// newTry notes that the loader could not start the target before now.
+func (u *Upgrader) newTry(j *Journal) error {
+	if j == nil || j.Missed == 0 {
+		return nil
+	}
+	j.Missed = 0
+	return write(u.Keep, journalName, j)
+}
+
+// proveSlot makes sure of a target that has been there all along. One that is
+// damaged is brought anew, if its index is there.
+func (u *Upgrader) proveSlot(v View) error {
+	table, slot, err := u.target()
+	if err != nil {
+		return err
+	}
+	hash, err := rootHash(v.Journal.Target.RootHash)
+	if err != nil {
+		return err
+	}
+	var damage error
+	err = u.part(table.Partition(slot.Root), func(root Device) error {
+		return u.part(table.Partition(slot.Verity), func(tree Device) error {
+			damage = verity.Verify(root, tree, hash)
+			return nil
+		})
+	})
+	switch {
+	case err != nil:
+		return err
+	case damage != nil:
+		u.Log.Warn("the other slot is damaged", zap.Error(damage))
+		return u.esp.Remove(fat.BootDir + "/" + find(v, v.Journal.Target.RootHash).File)
+	}
+	u.filled = true
+	return nil
+}
+
 // remember notes that the target is not to be tried again.
 func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
-	f := Failure{System: j.Target, Reason: reason, At: u.Now().UTC()}
+	f := Failure{Version: j.Target.Version, RootHash: j.Target.RootHash, Reason: reason, At: u.Now().UTC()}
 	if u.Evidence != nil {
 		f.Evidence = u.Evidence(ctx, j)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -36,9 +37,9 @@ type Upgrader struct {
 	// that has failed.
 	Health   func(ctx context.Context) Health
 	Evidence func(ctx context.Context, j Journal) []string
-	// Carry has the configuration of this system be the one that the other starts
-	// with.
-	Carry func(version string) error
+	// Carry has the configuration of this system be the one that another starts with;
+	// with own, only if that has none of its own.
+	Carry func(version string, own bool) error
 	// Done is told of each step of an upgrade that is done; nil for nobody.
 	Done func(op Op, j Journal)
 	// Progress is told how far a fill is; nil for nobody.
@@ -63,7 +64,7 @@ type Progress struct {
 }
 
 // ErrNoPack says that the bundle's chunks cannot be reached: to be tried again.
-var ErrNoPack = errors.New("the bundle cannot be reached")
+var ErrNoPack = fmt.Errorf("the bundle: %w", control.ErrUnreachable)
 
 // Begin notes that the system of an index is wanted, after all reasons against it
 // were looked at.
@@ -72,18 +73,50 @@ func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	if err != nil {
 		return err
 	}
-	if j := v.Journal; j != nil && j.Target == (System{idx.Version, idx.RootHash}) { // It goes on.
-		j.Stay, j.Ref = w.Stay, w.Ref
-		return write(u.Keep, journalName, j)
-	}
 	text, err := idx.Encode()
 	if err != nil {
 		return err
 	}
+	return u.begin(v, text, Journal{Target: System{idx.Version, idx.RootHash}, Ref: w.Ref, Epoch: idx.Epoch, Stay: w.Stay})
+}
+
+// Back notes that the system in the other slot is wanted, after all reasons against
+// it were looked at, and says which it is. With plan it changes nothing.
+func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
+	var f Facts
+	v, err := u.look(&f)
+	if err != nil {
+		return target, err
+	}
+	e, err := readEpochs(u.Keep)
+	if err != nil {
+		return target, err
+	}
+	epoch := e.Of[v.Holds]
+	target, err = PreflightBack(v, f, epoch)
+	if err != nil || plan {
+		return target, err
+	}
+	return target, u.begin(v, nil, Journal{Target: target, Epoch: epoch, Stay: w.Stay, Back: true})
+}
+
+// begin writes the journal of an upgrade, and its index, nil for none. The same once
+// more goes on where it is.
+func (u *Upgrader) begin(v View, index []byte, j Journal) error {
+	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
+		now.Stay, now.Ref = j.Stay, j.Ref
+		return write(u.Keep, journalName, now)
+	}
 	// One that is not armed makes room: without a journal, its index is nothing.
-	err = u.Keep.Remove(journalName)
+	err := u.Keep.Remove(journalName)
 	for _, f := range []func() error{
-		func() error { return Forget(u.Keep, idx.RootHash) }, func() error { return u.Keep.Write(indexName, text) },
+		func() error { return Forget(u.Keep, j.Target.RootHash) },
+		func() error {
+			if index == nil {
+				return u.Keep.Remove(indexName)
+			}
+			return u.Keep.Write(indexName, index)
+		},
 		func() error { return write(u.Keep, lastName, u.Now().UTC()) },
 	} {
 		if err == nil {
@@ -94,10 +127,8 @@ func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 		return err
 	}
 	u.filled = false
-	return write(u.Keep, journalName, Journal{
-		Phase: Staging, Target: System{idx.Version, idx.RootHash}, From: u.Running, Ref: w.Ref,
-		Began: u.Now().UTC().Truncate(time.Second), Epoch: idx.Epoch, Stay: w.Stay,
-	})
+	j.Phase, j.From, j.Began = Staging, u.Running, u.Now().UTC().Truncate(time.Second)
+	return write(u.Keep, journalName, j)
 }
 
 // Check says whether Begin would refuse it, and changes nothing.
@@ -106,7 +137,16 @@ func (u *Upgrader) Check(idx bundle.Index, w Wish, f Facts) error {
 	return err
 }
 
-func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (v View, err error) {
+func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (View, error) {
+	v, err := u.look(&f)
+	if err != nil {
+		return v, err
+	}
+	return v, Preflight(v, f, idx, w)
+}
+
+// look is how the disk is, with what Preflight goes by of it.
+func (u *Upgrader) look(f *Facts) (v View, err error) {
 	closeESP, err := u.open()
 	if err != nil {
 		return v, err
@@ -119,11 +159,8 @@ func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (v View, err error) 
 		return v, err
 	}
 	e, err := readEpochs(u.Keep)
-	if err != nil {
-		return v, err
-	}
 	f.Arch, f.ImageID, f.Epoch, f.Now = u.Disk.Arch, u.ImageID, e.Floor, u.Now()
-	return v, Preflight(v, f, idx, w)
+	return v, err
 }
 
 // Run does what is next until that is to wait for something else: it returns

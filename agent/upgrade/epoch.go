@@ -1,10 +1,5 @@
 package upgrade
 
-import (
-	"errors"
-	"io/fs"
-)
-
 const epochName = "upgrade-epoch.json"
 
 // epochs are the security epochs of the systems on the disk, as far as they came by
@@ -17,9 +12,6 @@ type epochs struct {
 func readEpochs(k Keeper) (epochs, error) {
 	var e epochs
 	err := read(k, epochName, &e)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTorn) {
-		err = nil
-	}
 	return e, err
 }
 

@@ -36,13 +36,8 @@ const maxFailures = 32
 // is none: what is on the disk says the rest.
 func ReadJournal(k Keeper) (*Journal, error) {
 	var j Journal
-	switch err := read(k, journalName, &j); {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTorn):
-		return nil, nil
-	case err != nil:
+	if err := read(k, journalName, &j); err != nil || j.Target.RootHash == "" || j.From.RootHash == "" {
 		return nil, err
-	case j.Target.RootHash == "" || j.From.RootHash == "":
-		return nil, nil
 	}
 	return &j, nil
 }
@@ -51,9 +46,6 @@ func ReadJournal(k Keeper) (*Journal, error) {
 func Failures(k Keeper) ([]Failure, error) {
 	var all []Failure
 	err := read(k, failuresName, &all)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTorn) {
-		err = nil
-	}
 	return all, err
 }
 
@@ -90,16 +82,18 @@ func index(k Keeper) (bundle.Index, error) {
 	return bundle.Parse(text)
 }
 
-// errTorn is a file that is not what was written to it.
-var errTorn = errors.New("cannot be decoded")
-
-func read(k Keeper, name string, to any) error {
+// read leaves to as it is, of zero value, if the file is not there or not what was
+// written to it: nothing here is worth more than going on.
+func read[T any](k Keeper, name string, to *T) error {
 	text, err := k.Read(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if err := json.Unmarshal(text, to); err != nil {
-		return fmt.Errorf("%s %w: %w", name, errTorn, err)
+	if json.Unmarshal(text, to) != nil {
+		*to = *new(T)
 	}
 	return nil
 }

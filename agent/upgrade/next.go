@@ -16,7 +16,7 @@ const (
 	Nothing OpKind = ""
 	// Observe the trial until there is a verdict.
 	Observe OpKind = "observe the trial"
-	// Relink makes a proper entry, To, of the UKI of an orphan, File.
+	// Relink makes another entry, To, of the UKI of File.
 	Relink OpKind = "relink"
 	// Drop takes an entry away, and its UKI unless another entry has the same.
 	Drop OpKind = "drop"
@@ -30,8 +30,12 @@ const (
 	StageUKI OpKind = "stage the UKI"
 	// Arm notes in the journal that the entry comes next, with the node's health.
 	Arm OpKind = "arm"
+	// Prove makes sure that the slot holds the target, which has been there all along.
+	Prove OpKind = "prove the slot"
 	// Link makes the entry To of the staged UKI: from then on it is booted.
 	Link OpKind = "link"
+	// Rest gives an entry the name of one that is booted only if all others are bad.
+	Rest OpKind = "put to rest"
 	// Rename gives an entry other tries, or none.
 	Rename OpKind = "rename"
 	// Reboot is to be asked for, at the time that the node's owner allows.
@@ -115,12 +119,12 @@ func (v View) entryToMake() string {
 
 // worse is the one of two entries of one system that says less of what became of
 // it: the one with more tries left, as the loader had begun to take one away; a
-// blessed one stays.
+// blessed one stays, one at rest does not.
 func worse(a, b Entry) Entry {
 	switch {
-	case !a.Counted:
+	case !a.Counted, b.Resting():
 		return b
-	case !b.Counted:
+	case !b.Counted, a.Resting():
 		return a
 	case a.TriesLeft < b.TriesLeft:
 		return b
@@ -151,11 +155,26 @@ func rename(e Entry, counted bool, left, done int, reason string) Op {
 // withoutJournal is a node with nothing under way. A system that still counts
 // its tries is on trial, whoever brought it.
 func withoutJournal(v View) Op {
-	if e := find(v, v.Running.RootHash); e != nil && e.Counted {
-		return judged(v, *e)
+	e := find(v, v.Running.RootHash)
+	switch {
+	case e == nil || !e.Counted:
+		return Op{}
+	case e.Resting():
+		return wake(*e)
 	}
-	return Op{}
+	return judged(v, *e)
 }
+
+// rest has another entry go first, wake ends that.
+func rest(e Entry, reason string) Op {
+	op := rename(e, true, 0, 0, reason)
+	if op.Kind == Rename {
+		op.Kind = Rest
+	}
+	return op
+}
+
+func wake(e Entry) Op { return rename(e, false, 0, 0, "it goes first again") }
 
 // judged is what a verdict on the running system leads to. One that is bad goes only
 // if the loader has another to go to.
@@ -196,10 +215,15 @@ func armed(v View) Op {
 	switch {
 	case e == nil:
 		return stage(v) // The cut was before the entry.
+	case e.Resting():
+		return Op{Kind: Relink, File: e.File, To: tried(*e), Reason: "it was there before, and gets tries"}
 	case !e.Counted: // It was good once, and somebody has gone back since.
 		return Op{Kind: Finish, Reason: "the target was blessed before"}
 	case e.TriesDone > 0 || e.Bad():
 		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, fmt.Sprintf("it did not say that it is well in %d boots", e.TriesDone))}
+	}
+	if run := find(v, v.Running.RootHash); run != nil && !run.Resting() && bootentry.Compare(run.Name, e.Name) < 0 {
+		return rest(*run, "the loader starts the newest")
 	}
 	if v.Journal.Missed >= maxMissed {
 		return Op{Kind: Remember, Reason: "the loader does not start it\nhint: does the firmware boot from another disk, or by the network?"}
@@ -210,19 +234,42 @@ func armed(v View) Op {
 // maxMissed is how many restarts may come back to the old system without a try.
 const maxMissed = 2
 
-// stage fills the slot and makes the entry.
+// tried is the name of an entry that was never tried.
+func tried(e Entry) string {
+	n := e.Name
+	n.Counted, n.TriesLeft, n.TriesDone = true, Tries, 0
+	name, err := bootentry.Format(n)
+	if err != nil {
+		return e.File // It has such a name: it was parsed.
+	}
+	return name
+}
+
+// stage fills the slot and makes the entry, or takes those that are there.
 func stage(v View) Op {
 	j := v.Journal
 	if find(v, v.Running.RootHash) == nil { // One of the others may be what starts it.
 		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
 	}
+	sealed := v.Holds == j.Target.RootHash
+	there := find(v, j.Target.RootHash)
+	if there != nil && (!sealed || there.ImageID == "" || there.Counted && !there.Resting()) {
+		there = nil
+	}
 	for _, e := range v.Entries {
-		if e.RootHash != v.Running.RootHash { // It boots what the slot holds, or nothing.
+		if e.RootHash != v.Running.RootHash && (there == nil || e.File != there.File) { // It boots what the slot holds, or nothing.
 			return Op{Kind: Drop, File: e.File, Reason: "its slot is to hold another system"}
 		}
 	}
-	sealed := v.Holds == j.Target.RootHash
 	switch {
+	case there != nil && !v.Filled:
+		return Op{Kind: Prove}
+	case there != nil && !there.Resting():
+		return rest(*there, "it gets tries when all else is ready")
+	case there != nil:
+		return Op{Kind: Arm}
+	case j.Back:
+		return Op{Kind: Finish, Reason: "the system to go back to is gone"}
 	case v.Holds != "" && !sealed:
 		return Op{Kind: Empty}
 	case !v.Filled:
@@ -248,6 +295,9 @@ func stage(v View) Op {
 // afterFailure is the old system that has noted why the target is not tried
 // again, and takes the rest of it away.
 func afterFailure(v View) Op {
+	if run := find(v, v.Running.RootHash); run != nil && run.Resting() {
+		return wake(*run)
+	}
 	if e := find(v, v.Journal.Target.RootHash); e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the system has failed"}
 	}

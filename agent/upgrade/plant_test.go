@@ -169,7 +169,7 @@ func (p plant) upgrader(r *recorder, running System) *Upgrader {
 			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
 		},
 		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
-		Running: running, ImageID: imageID, Entry: entry, Carry: func(string) error { return nil },
+		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil },
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
 	}
 }

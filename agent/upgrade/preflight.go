@@ -36,6 +36,7 @@ const (
 	CodeNoEntry   = "no-boot-entry"
 	CodeDowngrade = "downgrade"
 	CodePaced     = "too-soon"
+	CodeNoOther   = "no-other-system"
 )
 
 // Room is what the disk has for another system, in bytes.
@@ -53,8 +54,9 @@ type Room struct {
 type Wish struct {
 	// Ref is where the bundle is, for people and for the next start.
 	Ref string
-	// Again tries a system that has failed, Now one that comes too soon after another.
-	Again, Now bool
+	// Again tries a system that has failed, Now one that comes too soon after another,
+	// Downgrade one that is older than the running one.
+	Again, Now, Downgrade bool
 	// Stay leaves the restart to somebody else.
 	Stay bool
 }
@@ -107,13 +109,47 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 		return refuse(CodeSlot, "a disk that was flashed with a larger layout has larger slots",
 			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20, idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
-		return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
+		return otherDisk()
 	case idx.UKI.Size > r.ESP:
 		return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, the UKI takes %d", r.ESP>>20, idx.UKI.Size>>20)
 	case r.Entries == 0:
-		return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades", "the directory of boot entries is full")
+		return directoryFull()
 	}
 	return nil
+}
+
+// PreflightBack says why a node cannot go back to the system in its other slot,
+// which has that security epoch.
+func PreflightBack(v View, f Facts, epoch int) (System, error) {
+	e := find(v, v.Holds)
+	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() {
+		return System{}, refuse(CodeNoOther, "`loam upgrade --to VERSION --downgrade` brings one", "the other slot holds no system that this node has run")
+	}
+	target := System{e.Version, v.Holds}
+	switch r := f.Room; {
+	case epoch < f.Epoch:
+		return target, tooOld(target.Version, epoch, f.Epoch)
+	case r.OtherDisk:
+		return target, otherDisk()
+	case r.Entries == 0:
+		return target, directoryFull()
+	}
+	if r := free(v, target); r != nil {
+		return target, r
+	}
+	return target, nil
+}
+
+func tooOld(version string, epoch, floor int) *Refusal {
+	return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since", "%s has security epoch %d, this node runs none below %d", version, epoch, floor)
+}
+
+func otherDisk() *Refusal {
+	return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
+}
+
+func directoryFull() *Refusal {
+	return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades", "the directory of boot entries is full")
 }
 
 // allowed is whether it is to run here.
@@ -126,12 +162,12 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 	case idx.Version == v.Running.Version:
 		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION", "another system of the same version %s runs", idx.Version)
 	case idx.Epoch < f.Epoch:
-		return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since", "%s has security epoch %d, this node runs none below %d", idx.Version, idx.Epoch, f.Epoch)
+		return tooOld(idx.Version, idx.Epoch, f.Epoch)
 	case at >= 0 && !w.Again:
 		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
 			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
-	case older: // The loader would start the newer one, whatever its tries.
-		return refuse(CodeDowngrade, "publish what it has under a newer version", "%s is older than %s, which runs", idx.Version, v.Running.Version)
+	case older && !w.Downgrade:
+		return refuse(CodeDowngrade, "--downgrade brings it all the same; `loam rollback --os` goes back to the system in the other slot", "%s is older than %s, which runs", idx.Version, v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
 		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
 	}

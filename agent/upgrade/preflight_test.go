@@ -40,12 +40,13 @@ func TestPreflight(t *testing.T) {
 		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Epoch = 1 }, CodeEpoch},
 		{"an old epoch, however much it is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Epoch, w.Again = 1, true }, CodeEpoch},
 		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
-			v.Failed = []Failure{{System: System{"2.0.0", "bb"}}}
+			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
 		}, CodeFailed},
 		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Wish) {
-			v.Failed, w.Again = []Failure{{System: System{"2.0.0", "bb"}}}, true
+			v.Failed, w.Again = []Failure{{Version: "2.0.0", RootHash: "bb"}}, true
 		}, ""},
 		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "0.9.0" }, CodeDowngrade},
+		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Version, w.Downgrade = "0.9.0", true }, ""},
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},
 		{"a clock that was set back since the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) }, ""},
@@ -68,14 +69,52 @@ func TestPreflight(t *testing.T) {
 			v, f, idx := ready()
 			var w Wish
 			test.change(&v, &f, &idx, &w)
-			err := Preflight(v, f, idx, w)
-			refusal, is := errors.AsType[*Refusal](err)
-			switch {
-			case test.code == "" && err != nil:
-				t.Errorf("refused: %v", err)
-			case test.code != "" && (!is || refusal.Code != test.code || strings.Contains(err.Error(), "%!")):
-				t.Errorf("error %v, want code %s", err, test.code)
+			refusedWith(t, Preflight(v, f, idx, w), test.code)
+		})
+	}
+}
+
+// refusedWith fails unless an error is a refusal of that code, or none for "".
+func refusedWith(t *testing.T, err error, code string) {
+	t.Helper()
+	refusal, is := errors.AsType[*Refusal](err)
+	switch {
+	case code == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case code != "" && (!is || refusal.Code != code || strings.Contains(err.Error(), "%!")):
+		t.Errorf("error %v, want code %s", err, code)
+	}
+}
+
+func TestPreflightBack(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(v *View, f *Facts)
+		code   string
+	}{
+		{"to one that was blessed", func(*View, *Facts) {}, ""},
+		{"to one at rest", func(v *View, _ *Facts) { v.Entries[1] = entry("0.9.0", true, 0, 0) }, ""},
+		{"to one that failed", func(v *View, _ *Facts) { v.Entries[1] = entry("0.9.0", true, 0, 3) }, CodeNoOther},
+		{"to an empty slot", func(v *View, _ *Facts) { v.Holds = "" }, CodeNoOther},
+		{"to one without an entry", func(v *View, _ *Facts) { v.Entries = v.Entries[:1] }, CodeNoOther},
+		{"to one of another image", func(_ *View, f *Facts) { f.ImageID = "other-node-os" }, CodeNoOther},
+		{"to one of an old epoch", func(_ *View, f *Facts) { f.Epoch = 3 }, CodeEpoch},
+		{"by a directory of entries that is full", func(_ *View, f *Facts) { f.Room.Entries = 0 }, CodeDirectory},
+		{"by a loader of another disk", func(_ *View, f *Facts) { f.Room.OtherDisk = true }, CodeOtherDisk},
+		{"from one on trial", func(v *View, _ *Facts) { v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2 }, CodeUnproven},
+		{"past another one that is armed", func(v *View, _ *Facts) {
+			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
+		}, CodeUnderWay},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v, f, _ := ready()
+			v.Entries, v.Holds = append(v.Entries, entry("0.9.0", false, 0, 0)), "0.9.0"
+			test.change(&v, &f)
+			target, err := PreflightBack(v, f, 2)
+			if err == nil && target != (System{"0.9.0", "0.9.0"}) {
+				t.Errorf("back to %v", target)
 			}
+			refusedWith(t, err, test.code)
 		})
 	}
 }

@@ -49,8 +49,11 @@ type Service struct {
 	changed chan struct{}
 	mu      sync.Mutex
 	state   status.Upgrade
-	// waiting is told when what it asked for is ready; it is of Run's goroutine.
+	// waiting is told when what it asked for, wanted, is ready; gone says that somebody
+	// wants the trial to be over. All are of Run's goroutine.
 	waiting chan<- answer
+	wanted  string
+	gone    bool
 }
 
 // Request is what somebody asks of the Service.
@@ -60,6 +63,8 @@ type Request struct {
 	Version string
 	// Plan only says whether it would be done.
 	Plan bool
+	// Back is to the system in the other slot.
+	Back bool
 }
 
 type request struct {
@@ -177,7 +182,7 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 	}
 	s.show(op, err)
 	if s.waiting != nil && !errors.Is(err, ErrNoPack) {
-		s.waiting <- answer{s.State().To, err}
+		s.waiting <- answer{s.wanted, err}
 		s.waiting = nil
 	}
 	return op, err
@@ -220,6 +225,9 @@ func (s *Service) tell(op Op, j Journal) {
 }
 
 func (s *Service) judge(ctx context.Context) Verdict {
+	if s.gone {
+		return Verdict{Word: Bad, Reason: "somebody has gone back"}
+	}
 	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
 }
 
@@ -269,28 +277,50 @@ func (s *Service) refused(a answer) {
 // grant begins what somebody asks for, if nothing is against it. Who asks is told
 // when it is ready, or cannot be.
 func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun bool) {
-	idx, err := s.look(ctx, r.Request)
-	facts := Facts{Pace: s.Pace, Last: s.last()}
-	switch {
-	case err != nil:
-	case r.Plan:
-		err = s.Upgrader.Check(idx, r.Wish, facts)
-	default:
-		err = s.Upgrader.Begin(idx, r.Wish, facts)
-	}
+	version, err := s.begin(ctx, r.Request)
 	if err != nil || r.Plan {
-		r.answer <- answer{idx.Version, err}
+		r.answer <- answer{version, err}
 		return Op{}, nil, false
 	}
 	if s.waiting != nil {
-		s.waiting <- answer{idx.Version, errReplaced}
+		s.waiting <- answer{s.wanted, errReplaced}
 	}
-	s.waiting = r.answer
+	s.waiting, s.wanted = r.answer, version
 	s.publish(func(u *status.Upgrade) {
-		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: idx.Version, Phase: string(Staging), Failed: u.Failed}
+		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: version, Phase: string(Staging), Failed: u.Failed}
 	})
-	op, err = s.goOn(ctx, Verdict{})
+	v := Verdict{}
+	if s.gone {
+		v = s.judge(ctx)
+	}
+	op, err = s.goOn(ctx, v)
 	return op, err, true
+}
+
+// begin notes what is asked for, unless it is only a plan.
+func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
+	if r.Back {
+		return s.back(r)
+	}
+	idx, err := s.look(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	facts := Facts{Pace: s.Pace, Last: s.last()}
+	if r.Plan {
+		return idx.Version, s.Upgrader.Check(idx, r.Wish, facts)
+	}
+	return idx.Version, s.Upgrader.Begin(idx, r.Wish, facts)
+}
+
+// back goes to the other system. From one on trial, that ends the trial.
+func (s *Service) back(r Request) (version string, err error) {
+	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Target == s.Upgrader.Running && !r.Stay {
+		s.gone = !r.Plan
+		return j.From.Version, nil
+	}
+	target, err := s.Upgrader.Back(r.Wish, r.Plan)
+	return target.Version, err
 }
 
 var errReplaced = errors.New("somebody has asked for another upgrade since")
@@ -312,9 +342,7 @@ func (s *Service) look(ctx context.Context, r Request) (bundle.Index, error) {
 
 // last is when the last upgrade began, the zero time if that is not known.
 func (s *Service) last() (at time.Time) {
-	if err := read(s.Upgrader.Keep, lastName, &at); err != nil {
-		return time.Time{}
-	}
+	_ = read(s.Upgrader.Keep, lastName, &at) // Which is the zero time, then.
 	return at
 }
 
@@ -343,9 +371,7 @@ func (s *Service) show(op Op, err error) {
 		if err := errors.Join(err, journalErr, failedErr); err != nil {
 			u.Problem = err.Error()
 		}
-		for _, f := range failed {
-			u.Failed = append(u.Failed, status.FailedSystem{Version: f.Version, RootHash: f.RootHash, Reason: f.Reason, Evidence: f.Evidence, At: f.At})
-		}
+		u.Failed = failed
 	})
 }
 
@@ -366,7 +392,7 @@ func (s *Service) carry() {
 	if err != nil || j == nil || j.From != s.Upgrader.Running {
 		return
 	}
-	if err := s.Upgrader.Carry(j.Target.Version); err != nil {
+	if err := s.Upgrader.Carry(j.Target.Version, j.Back); err != nil {
 		s.Log.Error("hand the configuration to the other system", zap.Error(err))
 	}
 }

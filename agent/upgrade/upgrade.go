@@ -7,6 +7,7 @@ package upgrade
 import (
 	"time"
 
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
@@ -46,18 +47,14 @@ type Journal struct {
 	Epoch int       `json:"epoch"`
 	// Stay leaves the restart to somebody else.
 	Stay bool `json:"stay,omitempty"`
+	// Back takes Target as it is in its slot, with its own configuration.
+	Back bool `json:"back,omitempty"`
 	// Reason is why Target, which ran, has failed; "" if it could not tell.
 	Reason string `json:"reason,omitempty"`
 }
 
 // Failure is a system that was tried and is not tried again by itself.
-type Failure struct {
-	System
-	// Reason says why, for a person; Evidence are lines that show it.
-	Reason   string    `json:"reason"`
-	Evidence []string  `json:"evidence,omitempty"`
-	At       time.Time `json:"at"`
-}
+type Failure = status.FailedSystem
 
 // Entry is a boot entry: a UKI in \EFI\Linux.
 type Entry struct {

@@ -28,7 +28,7 @@ func (w world) String() string {
 		parts = append(parts, e.File)
 	}
 	if j := w.journal; j != nil {
-		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version)
+		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Back))
 	}
 	return strings.Join(parts, " ")
 }
@@ -60,7 +60,7 @@ func (w world) view(v Word) View {
 		Filled: w.filled, StagedUKI: w.staged, Verdict: Verdict{Word: v},
 	}
 	for _, f := range w.failed {
-		view.Failed = append(view.Failed, Failure{System: System{f, f}})
+		view.Failed = append(view.Failed, Failure{Version: f, RootHash: f})
 	}
 	return view
 }
@@ -75,7 +75,7 @@ func (w world) do(op Op) world {
 		w.entries = slices.Delete(w.entries, at, at+1)
 	case Empty:
 		w.slots[target] = ""
-	case Fill:
+	case Fill, Prove:
 		w.filled = true
 	case Seal:
 		w.slots[target] = w.journal.Target.Version
@@ -85,7 +85,13 @@ func (w world) do(op Op) world {
 		w.journal.Phase = Armed
 	case Link:
 		w.entries, w.staged = append(w.entries, entry(w.journal.Target.Version, true, Tries, 0)), false
-	case Rename:
+	case Relink:
+		n, err := bootentry.Parse(op.To)
+		if err != nil {
+			panic(err)
+		}
+		w.entries = append(w.entries, Entry{Name: n, File: op.To, RootHash: w.entries[at].RootHash})
+	case Rename, Rest:
 		n, err := bootentry.Parse(op.To)
 		if err != nil {
 			panic(err)
@@ -169,20 +175,31 @@ func (w world) after() (all []world) {
 	for _, verdict := range []Word{Wait, Good, Bad} {
 		if op := Next(w.view(verdict)); op.Kind != Nothing && op.Kind != Observe {
 			all = append(all, w.do(op))
+			if op.Kind == Prove { // Or it is damaged.
+				all = append(all, w.do(Op{Kind: Drop, File: find(w.view(Wait), w.journal.Target.RootHash).File}))
+			}
 		}
 	}
 	all = append(all, w.cut())
 	if w.journal == nil && Next(w.view(Wait)).Kind == Nothing {
-		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0", "6.0.0", "7.0.0", "8.0.0"} {
-			if version > w.slots[w.running] { // An older one is refused.
-				n, from := w.clone(), w.slots[w.running]
-				n.failed = slices.DeleteFunc(n.failed, func(f string) bool { return f == version }) // A person asks for it.
-				n.journal = &Journal{Phase: Staging, Target: System{version, version}, From: System{from, from}}
-				all = append(all, n)
+		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"} {
+			if version != w.slots[w.running] {
+				all = append(all, w.want(version, false))
 			}
+		}
+		if target, err := PreflightBack(w.view(Wait), Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0); err == nil {
+			all = append(all, w.want(target.Version, true))
 		}
 	}
 	return all
+}
+
+// want is the world after somebody has asked for a version.
+func (w world) want(version string, back bool) world {
+	n, from := w.clone(), w.slots[w.running]
+	n.failed = slices.DeleteFunc(n.failed, func(f string) bool { return f == version })
+	n.journal = &Journal{Phase: Staging, Target: System{version, version}, From: System{from, from}, Back: back}
+	return n
 }
 
 // check is what has to hold of any world: the loader finds a whole system; if what
@@ -193,8 +210,8 @@ func check(t *testing.T, w world) {
 	off := w.cut()
 	for _, good := range []bool{false, true} {
 		n, trial := off, ""
-		if w.journal != nil {
-			trial = w.journal.Target.Version
+		if j := w.journal; j != nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
+			trial = j.Target.Version
 		}
 		failed := slices.Contains(w.failed, trial)
 		blessed := slices.ContainsFunc(w.entries, func(e Entry) bool { return e.RootHash == trial && !e.Counted && !e.Orphan })

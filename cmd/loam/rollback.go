@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,23 +11,38 @@ import (
 
 func rollbackCommand() *cobra.Command {
 	var client control.Client
+	back := control.UpgradeRequest{Back: true}
+	var system bool
 	cmd := &cobra.Command{
 		Use:   "rollback [GENERATION]",
-		Short: "Go back to an earlier generation",
+		Short: "Go back to an earlier generation, or to the other system",
 		Long: `rollback makes an earlier generation the current one, by number or name; without
 one, that before the current. 'loam history' lists them. What the node goes back
 from is held: it is not applied again unless 'loam apply' asks for it, or the
-source says something new.`,
+source says something new.
+
+With --os it restarts the machine with the system in the other slot, and with the
+configuration that ran there. That is tried like an upgrade: if the node is worse
+than now, it comes back to the running system by itself.`,
 		Example: `  loam rollback
-  loam rollback 41`,
+  loam rollback 41
+  loam rollback --os`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			switch {
+			case system && len(args) > 0:
+				return errors.New("a generation and --os: which of both?\nhint: the other system starts with the configuration that it ran with")
+			case system:
+				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
+			case back.Plan || back.Stay:
+				return errors.New("--plan and --stay go with --os")
+			}
 			var request control.RollbackRequest
 			if len(args) > 0 {
 				request.Generation = args[0]
 			}
-			ctx, stop := interruptible(cmd)
-			defer stop()
 			o, err := client.Rollback(ctx, request)
 			if err != nil {
 				return err
@@ -35,6 +51,10 @@ source says something new.`,
 			return err
 		},
 	}
+	f := cmd.Flags()
+	f.BoolVar(&system, "os", false, "the system in the other slot, in place of a generation")
+	f.BoolVar(&back.Plan, "plan", false, "with --os: only say what would be done, or why it is refused")
+	f.BoolVar(&back.Stay, "stay", false, "with --os: do not restart; the next restart tries the system")
 	socketFlag(cmd, &client)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,6 +46,7 @@ is not tried again without --again.`,
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
+	f.BoolVar(&request.Downgrade, "downgrade", false, "also a release that is older than the running one")
 	f.BoolVar(&request.Now, "now", false, "do not keep the time between two upgrades")
 	socketFlag(cmd, &client)
 	return cmd
@@ -87,7 +87,7 @@ func inContractsWords(err error) error {
 	switch {
 	case refused:
 		return fmt.Errorf("invalid arguments: %w", err)
-	case strings.Contains(err.Error(), upgrade.ErrNoPack.Error()):
+	case errors.Is(err, control.ErrUnreachable):
 		return fmt.Errorf("network problems: %w", err)
 	}
 	return fmt.Errorf("system failure: %w", err)

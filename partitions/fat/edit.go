@@ -17,15 +17,16 @@ func (d *directory) isBoot() bool {
 	return strings.EqualFold(strings.Join(split(d.path), "/"), BootDir)
 }
 
-// Rename gives an entry another name that takes as many slots: one write of one sector.
-func (f *FS) Rename(dir, from, to string) error {
-	if err := f.rename(dir, from, to); err != nil {
+// Rename gives an entry another name that takes as many slots, and makes it read-only or not: one write of one sector. What is read-only
+// the firmware does not rename.
+func (f *FS) Rename(dir, from, to string, readOnly bool) error {
+	if err := f.rename(dir, from, to, readOnly); err != nil {
 		return fmt.Errorf("rename %s to %s in /%s: %w", from, to, dir, err)
 	}
 	return nil
 }
 
-func (f *FS) rename(dir, from, to string) error {
+func (f *FS) rename(dir, from, to string, readOnly bool) error {
 	d, e, err := f.lookup(dir + "/" + from)
 	if err != nil {
 		return err
@@ -43,6 +44,10 @@ func (f *FS) rename(dir, from, to string) error {
 	slot := d.at(e.last())
 	copy(slot, short[:])
 	slot[12] &^= 0x18 // the name's case, if it had no long one
+	slot[11] &^= dirent.AttrReadOnly
+	if readOnly {
+		slot[11] |= dirent.AttrReadOnly
+	}
 	copy(d.raw[e.slot*dirent.SlotSize:], dirent.LongSlots(to, short))
 	return f.writeSector(d, e.slot/perSector)
 }

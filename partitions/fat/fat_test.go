@@ -35,8 +35,8 @@ func put(dir, name string, data []byte) func(*FS) error {
 func script() []step {
 	steps := []step{
 		{"stage and link a UKI", put(BootDir, newUKI, pattern(10, 40_000))},
-		{"a try is counted", func(f *FS) error { return f.Rename(BootDir, newUKI, "loam-node-os_0.2.0_x86-64+2-1.efi") }},
-		{"bless it", func(f *FS) error { return f.Rename(BootDir, "loam-node-os_0.2.0_x86-64+2-1.efi", newGood) }},
+		{"a try is counted", func(f *FS) error { return f.Rename(BootDir, newUKI, "loam-node-os_0.2.0_x86-64+2-1.efi", false) }},
+		{"bless it", func(f *FS) error { return f.Rename(BootDir, "loam-node-os_0.2.0_x86-64+2-1.efi", newGood, false) }},
 		{"write a small file", func(f *FS) error { return f.WriteFile("loam/boot.json", pattern(11, 300)) }},
 		{"write it again, longer", func(f *FS) error { return f.WriteFile("loam/boot.json", pattern(12, 36_000)) }},
 		{"write it again, empty", func(f *FS) error { return f.WriteFile("loam/boot.json", nil) }},
@@ -147,9 +147,9 @@ func TestRefuses(t *testing.T) {
 		{"a name of three slots among UKIs", put(BootDir, "loam-0.2.0_x86-64.efi", nil), "takes 3 directory slots", nil},
 		{"a name longer than a sector", put("loam", strings.Repeat("x", 200), nil), "takes 17 directory slots", nil},
 		{"a forbidden character", put("loam", "a?b", nil), "cannot be in a FAT file name", nil},
-		{"a rename to other slots", func(f *FS) error { return f.Rename(BootDir, oldUKI, "BOOT.EFI") }, "takes 1 directory slots, it has 4", nil},
-		{"a rename to a name that is there", func(f *FS) error { return f.Rename("", "loader", "Loam") }, "", fs.ErrExist},
-		{"a rename of nothing", func(f *FS) error { return f.Rename(BootDir, newUKI, newGood) }, newUKI, fs.ErrNotExist},
+		{"a rename to other slots", func(f *FS) error { return f.Rename(BootDir, oldUKI, "BOOT.EFI", false) }, "takes 1 directory slots, it has 4", nil},
+		{"a rename to a name that is there", func(f *FS) error { return f.Rename("", "loader", "Loam", false) }, "", fs.ErrExist},
+		{"a rename of nothing", func(f *FS) error { return f.Rename(BootDir, newUKI, newGood, false) }, newUKI, fs.ErrNotExist},
 		{"to remove a directory", func(f *FS) error { return f.Remove("EFI/staging") }, "is a directory", nil},
 		{"to remove what is not there", func(f *FS) error { return f.Remove("EFI/x") }, "EFI/x", fs.ErrNotExist},
 		{"to write a directory", func(f *FS) error { return f.WriteFile("EFI/staging", nil) }, "is a directory", nil},

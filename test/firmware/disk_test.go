@@ -122,7 +122,7 @@ func bless(t testing.TB, f *fat.FS, s system) error {
 	if err != nil || name == s.file(t, false) {
 		return err
 	}
-	return f.Rename(fat.BootDir, name, s.file(t, false))
+	return f.Rename(fat.BootDir, name, s.file(t, false), false)
 }
 
 // entryFile is the name that a system's entry has.

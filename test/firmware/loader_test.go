@@ -62,9 +62,18 @@ func retry(s system, tries string) change {
 		edit(t, r, func(f *fat.FS) error {
 			name, err := entryFile(f, s)
 			if to := names(t, s, tries, s, "")[0]; to != name {
-				err = errors.Join(err, f.Rename(fat.BootDir, name, to))
+				err = errors.Join(err, f.Rename(fat.BootDir, name, to, false))
 			}
 			return err
+		})
+	}
+}
+
+// rested is put to rest.
+func rested(s system) change {
+	return func(t *testing.T, r *Recorder) {
+		edit(t, r, func(f *fat.FS) error {
+			return f.Rename(fat.BootDir, s.file(t, true), names(t, s, "+0-0", s, "")[0], true)
 		})
 	}
 }
@@ -103,8 +112,9 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 		{"an older one that fails, before a newer one that was put behind it: that is counted too, in two sectors", []change{retry(two, "+0-0"), again}, []started{
 			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
 			{2, 2, names(t, two, "+0-1", one, "+0-3")}}},
-		{"all are bad, the first is read-only: it boots, and nothing is counted", []change{retry(one, "+0-0"), retry(two, "+0-0"), poke(11, attrArchive|attrReadOnly)},
-			[]started{{2, 0, names(t, two, "+0-0", one, "+0-0")}}},
+		{"an older one that fails, before a newer one at rest that was put behind it: that is not counted", []change{rested(two), again}, []started{
+			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
+			{2, 0, names(t, two, "+0-0", one, "+0-3")}, {2, 0, names(t, two, "+0-0", one, "+0-3")}}},
 		{"blessed, and with tries: the first in the directory", []change{twice("", []string{blessed, counted})},
 			[]started{{2, 0, []string{blessed, counted, one.file(t, false)}}}},
 		{"with tries, and blessed: the first in the directory, which is then the second", []change{twice("+3-0", []string{counted, blessed})},

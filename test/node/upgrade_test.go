@@ -246,10 +246,25 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	})
 	t.Logf("blessed after %s", time.Since(begin))
 	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
+	n.back(open(t).manifest.Version, "a")
+	n.back(second, "b")
 	n.reboot()
 	n.boots(second, "b")
 	n.up()
 	n.off()
+}
+
+// back goes to the other system without a repository, and sees it stay.
+func (n *upgradable) back(version, slot string) {
+	n.node.t.Helper()
+	n.want("loam rollback --os --plan", "would bring "+version+" and restart")
+	n.sh("loam rollback --os --stay")
+	n.reboot()
+	n.boots(version, slot)
+	n.up()
+	n.says(func(s status.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
+	})
 }
 
 // bad are changes of a UKI that make a system which must not stay, and what the old

@@ -121,8 +121,10 @@ func (w *world) nodeIs(what string, right func(n object) bool) {
 // rounds.
 func BenchmarkIdle(b *testing.B) {
 	w := newWorld(b, cluster.Options{})
-	pid := w.startIdle(b.TempDir(), idleConfig("one"), 10*time.Second)
+	dir := b.TempDir()
+	pid := w.startIdle(dir, idleConfig("one"), 10*time.Second)
 	b.Run("200-files", func(b *testing.B) {
+		files := snapshot(b, dir)
 		asked, used, start := w.tally(), usageOf(b, pid), time.Now()
 		<-time.After(time.Duration(b.N) * time.Second)
 		u, more, took := usageOf(b, pid), w.tally().since(asked), time.Since(start)
@@ -133,5 +135,8 @@ func BenchmarkIdle(b *testing.B) {
 		b.ReportMetric(float64(u.anonymous)/1e6, "anonymous-MB")
 		b.ReportMetric(float64(u.written-used.written), "written-B")
 		b.ReportMetric(0, "ns/op")
+		if diff := cmp.Diff(files, snapshot(b, dir)); diff != "" {
+			b.Log(diff)
+		}
 	})
 }

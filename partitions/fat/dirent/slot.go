@@ -15,6 +15,7 @@ const (
 
 // Attributes, byte 11 of a slot.
 const (
+	AttrReadOnly  = 0x01
 	AttrLabel     = 0x08
 	AttrDirectory = 0x10
 	AttrArchive   = 0x20
