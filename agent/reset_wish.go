@@ -33,7 +33,7 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 		return control.Outcome{}, errors.New("this node cannot be upgraded\nhint: it was not started from a disk of its own; see `loam status`")
 	}
 	wish := upgrade.Wish{Ref: r.From, Again: r.Again, Now: r.Now, Downgrade: r.Downgrade, Stay: r.Stay}
-	version, err := p.upgrades.Ask(ctx, upgrade.Request{Wish: wish, Version: r.Version, Plan: r.Plan, Back: r.Back})
+	version, err := p.upgrades.Ask(ctx, upgrade.Request{Wish: wish, Version: r.Version, Plan: r.Plan, Back: r.Back, Drill: r.Drill})
 	return control.Outcome{Result: control.Armed, Version: version}, err
 }
 

@@ -54,7 +54,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	watch := vitals{root: env.Root, queries: queries, cluster: a.Cluster}
 	u := &upgrade.Upgrader{
 		Disk: disk, Keep: files, Scratch: files.Scratch, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
-		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, Health: watch.health, Evidence: evidence, Carry: engine.Carry, Now: env.Now, Log: env.Log,
+		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, Health: watch.health, Evidence: evidence, Panic: upgrade.Panic, Carry: engine.Carry, Now: env.Now, Log: env.Log,
 	}
 	bootID, err := bootID()
 	if err != nil {

@@ -60,6 +60,9 @@ type UpgradeRequest struct {
 	// other slot, whatever Version is.
 	Downgrade bool `json:"downgrade,omitempty"`
 	Back      bool `json:"back,omitempty"`
+	// Drill has the running system fail on purpose, "check" or "panic", in place of all
+	// that.
+	Drill string `json:"drill,omitempty"`
 	// Plan only says whether it would be done, Stay leaves the restart to a person.
 	Plan bool `json:"plan,omitempty"`
 	Stay bool `json:"stay,omitempty"`

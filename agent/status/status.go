@@ -155,6 +155,21 @@ type Upgrade struct {
 	Problem string `json:"problem,omitempty"`
 	// Failed are systems that were tried here and are not tried again by themselves.
 	Failed []FailedSystem `json:"failed,omitempty"`
+	// Drill is the last one; nil if there was none.
+	Drill *Drill `json:"drill,omitempty"`
+}
+
+// Drill is how a drill of a fallback went.
+type Drill struct {
+	// By is what failed on purpose: "check" or "panic".
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+	// Boots are those that failed, Took is from the order to restart to the end of the
+	// fallback.
+	Boots int           `json:"boots,omitempty"`
+	Took  time.Duration `json:"took,omitempty"` // nanoseconds
+	// Problem is why the machine did not do it.
+	Problem string `json:"problem,omitempty"`
 }
 
 // FailedSystem is one of them.

@@ -169,6 +169,8 @@ func (t *table) upgrade(u *Upgrade) {
 	}
 	switch u.Phase {
 	case "":
+	case "drill":
+		t.row("drill", u.Waits)
 	case "trial":
 		t.row("on trial", u.To+", falls back to "+u.From+optional(": ", u.Waits))
 	default:
@@ -179,6 +181,13 @@ func (t *table) upgrade(u *Upgrade) {
 		t.row("upgrade", words+optional(", ", u.Waits))
 	}
 	t.row("", u.Problem)
+	if d := u.Drill; d != nil {
+		words := fmt.Sprintf("by %s on %s: failed boots: %d, back after %s", d.By, d.At.UTC().Format(clock), d.Boots, d.Took)
+		if d.Problem != "" {
+			words = fmt.Sprintf("by %s on %s: %s", d.By, d.At.UTC().Format(clock), d.Problem)
+		}
+		t.row("drill", words)
+	}
 	for _, f := range u.Failed {
 		t.row("failed", f.Version+" on "+f.At.UTC().Format(clock)+": "+f.Reason+" (loam why)")
 	}

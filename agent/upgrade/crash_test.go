@@ -31,6 +31,7 @@ type course struct {
 	running System
 	u       *Upgrader
 	mutant  func(v View) Op
+	boots   int
 }
 
 func newCourse(t testing.TB, versions ...string) *course {
@@ -49,7 +50,8 @@ func (c *course) boot() {
 	}
 	_ = c.recorder.Sync()
 	c.running, c.u = runs, c.upgrader(c.recorder, runs)
-	c.u.mutant = c.mutant
+	c.boots++
+	c.u.mutant, c.u.BootID = c.mutant, strconv.Itoa(c.boots)
 }
 
 func (c *course) run(v Verdict) Op {
@@ -92,6 +94,29 @@ func (c *course) back(version string) {
 	c.boot()
 	if c.running != target {
 		c.t.Fatalf("%s runs, not %s", c.running.Version, version)
+	}
+}
+
+// drill stages a drill, and starts it.
+func (c *course) drill(by string) {
+	c.t.Helper()
+	if err := c.u.Drill(by, false); err != nil {
+		c.t.Fatal(err)
+	}
+	if op := c.run(Verdict{}); op.Kind != Reboot {
+		c.t.Fatalf("drill: %v", op)
+	}
+	c.boot()
+}
+
+// drilled fails unless the drill is over, after so many boots.
+func (c *course) drilled(boots int) {
+	c.t.Helper()
+	if op := c.run(Verdict{}); op.Kind != Nothing {
+		c.t.Fatalf("after a drill: %v", op)
+	}
+	if d, err := LastDrill(c.recorder); err != nil || d == nil || d.Problem != "" || d.Boots != boots {
+		c.t.Fatalf("after %d boots the drill is %+v, %v", boots, d, err)
 	}
 }
 
@@ -158,6 +183,20 @@ var lives = map[string]func(c *course){
 		}
 		c.run(Verdict{})
 		c.remembers("1.0.0")
+	},
+	"a drill by a check, and one by a panic": func(c *course) {
+		c.drill(DrillCheck)
+		c.run(Verdict{Word: Bad, Reason: "on purpose"})
+		c.boot()
+		c.drilled(1)
+		c.drill(DrillPanic)
+		for range Tries {
+			if _, err := c.u.Run(c.t.Context(), Verdict{}, noPack{}); !errors.Is(err, errPanics) {
+				c.t.Fatalf("a drill by panic: %v", err)
+			}
+			c.boot()
+		}
+		c.drilled(Tries)
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", Wish{})
@@ -246,17 +285,24 @@ func (p plant) finishes(t testing.TB, m moment, good bool) error {
 	if good {
 		verdict.Word = Good
 	}
-	for range 3*Tries + 6 {
+	for i := range 3*Tries + 6 {
 		runs, err := p.boot(r.Memory)
 		if err != nil {
 			return err
 		}
 		u := p.upgrader(r, runs)
+		u.BootID = fmt.Sprint("after the cut, ", i)
 		v := verdict
-		if j == nil || runs != j.Target {
+		switch {
+		case j != nil && j.Drill != nil:
+			v.Word = Bad
+		case j == nil || runs != j.Target:
 			v.Word = Good
 		}
 		op, err := u.Run(t.Context(), v, noPackFor(p, r))
+		if errors.Is(err, errPanics) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s runs, %s: %w", runs.Version, op.Kind, err)
 		}
@@ -291,6 +337,11 @@ func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error
 	case left != nil:
 		return fmt.Errorf("the journal stays: %+v", left)
 	case j == nil:
+		return nil
+	case j.Drill != nil:
+		if d, err := LastDrill(u.Keep); err != nil || d == nil {
+			return fmt.Errorf("nobody knows how the drill went: %v", err)
+		}
 		return nil
 	}
 	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.RootHash == j.Target.RootHash })

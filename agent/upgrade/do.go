@@ -24,6 +24,9 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Relink:
 		return errors.Join(u.newTry(v.Journal), u.esp.RelinkCounted(fat.BootDir, op.File, op.To))
 	case Rename:
+		if err := u.called(v.Journal, op.To); err != nil {
+			return err
+		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
 	case Rest: // The loader would count what is at rest, too, in two sectors.
 		return errors.Join(u.newTry(v.Journal), u.esp.Rename(fat.BootDir, op.File, op.To, true))
@@ -35,14 +38,23 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		return u.fillSlot(ctx, *v.Journal, pack)
 	case StageUKI:
 		return u.stageUKI(ctx, v, pack)
+	case CopyUKI:
+		return u.copyUKI(v)
 	case Arm:
 		return u.arm(ctx, *v.Journal)
 	case Link:
 		return u.link(op.To, *v.Journal)
 	case Remember:
 		return u.remember(ctx, *v.Journal, op.Reason)
+	case Crash:
+		if err := u.Panic(); err != nil {
+			return err
+		}
+		return errors.New("the kernel has survived it")
+	case Conclude:
+		return u.conclude(v, op.Reason)
 	case Finish:
-		if v.Running == v.Journal.Target {
+		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
 			if err := raise(u.Keep, v); err != nil {
 				return err
 			}
@@ -55,11 +67,14 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 
 // arm notes how the node is, for the trial to be compared with.
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
-	if err := u.Carry(j.Target.Version, j.Back); err != nil {
+	j.Phase, j.Boot = Armed, u.BootID
+	if j.Drill != nil {
+		return write(u.Keep, journalName, j)
+	}
+	err := u.Carry(j.Target.Version, j.Back)
+	if err != nil {
 		return err
 	}
-	var err error
-	j.Phase, j.Boot = Armed, u.BootID
 	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
 		return err
 	}
@@ -68,16 +83,12 @@ func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 
 // link makes the entry, after which the loader is to start it.
 func (u *Upgrader) link(name string, j Journal) error {
-	idx, err := index(u.Keep)
-	if err != nil {
+	if err := errors.Join(u.newTry(&j), u.called(&j, name)); err != nil {
 		return err
 	}
-	if err := u.newTry(&j); err != nil {
-		return err
-	}
-	chain := *u.staged
+	s := *u.staged
 	u.staged = nil
-	return u.esp.LinkCounted(fat.BootDir, name, chain, idx.UKI.Size)
+	return u.esp.LinkCounted(fat.BootDir, name, s.chain, s.size)
 }
 
 // newTry notes that the loader could not start the target before now.
@@ -271,7 +282,7 @@ func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundl
 	}
 	chain, err := u.esp.Stage(whole, idx.UKI.Size)
 	if err == nil {
-		u.staged = &chain
+		u.staged = &staged{chain, idx.UKI.Size}
 	}
 	return err
 }

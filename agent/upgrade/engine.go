@@ -40,6 +40,8 @@ type Upgrader struct {
 	// Carry has the configuration of this system be the one that another starts with;
 	// with own, only if that has none of its own.
 	Carry func(version string, own bool) error
+	// Panic has the kernel panic, in drills.
+	Panic func() error
 	// Done is told of each step of an upgrade that is done; nil for nobody.
 	Done func(op Op, j Journal)
 	// Progress is told how far a fill is; nil for nobody.
@@ -52,7 +54,13 @@ type Upgrader struct {
 	// filled is of this process; see View. esp and staged are of one Run.
 	filled bool
 	esp    *fat.FS
-	staged *fat.Chain
+	staged *staged
+}
+
+// staged is a UKI on the ESP that has no entry yet.
+type staged struct {
+	chain fat.Chain
+	size  int64
 }
 
 // Progress is how far an upgrade is.
@@ -202,7 +210,7 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 // Trial judges the system that runs by what the journal says of the one before.
 func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	j, err := ReadJournal(u.Keep)
-	if err != nil || j == nil || j.Target != u.Running {
+	if err != nil || j == nil || j.Target != u.Running || j.Drill != nil {
 		return &Trial{Limit: limit}, err
 	}
 	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
@@ -225,15 +233,17 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
 		v.Holds = hex.EncodeToString(hash[:])
 	}
-	v.Entries, err = entries(u.esp)
-	return v, err
+	if v.Entries, err = entries(u.esp); err != nil {
+		return v, err
+	}
+	return v, u.follow(v)
 }
 
 // journal is the upgrade under way. It counts the boots of the old system since it
 // was armed: each should have been one of the new.
 func (u *Upgrader) journal() (*Journal, error) {
 	j, err := ReadJournal(u.Keep)
-	if err != nil || j == nil || j.Phase != Armed || j.From != u.Running || j.Boot == u.BootID {
+	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Running || j.Boot == u.BootID {
 		return j, err
 	}
 	j.Boot, j.Missed = u.BootID, j.Missed+1

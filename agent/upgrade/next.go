@@ -38,6 +38,11 @@ const (
 	Rest OpKind = "put to rest"
 	// Rename gives an entry other tries, or none.
 	Rename OpKind = "rename"
+	// CopyUKI is StageUKI with that of the running system, Conclude notes how a drill
+	// went, Crash has the kernel panic.
+	CopyUKI  OpKind = "copy the UKI"
+	Conclude OpKind = "conclude the drill"
+	Crash    OpKind = "panic"
 	// Reboot is to be asked for, at the time that the node's owner allows.
 	Reboot OpKind = "reboot"
 	// Remember notes that the target has failed, and why.
@@ -68,6 +73,8 @@ func Next(v View) Op {
 	switch {
 	case j == nil:
 		return withoutJournal(v)
+	case j.Drill != nil:
+		return drill(v)
 	case v.Running.RootHash == j.Target.RootHash:
 		return onTrial(v)
 	case v.Running.RootHash != j.From.RootHash:
@@ -92,6 +99,9 @@ func mend(v View) Op {
 		case e.RootHash == v.Running.RootHash:
 			return Op{Kind: Relink, File: e.File, To: v.entryToMake(), Reason: "its long name is torn, and it is the only entry of the running system"}
 		}
+	}
+	if v.Journal != nil && v.Journal.Drill != nil {
+		return Op{}
 	}
 	for i, e := range v.Entries {
 		for _, other := range v.Entries[i+1:] {
@@ -182,7 +192,7 @@ func judged(v View, e Entry) Op {
 	bad := e.Name
 	bad.TriesLeft, bad.TriesDone = 0, min(9, e.TriesDone+e.TriesLeft)
 	elsewhere := slices.ContainsFunc(v.Entries, func(o Entry) bool {
-		return o.RootHash != e.RootHash && o.ImageID != "" && bootentry.Compare(o.Name, bad) < 0
+		return o.File != e.File && o.ImageID != "" && bootentry.Compare(o.Name, bad) < 0
 	})
 	switch {
 	case v.Verdict.Word == Good:
@@ -226,13 +236,15 @@ func armed(v View) Op {
 		return rest(*run, "the loader starts the newest")
 	}
 	if v.Journal.Missed >= maxMissed {
-		return Op{Kind: Remember, Reason: "the loader does not start it\nhint: does the firmware boot from another disk, or by the network?"}
+		return Op{Kind: Remember, Reason: notStarted}
 	}
 	return Op{Kind: Reboot, Reason: "to try " + v.Journal.Target.Version}
 }
 
 // maxMissed is how many restarts may come back to the old system without a try.
 const maxMissed = 2
+
+const notStarted = "the loader does not start it\nhint: does the firmware boot from another disk, or by the network?"
 
 // tried is the name of an entry that was never tried.
 func tried(e Entry) string {

@@ -169,10 +169,13 @@ func (p plant) upgrader(r *recorder, running System) *Upgrader {
 			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
 		},
 		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
-		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil },
+		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
 	}
 }
+
+// errPanics is the end of a boot.
+var errPanics = errors.New("the kernel panics")
 
 // pack is that of a version.
 func (p plant) pack(version string) Packed {

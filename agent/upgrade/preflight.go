@@ -37,6 +37,7 @@ const (
 	CodeDowngrade = "downgrade"
 	CodePaced     = "too-soon"
 	CodeNoOther   = "no-other-system"
+	CodeDrill     = "no-such-drill"
 )
 
 // Room is what the disk has for another system, in bytes.
@@ -111,7 +112,7 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 	case r.OtherDisk:
 		return otherDisk()
 	case idx.UKI.Size > r.ESP:
-		return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, the UKI takes %d", r.ESP>>20, idx.UKI.Size>>20)
+		return espFull(r.ESP, idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
 	}
@@ -146,6 +147,10 @@ func tooOld(version string, epoch, floor int) *Refusal {
 
 func otherDisk() *Refusal {
 	return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
+}
+
+func espFull(free, size int64) *Refusal {
+	return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, the UKI takes %d", free>>20, size>>20)
 }
 
 func directoryFull() *Refusal {

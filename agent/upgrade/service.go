@@ -54,6 +54,9 @@ type Service struct {
 	waiting chan<- answer
 	wanted  string
 	gone    bool
+	// drill judges a drill, by failing.
+	drill   *Trial
+	failing Health
 }
 
 // Request is what somebody asks of the Service.
@@ -65,6 +68,8 @@ type Request struct {
 	Plan bool
 	// Back is to the system in the other slot.
 	Back bool
+	// Drill is DrillCheck or DrillPanic for a drill, "" for none.
+	Drill string
 }
 
 type request struct {
@@ -174,6 +179,11 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 // goOn does what is next, shows how that went, and tells those who wait for it.
 func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 	op, err := s.Upgrader.Run(ctx, v, &lazyPack{from: s})
+	if j, _ := ReadJournal(s.Upgrader.Keep); j == nil || j.Drill == nil {
+		s.drill = nil
+	} else if s.drill == nil {
+		s.drill, s.failing = failing()
+	}
 	if ctx.Err() != nil {
 		return op, err
 	}
@@ -211,7 +221,7 @@ func (s *Service) tell(op Op, j Journal) {
 	if op.Kind == Finish && j.Target == s.Upgrader.Running && s.Proven != nil {
 		s.Proven()
 	}
-	if s.Tell == nil {
+	if s.Tell == nil || j.Drill != nil {
 		return
 	}
 	switch op.Kind {
@@ -227,6 +237,9 @@ func (s *Service) tell(op Op, j Journal) {
 func (s *Service) judge(ctx context.Context) Verdict {
 	if s.gone {
 		return Verdict{Word: Bad, Reason: "somebody has gone back"}
+	}
+	if s.drill != nil {
+		return s.drill.Judge(s.failing, s.Uptime())
 	}
 	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
 }
@@ -299,7 +312,10 @@ func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun
 
 // begin notes what is asked for, unless it is only a plan.
 func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
-	if r.Back {
+	switch {
+	case r.Drill != "":
+		return s.Upgrader.Running.Version, s.Upgrader.Drill(r.Drill, r.Plan)
+	case r.Back:
 		return s.back(r)
 	}
 	idx, err := s.look(ctx, r)
@@ -357,6 +373,7 @@ func (s *Service) progress(p Progress) {
 func (s *Service) show(op Op, err error) {
 	j, journalErr := ReadJournal(s.Upgrader.Keep)
 	failed, failedErr := Failures(s.Upgrader.Keep)
+	last, drillErr := LastDrill(s.Upgrader.Keep)
 	s.publish(func(u *status.Upgrade) {
 		*u = status.Upgrade{}
 		if j != nil {
@@ -364,14 +381,17 @@ func (s *Service) show(op Op, err error) {
 			if j.Target == s.Upgrader.Running {
 				u.Phase = "trial"
 			}
+			if j.Drill != nil {
+				u.Phase = "drill"
+			}
 			u.Waits = op.Reason
 		} else if op.Kind == Observe {
 			u.Phase, u.To, u.Waits = "trial", s.Upgrader.Running.Version, op.Reason
 		}
-		if err := errors.Join(err, journalErr, failedErr); err != nil {
+		if err := errors.Join(err, journalErr, failedErr, drillErr); err != nil {
 			u.Problem = err.Error()
 		}
-		u.Failed = failed
+		u.Failed, u.Drill = failed, last
 	})
 }
 

@@ -26,6 +26,8 @@ const (
 	Staging Phase = "staging"
 	// Armed has, or is about to have, a boot entry.
 	Armed Phase = "armed"
+	// Over is a drill that has been concluded.
+	Over Phase = "over"
 )
 
 // Journal is the upgrade under way, in /var/lib/loam/upgrade.json.
@@ -49,6 +51,8 @@ type Journal struct {
 	Stay bool `json:"stay,omitempty"`
 	// Back takes Target as it is in its slot, with its own configuration.
 	Back bool `json:"back,omitempty"`
+	// Drill is set in a drill, in which Target is From.
+	Drill *Drilling `json:"drill,omitempty"`
 	// Reason is why Target, which ran, has failed; "" if it could not tell.
 	Reason string `json:"reason,omitempty"`
 }

@@ -29,6 +29,9 @@ func (w world) String() string {
 	}
 	if j := w.journal; j != nil {
 		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Back))
+		if j.Drill != nil {
+			parts = append(parts, j.Drill.By, flag(j.Drill.Tried))
+		}
 	}
 	return strings.Join(parts, " ")
 }
@@ -37,6 +40,10 @@ func (w world) clone() world {
 	w.entries, w.failed = slices.Clone(w.entries), slices.Clone(w.failed)
 	if w.journal != nil {
 		j := *w.journal
+		if j.Drill != nil {
+			d := *j.Drill
+			j.Drill = &d
+		}
 		w.journal = &j
 	}
 	return w
@@ -79,8 +86,12 @@ func (w world) do(op Op) world {
 		w.filled = true
 	case Seal:
 		w.slots[target] = w.journal.Target.Version
-	case StageUKI:
+	case StageUKI, CopyUKI:
 		w.staged = true
+	case Crash:
+		w.down = true
+	case Conclude:
+		w.journal.Phase = Over
 	case Arm:
 		w.journal.Phase = Armed
 	case Link:
@@ -131,6 +142,9 @@ func (w world) boot() (next world, chosen Entry, ok bool) {
 	chosen = w.entries[at]
 	w = w.cut()
 	w.down = false
+	if w.journal != nil && w.journal.Drill != nil {
+		w.journal.Drill.Tried = chosen.Counted && !chosen.Resting()
+	}
 	if chosen.Counted && chosen.TriesLeft > 0 {
 		w.entries[at] = entry(chosen.Version, true, chosen.TriesLeft-1, min(9, chosen.TriesDone+1))
 	}
@@ -173,6 +187,9 @@ func (w world) after() (all []world) {
 		return append(all, n, n.cut()) // It comes up, or hangs, or the power is gone.
 	}
 	for _, verdict := range []Word{Wait, Good, Bad} {
+		if verdict == Good && w.journal != nil && w.journal.Drill != nil {
+			continue
+		}
 		if op := Next(w.view(verdict)); op.Kind != Nothing && op.Kind != Observe {
 			all = append(all, w.do(op))
 			if op.Kind == Prove { // Or it is damaged.
@@ -185,6 +202,13 @@ func (w world) after() (all []world) {
 		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"} {
 			if version != w.slots[w.running] {
 				all = append(all, w.want(version, false))
+			}
+		}
+		if err := preflightDrill(w.view(Wait), Facts{Room: Room{Entries: 1}}); err == nil {
+			for _, by := range []string{DrillCheck, DrillPanic} {
+				n := w.want(w.slots[w.running], false)
+				n.journal.Drill = &Drilling{By: by}
+				all = append(all, n)
 			}
 		}
 		if target, err := PreflightBack(w.view(Wait), Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0); err == nil {
@@ -210,7 +234,7 @@ func check(t *testing.T, w world) {
 	off := w.cut()
 	for _, good := range []bool{false, true} {
 		n, trial := off, ""
-		if j := w.journal; j != nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
+		if j := w.journal; j != nil && j.Drill == nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
 			trial = j.Target.Version
 		}
 		failed := slices.Contains(w.failed, trial)
@@ -253,7 +277,7 @@ func check(t *testing.T, w world) {
 // to do.
 func (w world) settle(good bool) (world, bool) {
 	verdict := Bad
-	if good {
+	if good && (w.journal == nil || w.journal.Drill == nil) {
 		verdict = Good
 	}
 	for range 100 {
@@ -263,7 +287,7 @@ func (w world) settle(good bool) (world, bool) {
 			return w, true
 		case Observe:
 			return w, false
-		case Reboot:
+		case Reboot, Crash:
 			return w.cut(), false
 		}
 		w = w.do(op)

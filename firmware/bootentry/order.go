@@ -6,24 +6,19 @@ import (
 )
 
 // Compare orders names as systemd-boot 257 sorts its menu, of which it boots the first: bad entries last, then by image ID, then
-// the newest version first; of equal ones the one with more tries left, then with fewer done.
+// the newest version first; of equal ones the one with more tries left, then with fewer done. A blessed one and one with tries that are
+// equal otherwise stay as they are in the directory.
 func Compare(a, b Name) int {
-	return cmp.Or(
+	order := cmp.Or(
 		cmp.Compare(toInt(a.Bad()), toInt(b.Bad())),
 		strings.Compare(a.ImageID, b.ImageID),
 		CompareVersions(b.Version, a.Version),
 		CompareVersions(b.Arch, a.Arch),
-		cmp.Compare(left(b), left(a)),
-		cmp.Compare(a.TriesDone, b.TriesDone),
 	)
-}
-
-// left is the tries left as systemd-boot compares them: -1 without counting.
-func left(n Name) int {
-	if !n.Counted {
-		return -1
+	if order != 0 || !a.Counted || !b.Counted {
+		return order
 	}
-	return n.TriesLeft
+	return cmp.Or(cmp.Compare(b.TriesLeft, a.TriesLeft), cmp.Compare(a.TriesDone, b.TriesDone))
 }
 
 func toInt(b bool) int {

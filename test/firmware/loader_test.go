@@ -73,7 +73,8 @@ func retry(s system, tries string) change {
 func rested(s system) change {
 	return func(t *testing.T, r *Recorder) {
 		edit(t, r, func(f *fat.FS) error {
-			return f.Rename(fat.BootDir, s.file(t, true), names(t, s, "+0-0", s, "")[0], true)
+			name, err := entryFile(f, s)
+			return errors.Join(err, f.Rename(fat.BootDir, name, names(t, s, "+0-0", s, "")[0], true))
 		})
 	}
 }
@@ -101,6 +102,10 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 			edit(t, r, func(f *fat.FS) error { return f.RelinkCounted(fat.BootDir, then[0], then[1]) })
 		}
 	}
+	alone := func(t *testing.T, r *Recorder) {
+		edit(t, r, func(f *fat.FS) error { return f.Remove(fat.BootDir + "/" + two.file(t, true)) })
+	}
+	once := func(t *testing.T, r *Recorder) { edit(t, r, put(t, one, (*fat.FS).LinkCounted)) }
 	counted, blessed := two.file(t, true), two.file(t, false)
 	for _, test := range []struct {
 		name   string
@@ -115,6 +120,9 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 		{"an older one that fails, before a newer one at rest that was put behind it: that is not counted", []change{rested(two), again}, []started{
 			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
 			{2, 0, names(t, two, "+0-0", one, "+0-3")}, {2, 0, names(t, two, "+0-0", one, "+0-3")}}},
+		{"one at rest, and the same with tries: that is counted, then the one at rest is booted", []change{alone, rested(one), once}, []started{
+			{1, 1, names(t, one, "+2-1", one, "+0-0")}, {1, 1, names(t, one, "+1-2", one, "+0-0")}, {1, 1, names(t, one, "+0-0", one, "+0-3")},
+			{1, 0, names(t, one, "+0-0", one, "+0-3")}}},
 		{"blessed, and with tries: the first in the directory", []change{twice("", []string{blessed, counted})},
 			[]started{{2, 0, []string{blessed, counted, one.file(t, false)}}}},
 		{"with tries, and blessed: the first in the directory, which is then the second", []change{twice("+3-0", []string{counted, blessed})},

@@ -315,6 +315,34 @@ func TestABadSystemFallsBack(t *testing.T) {
 	}
 }
 
+// TestADrillFallsBack has the running system fail on purpose.
+func TestADrillFallsBack(t *testing.T) {
+	for by, boots := range map[string]int{"panic": 3, "check": 1} {
+		if by == "check" && os.Getenv("LOAM_ALL") == "" {
+			continue // It takes a minute of being ill.
+		}
+		t.Run("by "+by, func(t *testing.T) {
+			n := newUpgradable(t, next(t).publish(t, nil))
+			fmt.Fprintln(n.Shell(), "loam drill --by "+by)
+			n.ended()
+			for range boots {
+				n.start()
+				n.ended()
+			}
+			n.start()
+			n.up()
+			n.says(func(s status.Status) bool {
+				return s.Upgrade != nil && s.Upgrade.Drill != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
+			})
+			t.Log(n.sh("loam status"))
+			if out := n.sh("loam status"); !strings.Contains(out, fmt.Sprintf("by %s on ", by)) || !strings.Contains(out, fmt.Sprintf(": failed boots: %d, back after ", boots)) {
+				t.Errorf("loam status: %s", out)
+			}
+			n.off()
+		})
+	}
+}
+
 // startsSlot waits for /init to start a system from that slot, or for the machine
 // to be off.
 func (n *upgradable) startsSlot(slot string) bool {

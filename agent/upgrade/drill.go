@@ -1,0 +1,203 @@
+package upgrade
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/partitions/fat"
+)
+
+// A drill proves on this very machine that a system which fails is left: another
+// entry of the running system, with tries, is booted and fails on purpose. Firmware,
+// loader and ESP do what they would do for another system; no slot is written.
+const (
+	// DrillCheck fails by a check that is never well, DrillPanic by a panic of the
+	// kernel in each try.
+	DrillCheck = "check"
+	DrillPanic = "panic"
+)
+
+// drillName has how the last drill went.
+const drillName = "upgrade-drill.json"
+
+// Drill is how one went.
+type Drill = status.Drill
+
+// Drill notes that a drill is wanted, after all reasons against it were looked at.
+func (u *Upgrader) Drill(by string, plan bool) error {
+	if by != DrillCheck && by != DrillPanic {
+		return refuse(CodeDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
+	}
+	var f Facts
+	v, err := u.look(&f)
+	if err != nil {
+		return err
+	}
+	if err := preflightDrill(v, f); err != nil || plan {
+		return err
+	}
+	return u.begin(v, nil, Journal{Target: u.Running, Drill: &Drilling{By: by}})
+}
+
+// preflightDrill is nil or a *Refusal.
+func preflightDrill(v View, f Facts) error {
+	if r := free(v, v.Running); r != nil {
+		return r
+	}
+	if v.Journal != nil {
+		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way", v.Journal.Target.Version)
+	}
+	switch size := find(v, v.Running.RootHash).size; {
+	case f.Room.OtherDisk:
+		return otherDisk()
+	case f.Room.Entries == 0:
+		return directoryFull()
+	case size > f.Room.ESP:
+		return espFull(f.Room.ESP, size)
+	}
+	return nil
+}
+
+// Drilling is a drill under way.
+type Drilling struct {
+	By string `json:"by"`
+	// Last is how the entry that is there to fail was called when this boot was looked
+	// at first; Tried says that this boot is one of it.
+	Last  string `json:"last,omitempty"`
+	Tried bool   `json:"tried,omitempty"`
+	// Boots are those of it so far.
+	Boots int `json:"boots,omitempty"`
+	// Left is the wall clock when the entry was made.
+	Left time.Time `json:"left,omitzero"`
+}
+
+// drill is what to do next in one.
+func drill(v View) Op {
+	j, e := v.Journal, drilled(v)
+	safe := slices.IndexFunc(v.Entries, func(e Entry) bool {
+		return e.RootHash == v.Running.RootHash && !e.Orphan && (!e.Counted || e.Resting())
+	})
+	switch {
+	case v.Running != j.Target:
+		return Op{Kind: Finish, Reason: "another system runs"}
+	case j.Phase == Over && e != nil:
+		return Op{Kind: Drop, File: e.File, Reason: "the drill is over"}
+	case j.Phase == Over && safe >= 0 && v.Entries[safe].Resting():
+		return wake(v.Entries[safe])
+	case j.Phase == Over:
+		return Op{Kind: Finish, Reason: "the drill is over"}
+	case safe < 0:
+		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
+	case e == nil && !v.StagedUKI:
+		return Op{Kind: CopyUKI}
+	case j.Phase != Armed:
+		return Op{Kind: Arm}
+	case e == nil:
+		return Op{Kind: Link, To: v.Entry}
+	case !j.Drill.Tried && e.Bad():
+		return Op{Kind: Conclude}
+	case !j.Drill.Tried && !v.Entries[safe].Resting():
+		return rest(v.Entries[safe], "the loader starts the first of two that are alike")
+	case !j.Drill.Tried && j.Missed >= maxMissed:
+		return Op{Kind: Conclude, Reason: notStarted}
+	case !j.Drill.Tried:
+		return Op{Kind: Reboot, Reason: "to fail in a drill"}
+	case j.Drill.By == DrillPanic:
+		return Op{Kind: Crash}
+	}
+	return judged(v, *e)
+}
+
+// drilled is the entry of the running system that is there to fail; nil without one.
+func drilled(v View) *Entry {
+	for i, e := range v.Entries {
+		if e.RootHash == v.Running.RootHash && e.Counted && !e.Orphan && !e.Resting() {
+			return &v.Entries[i]
+		}
+	}
+	return nil
+}
+
+// follow notes, once in each boot, whether it is one of the entry that is there to
+// fail: then the loader has counted a try.
+func (u *Upgrader) follow(v View) error {
+	j, e := v.Journal, drilled(v)
+	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == u.BootID || e == nil {
+		return nil
+	}
+	if j.Drill.Tried = e.File != j.Drill.Last; j.Drill.Tried {
+		j.Drill.Boots = e.TriesDone
+	} else {
+		j.Missed++
+	}
+	j.Boot, j.Drill.Last = u.BootID, e.File
+	return write(u.Keep, journalName, j)
+}
+
+// called notes what the entry that is there to fail is about to be called by us.
+func (u *Upgrader) called(j *Journal, name string) error {
+	if j == nil || j.Drill == nil {
+		return nil
+	}
+	if j.Drill.Last = name; j.Drill.Left.IsZero() {
+		j.Drill.Left = u.Now().UTC()
+	}
+	return write(u.Keep, journalName, j)
+}
+
+// failing is the judgement of a drill: by one check that was well before.
+func failing() (*Trial, Health) {
+	return &Trial{Baseline: Health{"drill": {State: Well}}}, Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
+}
+
+// copyUKI writes the UKI of the running system to the ESP once more.
+func (u *Upgrader) copyUKI(v View) error {
+	e := find(v, v.Running.RootHash)
+	if err := u.esp.Reclaim(); err != nil {
+		return err
+	}
+	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
+	if err != nil {
+		return err
+	}
+	chain, err := u.esp.Stage(io.NewSectionReader(r, 0, e.size), e.size)
+	if err == nil {
+		u.staged = &staged{chain, e.size}
+	}
+	return err
+}
+
+// conclude writes how the drill went.
+func (u *Upgrader) conclude(v View, problem string) error {
+	j := *v.Journal
+	d := Drill{By: j.Drill.By, At: u.Now().UTC().Truncate(time.Second), Problem: problem}
+	if problem == "" {
+		d.Boots, d.Took = j.Drill.Boots, max(0, u.Now().Sub(j.Drill.Left)).Round(time.Second)
+	}
+	if err := write(u.Keep, drillName, d); err != nil {
+		return err
+	}
+	j.Phase = Over
+	return write(u.Keep, journalName, j)
+}
+
+// LastDrill is how the last drill went, nil if there was none.
+func LastDrill(k Keeper) (*Drill, error) {
+	var d Drill
+	if err := read(k, drillName, &d); err != nil || d.At.IsZero() {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// Panic has the kernel panic (Documentation/admin-guide/sysrq.rst).
+func Panic() error {
+	if err := os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0); err != nil {
+		return fmt.Errorf("have the kernel panic: %w", err)
+	}
+	return nil
+}

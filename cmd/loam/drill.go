@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/upgrade"
+)
+
+func drillCommand() *cobra.Command {
+	var client control.Client
+	var request control.UpgradeRequest
+	cmd := &cobra.Command{
+		Use:   "drill",
+		Short: "Prove on this machine that a bad upgrade falls back",
+		Long: `drill restarts the machine with a second boot entry of the running system, which
+has tries like an upgrade's and fails on purpose: by a check that is never well, or
+by a panic of the kernel in each try. The machine has to come back to the entry of
+before by itself. 'loam status' then tells how many boots and how long that took.
+
+Firmware, loader, ESP and agent do what they do for an upgrade; the slots of the
+systems are not touched.`,
+		Example: `  loam drill --plan
+  loam drill
+  loam drill --by panic`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if request.Drill == "" {
+				return errors.New("--by: want " + upgrade.DrillCheck + " or " + upgrade.DrillPanic)
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			_, err := client.Upgrade(ctx, request)
+			words := "the machine restarts to fail; `loam status` tells how it went"
+			if request.Plan {
+				words = "would restart the machine to fail"
+			}
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), words)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&request.Drill, "by", upgrade.DrillCheck, "what fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)
+	f.BoolVar(&request.Plan, "plan", false, "only say whether it would be done, or why it is refused")
+	socketFlag(cmd, &client)
+	return cmd
+}
