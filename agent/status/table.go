@@ -182,9 +182,9 @@ func (t *table) upgrade(u *Upgrade) {
 	}
 	t.row("", u.Problem)
 	if d := u.Drill; d != nil {
-		words := fmt.Sprintf("by %s on %s: failed boots: %d, back after %s", d.By, d.At.UTC().Format(clock), d.Boots, d.Took)
+		words := fmt.Sprintf("by %s, %s: back in %s, tries: %d", d.By, d.At.UTC().Format(clock), d.Took, d.Boots)
 		if d.Problem != "" {
-			words = fmt.Sprintf("by %s on %s: %s", d.By, d.At.UTC().Format(clock), d.Problem)
+			words = fmt.Sprintf("by %s, %s: %s", d.By, d.At.UTC().Format(clock), d.Problem)
 		}
 		t.row("drill", words)
 	}

@@ -59,8 +59,8 @@ func TestRows(t *testing.T) {
 	}{
 		{"an upgrade that is written", Status{Upgrade: &Upgrade{Phase: "staging", From: "1", To: "2", Part: "root", Done: 30, Size: 120}}, "  upgrade      1 to 2, staging: root 25 %\n"},
 		{"a system on trial", Status{Upgrade: &Upgrade{Phase: "trial", From: "1", To: "2", Waits: "node: not ready"}}, "  on trial     2, falls back to 1: node: not ready\n"},
-		{"a drill", Status{Upgrade: &Upgrade{Drill: &Drill{By: "panic", At: time.Unix(0, 0), Boots: 3, Took: 90 * time.Second}}}, "  drill        by panic on 1970-01-01 00:00:00 UTC: failed boots: 3, back after 1m30s\n"},
-		{"a drill that failed", Status{Upgrade: &Upgrade{Drill: &Drill{By: "check", At: time.Unix(0, 0), Problem: "no"}}}, "  drill        by check on 1970-01-01 00:00:00 UTC: no\n"},
+		{"a drill", Status{Upgrade: &Upgrade{Drill: &Drill{By: "panic", At: time.Unix(0, 0), Boots: 3, Took: 90 * time.Second}}}, "  drill        by panic, 1970-01-01 00:00:00 UTC: back in 1m30s, tries: 3\n"},
+		{"a drill that failed", Status{Upgrade: &Upgrade{Drill: &Drill{By: "check", At: time.Unix(0, 0), Problem: "no"}}}, "  drill        by check, 1970-01-01 00:00:00 UTC: no\n"},
 		{"a system that failed", Status{Upgrade: &Upgrade{Failed: []FailedSystem{{Version: "2", Reason: "ill", At: time.Unix(0, 0)}}}}, "  failed       2 on 1970-01-01 00:00:00 UTC: ill (loam why)\n"},
 		{"a reset that is on its way", Status{Phase: Applying, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: under way\n"},
 		{"a reset that could not be completed", Status{Phase: Failed, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: not complete\n"},

@@ -335,7 +335,7 @@ func TestADrillFallsBack(t *testing.T) {
 				return s.Upgrade != nil && s.Upgrade.Drill != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
 			})
 			t.Log(n.sh("loam status"))
-			if out := n.sh("loam status"); !strings.Contains(out, fmt.Sprintf("by %s on ", by)) || !strings.Contains(out, fmt.Sprintf(": failed boots: %d, back after ", boots)) {
+			if out := n.sh("loam status"); !strings.Contains(out, fmt.Sprintf("by %s, ", by)) || !strings.Contains(out, fmt.Sprintf(", tries: %d", boots)) {
 				t.Errorf("loam status: %s", out)
 			}
 			n.off()
