@@ -32,9 +32,14 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 	if p.upgrades == nil {
 		return control.Outcome{}, errors.New("this node cannot be upgraded\nhint: it was not started from a disk of its own; see `loam status`")
 	}
-	wish := upgrade.Wish{Ref: r.From, Again: r.Again, Now: r.Now, Downgrade: r.Downgrade, Stay: r.Stay}
+	atOnce := r.Now || r.Back || r.Drill != ""
+	wish := upgrade.Wish{Ref: r.From, Again: r.Again, Now: r.Now, Downgrade: r.Downgrade, AtOnce: atOnce, Stay: r.Stay}
 	version, err := p.upgrades.Ask(ctx, upgrade.Request{Wish: wish, Version: r.Version, Plan: r.Plan, Back: r.Back, Drill: r.Drill})
-	return control.Outcome{Result: control.Armed, Version: version}, err
+	o := control.Outcome{Result: control.Armed, Version: version}
+	if opens := p.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
+		o.Reason = opens.Format(" on Mon at 15:04 MST")
+	}
+	return o, err
 }
 
 // Reset is of control.Node.

@@ -139,7 +139,7 @@ func Run(ctx context.Context, env Env) error {
 		agent.Upgrades = upgrades
 		if joined != nil {
 			joined.Upgrade = func(ctx context.Context, version string) error {
-				_, err := upgrades.Ask(ctx, upgrade.Request{Version: version})
+				_, err := upgrades.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
@@ -66,13 +67,17 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("upgrades: %w", err), closer.Close())
 	}
+	restarts, err := window.Parse(from.Window)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("upgrades: %w", err), closer.Close())
+	}
 	var tell func(bool, string, string)
 	if a.Cluster != nil {
 		tell = a.Cluster.Event
 	}
 	return upgrade.New(&upgrade.Service{
 		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files},
-		Want: from.Version, Tell: tell, Proven: func() { env.proven(systemd) }, Pace: pace, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
+		Want: from.Version, Tell: tell, Proven: func() { env.proven(systemd) }, Pace: pace, Window: restarts, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
 	}), closer, nil
 }
 

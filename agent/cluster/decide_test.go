@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestWhatTheNodeCarries(t *testing.T) {
 	}
 }
 
-func TestCondition(t *testing.T) {
+func TestUnitsCondition(t *testing.T) {
 	unit := func(active, sub string, settled bool) status.Status {
 		return status.Status{Units: []status.Unit{{Name: "a.service", Active: active, Sub: sub, Settled: settled, Since: time.Minute}}}
 	}
@@ -118,17 +119,54 @@ func TestCondition(t *testing.T) {
 		{"about to be restarted", unit("activating", "auto-restart", false), time.Hour, []string{"True", "ProgressingUnits", "a.service is activating/auto-restart"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			value, reason, message := condition(tt.status, tt.uptime)
-			if diff := cmp.Diff(tt.want, []string{string(value), reason, message}); diff != "" {
+			c := unitsCondition(tt.status, tt.uptime)
+			if diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message}); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+func TestUpgradeCondition(t *testing.T) {
+	failed := func(runs string, versions ...string) status.Status {
+		s := status.Status{ImageID: "loam", ImageVersion: runs, Upgrade: &status.Upgrade{}}
+		for _, v := range versions {
+			s.Upgrade.Failed = append(s.Upgrade.Failed, status.FailedSystem{Version: v, Reason: "it is ill"})
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name   string
+		status status.Status
+		want   []string
+	}{
+		{"not of a disk", status.Status{ImageID: "loam", ImageVersion: "1"}, []string{"False", "NoFailure", "loam 1 runs"}},
+		{"nothing has failed", failed("1"), []string{"False", "NoFailure", "loam 1 runs"}},
+		{"a newer one has failed", failed("1", "2", "3"), []string{"True", "FellBack", "3 did not stay, 1 runs again: it is ill"}},
+		{"older ones have failed", failed("4", "2", "3"), []string{"False", "NoFailure", "loam 4 runs"}},
+	} {
+		c := upgradeCondition(tt.status)
+		if diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	s := failed("1", "2")
+	n := &core.Node{}
+	if patch := string(conditionPatch(n, s, time.Hour, noon)); !strings.Contains(patch, unitsReady) || !strings.Contains(patch, upgradeFailed) {
+		t.Errorf("patch %s", patch)
+	}
+	if patch := string(conditionPatch(n, failed("1"), time.Hour, noon)); strings.Contains(patch, upgradeFailed) {
+		t.Errorf("a Node without failures: %s", patch)
+	}
+	n.Status.Conditions = []core.NodeCondition{{Type: upgradeFailed, Status: core.ConditionTrue}}
+	if patch := string(conditionPatch(n, failed("2"), time.Hour, noon)); !strings.Contains(patch, "loam 2 runs") {
+		t.Errorf("a Node that had one: %s", patch)
+	}
+}
+
 func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 	n := &core.Node{Status: core.NodeStatus{Conditions: []core.NodeCondition{{
-		Type: conditionType, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted", LastTransitionTime: meta.NewTime(noon),
+		Type: unitsReady, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted", LastTransitionTime: meta.NewTime(noon),
 	}}}}
 	if patch := conditionPatch(n, status.Status{}, time.Hour, noon.Add(time.Hour)); patch != nil {
 		t.Errorf("%s", patch)

@@ -12,6 +12,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/bootentry"
 )
 
 // wanted is what the node's object is to carry of us: nil takes away.
@@ -69,14 +70,18 @@ func changed(want map[string]*string, have map[string]string) map[string]*string
 	return want
 }
 
-// conditionType tells Gardener whether the units of a node are well.
-const conditionType = "SystemdUnitsReady"
+// Conditions of the Node: the first tells Gardener whether its units are well, the
+// other whether it has fallen back from a system that is newer than what runs.
+const (
+	unitsReady    = "SystemdUnitsReady"
+	upgradeFailed = "SystemUpgradeFailed"
+)
 
 // stuck is how long a unit may be on its way.
 const stuck = 5 * time.Minute
 
-// condition is what the units come to, at uptime.
-func condition(s status.Status, uptime time.Duration) (value core.ConditionStatus, reason, message string) {
+// unitsCondition is what the units come to, at uptime.
+func unitsCondition(s status.Status, uptime time.Duration) core.NodeCondition {
 	var bad, busy []string
 	for _, u := range s.Units {
 		moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
@@ -91,33 +96,52 @@ func condition(s status.Status, uptime time.Duration) (value core.ConditionStatu
 	}
 	switch {
 	case len(bad) > 0:
-		return core.ConditionFalse, "UnhealthyUnits", strings.Join(bad, ", ")
+		return core.NodeCondition{Type: unitsReady, Status: core.ConditionFalse, Reason: "UnhealthyUnits", Message: strings.Join(bad, ", ")}
 	case len(busy) > 0:
-		return core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", ")
+		return core.NodeCondition{Type: unitsReady, Status: core.ConditionTrue, Reason: "ProgressingUnits", Message: strings.Join(busy, ", ")}
 	}
-	return core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted"
+	return core.NodeCondition{Type: unitsReady, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted"}
 }
 
-// conditionPatch is a strategic merge patch of the Node's status that sets the
-// condition; nil if it is set.
-func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now time.Time) []byte {
-	value, reason, message := condition(s, uptime)
-	next := core.NodeCondition{
-		Type: conditionType, Status: value, Reason: reason, Message: message,
-		LastHeartbeatTime: meta.NewTime(now), LastTransitionTime: meta.NewTime(now),
+// upgradeCondition is what became of the newest system that was tried here.
+func upgradeCondition(s status.Status) core.NodeCondition {
+	c := core.NodeCondition{Type: upgradeFailed, Status: core.ConditionFalse, Reason: "NoFailure", Message: s.ImageID + " " + s.ImageVersion + " runs"}
+	if s.Upgrade == nil {
+		return c
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type != conditionType {
+	for _, f := range s.Upgrade.Failed {
+		if bootentry.CompareVersions(f.Version, s.ImageVersion) > 0 {
+			c.Status, c.Reason, c.Message = core.ConditionTrue, "FellBack", fmt.Sprintf("%s did not stay, %s runs again: %s", f.Version, s.ImageVersion, f.Reason)
+		}
+	}
+	return c
+}
+
+// conditionPatch is a strategic merge patch of the Node's status that sets its
+// conditions; nil if they are set. That of upgrades is left out until one fails.
+func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now time.Time) []byte {
+	var changes []core.NodeCondition
+	for _, next := range []core.NodeCondition{unitsCondition(s, uptime), upgradeCondition(s)} {
+		next.LastHeartbeatTime, next.LastTransitionTime = meta.NewTime(now), meta.NewTime(now)
+		at := slices.IndexFunc(n.Status.Conditions, func(c core.NodeCondition) bool { return c.Type == next.Type })
+		if at < 0 {
+			if next.Type == unitsReady || next.Status == core.ConditionTrue {
+				changes = append(changes, next)
+			}
 			continue
 		}
-		if c.Status == value && c.Reason == reason && c.Message == message {
-			return nil
+		have := n.Status.Conditions[at]
+		if have.Status == next.Status {
+			next.LastTransitionTime = have.LastTransitionTime
 		}
-		if c.Status == value {
-			next.LastTransitionTime = c.LastTransitionTime
+		if have.Status != next.Status || have.Reason != next.Reason || have.Message != next.Message {
+			changes = append(changes, next)
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []core.NodeCondition{next}}})
+	if len(changes) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": changes}})
 	return text
 }
 

@@ -53,7 +53,7 @@ type UpgradeRequest struct {
 	From    string `json:"from,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Again tries one that has failed, Now does not wait for the time between two
-	// upgrades.
+	// upgrades, nor for the window of restarts.
 	Again bool `json:"again,omitempty"`
 	Now   bool `json:"now,omitempty"`
 	// Downgrade brings one that is older than what runs. Back is to the system in the

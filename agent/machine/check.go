@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/window"
 )
 
 var (
@@ -146,6 +147,9 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	}
 	if u.Root != "" && !json.Valid([]byte(u.Root)) {
 		report.Add("upgrade.root", "is no JSON", "write the text of metadata/1.root.json of the repository")
+	}
+	if _, err := window.Parse(u.Window); err != nil {
+		report.Add("upgrade.window", err.Error(), `write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)
 	}
 	for _, d := range []struct {
 		field, value string

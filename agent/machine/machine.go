@@ -105,6 +105,9 @@ type Upgrade struct {
 	// minutes if empty.
 	Pace  string `json:"pace"`
 	Trial string `json:"trial"`
+	// Window is when the machine may restart to try a system, in UTC, such as "Sat,Sun
+	// 22:00-04:00"; "" is always.
+	Window string `json:"window"`
 }
 
 // Contents has at most one field set.

@@ -49,8 +49,8 @@ func TestDecode(t *testing.T) {
 			want: machine.Machine{Source: machine.Source{Cluster: &machine.Cluster{Server: "https://a", CA: strings.ReplaceAll(authority, "      ", ""), Secret: "a.b", Zone: "Eu_west-1.a", KubernetesVersion: "1.36.3"}}},
 		},
 		{
-			name: "where upgrades come from", text: head + "upgrade: {repository: 'https://updates.example/loam', root: '{}', version: 0.2.0, pace: 2h, trial: 5m}\n",
-			want: machine.Machine{Upgrade: machine.Upgrade{Repository: "https://updates.example/loam", Root: "{}", Version: "0.2.0", Pace: "2h", Trial: "5m"}},
+			name: "where upgrades come from", text: head + "upgrade: {repository: 'https://updates.example/loam', root: '{}', version: 0.2.0, pace: 2h, trial: 5m, window: 'Sat 22:00-04:00'}\n",
+			want: machine.Machine{Upgrade: machine.Upgrade{Repository: "https://updates.example/loam", Root: "{}", Version: "0.2.0", Pace: "2h", Trial: "5m", Window: "Sat 22:00-04:00"}},
 		},
 		{
 			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",

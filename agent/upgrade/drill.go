@@ -40,7 +40,7 @@ func (u *Upgrader) Drill(by string, plan bool) error {
 	if err := preflightDrill(v, f); err != nil || plan {
 		return err
 	}
-	return u.begin(v, nil, Journal{Target: u.Running, Drill: &Drilling{By: by}})
+	return u.begin(v, nil, Journal{Target: u.Running, AtOnce: true, Drill: &Drilling{By: by}})
 }
 
 // preflightDrill is nil or a *Refusal.

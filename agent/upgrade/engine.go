@@ -85,7 +85,7 @@ func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	if err != nil {
 		return err
 	}
-	return u.begin(v, text, Journal{Target: System{idx.Version, idx.RootHash}, Ref: w.Ref, Epoch: idx.Epoch, Stay: w.Stay})
+	return u.begin(v, text, Journal{Target: System{idx.Version, idx.RootHash}, Ref: w.Ref, Epoch: idx.Epoch, Stay: w.Stay, AtOnce: w.AtOnce})
 }
 
 // Back notes that the system in the other slot is wanted, after all reasons against
@@ -105,14 +105,14 @@ func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
 	if err != nil || plan {
 		return target, err
 	}
-	return target, u.begin(v, nil, Journal{Target: target, Epoch: epoch, Stay: w.Stay, Back: true})
+	return target, u.begin(v, nil, Journal{Target: target, Epoch: epoch, Stay: w.Stay, AtOnce: true, Back: true})
 }
 
 // begin writes the journal of an upgrade, and its index, nil for none. The same once
 // more goes on where it is.
 func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
-		now.Stay, now.Ref = j.Stay, j.Ref
+		now.Stay, now.AtOnce, now.Ref = j.Stay, j.AtOnce, j.Ref
 		return write(u.Keep, journalName, now)
 	}
 	// One that is not armed makes room: without a journal, its index is nothing.

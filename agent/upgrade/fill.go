@@ -12,9 +12,9 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// window is how much is looked at, fetched, written and made durable at once: so
+// stride is how much is looked at, fetched, written and made durable at once: so
 // much is fetched twice at most when the machine goes down.
-const window = 4 << 20
+const stride = 4 << 20
 
 // gap is how many bytes of the pack are fetched for nothing rather than asking
 // twice.
@@ -35,9 +35,9 @@ type Local struct {
 // Locate reads size bytes and notes where which chunk is.
 func Locate(r io.ReaderAt, size int64) (Local, error) {
 	l := Local{r: r, at: map[bundle.Digest]int64{}}
-	buf := make([]byte, window)
-	for off := int64(0); off < size; off += window {
-		n := min(window, size-off)
+	buf := make([]byte, stride)
+	for off := int64(0); off < size; off += stride {
+		n := min(stride, size-off)
 		if _, err := r.ReadAt(buf[:n], off); err != nil && !errors.Is(err, io.EOF) {
 			return l, err
 		}
@@ -84,10 +84,10 @@ type filler struct {
 // bytes are verified before they are written, and those that are right already
 // are not written.
 func (f *filler) fill(ctx context.Context) error {
-	have, want := make([]byte, window), make([]byte, window)
-	for off := int64(0); off < f.part.Size; off += window {
-		n := min(window, f.part.Size-off)
-		if err := f.window(ctx, off, have[:n], want[:n]); err != nil {
+	have, want := make([]byte, stride), make([]byte, stride)
+	for off := int64(0); off < f.part.Size; off += stride {
+		n := min(stride, f.part.Size-off)
+		if err := f.piece(ctx, off, have[:n], want[:n]); err != nil {
 			return err
 		}
 		if f.progress != nil {
@@ -97,8 +97,8 @@ func (f *filler) fill(ctx context.Context) error {
 	return nil
 }
 
-// window fills one window, of which have and want are room.
-func (f *filler) window(ctx context.Context, off int64, have, want []byte) error {
+// piece fills one piece, of which have and want are room.
+func (f *filler) piece(ctx context.Context, off int64, have, want []byte) error {
 	if _, err := f.dst.ReadAt(have, off); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read what is there at %d: %w", off, err)
 	}
@@ -211,7 +211,7 @@ func (f *filler) write(off int64, want []byte, differs []bool) error {
 // prove reads all of a part again and compares it with its digest.
 func prove(r io.ReaderAt, p bundle.Part) error {
 	sum := sha256.New()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size), make([]byte, window)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size), make([]byte, stride)); err != nil {
 		return fmt.Errorf("read it again: %w", err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != p.SHA256 {

@@ -66,7 +66,7 @@ func noise(seed uint64, n int) []byte {
 
 func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 	const k = bundle.ChunkSize
-	content := noise(1, 3*window+k/2)
+	content := noise(1, 3*stride+k/2)
 	clear(content[2*k : 3*k])
 	part, pack := partOf(content)
 	for _, test := range []struct {
@@ -107,11 +107,11 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 }
 
 func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
-	content := noise(2, 4*window)
+	content := noise(2, 4*stride)
 	part, pack := partOf(content)
 	d := make(bytesDevice, len(content))
 	fetched := int64(0)
-	for try, left := range []int{window / 2, window + 1000, 2 * window, -1} {
+	for try, left := range []int{stride / 2, stride + 1000, 2 * stride, -1} {
 		f := filler{dst: d, part: part, pack: &counted{packed: pack, left: left}}
 		err := f.fill(t.Context())
 		if fetched += f.done.Fetched; (err != nil) != (left >= 0) {
@@ -121,13 +121,13 @@ func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
 	if !bytes.Equal(d, content) {
 		t.Error("the content is another")
 	}
-	if limit := int64(len(pack)) + 3*window; fetched > limit {
+	if limit := int64(len(pack)) + 3*stride; fetched > limit {
 		t.Errorf("fetched %d bytes of %d in 4 tries, more than %d", fetched, len(pack), limit)
 	}
 }
 
 func TestAPackThatLiesIsNotWritten(t *testing.T) {
-	content := noise(3, window)
+	content := noise(3, stride)
 	part, pack := partOf(content)
 	pack[len(pack)/2]++
 	d := make(bytesDevice, len(content))
@@ -138,7 +138,7 @@ func TestAPackThatLiesIsNotWritten(t *testing.T) {
 }
 
 func TestADiskThatLiesIsFound(t *testing.T) {
-	content := noise(4, window)
+	content := noise(4, stride)
 	part, _ := partOf(content)
 	d := append(bytesDevice(nil), content...)
 	d[1000]++

@@ -58,8 +58,9 @@ type Wish struct {
 	// Again tries a system that has failed, Now one that comes too soon after another,
 	// Downgrade one that is older than the running one.
 	Again, Now, Downgrade bool
-	// Stay leaves the restart to somebody else.
-	Stay bool
+	// Stay leaves the restart to somebody else, AtOnce does not wait for the window of
+	// restarts.
+	Stay, AtOnce bool
 }
 
 // Facts are what Preflight goes by besides the View.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -33,6 +34,8 @@ type Service struct {
 	Want string
 	// Pace is the time between the begins of two upgrades that nobody hurries.
 	Pace time.Duration
+	// Window is when the machine may restart with another system.
+	Window window.Window
 	// Trial judges the system that runs, if it is on trial.
 	Trial *Trial
 	// Uptime is the time since kernel start.
@@ -161,6 +164,9 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 	case op.Kind == Observe:
 		return time.After(lookEvery)
 	case op.Kind == Reboot && !s.stays():
+		if wait := s.waits(); wait > 0 {
+			return time.After(min(wait, fetchLast)) // By a clock that may be set.
+		}
 		s.restart(ctx, op)
 		return time.After(fetchLast) // It should be down by then.
 	case op.Kind == Nothing && s.underWay():
@@ -268,6 +274,29 @@ func (s *Service) underWay() bool {
 func (s *Service) stays() bool {
 	j, err := ReadJournal(s.Upgrader.Keep)
 	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Running
+}
+
+// Opens is when a wish that is ready is tried, the zero time for at once.
+func (s *Service) Opens(w Wish) time.Time {
+	now := s.Upgrader.Now().UTC()
+	if opens := s.Window.Opens(now); opens.After(now) && !w.AtOnce {
+		return opens
+	}
+	return time.Time{}
+}
+
+// waits is how long the restart waits for the window, and shows that it does.
+func (s *Service) waits() time.Duration {
+	j, err := ReadJournal(s.Upgrader.Keep)
+	if err != nil || j == nil || j.From != s.Upgrader.Running {
+		return 0
+	}
+	opens := s.Opens(Wish{AtOnce: j.AtOnce})
+	if opens.IsZero() {
+		return 0
+	}
+	s.publish(func(u *status.Upgrade) { u.Waits = opens.Format("restarts on Mon at 15:04 MST") })
+	return opens.Sub(s.Upgrader.Now())
 }
 
 // wants reports whether the node is to run another version than it does.

@@ -51,6 +51,8 @@ type Journal struct {
 	Stay bool `json:"stay,omitempty"`
 	// Back takes Target as it is in its slot, with its own configuration.
 	Back bool `json:"back,omitempty"`
+	// AtOnce does not wait for the window of restarts.
+	AtOnce bool `json:"atOnce,omitempty"`
 	// Drill is set in a drill, in which Target is From.
 	Drill *Drilling `json:"drill,omitempty"`
 	// Reason is why Target, which ran, has failed; "" if it could not tell.

@@ -47,7 +47,7 @@ is not tried again without --again.`,
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
 	f.BoolVar(&request.Downgrade, "downgrade", false, "also a release that is older than the running one")
-	f.BoolVar(&request.Now, "now", false, "do not keep the time between two upgrades")
+	f.BoolVar(&request.Now, "now", false, "do not wait for the time between two upgrades, nor for the window of restarts")
 	socketFlag(cmd, &client)
 	return cmd
 }
@@ -74,7 +74,7 @@ func runUpgrade(ctx context.Context, out, progress io.Writer, client control.Cli
 	case request.Stay:
 		_, err = fmt.Fprintf(out, "%s is ready: the next restart tries it\n", o.Version)
 	default:
-		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it\n", o.Version)
+		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it%s\n", o.Version, o.Reason)
 	}
 	return err
 }

@@ -1,0 +1,53 @@
+package window
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWindow(t *testing.T) {
+	for _, test := range []struct{ window, now, opens string }{ // 2026-11-22 is a Sunday.
+		{"", "2026-11-22 12:00", "2026-11-22 12:00"},
+		{"22:00-04:00", "2026-11-22 12:00", "2026-11-22 22:00"},
+		{"22:00-04:00", "2026-11-22 22:00", "2026-11-22 22:00"},
+		{"22:00-04:00", "2026-11-22 03:59", "2026-11-22 03:59"},
+		{"22:00-04:00", "2026-11-22 04:00", "2026-11-22 22:00"},
+		{"Sun 00:00-24:00", "2026-11-22 23:59", "2026-11-22 23:59"},
+		{"Sun 00:00-24:00", "2026-11-23 00:00", "2026-11-29 00:00"},
+		{"Sat 22:00-04:00", "2026-11-22 03:00", "2026-11-22 03:00"}, // which began on Saturday
+		{"Sun 22:00-04:00", "2026-11-22 03:00", "2026-11-22 22:00"},
+		{"Mon-Fri 01:30-05:00", "2026-11-21 12:00", "2026-11-23 01:30"},
+		{"Fri-Mon 01:30-05:00", "2026-11-24 12:00", "2026-11-27 01:30"},
+		{"Tue,Thu 10:00-11:00", "2026-11-24 11:00", "2026-11-26 10:00"},
+	} {
+		w, err := Parse(test.window)
+		if err != nil {
+			t.Errorf("%s: %v", test.window, err)
+			continue
+		}
+		now, err := time.Parse("2006-01-02 15:04", test.now)
+		if got := w.Opens(now).Format("2006-01-02 15:04"); err != nil || got != test.opens {
+			t.Errorf("%s at %s opens %s, want %s", test.window, test.now, got, test.opens)
+		}
+	}
+	for _, bad := range []string{"always", "22:00", "22:00-22:00", "24:00-01:00", "25:00-01:00", "7:00-8:00", "Sonntag 22:00-04:00", "Mon- 22:00-04:00", "Mon 22:00", " 22:00-04:00", "22:00-04:00 Mon"} {
+		if _, err := Parse(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// FuzzParse: what is accepted opens within a week.
+func FuzzParse(f *testing.F) {
+	f.Add("Mon-Fri,Sun 22:00-04:00", int64(1e9))
+	f.Fuzz(func(t *testing.T, text string, at int64) {
+		w, err := Parse(text)
+		if err != nil {
+			return
+		}
+		now := time.Unix(at%1e10, 0)
+		if opens := w.Opens(now); opens.Before(now) || opens.Sub(now) > 7*24*time.Hour || !w.Opens(opens).Equal(opens) {
+			t.Errorf("%q at %s opens %s", text, now, opens)
+		}
+	})
+}
