@@ -53,7 +53,7 @@ next: $(loamctl) ## build the same image as a later version, to upgrade to
 
 upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back (half an hour)
 	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run 'Upgrade|BadSystem' $(machines)
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics

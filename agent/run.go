@@ -147,6 +147,8 @@ func Run(ctx context.Context, env Env) error {
 			defer disk.Close()
 			upgrades.Run(ctx)
 		})
+		shared := upgrades.Upgrader.Disk.Share(upgrades.Upgrader.Running, env.Log)
+		group.Go(func() { env.serveHTTP(ctx, from.Share, shared) })
 	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	if joined != nil {
@@ -207,7 +209,7 @@ func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handl
 		err = metrics.Serve(ctx, listener, handler)
 	}
 	if err != nil {
-		env.Log.Error("serve a monitoring system", zap.Error(err))
+		env.Log.Error("serve by HTTP", zap.String("address", address), zap.Error(err))
 	}
 }
 

@@ -77,7 +77,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	}
 	return upgrade.New(&upgrade.Service{
 		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files},
-		Want: from.Version, Tell: tell, Proven: func() { env.proven(systemd) }, Pace: pace, Window: restarts, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
+		Mirrors: from.Mirrors, Want: from.Version, Tell: tell, Proven: func() { env.proven(systemd) }, Pace: pace, Window: restarts, Trial: trial, Uptime: env.Uptime, Reboot: systemd.Reboot, Log: env.Log,
 	}), closer, nil
 }
 

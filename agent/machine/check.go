@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -147,6 +148,9 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	}
 	if u.Root != "" && !json.Valid([]byte(u.Root)) {
 		report.Add("upgrade.root", "is no JSON", "write the text of metadata/1.root.json of the repository")
+	}
+	if _, _, err := net.SplitHostPort(u.Share); u.Share != "" && err != nil {
+		report.Add("upgrade.share", document.Quote(u.Share)+" is not an address with a port", "write one such as 192.0.2.1:2752")
 	}
 	if _, err := window.Parse(u.Window); err != nil {
 		report.Add("upgrade.window", err.Error(), `write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)

@@ -105,6 +105,11 @@ type Upgrade struct {
 	// minutes if empty.
 	Pace  string `json:"pace"`
 	Trial string `json:"trial"`
+	// Mirrors are asked for content before Repository is: directories and URLs of copies
+	// of it, and of nodes that share what they run; none has to be trusted. Share is the
+	// address at which this node does so, such as "192.0.2.1:2752"; "" is none.
+	Mirrors []string `json:"mirrors"`
+	Share   string   `json:"share"`
 	// Window is when the machine may restart to try a system, in UTC, such as "Sat,Sun
 	// 22:00-04:00"; "" is always.
 	Window string `json:"window"`

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -177,7 +176,11 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	if err != nil {
 		return err
 	}
-	locals, done, err := u.locals(table, slot)
+	running, _, err := u.Disk.slots(table, u.Running)
+	if err != nil {
+		return err
+	}
+	locals, done, err := u.Disk.locals(table, running)
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 }
 
 func (u *Upgrader) fill(ctx context.Context, name string, dst Device, p bundle.Part, locals []Local, pack Packed) error {
-	f := filler{dst: dst, part: p, locals: locals, pack: pack}
+	f := filler{dst: dst, part: p, locals: locals, near: u.Near, pack: pack}
 	if u.Progress != nil {
 		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: p.Size, Filled: done}) }
 	}
@@ -210,49 +213,6 @@ func (u *Upgrader) fill(ctx context.Context, name string, dst Device, p bundle.P
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-// locals is the content of the slot that runs, for as long as done is not called.
-func (u *Upgrader) locals(table gpt.Table, target partitions.Slot) (all []Local, done func(), err error) {
-	slots, err := partitions.Slots(table, u.Disk.Arch)
-	if err != nil {
-		return nil, nil, err
-	}
-	var open []io.Closer
-	done = func() {
-		for _, c := range open {
-			_ = c.Close()
-		}
-	}
-	defer func() {
-		if err != nil {
-			done()
-		}
-	}()
-	running := slots[0]
-	if running == target {
-		running = slots[1]
-	}
-	var parts [2]io.ReaderAt
-	for i, index := range []int{running.Root, running.Verity} {
-		r, c, err := u.Disk.Running(table.Partition(index))
-		if err != nil {
-			return nil, nil, err
-		}
-		parts[i], open = r, append(open, c)
-	}
-	sb, err := verity.ReadSuperblock(parts[1])
-	if err != nil {
-		return nil, nil, fmt.Errorf("the slot that runs: %w", err)
-	}
-	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
-		l, err := Locate(parts[i], size)
-		if err != nil {
-			return nil, nil, err
-		}
-		all = append(all, l)
-	}
-	return all, done, nil
 }
 
 // stageUKI makes the UKI in a file of the state partition, where it can go on after

@@ -44,6 +44,8 @@ type Upgrader struct {
 	Panic func() error
 	// Done is told of each step of an upgrade that is done; nil for nobody.
 	Done func(op Op, j Journal)
+	// Near is a chunk of n bytes that somebody near by has, nil for none: it is verified.
+	Near func(ctx context.Context, c bundle.Chunk, n int) []byte
 	// Progress is told how far a fill is; nil for nobody.
 	Progress func(p Progress)
 	Now      func() time.Time
@@ -275,16 +277,8 @@ func (u *Upgrader) target() (gpt.Table, partitions.Slot, error) {
 			return table, partitions.Slot{}, err
 		}
 	}
-	slots, err := partitions.Slots(table, u.Disk.Arch)
-	if err != nil {
-		return table, partitions.Slot{}, err
-	}
-	for i, s := range slots {
-		if hash, whole := s.Holds(table, u.Disk.Arch); whole && hex.EncodeToString(hash[:]) == u.Running.RootHash {
-			return table, slots[1-i], nil
-		}
-	}
-	return table, partitions.Slot{}, fmt.Errorf("no slot of the disk holds the running system %.12s", u.Running.RootHash)
+	_, other, err := u.Disk.slots(table, u.Running)
+	return table, other, err
 }
 
 // open opens the ESP for as long as Run goes on: what is staged there has no name

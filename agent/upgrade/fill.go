@@ -28,13 +28,14 @@ type Packed interface {
 
 // Local is content of this machine that a system may have in common with another.
 type Local struct {
-	r  io.ReaderAt
-	at map[bundle.Digest]int64
+	r    io.ReaderAt
+	size int64
+	at   map[bundle.Digest]int64
 }
 
 // Locate reads size bytes and notes where which chunk is.
 func Locate(r io.ReaderAt, size int64) (Local, error) {
-	l := Local{r: r, at: map[bundle.Digest]int64{}}
+	l := Local{r: r, size: size, at: map[bundle.Digest]int64{}}
 	buf := make([]byte, stride)
 	for off := int64(0); off < size; off += stride {
 		n := min(stride, size-off)
@@ -51,12 +52,12 @@ func Locate(r io.ReaderAt, size int64) (Local, error) {
 func chunksOf(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, bundle.ChunkSize)) }
 
 // read is the chunk of that digest; nil if it is not there, or not any more.
-func (l Local) read(want bundle.Digest, n int) []byte {
+func (l Local) read(want bundle.Digest) []byte {
 	off, ok := l.at[want]
 	if !ok {
 		return nil
 	}
-	b := make([]byte, n)
+	b := make([]byte, min(bundle.ChunkSize, l.size-off))
 	if _, err := l.r.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) || sha256.Sum256(b) != want {
 		return nil
 	}
@@ -65,9 +66,9 @@ func (l Local) read(want bundle.Digest, n int) []byte {
 
 // Filled is what filling a part took, in bytes.
 type Filled struct {
-	// Kept were there, Local elsewhere on this machine, Fetched is what came of the
-	// pack, Written what was written.
-	Kept, Local, Fetched, Written int64
+	// Kept were there, Local elsewhere on this machine, Near at a mirror; Fetched is
+	// what came of the pack, Written what was written.
+	Kept, Local, Near, Fetched, Written int64
 }
 
 // filler makes the content of a device that of a part.
@@ -75,6 +76,7 @@ type filler struct {
 	dst      Device
 	part     bundle.Part
 	locals   []Local
+	near     func(ctx context.Context, c bundle.Chunk, n int) []byte
 	pack     Packed
 	progress func(Filled)
 	done     Filled
@@ -118,6 +120,11 @@ func (f *filler) piece(ctx context.Context, off int64, have, want []byte) error 
 			f.done.Local += int64(len(c))
 			continue
 		}
+		if b := f.nearby(ctx, chunk, len(c)); b != nil {
+			copy(room, b)
+			f.done.Near += int64(len(c))
+			continue
+		}
 		missing = append(missing, i)
 	}
 	if err := f.fetch(ctx, first, missing, want); err != nil {
@@ -131,11 +138,23 @@ func (f *filler) local(c bundle.Chunk, n int) []byte {
 		return make([]byte, n)
 	}
 	for _, l := range f.locals {
-		if b := l.read(c.SHA256, n); b != nil {
+		if b := l.read(c.SHA256); len(b) == n {
 			return b
 		}
 	}
 	return nil
+}
+
+// nearby is a chunk of a mirror; nil if none has it, or what it has is not that.
+func (f *filler) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
+	if f.near == nil {
+		return nil
+	}
+	b := f.near(ctx, c, n)
+	if len(b) != n || sha256.Sum256(b) != c.SHA256 {
+		return nil
+	}
+	return b
 }
 
 // fetch gets chunks out of the pack, those that are next to each other at once.

@@ -30,6 +30,9 @@ const (
 type Service struct {
 	Upgrader *Upgrader
 	Offers   Offers
+	// Mirrors are asked for chunks before the repository is: directories and URLs of
+	// copies of it, and of nodes that share what they run.
+	Mirrors []string
 	// Want is the version that the node is to run, "" for any.
 	Want string
 	// Pace is the time between the begins of two upgrades that nobody hurries.
@@ -184,6 +187,9 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 
 // goOn does what is next, shows how that went, and tells those who wait for it.
 func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
+	if s.Upgrader.Near = nil; len(s.Mirrors) > 0 {
+		s.Upgrader.Near = s.nearby()
+	}
 	op, err := s.Upgrader.Run(ctx, v, &lazyPack{from: s})
 	if j, _ := ReadJournal(s.Upgrader.Keep); j == nil || j.Drill == nil {
 		s.drill = nil
@@ -204,6 +210,21 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 	return op, err
 }
 
+// nearby opens the mirrors when a chunk is missing.
+func (s *Service) nearby() func(ctx context.Context, c bundle.Chunk, n int) []byte {
+	var open *mirrors
+	return func(ctx context.Context, c bundle.Chunk, n int) []byte {
+		if open == nil {
+			idx, err := index(s.Upgrader.Keep)
+			if err != nil {
+				return nil
+			}
+			open = openMirrors(s.Mirrors, idx.Pack.Name, s.Log)
+		}
+		return open.chunk(ctx, c, n)
+	}
+}
+
 // lazyPack is the pack of the upgrade under way. It is opened when the first chunk
 // is missing, and stays so: one connection brings all of them.
 type lazyPack struct {
@@ -219,7 +240,7 @@ func (l *lazyPack) Range(ctx context.Context, off, n int64) (r io.ReadCloser, er
 			return nil, err
 		}
 	}
-	return l.store.Range(ctx, l.name, off, n)
+	return ranged{l.store, l.name}.Range(ctx, off, n)
 }
 
 // tell is Upgrader.Done.
@@ -393,7 +414,7 @@ func (s *Service) last() (at time.Time) {
 
 func (s *Service) progress(p Progress) {
 	s.publish(func(u *status.Upgrade) {
-		u.Part, u.Size, u.Done = p.Part, p.Size, p.Kept+p.Local+p.Written
+		u.Part, u.Size, u.Done = p.Part, p.Size, p.Kept+p.Written
 		u.Fetched = p.Fetched
 	})
 }

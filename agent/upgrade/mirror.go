@@ -1,0 +1,100 @@
+package upgrade
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+)
+
+// mirrors are places near by that may have chunks of the upgrade under way: copies of
+// the repository, or nodes that share what they run. None of them is trusted: the
+// signed index tells what a chunk has to be.
+type mirrors struct {
+	all  []*mirror
+	pack string
+	log  *zap.Logger
+}
+
+type mirror struct {
+	ref   string
+	store repository.Store
+	// shared says that it is a node, with single chunks in place of the pack.
+	shared bool
+	misses int
+}
+
+// maxMisses is how many chunks in a row a node may not have until it is not asked
+// any more: it runs something else.
+const maxMisses = 64
+
+func openMirrors(refs []string, pack string, log *zap.Logger) *mirrors {
+	m := &mirrors{pack: pack, log: log}
+	for _, ref := range refs {
+		store, err := repository.Open(ref)
+		if err != nil {
+			log.Warn("mirror", zap.Error(err))
+			continue
+		}
+		m.all = append(m.all, &mirror{ref: ref, store: store})
+	}
+	return m
+}
+
+// chunk is Upgrader.Near. A mirror that fails is not asked again.
+func (m *mirrors) chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
+	for i := 0; i < len(m.all); i++ {
+		at := m.all[i]
+		b, err := at.read(ctx, m.pack, c, n)
+		switch {
+		case err == nil:
+			at.misses = 0
+			return b
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, repository.ErrNotFound) && at.misses < maxMisses:
+			at.misses++
+			continue
+		}
+		m.log.Info("mirror", zap.String("at", at.ref), zap.Error(err))
+		m.all = append(m.all[:i], m.all[i+1:]...)
+		i--
+	}
+	return nil
+}
+
+// errOther is a chunk that is not what the index says.
+var errOther = errors.New("it has another content under that name")
+
+func (m *mirror) read(ctx context.Context, pack string, c bundle.Chunk, n int) (b []byte, err error) {
+	if !m.shared {
+		packed := make([]byte, c.Len)
+		if _, err = readPack(ctx, ranged{m.store, pack}, c.At, packed); err == nil {
+			return c.Unpack(packed, n)
+		}
+		if m.shared = errors.Is(err, repository.ErrNotFound); !m.shared {
+			return nil, err
+		}
+	}
+	b, err = m.store.Get(ctx, sharedChunks+c.SHA256.String(), int64(n))
+	if err == nil && sha256.Sum256(b) != c.SHA256 {
+		err = errOther
+	}
+	return b, err
+}
+
+// ranged is the pack of that name in a store.
+type ranged struct {
+	store repository.Store
+	name  string
+}
+
+// Range is of Packed.
+func (r ranged) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	return r.store.Range(ctx, r.name, off, n)
+}

@@ -1,0 +1,134 @@
+package upgrade
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// TestMirrors fills a part from places near by, of which none is trusted.
+func TestMirrors(t *testing.T) {
+	const k = bundle.ChunkSize
+	content := noise(7, 70*k+k/2)
+	part, pack := partOf(content)
+	dir := func(name string, pack []byte) string {
+		d := t.TempDir()
+		if err := os.WriteFile(filepath.Join(d, name), pack, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	node := func(have []byte, change func([]byte) []byte) string {
+		l, err := Locate(bytes.NewReader(have), int64(len(have)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var want bundle.Digest
+			if err := want.UnmarshalText([]byte(strings.TrimPrefix(r.URL.Path, "/chunks/"))); err != nil {
+				http.NotFound(w, r)
+			} else if b := l.read(want); b == nil {
+				http.NotFound(w, r)
+			} else {
+				_, _ = w.Write(change(b))
+			}
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	same := func(b []byte) []byte { return b }
+	size := int64(len(content))
+	for _, test := range []struct {
+		name    string
+		mirrors []string
+		near    int64
+	}{
+		{"a directory with the pack", []string{dir("the.pack", pack)}, size},
+		{"a directory with a pack that is cut off, and one that is not", []string{dir("the.pack", pack[:10*k]), dir("the.pack", pack)}, size},
+		{"a directory that is not there", []string{"/nowhere"}, 0},
+		{"a directory with another pack", []string{dir("other.pack", pack)}, 0},
+		{"a directory with another content under that name", []string{dir("the.pack", noise(8, len(pack)))}, 0},
+		{"a node that runs it", []string{node(content, same)}, size},
+		{"a node that runs half of it", []string{node(content[:40*k], same)}, 40 * k},
+		{"a node that runs something else, then one that runs it", []string{node(noise(9, 3*k), same), node(content, same)}, size},
+		{"a node that lies", []string{node(content, func(b []byte) []byte { return append([]byte{b[0] + 1}, b[1:]...) })}, 0},
+		{"a node that sends too much, and one that sends less", []string{
+			node(content, func(b []byte) []byte { return append(bytes.Clone(b), 1) }), node(content, func(b []byte) []byte { return b[1:] }),
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := make(bytesDevice, len(content))
+			f := filler{dst: d, part: part, near: openMirrors(test.mirrors, "the.pack", zap.NewNop()).chunk, pack: &counted{packed: pack, left: -1}}
+			if err := f.fill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(d, content) || f.done.Near != test.near || f.done.Fetched != size-test.near {
+				t.Errorf("%+v, want %d from near by", f.done, test.near)
+			}
+		})
+	}
+}
+
+// TestAMirrorThatHasNothingIsLeftAlone counts what a node is asked that runs something else.
+func TestAMirrorThatHasNothingIsLeftAlone(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(s.Close)
+	m := openMirrors([]string{s.URL}, "the.pack", zap.NewNop())
+	for i := range 10 * maxMisses {
+		m.chunk(t.Context(), bundle.Chunk{SHA256: bundle.Digest{byte(i)}, Len: 1}, 1)
+	}
+	if got := asked.Load(); got > maxMisses+2 {
+		t.Errorf("asked %d times", got)
+	}
+}
+
+// TestANodeSharesWhatItRuns has one machine upgrade from another, without a pack.
+func TestANodeSharesWhatItRuns(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	s := httptest.NewServer(c.u.Disk.Share(c.running, zap.NewNop()))
+	t.Cleanup(s.Close)
+
+	other := newCourse(t, "1.0.0", "2.0.0")
+	if err := other.u.Begin(other.releases[1].index, Wish{}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	near := int64(0)
+	m := openMirrors([]string{s.URL}, other.releases[1].index.Pack.Name, zap.NewNop())
+	other.u.Near = func(ctx context.Context, chunk bundle.Chunk, n int) []byte {
+		b := m.chunk(ctx, chunk, n)
+		near += int64(len(b))
+		return b
+	}
+	if op := other.run(Verdict{}); op.Kind != Reboot || near == 0 {
+		t.Errorf("%v with %d bytes of the other node", op, near)
+	}
+	for path, code := range map[string]int{
+		"/chunks/" + strings.Repeat("0", 64): http.StatusNotFound, "/chunks/..": http.StatusMovedPermanently, "/chunks/xyz": http.StatusBadRequest, "/etc/passwd": http.StatusNotFound,
+	} {
+		client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		r, err := client.Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != code && r.StatusCode != http.StatusTemporaryRedirect {
+			t.Errorf("%s: %s", path, r.Status)
+		}
+	}
+}
