@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,8 +55,16 @@ func (d *direct) span(off int64, n int) (start, end int64) {
 	return start, end
 }
 
+// aligned reports whether the kernel takes p as it is.
+func aligned(p []byte, off int64) bool {
+	return len(p) > 0 && (uintptr(unsafe.Pointer(&p[0]))|uintptr(off)|uintptr(len(p)))%directAlign == 0
+}
+
 // ReadAt is io.ReaderAt.
 func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
+	if aligned(p, off) {
+		return d.f.ReadAt(p, off)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.buf == nil {
@@ -79,6 +88,9 @@ func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 
 // WriteAt is io.WriterAt. What is not whole sectors is read before.
 func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
+	if aligned(p, off) {
+		return d.f.WriteAt(p, off)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.buf == nil {

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// stride is how much is looked at, fetched, written and made durable at once: so
-// much is fetched twice at most when the machine goes down.
-const stride = 4 << 20
+// stride is how much is looked at, fetched, written and made durable at once. Two of
+// them may be fetched and not durable yet when the machine goes down.
+const stride = 2 << 20
 
 // gap is how many bytes of the pack are fetched for nothing rather than asking
 // twice.
@@ -82,55 +83,114 @@ type filler struct {
 	done     Filled
 }
 
+// piece is a stride of a part on its way: what is there is read and compared, what
+// is missing got, and what differs written, each while others are at the next step.
+type piece struct {
+	off        int64
+	have, want []byte
+	differs    []bool // by chunk
+	done       Filled
+	err        error
+}
+
+// ahead is how many pieces are in memory.
+const ahead = 4
+
 // fill goes on wherever an earlier one stopped: what is on the device tells. All
 // bytes are verified before they are written, and those that are right already
-// are not written.
+// are not written. What was got before an error is written, too.
 func (f *filler) fill(ctx context.Context) error {
-	have, want := make([]byte, stride), make([]byte, stride)
-	for off := int64(0); off < f.part.Size; off += stride {
-		n := min(stride, f.part.Size-off)
-		if err := f.piece(ctx, off, have[:n], want[:n]); err != nil {
-			return err
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	free, compared, got := make(chan *piece, ahead), make(chan *piece), make(chan *piece)
+	for range ahead {
+		free <- &piece{have: make([]byte, stride), want: make([]byte, stride), differs: make([]bool, stride/bundle.ChunkSize)}
+	}
+	group.Go(func() {
+		defer close(compared)
+		for off := int64(0); off < f.part.Size && ctx.Err() == nil; off += stride {
+			select {
+			case p := <-free:
+				f.compare(p, off)
+				pass(ctx, compared, p)
+			case <-ctx.Done():
+			}
+		}
+	})
+	group.Go(func() {
+		defer close(got)
+		for p := range compared {
+			if p.err == nil {
+				p.err = f.get(ctx, p)
+			}
+			pass(ctx, got, p)
+		}
+	})
+	for p := range got {
+		if p.err == nil {
+			p.err = f.write(p)
+		}
+		if f.done.add(p.done); p.err != nil {
+			return p.err
 		}
 		if f.progress != nil {
 			f.progress(f.done)
 		}
+		free <- p
 	}
-	return nil
+	return ctx.Err()
 }
 
-// piece fills one piece, of which have and want are room.
-func (f *filler) piece(ctx context.Context, off int64, have, want []byte) error {
-	if _, err := f.dst.ReadAt(have, off); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read what is there at %d: %w", off, err)
+func pass(ctx context.Context, to chan<- *piece, p *piece) {
+	select {
+	case to <- p:
+	case <-ctx.Done():
 	}
-	first := int(off / bundle.ChunkSize)
+}
+
+func (d *Filled) add(o Filled) {
+	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
+}
+
+// compare makes p the piece at off, and reads what is there.
+func (f *filler) compare(p *piece, off int64) {
+	n := min(stride, f.part.Size-off)
+	*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
+	if _, err := f.dst.ReadAt(p.have, off); err != nil && !errors.Is(err, io.EOF) {
+		p.err = fmt.Errorf("read what is there at %d: %w", off, err)
+		return
+	}
+	for i, c := range chunksOf(p.have) {
+		if p.differs[i] = sha256.Sum256(c) != f.chunk(p, i).SHA256; !p.differs[i] {
+			p.done.Kept += int64(len(c))
+		}
+	}
+}
+
+// chunk is what the i-th chunk of a piece has to be.
+func (f *filler) chunk(p *piece, i int) bundle.Chunk {
+	return f.part.Chunks[int(p.off/bundle.ChunkSize)+i]
+}
+
+// get gets what differs from where it is nearest.
+func (f *filler) get(ctx context.Context, p *piece) error {
 	var missing []int
-	differs := make([]bool, len(chunksOf(have)))
-	for i, c := range chunksOf(have) {
-		chunk, room := f.part.Chunks[first+i], want[i*bundle.ChunkSize:][:len(c)]
-		if sha256.Sum256(c) == chunk.SHA256 {
-			copy(room, c)
-			f.done.Kept += int64(len(c))
+	for i, room := range chunksOf(p.want) {
+		if !p.differs[i] {
 			continue
 		}
-		differs[i] = true
-		if b := f.local(chunk, len(c)); b != nil {
-			copy(room, b)
-			f.done.Local += int64(len(c))
-			continue
+		c := f.chunk(p, i)
+		if b := f.local(c, len(room)); b != nil {
+			p.done.Local += int64(copy(room, b))
+		} else if b := f.nearby(ctx, c, len(room)); b != nil {
+			p.done.Near += int64(copy(room, b))
+		} else {
+			missing = append(missing, i)
 		}
-		if b := f.nearby(ctx, chunk, len(c)); b != nil {
-			copy(room, b)
-			f.done.Near += int64(len(c))
-			continue
-		}
-		missing = append(missing, i)
 	}
-	if err := f.fetch(ctx, first, missing, want); err != nil {
-		return err
-	}
-	return f.write(off, want, differs)
+	return f.fetch(ctx, p, missing)
 }
 
 func (f *filler) local(c bundle.Chunk, n int) []byte {
@@ -158,8 +218,8 @@ func (f *filler) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 }
 
 // fetch gets chunks out of the pack, those that are next to each other at once.
-func (f *filler) fetch(ctx context.Context, first int, missing []int, want []byte) error {
-	at := func(i int) bundle.Chunk { return f.part.Chunks[first+i] }
+func (f *filler) fetch(ctx context.Context, p *piece, missing []int) error {
+	at := func(i int) bundle.Chunk { return f.chunk(p, i) }
 	slices.SortFunc(missing, func(a, b int) int { return int(at(a).At - at(b).At) })
 	for len(missing) > 0 {
 		run, end := 1, at(missing[0]).At+at(missing[0]).Len
@@ -167,7 +227,7 @@ func (f *filler) fetch(ctx context.Context, first int, missing []int, want []byt
 			end = max(end, at(missing[run]).At+at(missing[run]).Len)
 			run++
 		}
-		if err := f.fetchRun(ctx, first, missing[:run], end, want); err != nil {
+		if err := f.fetchRun(ctx, p, missing[:run], end); err != nil {
 			return err
 		}
 		missing = missing[run:]
@@ -175,16 +235,16 @@ func (f *filler) fetch(ctx context.Context, first int, missing []int, want []byt
 	return nil
 }
 
-func (f *filler) fetchRun(ctx context.Context, first int, run []int, end int64, want []byte) error {
-	start := f.part.Chunks[first+run[0]].At
+func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) error {
+	start := f.chunk(p, run[0]).At
 	packed := make([]byte, end-start)
 	n, err := readPack(ctx, f.pack, start, packed)
-	f.done.Fetched += int64(n)
+	p.done.Fetched += int64(n)
 	if err != nil {
 		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrNoPack, start, end, err)
 	}
 	for _, i := range run {
-		c, room := f.part.Chunks[first+i], want[i*bundle.ChunkSize:]
+		c, room := f.chunk(p, i), p.want[i*bundle.ChunkSize:]
 		room = room[:min(bundle.ChunkSize, len(room))]
 		plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
 		if err != nil {
@@ -205,23 +265,23 @@ func readPack(ctx context.Context, pack Packed, off int64, into []byte) (n int, 
 }
 
 // write writes what differs, neighbours at once, and makes it durable.
-func (f *filler) write(off int64, want []byte, differs []bool) error {
-	wrote := false
-	for i := 0; i < len(differs); i++ {
-		if !differs[i] {
+func (f *filler) write(p *piece) error {
+	for i := 0; i < len(p.differs); i++ {
+		if !p.differs[i] {
 			continue
 		}
 		start := i
-		for i < len(differs) && differs[i] {
+		for i < len(p.differs) && p.differs[i] {
 			i++
 		}
-		b := want[start*bundle.ChunkSize : min(i*bundle.ChunkSize, len(want))]
-		if _, err := f.dst.WriteAt(b, off+int64(start)*bundle.ChunkSize); err != nil {
-			return fmt.Errorf("write at %d: %w", off+int64(start)*bundle.ChunkSize, err)
+		at := start * bundle.ChunkSize
+		b := p.want[at:min(i*bundle.ChunkSize, len(p.want))]
+		if _, err := f.dst.WriteAt(b, p.off+int64(at)); err != nil {
+			return fmt.Errorf("write at %d: %w", p.off+int64(at), err)
 		}
-		wrote, f.done.Written = true, f.done.Written+int64(len(b))
+		p.done.Written += int64(len(b))
 	}
-	if !wrote {
+	if p.done.Written == 0 {
 		return nil
 	}
 	return f.dst.Sync()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"sync"
 
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -23,6 +24,7 @@ type event struct {
 // to both.
 type recorder struct {
 	*firmware.Recorder
+	mu     sync.Mutex // Slots are read while they are written.
 	files  map[string][]byte
 	events []event
 	// lazy drops a flush; nil for none.
@@ -37,7 +39,15 @@ func newRecorder(base firmware.Sectors, files map[string][]byte) *recorder {
 	return &recorder{Recorder: firmware.NewRecorder(base), files: all}
 }
 
+func (r *recorder) ReadAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Recorder.ReadAt(p, off)
+}
+
 func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.loses != nil && r.loses(off) {
 		return len(p), nil
 	}
@@ -45,6 +55,8 @@ func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (r *recorder) Sync() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.Now) == 0 || r.lazy != nil && r.lazy() {
 		return nil
 	}

@@ -12,25 +12,26 @@ import (
 	"strings"
 )
 
-// clusterBenchmark is a benchmark of test/recorded, and the figures that are
-// taken from it.
-type clusterBenchmark struct {
-	name string
+// benchmark is one of a package's tests, and the figures that are taken from it.
+type benchmark struct {
+	name, in string
+	// prefix begins the names of the figures.
+	prefix string
 	// rounds are what it is told to do, n the times that it measures so.
 	rounds, n  int
-	figures    []clusterFigure
+	figures    []figure
 	conditions string
 }
 
-// clusterFigure is a result: part of the benchmark reports it under unit.
-type clusterFigure struct {
+// figure is a result: part of the benchmark reports it under unit.
+type figure struct {
 	result, part, unit string
 	goal               float64
 }
 
 // The agent at a real API server. A round of Idle is a second, one of Fleet a change.
-var clusterBenchmarks = []clusterBenchmark{
-	{"Reaction", 30, 30, []clusterFigure{
+var clusterBenchmarks = []benchmark{
+	{"Reaction", "./test/recorded", "cluster/", 30, 30, []figure{
 		{"small", "small", "p50-ms", 25},
 		{"one-of-200", "one-of-200", "p50-ms", 50},
 		{"all-200", "all-200", "p50-ms", 200},
@@ -39,14 +40,14 @@ var clusterBenchmarks = []clusterBenchmark{
 		{"start-small", "start-small", "p50-ms", 150},
 		{"start-200", "start-200", "p50-ms", 400},
 	}, "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable"},
-	{"Idle", 300, 1, []clusterFigure{
+	{"Idle", "./test/recorded", "cluster/", 300, 1, []figure{
 		{"idle/requests", "200-files", "requests/min", 7},
 		{"idle/wakeups", "200-files", "wakeups/s", 5},
 		{"idle/cpu", "200-files", "cpu-%", 0.05},
 		{"idle/rss", "200-files", "rss-MB", 40},
 		{"idle/written", "200-files", "written-B", 0},
 	}, "5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; the agent has its own process; wake-ups are voluntary context switches, CPU is of one core"},
-	{"Fleet", 5, 5, []clusterFigure{
+	{"Fleet", "./test/recorded", "cluster/", 5, 5, []figure{
 		{"fleet/reach", "1000", "p50-ms", 10_000},
 		{"fleet/requests", "1000", "requests/change", 4},
 	}, "1,000 agents in one process, etcd and kube-apiserver with its default limits, all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; without renewals of Leases"},
@@ -56,14 +57,14 @@ var clusterBenchmarks = []clusterBenchmark{
 func measureCluster(ctx context.Context, r *report) error {
 	for _, b := range clusterBenchmarks {
 		if err := b.measure(ctx, r); err != nil {
-			return fmt.Errorf("measure %s at a cluster: %w", b.name, err)
+			return fmt.Errorf("measure %s: %w", b.name, err)
 		}
 	}
 	return nil
 }
 
-func (b clusterBenchmark) measure(ctx context.Context, r *report) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", fmt.Sprintf("%dx", b.rounds), "./test/recorded")
+func (b benchmark) measure(ctx context.Context, r *report) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", fmt.Sprintf("%dx", b.rounds), b.in)
 	cmd.Env = append(os.Environ(), "CI=true") // Without the programs it is to fail, not to be left out.
 	out, err := cmd.Output()
 	if err != nil {
@@ -84,9 +85,9 @@ func (b clusterBenchmark) measure(ctx context.Context, r *report) error {
 }
 
 // result is a figure; a median has its extremes beside it.
-func (b clusterBenchmark) result(f clusterFigure, value float64, values map[string]float64) Result {
+func (b benchmark) result(f figure, value float64, values map[string]float64) Result {
 	res := Result{
-		Name: "cluster/" + f.result, Value: value, Unit: strings.TrimPrefix(f.unit, "p50-"), Goal: f.goal, Met: value <= f.goal, N: b.n,
+		Name: b.prefix + f.result, Value: value, Unit: strings.TrimPrefix(f.unit, "p50-"), Goal: f.goal, Met: value <= f.goal, N: b.n,
 		Min: value, Max: value, Conditions: conditions(b.conditions),
 	}
 	if f.unit == "p50-ms" {
@@ -99,7 +100,7 @@ func (b clusterBenchmark) result(f clusterFigure, value float64, values map[stri
 
 // parse returns what each part of the benchmark reports, by unit. What a program
 // writes meanwhile may part a name from its figures.
-func (b clusterBenchmark) parse(out []byte) map[string]map[string]float64 {
+func (b benchmark) parse(out []byte) map[string]map[string]float64 {
 	found := map[string]map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
