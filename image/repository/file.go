@@ -25,6 +25,11 @@ func linkFile(to, from string) error {
 	if os.Link(from, tmp) == nil {
 		return errors.Join(os.Rename(tmp, to), syncDir(filepath.Dir(to)))
 	}
+	return CopyFile(to, from)
+}
+
+// CopyFile replaces the file to by a copy: whole, or not at all.
+func CopyFile(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err

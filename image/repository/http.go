@@ -22,10 +22,20 @@ const (
 // httpStore is a directory of a web server.
 type httpStore struct {
 	base   *url.URL
-	client *http.Client
+	client doer
+	// accept is what it wants, "" for anything.
+	accept string
 }
 
 func openHTTP(base *url.URL, o options) (Store, error) {
+	client, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return &httpStore{base: base, client: client}, nil
+}
+
+func newClient(o options) (*http.Client, error) {
 	trust, err := x509.SystemCertPool()
 	if err != nil {
 		trust = x509.NewCertPool() // no system has none, but an initramfs
@@ -43,7 +53,7 @@ func openHTTP(base *url.URL, o options) (Store, error) {
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // a compressed range is not the range
 	}
-	return &httpStore{base: base, client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
+	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }
 
 // checkRedirect follows up to 5 redirects, and never leaves https.
@@ -104,6 +114,9 @@ func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity")
+	if s.accept != "" {
+		req.Header.Set("Accept", s.accept)
+	}
 	if ranges != "" {
 		req.Header.Set("Range", ranges)
 	}

@@ -178,7 +178,7 @@ func TestAServerThatStalls(t *testing.T) {
 				}
 				here, there := net.Pipe()
 				defer there.Close()
-				transport := s.(*httpStore).client.Transport.(*http.Transport)
+				transport := s.(*httpStore).client.(*http.Client).Transport.(*http.Transport)
 				transport.Proxy = nil
 				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return here, nil }
 				go func() {

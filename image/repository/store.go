@@ -46,11 +46,17 @@ type options struct{ cas []byte }
 // CAs adds certificate authorities, in PEM, to those of the system for https.
 func CAs(pem []byte) Option { return func(o *options) { o.cas = append(o.cas, pem...) } }
 
-// Open opens a directory (a path, or file://), or a web server's (http:// or https://).
+// Open opens a directory (a path, or file://), or a web server's (http:// or https://), or an artifact of a registry (oci:// or oci+http://).
 func Open(ref string, opts ...Option) (Store, error) {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
+	}
+	if r, is, err := ParseOCI(ref); is {
+		if err != nil {
+			return nil, err
+		}
+		return openOCI(r, o)
 	}
 	scheme, rest, ok := strings.Cut(ref, "://")
 	if !ok {
@@ -66,7 +72,7 @@ func Open(ref string, opts ...Option) (Store, error) {
 	case (scheme == "http" || scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "":
 		return openHTTP(u, o)
 	}
-	return nil, fmt.Errorf("repository %s: want a directory, file:///DIR, http://HOST/DIR or https://HOST/DIR", u.Redacted())
+	return nil, fmt.Errorf("repository %s: want a directory, file:///DIR, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG", u.Redacted())
 }
 
 // checkName refuses names that could lead out of the repository.

@@ -116,7 +116,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"none", "no such file"},
 		{"store_test.go", "not a directory"},
 		{"ftp://host/dir", "want a directory"},
-		{"oci://host/repo", "want a directory"},
+		{"oci://host", "want oci://HOST/NAME:TAG"},
 		{"http:///dir", "want a directory"},
 		{"file://host/dir", "want a directory"},
 		{"https://host/dir?token=secret", "want a directory"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -313,6 +314,95 @@ func TestABadSystemFallsBack(t *testing.T) {
 			n.off()
 		})
 	}
+}
+
+// TestAnUpgradeSurvivesPowerCuts has a node upgrade itself while its machine is
+// killed again and again, LOAM_CUTS times: it always comes back, and ends with the
+// new system.
+func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
+	cuts, err := strconv.Atoi(os.Getenv("LOAM_CUTS"))
+	if err != nil {
+		t.Skip("takes an hour: make crash-long sets LOAM_CUTS")
+	}
+	v2 := next(t)
+	u := v2.publish(t, nil)
+	n := newUpgradable(t, u)
+	n.off()
+	first, second := open(t).manifest.Version, v2.manifest.Version
+	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], "  trial: 2m\n", "  trial: 2m\n  pace: 1s\n  version: "+second+"\n", 1)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed := 0
+	for i := range cuts {
+		n.start()
+		after := time.Duration(random.Int64N(int64(110 * time.Second)))
+		select {
+		case <-n.Done(): // It has restarted to try the new system, or to go back.
+		case <-time.After(after):
+			if err := n.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			killed++
+		}
+		if i%5 == 4 { // It comes up with either, and goes on.
+			n.start()
+			n.up()
+			t.Logf("after %d cuts: %s", killed, n.sh("loam status | sed -n '/image\\|upgrade\\|trial\\|failed/p'"))
+			if version := n.status().ImageVersion; version != first && version != second {
+				t.Fatalf("version %s runs", version)
+			}
+			if again := n.status().Upgrade; again != nil && len(again.Failed) > 0 { // Its tries were used up by cuts.
+				n.sh("loam upgrade --again --now --stay")
+			}
+			if n.status().ImageVersion == second { // The way back is cut at all times, too.
+				n.sh("loam rollback --os --stay; true")
+			}
+			if err := n.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for deadline := time.Now().Add(10 * patience); ; {
+		n.start()
+		if !n.stays(second, deadline) {
+			continue
+		}
+		n.off()
+		return
+	}
+}
+
+// stays waits until a system has proven itself, or the machine restarts. One whose
+// tries were used up is asked for again.
+func (n *upgradable) stays(version string, deadline time.Time) bool {
+	n.node.t.Helper()
+	for time.Now().Before(deadline) {
+		ctx, cancel := context.WithTimeout(n.node.t.Context(), patience)
+		err := n.Shell().Open(ctx)
+		var text string
+		if err == nil {
+			text, err = n.Shell().Run(ctx, "loam upgrade --again --now --stay >/dev/null 2>&1; cat /run/loam/status.json")
+		}
+		cancel()
+		select {
+		case <-n.Done():
+			return false
+		case <-time.After(2 * time.Second):
+		}
+		s, parseErr := status.Parse([]byte(text))
+		switch {
+		case err != nil || parseErr != nil || s.Upgrade == nil:
+		case s.ImageVersion == version && s.Upgrade.Phase == "":
+			return true
+		case s.Upgrade.Phase == "armed":
+			fmt.Fprintln(n.Shell(), "systemctl reboot")
+			n.ended()
+			return false
+		}
+	}
+	n.node.t.Fatalf("version %s does not stay\n%s", version, n.Console().Tail(20))
+	return false
 }
 
 // TestADrillFallsBack has the running system fail on purpose.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/image/repository/distribute"
+)
+
+func publishCommand() *cobra.Command {
+	login := distribute.Login{User: os.Getenv("LOAM_REGISTRY_USER"), Password: os.Getenv("LOAM_REGISTRY_PASSWORD")}
+	return &cobra.Command{
+		Use:   "publish REPOSITORY DESTINATION",
+		Short: "Copy a repository of updates to a directory, a USB stick or a registry",
+		Long: `publish brings a repository that 'loamctl bundle' has made to where nodes find it, which name
+the same DESTINATION in machine.yaml: a directory, or an OCI registry. What is there already
+is not copied again, and nodes see the state before or the one after.
+
+A registry that wants a login takes it from LOAM_REGISTRY_USER and LOAM_REGISTRY_PASSWORD. Nodes
+read without one: what they take is signed.`,
+		Example: `  loamctl publish updates /media/usb/updates
+  loamctl publish updates oci://registry.example/plant/updates:stable
+  loamctl publish updates oci+http://127.0.0.1:5000/updates:stable`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, files, bytes := cmd.OutOrStdout(), 0, int64(0)
+			err := distribute.To(cmd.Context(), args[0], args[1], login, func(name string, size int64) {
+				files, bytes = files+1, bytes+size
+				fmt.Fprintf(out, "%9d KiB  %s\n", (size+1023)>>10, name)
+			})
+			if err == nil {
+				_, err = fmt.Fprintf(out, "%s: %d files, %d KiB copied\n", args[1], files, (bytes+1023)>>10)
+			}
+			return err
+		},
+	}
+}

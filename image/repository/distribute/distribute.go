@@ -1,0 +1,184 @@
+// Package distribute brings a repository of updates (image/repository) to where nodes find it: a directory, such as a USB stick's, or a
+// registry. A reader sees the state before or the one after.
+package distribute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/retry"
+
+	"github.com/loam-os/loam/image/repository"
+)
+
+// timestamp is the file that says which of the others are in force: it goes last.
+const timestamp = "metadata/timestamp.json"
+
+// Login is who pushes to a registry; empty for nobody.
+type Login struct{ User, Password string }
+
+// To copies the repository in dir to a directory or a registry, and reports each file that was not there.
+func To(ctx context.Context, dir, to string, login Login, copied func(name string, size int64)) error {
+	files, err := list(dir)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(files, timestamp) {
+		return fmt.Errorf("%s: no repository: it has no %s\nhint: loamctl bundle makes one", dir, timestamp)
+	}
+	r, registry, err := repository.ParseOCI(to)
+	switch {
+	case err != nil:
+		return err
+	case registry:
+		err = push(ctx, dir, files, r, login, copied)
+	case strings.Contains(to, "://"):
+		return fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG\nhint: a web server needs the directory only: loamctl serve", to)
+	default:
+		err = copyTo(ctx, dir, files, to, copied)
+	}
+	if err != nil {
+		return fmt.Errorf("publish %s to %s: %w", dir, to, err)
+	}
+	return nil
+}
+
+// list are the files of a repository, the timestamp last. What begins with a dot is on its way.
+func list(dir string) (files []string, err error) {
+	last := false
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != "." && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case name == timestamp:
+			last = true
+		case d.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	if last {
+		files = append(files, timestamp)
+	}
+	return files, err
+}
+
+// changes are the files whose content does not stay what it is for ever.
+var changes = []string{timestamp, "SHA256SUMS"}
+
+func copyTo(ctx context.Context, dir string, files []string, to string, copied func(name string, size int64)) error {
+	for _, name := range files {
+		from, into := filepath.Join(dir, name), filepath.Join(to, name)
+		info, err := os.Stat(from)
+		if err != nil {
+			return err
+		}
+		if there, err := os.Stat(into); err == nil && there.Size() == info.Size() && !slices.Contains(changes, name) {
+			if same, err := equal(from, into); err != nil || same {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := errors.Join(ctx.Err(), os.MkdirAll(filepath.Dir(into), 0o755)); err != nil {
+			return err
+		}
+		if err := repository.CopyFile(into, from); err != nil {
+			return err
+		}
+		copied(name, info.Size())
+	}
+	return nil
+}
+
+// equal compares the digests of two files.
+func equal(a, b string) (bool, error) {
+	da, err := describe(a)
+	if err != nil {
+		return false, err
+	}
+	db, err := describe(b)
+	return da.Digest == db.Digest, err
+}
+
+func describe(file string) (d ocispec.Descriptor, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return d, err
+	}
+	defer f.Close()
+	hash := digest.SHA256.Digester()
+	d.MediaType = "application/octet-stream"
+	if d.Size, err = io.Copy(hash.Hash(), f); err != nil {
+		return d, err
+	}
+	d.Digest = hash.Digest()
+	return d, nil
+}
+
+// push leaves out what only systemd-sysupdate reads, which knows no registry.
+func push(ctx context.Context, dir string, files []string, r repository.OCIRef, login Login, copied func(name string, size int64)) error {
+	repo, err := remote.NewRepository(r.Host + "/" + r.Name)
+	if err != nil {
+		return err
+	}
+	repo.PlainHTTP = r.Plain
+	client := &auth.Client{Client: &http.Client{Transport: retry.NewTransport(nil)}, Cache: auth.NewCache()}
+	if login.User != "" {
+		client.Credential = auth.StaticCredential(r.Host, auth.Credential{Username: login.User, Password: login.Password})
+	}
+	repo.Client = client
+	var layers []ocispec.Descriptor
+	for _, name := range files {
+		if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".pack") {
+			continue
+		}
+		d, err := describe(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		there, err := repo.Blobs().Exists(ctx, d)
+		if err == nil && !there {
+			if err = upload(ctx, repo, filepath.Join(dir, name), d); err == nil {
+				copied(name, d.Size)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		d.Annotations = map[string]string{ocispec.AnnotationTitle: name}
+		layers = append(layers, d)
+	}
+	manifest, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1, repository.ArtifactType, oras.PackManifestOptions{Layers: layers})
+	if err != nil {
+		return err
+	}
+	return repo.Tag(ctx, manifest, r.Tag)
+}
+
+func upload(ctx context.Context, repo *remote.Repository, file string, d ocispec.Descriptor) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return repo.Blobs().Push(ctx, d, f)
+}

@@ -1,0 +1,117 @@
+package repository
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry/remote/auth"
+)
+
+// ArtifactType is that of a repository in a registry: an OCI artifact whose layers are its files, by the annotation
+// org.opencontainers.image.title (image-spec 1.1, "Guidance for artifacts").
+const ArtifactType = "application/vnd.loam.repository.v1"
+
+// maxManifest is more than a registry has to take (distribution-spec 1.1, "Pushing manifests").
+const maxManifest = 4 << 20
+
+// ociStore is an artifact of a registry.
+type ociStore struct {
+	blobs httpStore
+	tag   string
+
+	mu    sync.Mutex
+	files map[string]ocispec.Descriptor
+}
+
+// OCIRef is oci://HOST/NAME:TAG, or oci+http:// for a registry without TLS.
+type OCIRef struct {
+	Host, Name, Tag string
+	Plain           bool
+}
+
+// ParseOCI reads a reference; ok is false for one of another scheme.
+func ParseOCI(ref string) (r OCIRef, ok bool, err error) {
+	scheme, rest, _ := strings.Cut(ref, "://")
+	if scheme != "oci" && scheme != "oci+http" {
+		return r, false, nil
+	}
+	r.Plain = scheme == "oci+http"
+	r.Host, rest, _ = strings.Cut(rest, "/")
+	if r.Name, r.Tag, ok = strings.Cut(rest, ":"); !ok {
+		r.Tag = "latest"
+	}
+	if u, parseErr := url.Parse("https://" + r.Host); parseErr != nil || u.Host == "" || u.Host != r.Host || r.Name == "" || r.Tag == "" || strings.ContainsAny(r.Name+r.Tag, "@:?#% ") {
+		return r, true, fmt.Errorf("repository %s: want oci://HOST/NAME:TAG", ref)
+	}
+	return r, true, nil
+}
+
+func openOCI(r OCIRef, o options) (Store, error) {
+	base := &url.URL{Scheme: "https", Host: r.Host, Path: "/v2/" + r.Name}
+	if r.Plain {
+		base.Scheme = "http"
+	}
+	plain, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	// It gets the token that registries want even of those who have no password.
+	client := &auth.Client{Client: plain, Cache: auth.NewCache()}
+	return &ociStore{blobs: httpStore{base: base, client: client, accept: ocispec.MediaTypeImageManifest}, tag: r.Tag}, nil
+}
+
+// file finds a file in the artifact, of which this Store sees one state.
+func (s *ociStore) file(ctx context.Context, name string) (ocispec.Descriptor, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files == nil {
+		text, err := s.blobs.Get(ctx, "manifests/"+s.tag, maxManifest)
+		if err != nil {
+			return ocispec.Descriptor{}, fmt.Errorf("artifact %s: %w", s.blobs.base.Redacted(), err)
+		}
+		var m ocispec.Manifest
+		if err := json.Unmarshal(text, &m); err != nil || m.ArtifactType != ArtifactType {
+			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: of type %.80q, not a repository", s.blobs.base.Redacted(), s.tag, m.ArtifactType)
+		}
+		s.files = map[string]ocispec.Descriptor{}
+		for _, l := range m.Layers {
+			if err := l.Digest.Validate(); err != nil || l.Size < 0 {
+				return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: a layer has size %d and digest %.80q", s.blobs.base.Redacted(), s.tag, l.Size, l.Digest)
+			}
+			s.files[l.Annotations[ocispec.AnnotationTitle]] = l
+		}
+	}
+	d, ok := s.files[name]
+	if !ok {
+		return d, fmt.Errorf("%s in %s:%s: %w", name, s.blobs.base.Redacted(), s.tag, ErrNotFound)
+	}
+	return d, nil
+}
+
+func (s *ociStore) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	d, err := s.file(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.blobs.Get(ctx, "blobs/"+d.Digest.String(), limit)
+}
+
+func (s *ociStore) Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	d, err := s.file(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.blobs.Range(ctx, "blobs/"+d.Digest.String(), off, n)
+}
+
+// doer sends requests.
+type doer interface {
+	Do(req *http.Request) (*http.Response, error)
+}
