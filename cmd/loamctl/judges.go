@@ -39,6 +39,7 @@ tests the build that --out names, which must be there.`,
 var judges = [...]string{
 	"bootctl", "cpio", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "mcopy", "mdir", "mke2fs", "objdump",
 	"qemu-img", "sfdisk", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify", "veritysetup", "zstd",
+	"/usr/lib/systemd/systemd-sysupdate",
 }
 
 func (b *builder) writeJudges(ctx context.Context, dir string) error {
@@ -56,7 +57,7 @@ func (b *builder) writeJudges(ctx context.Context, dir string) error {
 	}
 	for _, name := range judges {
 		inside := b.tools.Command(ctx, []string{"/tmp", run.Source, run.Out, b.cache}, name).Args
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(judgeScript(inside[:len(inside)-2], name)), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(bin, filepath.Base(name)), []byte(judgeScript(inside[:len(inside)-2], name)), 0o755); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,152 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// publishAs publishes the build in a repository under another version and root hash.
+func (b build) publishAs(t *testing.T, version, rootHash string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	keys, err := repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
+	if err == nil {
+		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.manifest
+	out := repository.Bundle{Root: b.file(t, ".root"), Verity: b.file(t, ".verity"), UKI: b.file(t, ".efi"), Pack: filepath.Join(t.TempDir(), "pack")}
+	in := bundle.Sources{ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}
+	for name, to := range map[string]*bundle.Source{out.Root: &in.Root, out.Verity: &in.Verity, out.UKI: &in.UKI} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = bundle.Source{ReaderAt: f, Size: info.Size()}
+	}
+	pack, err := os.Create(out.Pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Index, err = bundle.Write(pack, in); err == nil {
+		_, err = repository.Publish(dir, keys, out, repository.DefaultExpiries(), time.Now())
+	}
+	if err := errors.Join(err, pack.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestSysupdate has systemd's own updater read a published directory and the disk of
+// an image, and write the one to the other.
+func TestSysupdate(t *testing.T) {
+	judge.Find(t, "systemd-sysupdate")
+	b := underTest(t)
+	const version = "9.9.9"
+	rootHash := strings.Repeat("ab", 16) + strings.Repeat("cd", 16)
+	server := httptest.NewServer(http.FileServer(http.Dir(b.publishAs(t, version, rootHash))))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	disk, esp, transfers := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "esp"), filepath.Join(dir, "sysupdate.d")
+	copySparse(t, b.file(t, ".raw"), disk)
+	if err := errors.Join(os.Mkdir(esp, 0o755), os.Mkdir(transfers, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	arch := systemdArch[b.manifest.Arch]
+	for name, text := range map[string]string{
+		"50-verity.transfer": "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity\nReadOnly=1\n",
+		"60-root.transfer":   "MatchPattern=loam-node-os_@v_" + arch + "_@u.root\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "\nReadOnly=1\n",
+		"70-uki.transfer": "MatchPattern=loam-node-os_@v_" + arch + ".efi\n[Target]\nType=regular-file\nPath=" + esp +
+			"\nMatchPattern=loam-node-os_@v_" + arch + "+@l-@d.efi loam-node-os_@v_" + arch + ".efi\nMode=0444\nTriesLeft=3\nTriesDone=0\nInstancesMax=2\n",
+	} {
+		text = "[Transfer]\nVerify=no\nProtectVersion=" + b.manifest.Version + "\n[Source]\nType=url-file\nPath=" + server.URL + "\n" + text
+		if err := os.WriteFile(filepath.Join(transfers, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It has the entry of what runs, as the disk has.
+	uki := filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s.efi", b.manifest.Version, arch))
+	if err := os.WriteFile(uki, nil, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	list := judge.Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", "list")
+	for _, row := range []string{regexp.QuoteMeta(version) + ` +✓ +candidate`, regexp.QuoteMeta(b.manifest.Version) + ` +✓ +current`} {
+		if !regexp.MustCompile(row).MatchString(list) {
+			t.Errorf("no row %q in\n%s", row, list)
+		}
+	}
+	judge.Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", "update")
+	sameFile(t, filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s+3-0.efi", version, arch)), 0, b.file(t, ".efi"))
+	f, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := gpt.Read(f, info.Size(), 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, err := partitions.Slots(table, b.manifest.Arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hash, whole := slots[1].Holds(table, b.manifest.Arch); !whole || hex.EncodeToString(hash[:]) != rootHash {
+		t.Errorf("the other slot holds %x, %v", hash, whole)
+	}
+	for index, name := range map[int]string{slots[1].Root: ".root", slots[1].Verity: ".verity"} {
+		if p := table.Partition(index); p.Label != "loam-node-os_"+version {
+			t.Errorf("partition %d is called %q", index, p.Label)
+		}
+		sameFile(t, disk, table.Partition(index).Start, b.file(t, name))
+	}
+}
+
+// sameFile fails unless what a file has from an offset on begins with another.
+func sameFile(t *testing.T, file string, off int64, want string) {
+	t.Helper()
+	sum := func(name string, off, n int64) (string, int64) {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		h := sha256.New()
+		got, err := io.Copy(h, io.NewSectionReader(f, off, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hex.EncodeToString(h.Sum(nil)), got
+	}
+	wanted, n := sum(want, 0, 1<<40)
+	if got, _ := sum(file, off, n); got != wanted {
+		t.Errorf("%s at %d is not %s", file, off, want)
+	}
+}
