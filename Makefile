@@ -18,7 +18,7 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next test check style golden bench crash pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next test check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,11 @@ next: $(loamctl) ## build the same image as a later version, to upgrade to
 	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
 	@$(loamctl) build $(flags)-next --os-release build/os-release-next
 
-upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back (half an hour)
+crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS), it always comes back (a night)
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_CUTS=$(or $(CUTS),500) LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 24h -v -run PowerCuts $(machines)
+
+upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (half an hour)
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 

@@ -22,6 +22,7 @@ var walls = map[string][]string{
 	"k8s.io/client-go/":                  {"agent/cluster"},
 	"k8s.io/cri-api/":                    {"agent/pods"},
 	"github.com/containerd/":             {"agent/registry"},
+	"oras.land/oras-go":                  {"image/repository"},
 	"github.com/vishvananda/netlink":     {"agent/network"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
