@@ -49,10 +49,11 @@ func (j *Jobs) note(reason, verb, name string, err error) error {
 	if j.done == nil {
 		j.done = map[jobKind][]string{}
 	}
-	kind := jobKind{"SystemDUnit" + reason, verb, err != nil}
-	if j.done[kind] = append(j.done[kind], name); err != nil {
-		j.done[kind][len(j.done[kind])-1] = err.Error()
+	kind, text := jobKind{"SystemDUnit" + reason, verb, err != nil}, name
+	if err != nil {
+		text = err.Error()
 	}
+	j.done[kind] = append(j.done[kind], text)
 	return err
 }
 
