@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -46,6 +47,39 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 			}
 			for i, w := range want {
 				if diff := cmp.Diff(w, start(t, m)); diff != "" {
+					t.Errorf("start %d: %s", i+1, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestTheLoaderNeedsNoVariables falls back with what firmware does to its variables in the field.
+func TestTheLoaderNeedsNoVariables(t *testing.T) {
+	for name, before := range map[string]func(m *machine){
+		"they are lost before each start": func(m *machine) {
+			m.variables(filepath.Join(m.tools.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+		},
+		"they are those of another disk": func(m *machine) {
+			r, _, last := history(m.t, 5, (*fat.FS).LinkCounted)
+			edit(m.t, r, put(m.t, last, (*fat.FS).LinkCounted))
+			other := newMachine(m.t, r.Flat(), diskSize)
+			other.start()
+			m.variables(other.file("vars"))
+		},
+		"they cannot be written": func(m *machine) { m.fixed = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, old, bad := history(t, 0, (*fat.FS).LinkCounted)
+			edit(t, r, put(t, bad, (*fat.FS).LinkCounted))
+			m := newMachine(t, r.Flat(), diskSize)
+			for i, want := range []started{
+				{Code: bad.code, Entries: names(t, bad, "+2-1", old, "")}, {Code: bad.code, Entries: names(t, bad, "+1-2", old, "")},
+				{Code: bad.code, Entries: names(t, old, "", bad, "+0-3")}, {Code: old.code, Entries: names(t, old, "", bad, "+0-3")},
+			} {
+				before(m)
+				code, _ := m.start() // With nowhere to write its variables, OVMF makes a file of them on the ESP, too.
+				if diff := cmp.Diff(want, started{Code: code, Entries: m.entries()}); diff != "" {
 					t.Errorf("start %d: %s", i+1, diff)
 				}
 			}

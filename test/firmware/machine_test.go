@@ -24,6 +24,8 @@ type machine struct {
 	tools tools.Tree
 	disk  Sectors
 	bytes int64
+	// fixed keeps the firmware from writing its variables.
+	fixed bool
 }
 
 func newMachine(t testing.TB, disk Sectors, bytes int64) *machine {
@@ -34,15 +36,21 @@ func newMachine(t testing.TB, disk Sectors, bytes int64) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	m := &machine{t, dir, tree, disk, bytes}
-	vars, err := os.ReadFile(filepath.Join(tree.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+	m := &machine{t: t, dir: dir, tools: tree, disk: disk, bytes: bytes}
+	m.variables(filepath.Join(tree.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+	return m
+}
+
+// variables has the firmware remember what is in a file.
+func (m *machine) variables(file string) {
+	m.t.Helper()
+	vars, err := os.ReadFile(file)
 	if err == nil {
 		err = os.WriteFile(m.file("vars"), vars, 0o600)
 	}
 	if err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
-	return m
 }
 
 func (m *machine) file(name string) string { return filepath.Join(m.dir, name) }
@@ -99,7 +107,7 @@ func (m *machine) arguments() []string {
 		"-m", "256", "-rtc", "base=2026-01-01T12:00:00", "-serial", "file:" + m.file("console"),
 		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=1", exitPort),
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd",
-		"-drive", "if=pflash,format=raw,unit=1,file=" + m.file("vars"),
+		"-drive", "if=pflash,format=raw,unit=1,readonly=" + map[bool]string{true: "on", false: "off"}[m.fixed] + ",file=" + m.file("vars"),
 		"-blockdev", "driver=file,node-name=f,filename=" + m.file("disk"), "-blockdev", "driver=raw,node-name=r,file=f",
 		"-blockdev", "driver=file,node-name=l,filename=" + m.file("log"),
 		"-blockdev", fmt.Sprintf("driver=blklogwrites,node-name=lw,file=r,log=l,log-sector-size=%d", SectorSize),

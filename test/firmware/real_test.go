@@ -27,11 +27,17 @@ func start(t *testing.T, m *machine) started {
 		t.Errorf("the disk is not as the model has it: %s", diff)
 	}
 	l, d := look(t, m.disk)
-	s := started{Code: code, Sectors: changed(t, l, d, before, m.disk)}
+	return started{Code: code, Sectors: changed(t, l, d, before, m.disk), Entries: m.entries()}
+}
+
+// entries are the names that the loader sees, in its order.
+func (m *machine) entries() (all []string) {
+	m.t.Helper()
+	_, d := look(m.t, m.disk)
 	for _, e := range d.shown() {
-		s.Entries = append(s.Entries, e.Name)
+		all = append(all, e.Name)
 	}
-	return s
+	return all
 }
 
 // flush stands for one among sectors that are written.
@@ -62,7 +68,7 @@ func asked(requests []request) (sectors []int64) {
 }
 
 // look reads a disk's ESP.
-func look(t *testing.T, disk Sectors) (Loader, directory) {
+func look(t testing.TB, disk Sectors) (Loader, directory) {
 	t.Helper()
 	l, err := Open(NewMemory(disk), espStart)
 	if err != nil {
@@ -89,7 +95,7 @@ func untimed(t *testing.T, disk Sectors) Sectors {
 }
 
 // changed is how many sectors of \EFI\Linux a start changed. It may change no others, but those with the directories' own entries.
-func changed(t *testing.T, l Loader, d directory, before, after Sectors) (n int) {
+func changed(t testing.TB, l Loader, d directory, before, after Sectors) (n int) {
 	t.Helper()
 	clusters, err := l.chain(d.first)
 	if err != nil {
