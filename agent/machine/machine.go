@@ -94,7 +94,7 @@ type Token struct {
 
 // Upgrade is where a node's systems come from, and how it goes about them.
 type Upgrade struct {
-	// Repository is a directory or an http(s) URL, Root the text of the root.json that
+	// Repository is a directory, or an http(s) or oci URL, Root the text of the root.json that
 	// it is signed by.
 	Repository string `json:"repository"`
 	Root       string `json:"root"`

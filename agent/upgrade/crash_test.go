@@ -32,6 +32,7 @@ type course struct {
 	u       *Upgrader
 	mutant  func(v View) Op
 	boots   int
+	drills  System
 }
 
 func newCourse(t testing.TB, versions ...string) *course {
@@ -100,6 +101,7 @@ func (c *course) back(version string) {
 // drill stages a drill, and starts it.
 func (c *course) drill(by string) {
 	c.t.Helper()
+	c.drills = c.running
 	if err := c.u.Drill(by, false); err != nil {
 		c.t.Fatal(err)
 	}
@@ -114,6 +116,9 @@ func (c *course) drilled(boots int) {
 	c.t.Helper()
 	if op := c.run(Verdict{}); op.Kind != Nothing {
 		c.t.Fatalf("after a drill: %v", op)
+	}
+	if c.running != c.drills {
+		c.t.Fatalf("after a drill %s runs", c.running.Version)
 	}
 	if d, err := LastDrill(c.recorder); err != nil || d == nil || d.Problem != "" || d.Boots != boots {
 		c.t.Fatalf("after %d boots the drill is %+v, %v", boots, d, err)
@@ -168,6 +173,7 @@ var lives = map[string]func(c *course){
 		c.run(Verdict{Word: Good})
 		c.back("1.0.0")
 		c.run(Verdict{Word: Good})
+		c.remembers("2.0.0") // It does not come back by itself.
 		c.back("2.0.0")
 		c.run(Verdict{Word: Good})
 		c.back("1.0.0")
@@ -184,7 +190,9 @@ var lives = map[string]func(c *course){
 		c.run(Verdict{})
 		c.remembers("1.0.0")
 	},
-	"a drill by a check, and one by a panic": func(c *course) {
+	"a drill by a check, and one by a panic, beside another system": func(c *course) {
+		c.upgrade("2.0.0", Wish{})
+		c.run(Verdict{Word: Good})
 		c.drill(DrillCheck)
 		c.run(Verdict{Word: Bad, Reason: "on purpose"})
 		c.boot()
@@ -197,6 +205,17 @@ var lives = map[string]func(c *course){
 			c.boot()
 		}
 		c.drilled(Tries)
+		c.back("1.0.0")
+		c.run(Verdict{Word: Good})
+		if refusal, is := errors.AsType[*Refusal](c.u.Drill(DrillCheck, true)); !is || refusal.Code != CodeNewer {
+			c.t.Fatalf("a drill beside a newer system: %v", refusal)
+		}
+	},
+	"a drill on a machine with one system": func(c *course) {
+		c.drill(DrillCheck)
+		c.run(Verdict{Word: Bad, Reason: "on purpose"})
+		c.boot()
+		c.drilled(1)
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", Wish{})
@@ -341,6 +360,9 @@ func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error
 	case j.Drill != nil:
 		if d, err := LastDrill(u.Keep); err != nil || d == nil {
 			return fmt.Errorf("nobody knows how the drill went: %v", err)
+		}
+		if runs != j.Target {
+			return fmt.Errorf("a drill of %s ends with %s", j.Target.Version, runs.Version)
 		}
 		return nil
 	}

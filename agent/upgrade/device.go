@@ -53,6 +53,7 @@ func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot
 }
 
 // locals is the content of the slot that runs, for as long as done is not called.
+// What was found before an error is there, too.
 func (d Disk) locals(table gpt.Table, running partitions.Slot) (all []Local, done func(), err error) {
 	var open []io.Closer
 	done = func() {
@@ -60,29 +61,24 @@ func (d Disk) locals(table gpt.Table, running partitions.Slot) (all []Local, don
 			_ = c.Close()
 		}
 	}
-	defer func() {
-		if err != nil {
-			done()
-		}
-	}()
 	var parts [2]io.ReaderAt
 	for i, index := range []int{running.Root, running.Verity} {
 		r, c, err := d.Running(table.Partition(index))
 		if err != nil {
-			return nil, nil, err
+			return nil, done, err
 		}
 		parts[i], open = r, append(open, c)
 	}
 	sb, err := verity.ReadSuperblock(parts[1])
 	if err != nil {
-		return nil, nil, fmt.Errorf("the slot that runs: %w", err)
+		return nil, done, fmt.Errorf("the slot that runs: %w", err)
 	}
 	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
 		l, err := Locate(parts[i], size)
-		if err != nil {
-			return nil, nil, err
-		}
 		all = append(all, l)
+		if err != nil {
+			return all, done, err
+		}
 	}
 	return all, done, nil
 }

@@ -54,7 +54,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		return u.conclude(v, op.Reason)
 	case Finish:
 		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
-			if err := raise(u.Keep, v); err != nil {
+			if err := errors.Join(raise(u.Keep, v), u.hold(*v.Journal)); err != nil {
 				return err
 			}
 		}
@@ -72,6 +72,18 @@ func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 	}
 	err := u.Carry(j.Target.Version, j.Back)
 	if err != nil {
+		return err
+	}
+	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
+		return err
+	}
+	return write(u.Keep, journalName, j)
+}
+
+// lookAgain renews the baseline of what is armed: it may have waited for days.
+func (u *Upgrader) lookAgain(ctx context.Context) error {
+	j, err := ReadJournal(u.Keep)
+	if err != nil || j == nil || j.Phase != Armed || j.From != u.Running || j.Drill != nil {
 		return err
 	}
 	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
@@ -128,6 +140,16 @@ func (u *Upgrader) proveSlot(v View) error {
 	return nil
 }
 
+// hold has what a person has gone back from not come back by itself.
+func (u *Upgrader) hold(j Journal) error {
+	if !j.Back {
+		return nil
+	}
+	return remember(u.Keep, Failure{Version: j.From.Version, RootHash: j.From.RootHash, Reason: goneBack, At: u.Now().UTC()})
+}
+
+const goneBack = "somebody has gone back"
+
 // remember notes that the target is not to be tried again.
 func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
 	f := Failure{Version: j.Target.Version, RootHash: j.Target.RootHash, Reason: reason, At: u.Now().UTC()}
@@ -181,10 +203,10 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 		return err
 	}
 	locals, done, err := u.Disk.locals(table, running)
-	if err != nil {
-		return err
-	}
 	defer done()
+	if err != nil { // Another system is what it needs, then.
+		u.Log.Warn("read the running system", zap.Error(err))
+	}
 	err = u.part(table.Partition(slot.Root), func(root Device) error {
 		if err := u.fill(ctx, "root", root, idx.Root, locals, pack); err != nil {
 			return err

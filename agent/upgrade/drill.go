@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat"
 )
 
@@ -51,15 +51,30 @@ func preflightDrill(v View, f Facts) error {
 	if v.Journal != nil {
 		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way", v.Journal.Target.Version)
 	}
-	switch size := find(v, v.Running.RootHash).size; {
+	run, space := find(v, v.Running.RootHash), f.Room.ESP
+	for _, e := range v.Entries {
+		if e.RootHash == run.RootHash {
+			continue
+		}
+		if space -= e.size; e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0 {
+			return refuse(CodeNewer, "upgrade to it first, or bring a version that is older than "+v.Running.Version, "the loader would fall back to %s", e.File)
+		}
+	}
+	switch {
 	case f.Room.OtherDisk:
 		return otherDisk()
 	case f.Room.Entries == 0:
 		return directoryFull()
-	case size > f.Room.ESP:
-		return espFull(f.Room.ESP, size)
+	case run.size > space:
+		return espFull(space, run.size)
 	}
 	return nil
+}
+
+// atRest is n put to rest.
+func atRest(n bootentry.Name) bootentry.Name {
+	n.Counted, n.TriesLeft, n.TriesDone = true, 0, 0
+	return n
 }
 
 // Drilling is a drill under way.
@@ -75,22 +90,25 @@ type Drilling struct {
 	Left time.Time `json:"left,omitzero"`
 }
 
-// drill is what to do next in one.
+// drill is what to do next in one. All other entries are at rest meanwhile: then the
+// loader starts the one that is there to fail, and after that the newest, which runs.
 func drill(v View) Op {
 	j, e := v.Journal, drilled(v)
-	safe := slices.IndexFunc(v.Entries, func(e Entry) bool {
-		return e.RootHash == v.Running.RootHash && !e.Orphan && (!e.Counted || e.Resting())
-	})
+	safe := find(v, j.Target.RootHash)
+	if safe != nil && e != nil && safe.File == e.File {
+		safe = nil
+		for i, o := range v.Entries {
+			if o.RootHash == j.Target.RootHash && !o.Orphan && o.File != e.File {
+				safe = &v.Entries[i]
+			}
+		}
+	}
 	switch {
-	case v.Running != j.Target:
-		return Op{Kind: Finish, Reason: "another system runs"}
-	case j.Phase == Over && e != nil:
-		return Op{Kind: Drop, File: e.File, Reason: "the drill is over"}
-	case j.Phase == Over && safe >= 0 && v.Entries[safe].Resting():
-		return wake(v.Entries[safe])
 	case j.Phase == Over:
-		return Op{Kind: Finish, Reason: "the drill is over"}
-	case safe < 0:
+		return afterDrill(v, e)
+	case v.Running != j.Target:
+		return Op{Kind: Conclude, Reason: "the loader has started " + v.Running.Version}
+	case safe == nil:
 		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
 	case e == nil && !v.StagedUKI:
 		return Op{Kind: CopyUKI}
@@ -100,11 +118,17 @@ func drill(v View) Op {
 		return Op{Kind: Link, To: v.Entry}
 	case !j.Drill.Tried && e.Bad():
 		return Op{Kind: Conclude}
-	case !j.Drill.Tried && !v.Entries[safe].Resting():
-		return rest(v.Entries[safe], "the loader starts the first of two that are alike")
 	case !j.Drill.Tried && j.Missed >= maxMissed:
 		return Op{Kind: Conclude, Reason: notStarted}
 	case !j.Drill.Tried:
+		for _, o := range v.Entries {
+			if o.RootHash != j.Target.RootHash && o.ImageID != "" && !o.Resting() {
+				return rest(o, "the loader would fall back to it")
+			}
+		}
+		if !safe.Resting() {
+			return rest(*safe, "the loader starts the first of two that are alike")
+		}
 		return Op{Kind: Reboot, Reason: "to fail in a drill"}
 	case j.Drill.By == DrillPanic:
 		return Op{Kind: Crash}
@@ -112,10 +136,28 @@ func drill(v View) Op {
 	return judged(v, *e)
 }
 
-// drilled is the entry of the running system that is there to fail; nil without one.
+// afterDrill makes the entries what they were.
+func afterDrill(v View, e *Entry) Op {
+	if e != nil {
+		return Op{Kind: Drop, File: e.File, Reason: "the drill is over"}
+	}
+	for _, hash := range []string{v.Journal.Target.RootHash, ""} {
+		for _, o := range v.Entries {
+			if o.Resting() && (hash == "" || o.RootHash == hash) {
+				return wake(o)
+			}
+		}
+	}
+	return Op{Kind: Finish, Reason: "the drill is over"}
+}
+
+// drilled is the entry that is there to fail; nil without one.
 func drilled(v View) *Entry {
+	if v.Journal == nil {
+		return nil
+	}
 	for i, e := range v.Entries {
-		if e.RootHash == v.Running.RootHash && e.Counted && !e.Orphan && !e.Resting() {
+		if e.RootHash == v.Journal.Target.RootHash && e.Counted && !e.Orphan && !e.Resting() {
 			return &v.Entries[i]
 		}
 	}

@@ -127,7 +127,12 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 			}
 			return u.Keep.Write(indexName, index)
 		},
-		func() error { return write(u.Keep, lastName, u.Now().UTC()) },
+		func() error {
+			if j.Drill != nil { // It brings nothing.
+				return nil
+			}
+			return write(u.Keep, lastName, u.Now().UTC())
+		},
 	} {
 		if err == nil {
 			err = f()

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -36,7 +37,7 @@ const maxMisses = 64
 func openMirrors(refs []string, pack string, log *zap.Logger) *mirrors {
 	m := &mirrors{pack: pack, log: log}
 	for _, ref := range refs {
-		store, err := repository.Open(ref)
+		store, err := repository.Open(ref, repository.Mirror())
 		if err != nil {
 			log.Warn("mirror", zap.Error(err))
 			continue
@@ -46,11 +47,17 @@ func openMirrors(refs []string, pack string, log *zap.Logger) *mirrors {
 	return m
 }
 
+// maxChunk is how long a mirror may take for one chunk: one that is slower than that
+// is not near.
+const maxChunk = 10 * time.Second
+
 // chunk is Upgrader.Near. A mirror that fails is not asked again.
 func (m *mirrors) chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 	for i := 0; i < len(m.all); i++ {
 		at := m.all[i]
-		b, err := at.read(ctx, m.pack, c, n)
+		limited, cancel := context.WithTimeout(ctx, maxChunk)
+		b, err := at.read(limited, m.pack, c, n)
+		cancel()
 		switch {
 		case err == nil:
 			at.misses = 0

@@ -14,7 +14,7 @@ import (
 
 // Offers is where bundles are published.
 type Offers struct {
-	// Ref is a directory or a URL, Root the root.json that is trusted first.
+	// Ref is a directory or a URL (image/repository, Open), Root the root.json that is trusted first.
 	Ref  string
 	Root []byte
 	Keep repository.Keeper

@@ -38,6 +38,7 @@ const (
 	CodePaced     = "too-soon"
 	CodeNoOther   = "no-other-system"
 	CodeDrill     = "no-such-drill"
+	CodeNewer     = "newer-system-in-other-slot"
 )
 
 // Room is what the disk has for another system, in bytes.
@@ -124,7 +125,8 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 // which has that security epoch.
 func PreflightBack(v View, f Facts, epoch int) (System, error) {
 	e := find(v, v.Holds)
-	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() {
+	again := v.Journal != nil && v.Journal.Back && v.Journal.Target.RootHash == v.Holds
+	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() && !again {
 		return System{}, refuse(CodeNoOther, "`loam upgrade --to VERSION --downgrade` brings one", "the other slot holds no system that this node has run")
 	}
 	target := System{e.Version, v.Holds}
@@ -190,7 +192,7 @@ func free(v View, target System) *Refusal {
 		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?", "the running system has no boot entry on the ESP")
 	case run.ImageID == "":
 		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi", "the boot entry of the running system is called %s", run.File)
-	case run.Counted:
+	case run.Counted && !run.Resting():
 		return refuse(CodeUnproven, "`loam status` says what it waits for", "the running system has not proven itself yet")
 	}
 	return nil

@@ -136,6 +136,7 @@ func (s *Service) Ask(ctx context.Context, r Request) (version string, err error
 // Run goes on with what is under way until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	s.Upgrader.Progress, s.Upgrader.Done = s.progress, s.tell
+	s.show(Op{}, nil) // Filling a slot takes its time.
 	op, err := s.goOn(ctx, Verdict{})
 	pause := fetchAgain
 	for ctx.Err() == nil {
@@ -153,9 +154,7 @@ func (s *Service) Run(ctx context.Context) {
 			op, err = s.goOn(ctx, s.judge(ctx))
 		}
 	}
-	if s.stays() { // What was applied since it was armed is to be there, too.
-		s.carry()
-	}
+	s.carry() // What was applied since it was armed is to be there, too.
 }
 
 // next does what the last op asks for beside the disk, and says when to look again;
@@ -202,7 +201,9 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 	if err != nil {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
-	s.show(op, err)
+	if s.show(op, err); err == nil && op.Kind == Nothing && s.waiting != nil {
+		err = errGone
+	}
 	if s.waiting != nil && !errors.Is(err, ErrNoPack) {
 		s.waiting <- answer{s.wanted, err}
 		s.waiting = nil
@@ -263,7 +264,7 @@ func (s *Service) tell(op Op, j Journal) {
 
 func (s *Service) judge(ctx context.Context) Verdict {
 	if s.gone {
-		return Verdict{Word: Bad, Reason: "somebody has gone back"}
+		return Verdict{Word: Bad, Reason: goneBack}
 	}
 	if s.drill != nil {
 		return s.drill.Judge(s.failing, s.Uptime())
@@ -350,7 +351,7 @@ func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun
 	}
 	s.waiting, s.wanted = r.answer, version
 	s.publish(func(u *status.Upgrade) {
-		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: version, Phase: string(Staging), Failed: u.Failed}
+		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: version, Phase: string(Staging), Failed: u.Failed, Drill: u.Drill}
 	})
 	v := Verdict{}
 	if s.gone {
@@ -381,13 +382,15 @@ func (s *Service) begin(ctx context.Context, r Request) (version string, err err
 
 // back goes to the other system. From one on trial, that ends the trial.
 func (s *Service) back(r Request) (version string, err error) {
-	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Target == s.Upgrader.Running && !r.Stay {
-		s.gone = !r.Plan
+	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Target == s.Upgrader.Running && j.Drill == nil && !r.Stay {
+		s.gone = s.gone || !r.Plan
 		return j.From.Version, nil
 	}
 	target, err := s.Upgrader.Back(r.Wish, r.Plan)
 	return target.Version, err
 }
+
+var errGone = errors.New("the system in the other slot is damaged\nhint: `loam upgrade --to VERSION --downgrade` brings it anew")
 
 var errReplaced = errors.New("somebody has asked for another upgrade since")
 
@@ -450,6 +453,9 @@ func (s *Service) show(op Op, err error) {
 func (s *Service) restart(ctx context.Context, op Op) {
 	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
 	s.carry()
+	if err := s.Upgrader.lookAgain(ctx); err != nil {
+		s.Log.Error("look at the node once more", zap.Error(err))
+	}
 	if err := s.Reboot(ctx); err != nil {
 		s.Log.Error("restart", zap.Error(err))
 		s.publish(func(u *status.Upgrade) { u.Problem = fmt.Sprintf("restart the machine: %v", err) })
@@ -459,7 +465,7 @@ func (s *Service) restart(ctx context.Context, op Op) {
 // carry does once more what arming did.
 func (s *Service) carry() {
 	j, err := ReadJournal(s.Upgrader.Keep)
-	if err != nil || j == nil || j.From != s.Upgrader.Running {
+	if err != nil || j == nil || j.Phase != Armed || j.From != s.Upgrader.Running || j.Drill != nil {
 		return
 	}
 	if err := s.Upgrader.Carry(j.Target.Version, j.Back); err != nil {

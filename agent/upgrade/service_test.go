@@ -2,12 +2,15 @@ package upgrade
 
 import (
 	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/window"
+	"github.com/loam-os/loam/partitions/gpt"
 )
 
 // TestGoingBackEndsATrial has somebody not wait for the verdict.
@@ -77,4 +80,80 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 			t.Errorf("boots %v, waits %q, want %v", boots, s.State().Waits, test.boots)
 		}
 	}
+}
+
+// TestWhatIsArmedCanBeAskedForAgain has a downgrade and a way back wait, and then not.
+func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	down := c.releases[0].index
+	if err := c.u.Begin(down, Wish{Downgrade: true}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	c.run(Verdict{})
+	if err := c.u.Begin(down, Wish{Downgrade: true, AtOnce: true}, Facts{}); err != nil {
+		t.Errorf("a downgrade, once more and at once: %v", err)
+	}
+	if j, err := ReadJournal(c.recorder); err != nil || !j.AtOnce || j.Phase != Armed {
+		t.Errorf("journal %+v, %v", j, err)
+	}
+	if err := c.u.Begin(c.releases[2].index, Wish{}, Facts{}); err == nil {
+		t.Error("another one is taken while that is armed")
+	}
+	c.boot()
+	c.run(Verdict{Word: Good})
+	for range 2 {
+		if _, err := c.u.Back(Wish{Stay: true}, false); err != nil {
+			t.Errorf("back, and once more: %v", err)
+		}
+		c.run(Verdict{})
+	}
+}
+
+// TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
+func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	if err := c.u.Begin(c.releases[1].index, Wish{}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	c.run(Verdict{})
+	c.u.Health = func(context.Context) Health { return Health{"all": {State: Well}, "new": {State: Well}} }
+	s := New(&Service{Upgrader: c.u, Log: zap.NewNop(), Reboot: func(context.Context) error { return nil }})
+	s.next(t.Context(), Op{Kind: Reboot}, nil, 0)
+	if j, err := ReadJournal(c.recorder); err != nil || len(j.Baseline) != 2 {
+		t.Errorf("baseline %v, %v", j.Baseline, err)
+	}
+}
+
+// TestASlotThatCannotBeReadIsNoReasonToStay upgrades from a disk that is failing.
+func TestASlotThatCannotBeReadIsNoReasonToStay(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.u.Disk.Running = func(gpt.Partition) (io.ReaderAt, io.Closer, error) { return nil, nil, errors.New("input/output error") }
+	c.upgrade("2.0.0", Wish{})
+	if c.running.Version != "2.0.0" {
+		t.Errorf("%s runs", c.running.Version)
+	}
+}
+
+// TestAWayBackThatIsDamagedIsToldOf damages the other slot.
+func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	if _, err := c.recorder.WriteAt([]byte("damage"), c.table.Partitions[2].Start+5000); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	s := New(&Service{Upgrader: c.u, Log: zap.NewNop(), Reboot: func(context.Context) error { t.Error("it restarts"); return nil }})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	if _, err := s.Ask(ctx, Request{Back: true}); !errors.Is(err, errGone) {
+		t.Errorf("error %v", err)
+	}
+	cancel()
+	<-done
 }

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -15,71 +17,64 @@ import (
 // its SHA-256.
 const sharedChunks = "chunks/"
 
-// maxShared is how many chunks are read at once: others wait.
-const maxShared = 4
-
 // Share serves the chunks of the system that a node runs, for other nodes: mirrors of
 // theirs. What is in the slot is looked at when somebody asks first.
 func (d Disk) Share(running System, log *zap.Logger) http.Handler {
-	s := &share{disk: d, running: running}
-	slots := make(chan struct{}, maxShared)
+	s := &share{disk: d, running: running, log: log, ready: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /"+sharedChunks+"{digest}", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-r.Context().Done():
-			return
-		}
 		var want bundle.Digest
 		if err := want.UnmarshalText([]byte(r.PathValue("digest"))); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		b, err := s.chunk(want)
-		switch {
-		case err != nil:
-			log.Warn("share", zap.Error(err))
-			http.Error(w, "the system of this node cannot be read", http.StatusInternalServerError)
-		case b == nil:
+		s.once.Do(func() { go s.look() })
+		select {
+		case <-s.ready:
+		case <-time.After(maxLook):
 			http.NotFound(w, r)
-		default:
-			w.Header().Set("Content-Type", "application/octet-stream")
-			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-			_, _ = w.Write(b) // It is the other's loss.
+			return
+		case <-r.Context().Done():
+			return
 		}
+		for _, l := range s.locals {
+			if b := l.read(want); b != nil {
+				w.Header().Set("Content-Type", "application/octet-stream")
+				w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+				_, _ = w.Write(b) // It is the other's loss.
+				return
+			}
+		}
+		http.NotFound(w, r)
 	})
 	return mux
 }
 
+// maxLook is how long those who ask first wait: less than they would by themselves.
+const maxLook = maxChunk * 8 / 10
+
 type share struct {
 	disk    Disk
 	running System
-	mu      sync.Mutex
-	locals  []Local
+	log     *zap.Logger
+	once    sync.Once
+	// locals is there when ready is closed.
+	ready  chan struct{}
+	locals []Local
 }
 
-// chunk is nil if the system has none of that digest.
-func (s *share) chunk(want bundle.Digest) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.locals == nil {
-		table, err := gpt.Read(s.disk.Whole, s.disk.Size, s.disk.SectorSize)
-		if err != nil {
-			return nil, err
-		}
-		slot, _, err := s.disk.slots(table, s.running)
-		if err != nil {
-			return nil, err
-		}
-		if s.locals, _, err = s.disk.locals(table, slot); err != nil { // They stay open.
-			return nil, err
-		}
+// look notes where which chunk of the running slot is, which takes seconds.
+func (s *share) look() {
+	defer close(s.ready)
+	table, err := gpt.Read(s.disk.Whole, s.disk.Size, s.disk.SectorSize)
+	var slot partitions.Slot
+	if err == nil {
+		slot, _, err = s.disk.slots(table, s.running)
 	}
-	for _, l := range s.locals {
-		if b := l.read(want); b != nil {
-			return b, nil
-		}
+	if err == nil {
+		s.locals, _, err = s.disk.locals(table, slot) // They stay open.
 	}
-	return nil, nil
+	if err != nil {
+		s.log.Warn("share", zap.Error(err))
+	}
 }

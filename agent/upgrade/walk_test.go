@@ -114,7 +114,11 @@ func (w world) do(op Op) world {
 		w.failed = append(w.failed, w.journal.Target.Version)
 		slices.Sort(w.failed)
 	case Finish:
-		w.journal = nil
+		j := w.journal
+		if w.journal = nil; j.Back && j.Target.Version == w.slots[w.running] && !slices.Contains(w.failed, j.From.Version) {
+			w.failed = append(w.failed, j.From.Version)
+			slices.Sort(w.failed)
+		}
 	}
 	return w
 }
@@ -258,6 +262,9 @@ func check(t *testing.T, w world) {
 			return
 		}
 		run := n.slots[n.running]
+		if j := w.journal; j != nil && j.Drill != nil && run != j.Target.Version {
+			t.Errorf("a drill of %s ends with %s, in %s", j.Target.Version, run, n)
+		}
 		switch {
 		case n.journal != nil:
 			t.Errorf("good %v: the journal stays, in %s", good, n)

@@ -42,7 +42,7 @@ is not tried again without --again.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&request.Version, "to", "", "version; without it, the newest")
-	f.StringVar(&request.From, "from", "", "repository: a directory or an http(s) URL, instead of machine.yaml's")
+	f.StringVar(&request.From, "from", "", "repository: a directory, or an http(s) or oci URL, instead of machine.yaml's")
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")

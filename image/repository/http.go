@@ -25,6 +25,8 @@ type httpStore struct {
 	client doer
 	// accept is what it wants, "" for anything.
 	accept string
+	// ranged wants a server that knows ranges.
+	ranged bool
 }
 
 func openHTTP(base *url.URL, o options) (Store, error) {
@@ -32,7 +34,7 @@ func openHTTP(base *url.URL, o options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httpStore{base: base, client: client}, nil
+	return &httpStore{base: base, client: client, ranged: o.mirror}, nil
 }
 
 func newClient(o options) (*http.Client, error) {
@@ -53,11 +55,14 @@ func newClient(o options) (*http.Client, error) {
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // a compressed range is not the range
 	}
-	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
+	return &http.Client{Transport: stalling{transport}, CheckRedirect: o.redirect}, nil
 }
 
-// checkRedirect follows up to 5 redirects, and never leaves https.
-func checkRedirect(req *http.Request, via []*http.Request) error {
+// redirect follows up to 5 redirects, and never leaves https, nor a mirror.
+func (o options) redirect(req *http.Request, via []*http.Request) error {
+	if o.mirror && req.URL.Host != via[0].URL.Host {
+		return fmt.Errorf("redirect from %s to %s", via[0].URL.Host, req.URL.Host)
+	}
 	if len(via) > maxRedirects {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
 	}
@@ -98,7 +103,11 @@ func (s *httpStore) Range(ctx context.Context, name string, off, n int64) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := position(resp, off, n); err != nil {
+	err = position(resp, off, n)
+	if s.ranged && resp.StatusCode == http.StatusOK {
+		err = errors.New("server knows no ranges")
+	}
+	if err != nil {
 		resp.Body.Close()
 		return nil, fmt.Errorf("%s: %d bytes at %d: %w", name, n, off, err)
 	}
@@ -107,10 +116,8 @@ func (s *httpStore) Range(ctx context.Context, name string, off, n int64) (io.Re
 
 // do asks for a file, or a range of it. The body ends when the server stalls, and with ctx.
 func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath(name).String(), nil)
 	if err != nil {
-		cancel(nil)
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity")
@@ -122,10 +129,8 @@ func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		defer cancel(nil)
 		return nil, fmt.Errorf("%s: %w", name, stalled(ctx, err))
 	}
-	resp.Body = &watched{resp.Body, ctx, cancel}
 	if err := checkAnswer(resp); err != nil {
 		resp.Body.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)

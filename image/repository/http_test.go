@@ -178,7 +178,7 @@ func TestAServerThatStalls(t *testing.T) {
 				}
 				here, there := net.Pipe()
 				defer there.Close()
-				transport := s.(*httpStore).client.(*http.Client).Transport.(*http.Transport)
+				transport := s.(*httpStore).client.(*http.Client).Transport.(stalling).RoundTripper.(*http.Transport)
 				transport.Proxy = nil
 				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return here, nil }
 				go func() {
@@ -236,5 +236,22 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	go func() { <-begun; cancel() }()
 	if _, err := s.Get(ctx, "file", 100); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestAMirrorIsNotFollowed has one send its readers elsewhere, and one that knows no ranges.
+func TestAMirrorIsNotFollowed(t *testing.T) {
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }))
+	t.Cleanup(there.Close)
+	elsewhere := httptest.NewServer(http.RedirectHandler(there.URL, http.StatusFound))
+	t.Cleanup(elsewhere.Close)
+	for url, want := range map[string]string{elsewhere.URL: "redirect from", there.URL: "knows no ranges"} {
+		s, err := Open(url, Mirror())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Range(t.Context(), "the.pack", 2, 3); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }

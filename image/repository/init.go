@@ -22,7 +22,7 @@ func Init(dir string, keys Keys, threshold int, e Expiries, now time.Time) error
 			return fmt.Errorf("repository: %w", err)
 		}
 	}
-	unlock, err := lock(dir)
+	unlock, err := Lock(dir)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func Init(dir string, keys Keys, threshold int, e Expiries, now time.Time) error
 // Rotate replaces the keys of the repository in dir by fresh, and signs everything with them. The new root.json is signed by the root
 // keys of old as well, so that nodes follow. Nodes that read just then may see a repository that is not signed, once.
 func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Time) error {
-	unlock, err := lock(dir)
+	unlock, err := Lock(dir)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
@@ -24,7 +25,7 @@ const maxManifest = 4 << 20
 // ociStore is an artifact of a registry.
 type ociStore struct {
 	blobs httpStore
-	tag   string
+	ref   OCIRef
 
 	mu    sync.Mutex
 	files map[string]ocispec.Descriptor
@@ -64,7 +65,7 @@ func openOCI(r OCIRef, o options) (Store, error) {
 	}
 	// It gets the token that registries want even of those who have no password.
 	client := &auth.Client{Client: plain, Cache: auth.NewCache()}
-	return &ociStore{blobs: httpStore{base: base, client: client, accept: ocispec.MediaTypeImageManifest}, tag: r.Tag}, nil
+	return &ociStore{blobs: httpStore{base: base, client: client, accept: ocispec.MediaTypeImageManifest, ranged: o.mirror}, ref: r}, nil
 }
 
 // file finds a file in the artifact, of which this Store sees one state.
@@ -72,25 +73,28 @@ func (s *ociStore) file(ctx context.Context, name string) (ocispec.Descriptor, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.files == nil {
-		text, err := s.blobs.Get(ctx, "manifests/"+s.tag, maxManifest)
+		text, err := s.blobs.Get(s.scoped(ctx), "manifests/"+s.ref.Tag, maxManifest)
 		if err != nil {
 			return ocispec.Descriptor{}, fmt.Errorf("artifact %s: %w", s.blobs.base.Redacted(), err)
 		}
 		var m ocispec.Manifest
-		if err := json.Unmarshal(text, &m); err != nil || m.ArtifactType != ArtifactType {
-			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: of type %.80q, not a repository", s.blobs.base.Redacted(), s.tag, m.ArtifactType)
+		if err := json.Unmarshal(text, &m); err != nil {
+			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: %w", s.blobs.base.Redacted(), s.ref.Tag, err)
+		}
+		if m.ArtifactType != ArtifactType {
+			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: of type %.80q, not a repository", s.blobs.base.Redacted(), s.ref.Tag, m.ArtifactType)
 		}
 		s.files = map[string]ocispec.Descriptor{}
 		for _, l := range m.Layers {
 			if err := l.Digest.Validate(); err != nil || l.Size < 0 {
-				return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: a layer has size %d and digest %.80q", s.blobs.base.Redacted(), s.tag, l.Size, l.Digest)
+				return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: a layer has size %d and digest %.80q", s.blobs.base.Redacted(), s.ref.Tag, l.Size, l.Digest)
 			}
 			s.files[l.Annotations[ocispec.AnnotationTitle]] = l
 		}
 	}
 	d, ok := s.files[name]
 	if !ok {
-		return d, fmt.Errorf("%s in %s:%s: %w", name, s.blobs.base.Redacted(), s.tag, ErrNotFound)
+		return d, fmt.Errorf("%s in %s:%s: %w", name, s.blobs.base.Redacted(), s.ref.Tag, ErrNotFound)
 	}
 	return d, nil
 }
@@ -100,7 +104,7 @@ func (s *ociStore) Get(ctx context.Context, name string, limit int64) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	return s.blobs.Get(ctx, "blobs/"+d.Digest.String(), limit)
+	return s.blobs.Get(s.scoped(ctx), "blobs/"+d.Digest.String(), limit)
 }
 
 func (s *ociStore) Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
@@ -108,7 +112,12 @@ func (s *ociStore) Range(ctx context.Context, name string, off, n int64) (io.Rea
 	if err != nil {
 		return nil, err
 	}
-	return s.blobs.Range(ctx, "blobs/"+d.Digest.String(), off, n)
+	return s.blobs.Range(s.scoped(ctx), "blobs/"+d.Digest.String(), off, n)
+}
+
+// scoped says what a token is to be for, so that it is asked for once.
+func (s *ociStore) scoped(ctx context.Context) context.Context {
+	return auth.AppendRepositoryScope(ctx, registry.Reference{Registry: s.ref.Host, Repository: s.ref.Name}, auth.ActionPull)
 }
 
 // doer sends requests.

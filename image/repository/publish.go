@@ -26,7 +26,7 @@ type Bundle struct {
 // Publish adds a release to the repository in dir. Readers see either all of it or nothing. What is published already is no error, but
 // other content under the same name is: nodes remember a version that failed, and files must not change while they are fetched.
 func Publish(dir string, keys Keys, b Bundle, e Expiries, now time.Time) (Release, error) {
-	unlock, err := lock(dir)
+	unlock, err := Lock(dir)
 	if err != nil {
 		return Release{}, err
 	}
@@ -63,7 +63,7 @@ func Publish(dir string, keys Keys, b Bundle, e Expiries, now time.Time) (Releas
 
 // Refresh signs a new timestamp, so that nodes know the repository is not frozen.
 func Refresh(dir string, keys Keys, e Expiries, now time.Time) error {
-	unlock, err := lock(dir)
+	unlock, err := Lock(dir)
 	if err != nil {
 		return err
 	}

@@ -100,8 +100,8 @@ func described(text []byte, version int64) *metadata.MetaFiles {
 	return m
 }
 
-// lock keeps other publishers away: of two at once, one would be lost.
-func lock(dir string) (unlock func(), err error) {
+// Lock keeps other publishers away: of two at once, one would be lost.
+func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "metadata", ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("repository %s: %w\nhint: --init makes a new repository", dir, err)

@@ -74,7 +74,7 @@ func TestPublishRefuses(t *testing.T) {
 			f.write("metadata/timestamp.json", newFixture(f).read("metadata/timestamp.json"))
 		}, "not signed by enough"},
 		{"a repository that is published to just now", func(f *fixture, _ *Bundle) {
-			unlock, err := lock(f.dir)
+			unlock, err := Lock(f.dir)
 			f.ok(err)
 			f.Cleanup(unlock)
 		}, "somebody else publishes"},

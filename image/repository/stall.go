@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -11,6 +12,20 @@ type watched struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+}
+
+// stalling watches the bodies of all answers, also of those that come before the one that was asked for.
+type stalling struct{ http.RoundTripper }
+
+func (s stalling) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	resp, err := s.RoundTripper.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &watched{resp.Body, ctx, cancel}
+	return resp, nil
 }
 
 func (w *watched) Read(p []byte) (int, error) {

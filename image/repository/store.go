@@ -41,7 +41,13 @@ var (
 // Option of Open.
 type Option func(*options)
 
-type options struct{ cas []byte }
+type options struct {
+	cas    []byte
+	mirror bool
+}
+
+// Mirror is for a store that nobody has to trust: it does not send its readers elsewhere, and a server has to know ranges.
+func Mirror() Option { return func(o *options) { o.mirror = true } }
 
 // CAs adds certificate authorities, in PEM, to those of the system for https.
 func CAs(pem []byte) Option { return func(o *options) { o.cas = append(o.cas, pem...) } }

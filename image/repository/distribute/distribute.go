@@ -16,6 +16,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -24,14 +25,23 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// timestamp is the file that says which of the others are in force: it goes last.
-const timestamp = "metadata/timestamp.json"
+// timestamp is the file that says which of the others are in force, sums the same for systemd-sysupdate: they go last.
+const (
+	timestamp = "metadata/timestamp.json"
+	sums      = "SHA256SUMS"
+)
 
 // Login is who pushes to a registry; empty for nobody.
 type Login struct{ User, Password string }
 
 // To copies the repository in dir to a directory or a registry, and reports each file that was not there.
 func To(ctx context.Context, dir, to string, login Login, copied func(name string, size int64)) error {
+	unlock, err := repository.Lock(dir)
+	if err == nil {
+		defer unlock()
+	} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) { // Nobody publishes there, then.
+		return err
+	}
 	files, err := list(dir)
 	if err != nil {
 		return err
@@ -56,9 +66,8 @@ func To(ctx context.Context, dir, to string, login Login, copied func(name strin
 	return nil
 }
 
-// list are the files of a repository, the timestamp last. What begins with a dot is on its way.
+// list are the files of a repository, in the order in which they are to appear. What begins with a dot is on its way.
 func list(dir string) (files []string, err error) {
-	last := false
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -67,21 +76,19 @@ func list(dir string) (files []string, err error) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case name == timestamp:
-			last = true
 		case d.Type().IsRegular():
 			files = append(files, name)
 		}
 		return nil
 	})
-	if last {
-		files = append(files, timestamp)
-	}
+	slices.SortStableFunc(files, func(a, b string) int { return last(a) - last(b) })
 	return files, err
 }
 
-// changes are the files whose content does not stay what it is for ever.
-var changes = []string{timestamp, "SHA256SUMS"}
+// last is how much later than others a file has to appear.
+func last(name string) int {
+	return slices.Index([]string{sums, timestamp}, name)
+}
 
 func copyTo(ctx context.Context, dir string, files []string, to string, copied func(name string, size int64)) error {
 	for _, name := range files {
@@ -90,7 +97,7 @@ func copyTo(ctx context.Context, dir string, files []string, to string, copied f
 		if err != nil {
 			return err
 		}
-		if there, err := os.Stat(into); err == nil && there.Size() == info.Size() && !slices.Contains(changes, name) {
+		if there, err := os.Stat(into); err == nil && there.Size() == info.Size() {
 			if same, err := equal(from, into); err != nil || same {
 				if err != nil {
 					return err
@@ -167,7 +174,9 @@ func push(ctx context.Context, dir string, files []string, r repository.OCIRef, 
 		d.Annotations = map[string]string{ocispec.AnnotationTitle: name}
 		layers = append(layers, d)
 	}
-	manifest, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1, repository.ArtifactType, oras.PackManifestOptions{Layers: layers})
+	manifest, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1, repository.ArtifactType, oras.PackManifestOptions{
+		Layers: layers, ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: "1970-01-01T00:00:00Z"}, // the same makes no other manifest
+	})
 	if err != nil {
 		return err
 	}
