@@ -48,7 +48,7 @@ func (s *session) restoreAddresses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.node = n
+	s.node, s.seen = n, true
 	s.Event(true, "NodeAddress", "the Node had lost its internal address, which is put back")
 	return nil
 }

@@ -37,7 +37,7 @@ func (s *session) reportNode(ctx context.Context) error {
 		if applied := w.annotations[appliedAnnotation]; applied != nil && s.node.Annotations[appliedAnnotation] != *applied {
 			s.event(n, core.EventTypeNormal, "OSCApplied", "the configuration is applied: generation "+s.status.Generation)
 		}
-		s.node = n
+		s.node, s.seen = n, true
 	}
 	if said.Version != "" {
 		if err := s.keep().joined(); err != nil {
@@ -55,7 +55,7 @@ func (s *session) reportNode(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.node = n
+		s.node, s.seen = n, true
 	}
 	// What waits, or units that are on their way, may come to be otherwise by itself.
 	if said.Version == s.status.Version && !slices.ContainsFunc(s.status.Units, func(u status.Unit) bool { return !u.Settled }) {

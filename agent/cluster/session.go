@@ -63,7 +63,8 @@ type session struct {
 	refused, over, failing bool
 
 	// named is the name by which the Node is watched, "" while it is looked for;
-	// unwatch ends that. seen says that it was in this session.
+	// unwatch ends that. seen says that a watch, or the answer to a patch, has told of the
+	// Node in this session.
 	named   string
 	unwatch context.CancelFunc
 	seen    bool

@@ -303,7 +303,7 @@ func (s *session) change(ctx context.Context, w wanted) error {
 	defer cancel()
 	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 	if err == nil {
-		s.node = n
+		s.node, s.seen = n, true
 	}
 	return err
 }
