@@ -129,26 +129,17 @@ func Run(ctx context.Context, env Env) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel(nil)
-	upgrades, disk, err := env.upgrades(agent, engine, systemd, record, from, queries)
+	upgrades, err := env.startUpgrades(ctx, &group, agent, engine, systemd, record, from, queries)
 	switch {
 	case err != nil && record.Trial:
 		return err // Nobody else would judge it. The next start may do better.
 	case err != nil:
 		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
-	case upgrades != nil:
-		agent.Upgrades = upgrades
-		if joined != nil {
-			joined.Upgrade = func(ctx context.Context, version string) error {
-				_, err := upgrades.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
-				return err
-			}
+	case upgrades != nil && joined != nil:
+		joined.Upgrade = func(ctx context.Context, version string) error {
+			_, err := upgrades.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
+			return err
 		}
-		group.Go(func() {
-			defer disk.Close()
-			upgrades.Run(ctx)
-		})
-		shared := upgrades.Upgrader.Disk.Share(upgrades.Upgrader.Running, env.Log)
-		group.Go(func() { env.serveHTTP(ctx, from.Share, shared) })
 	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	if joined != nil {

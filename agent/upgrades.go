@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,6 +71,22 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		s.Tell = a.Cluster.Event
 	}
 	return upgrade.New(s), closer, nil
+}
+
+// startUpgrades has them go on until ctx ends; nil where there are none.
+func (env Env) startUpgrades(ctx context.Context, group *sync.WaitGroup, a *Agent, engine *apply.Executor, systemd *unit.Systemd, record boot.Record, from machine.Upgrade, queries Queries) (*upgrade.Service, error) {
+	s, disk, err := env.upgrades(a, engine, systemd, record, from, queries)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	a.Upgrades = s
+	group.Go(func() {
+		defer disk.Close()
+		s.Run(ctx)
+	})
+	shared := s.Upgrader.Disk.Share(s.Upgrader.Running, env.Log)
+	group.Go(func() { env.serveHTTP(ctx, from.Share, shared) })
+	return s, nil
 }
 
 // proven takes away what /init had systemd do in case the trial fails.

@@ -139,15 +139,6 @@ func checkPath(report *document.Report, at, path, what, example string) {
 // minTrial is the least that a system gets: a kubelet takes that long.
 const minTrial = time.Minute
 
-// before is what comes before a mark, "" without one.
-func before(text, mark string) string {
-	head, _, ok := strings.Cut(text, mark)
-	if !ok {
-		return ""
-	}
-	return head
-}
-
 func checkUpgrade(report *document.Report, u Upgrade) {
 	if u.Version != "" && u.Repository == "" {
 		report.Add("upgrade.repository", "is empty", "write where version "+document.Quote(u.Version)+" is published")
@@ -159,7 +150,8 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 		report.Add("upgrade.root", "is no JSON", "write the text of metadata/1.root.json of the repository")
 	}
 	for i, ref := range u.Mirrors {
-		if !strings.HasPrefix(ref, "/") && !slices.Contains([]string{"http", "https", "oci", "oci+http"}, before(ref, "://")) {
+		scheme, _, isURL := strings.Cut(ref, "://")
+		if !strings.HasPrefix(ref, "/") && (!isURL || !slices.Contains([]string{"http", "https", "oci", "oci+http"}, scheme)) {
 			report.Add(fmt.Sprintf("upgrade.mirrors[%d]", i), document.Quote(ref)+" is neither a directory nor a URL", "write one such as http://192.0.2.7:2752")
 		}
 	}

@@ -76,8 +76,14 @@ func (c *course) upgrade(version string, w Wish) {
 	if err := c.u.Begin(c.releases[at].index, w, Facts{}); err != nil {
 		c.t.Fatal(err)
 	}
+	c.restarts()
+}
+
+// restarts goes on until the machine is to restart, and starts it.
+func (c *course) restarts() {
+	c.t.Helper()
 	if op := c.run(Verdict{}); op.Kind != Reboot {
-		c.t.Fatalf("%s: %v", version, op)
+		c.t.Fatalf("no restart: %v", op)
 	}
 	c.boot()
 }
@@ -89,10 +95,7 @@ func (c *course) back(version string) {
 	if err != nil || target.Version != version {
 		c.t.Fatalf("back to %s: %v", target.Version, err)
 	}
-	if op := c.run(Verdict{}); op.Kind != Reboot {
-		c.t.Fatalf("back to %s: %v", version, op)
-	}
-	c.boot()
+	c.restarts()
 	if c.running != target {
 		c.t.Fatalf("%s runs, not %s", c.running.Version, version)
 	}
@@ -105,10 +108,7 @@ func (c *course) drill(by string) {
 	if err := c.u.Drill(by, false); err != nil {
 		c.t.Fatal(err)
 	}
-	if op := c.run(Verdict{}); op.Kind != Reboot {
-		c.t.Fatalf("drill: %v", op)
-	}
-	c.boot()
+	c.restarts()
 }
 
 // drilled fails unless the drill is over, after so many boots.

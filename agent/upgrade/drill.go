@@ -51,12 +51,9 @@ func preflightDrill(v View, f Facts) error {
 	if v.Journal != nil {
 		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way", v.Journal.Target.Version)
 	}
-	run, space := find(v, v.Running.RootHash), f.Room.ESP
+	run := find(v, v.Running.RootHash)
 	for _, e := range v.Entries {
-		if e.RootHash == run.RootHash {
-			continue
-		}
-		if space -= e.size; e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0 {
+		if e.RootHash != run.RootHash && (e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0) {
 			return refuse(CodeNewer, "upgrade to it first, or bring a version that is older than "+v.Running.Version, "the loader would fall back to %s", e.File)
 		}
 	}
@@ -65,8 +62,8 @@ func preflightDrill(v View, f Facts) error {
 		return otherDisk()
 	case f.Room.Entries == 0:
 		return directoryFull()
-	case run.size > space:
-		return espFull(space, run.size)
+	case run.size > f.Room.ESP:
+		return espFull(f.Room.ESP, run.size)
 	}
 	return nil
 }
@@ -93,16 +90,8 @@ type Drilling struct {
 // drill is what to do next in one. All other entries are at rest meanwhile: then the
 // loader starts the one that is there to fail, and after that the newest, which runs.
 func drill(v View) Op {
-	j, e := v.Journal, drilled(v)
-	safe := find(v, j.Target.RootHash)
-	if safe != nil && e != nil && safe.File == e.File {
-		safe = nil
-		for i, o := range v.Entries {
-			if o.RootHash == j.Target.RootHash && !o.Orphan && o.File != e.File {
-				safe = &v.Entries[i]
-			}
-		}
-	}
+	j := v.Journal
+	safe, e := drilled(v)
 	switch {
 	case j.Phase == Over:
 		return afterDrill(v, e)
@@ -151,24 +140,30 @@ func afterDrill(v View, e *Entry) Op {
 	return Op{Kind: Finish, Reason: "the drill is over"}
 }
 
-// drilled is the entry that is there to fail; nil without one.
-func drilled(v View) *Entry {
-	if v.Journal == nil {
-		return nil
-	}
+// drilled are the entries of the system in a drill: the one that it falls back to,
+// and the one that is there to fail; nil for one that is not there.
+func drilled(v View) (safe, failing *Entry) {
 	for i, e := range v.Entries {
-		if e.RootHash == v.Journal.Target.RootHash && e.Counted && !e.Orphan && !e.Resting() {
-			return &v.Entries[i]
+		switch {
+		case e.RootHash != v.Journal.Target.RootHash || e.Orphan:
+		case e.Counted && !e.Resting():
+			failing = &v.Entries[i]
+		default:
+			safe = &v.Entries[i]
 		}
 	}
-	return nil
+	return safe, failing
 }
 
 // follow notes, once in each boot, whether it is one of the entry that is there to
 // fail: then the loader has counted a try.
 func (u *Upgrader) follow(v View) error {
-	j, e := v.Journal, drilled(v)
-	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == u.BootID || e == nil {
+	j := v.Journal
+	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == u.BootID {
+		return nil
+	}
+	_, e := drilled(v)
+	if e == nil {
 		return nil
 	}
 	if j.Drill.Tried = e.File != j.Drill.Last; j.Drill.Tried {
@@ -191,10 +186,11 @@ func (u *Upgrader) called(j *Journal, name string) error {
 	return write(u.Keep, journalName, j)
 }
 
-// failing is the judgement of a drill: by one check that was well before.
-func failing() (*Trial, Health) {
-	return &Trial{Baseline: Health{"drill": {State: Well}}}, Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
-}
+// The health of a drill before and in it.
+var (
+	beforeDrill = Health{"drill": {State: Well}}
+	inDrill     = Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
+)
 
 // copyUKI writes the UKI of the running system to the ESP once more.
 func (u *Upgrader) copyUKI(v View) error {

@@ -170,7 +170,7 @@ func (u *Upgrader) look(f *Facts) (v View, err error) {
 	if v, err = u.view(Verdict{}); err != nil {
 		return v, err
 	}
-	if f.Room, err = u.room(v); err != nil {
+	if f.Room, err = u.room(); err != nil {
 		return v, err
 	}
 	e, err := readEpochs(u.Keep)
@@ -217,8 +217,11 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 // Trial judges the system that runs by what the journal says of the one before.
 func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	j, err := ReadJournal(u.Keep)
-	if err != nil || j == nil || j.Target != u.Running || j.Drill != nil {
+	if err != nil || j == nil || j.Target != u.Running {
 		return &Trial{Limit: limit}, err
+	}
+	if j.Drill != nil {
+		return &Trial{Baseline: beforeDrill, Drill: true}, nil
 	}
 	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
 }
@@ -312,7 +315,7 @@ func (u *Upgrader) open() (close func() error, err error) {
 }
 
 // room is what another system could take.
-func (u *Upgrader) room(v View) (Room, error) {
+func (u *Upgrader) room() (Room, error) {
 	table, slot, err := u.target()
 	if err != nil {
 		return Room{}, err
@@ -321,11 +324,6 @@ func (u *Upgrader) room(v View) (Room, error) {
 	r.Root, r.Verity = table.Partition(slot.Root).Size, table.Partition(slot.Verity).Size
 	r.ESP = u.esp.Free()
 	r.Entries = u.esp.RoomCounted()
-	for _, e := range v.Entries {
-		if e.RootHash != v.Running.RootHash { // It is taken away first.
-			r.ESP += e.size
-		}
-	}
 	return r, nil
 }
 

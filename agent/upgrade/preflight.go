@@ -44,8 +44,8 @@ const (
 // Room is what the disk has for another system, in bytes.
 type Room struct {
 	Root, Verity int64
-	// ESP is what is free there, with the UKI that is taken away first; Entries are how
-	// many more boot entries the directory takes.
+	// ESP is what is free there; Entries are how many more boot entries the directory
+	// takes.
 	ESP     int64
 	Entries int
 	// OtherDisk says that the loader came from another disk.
@@ -82,7 +82,7 @@ type Facts struct {
 func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 	target := System{idx.Version, idx.RootHash}
 	for _, check := range []func() *Refusal{
-		func() *Refusal { return fits(f, idx) },
+		func() *Refusal { return fits(v, f, idx) },
 		func() *Refusal { return allowed(v, f, idx, w) },
 		func() *Refusal { return free(v, target) },
 	} {
@@ -94,11 +94,17 @@ func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 }
 
 // fits is whether the disk can take it.
-func fits(f Facts, idx bundle.Index) *Refusal {
+func fits(v View, f Facts, idx bundle.Index) *Refusal {
 	name := bootentry.Name{ImageID: idx.ImageID, Version: idx.Version, Arch: bootentry.Arch(idx.Arch), Counted: true, TriesLeft: Tries}
 	_, nameErr := bootentry.Format(name)
 	labelErr := gpt.CheckLabel(idx.ImageID + "_" + idx.Version)
 	what := idx.ImageID + " " + idx.Version
+	space := f.Room.ESP
+	for _, e := range v.Entries {
+		if e.RootHash != v.Running.RootHash { // It is taken away first.
+			space += e.size
+		}
+	}
 	switch r := f.Room; {
 	case idx.Arch != f.Arch:
 		return refuse(CodeArch, "a repository has one release for each architecture", "%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
@@ -113,8 +119,8 @@ func fits(f Facts, idx bundle.Index) *Refusal {
 			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20, idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
 		return otherDisk()
-	case idx.UKI.Size > r.ESP:
-		return espFull(r.ESP, idx.UKI.Size)
+	case idx.UKI.Size > space:
+		return espFull(space, idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
 	}

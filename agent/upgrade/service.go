@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/image/repository"
 )
 
 const (
@@ -60,9 +58,6 @@ type Service struct {
 	waiting chan<- answer
 	wanted  string
 	gone    bool
-	// drill judges a drill, by failing.
-	drill   *Trial
-	failing Health
 }
 
 // Request is what somebody asks of the Service.
@@ -190,11 +185,6 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 		s.Upgrader.Near = s.nearby()
 	}
 	op, err := s.Upgrader.Run(ctx, v, &lazyPack{from: s})
-	if j, _ := ReadJournal(s.Upgrader.Keep); j == nil || j.Drill == nil {
-		s.drill = nil
-	} else if s.drill == nil {
-		s.drill, s.failing = failing()
-	}
 	if ctx.Err() != nil {
 		return op, err
 	}
@@ -202,46 +192,15 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
 	if s.show(op, err); err == nil && op.Kind == Nothing && s.waiting != nil {
-		err = errGone
+		if err = errGone; op.Reason != "" {
+			err = errors.New(op.Reason)
+		}
 	}
 	if s.waiting != nil && !errors.Is(err, ErrNoPack) {
 		s.waiting <- answer{s.wanted, err}
 		s.waiting = nil
 	}
 	return op, err
-}
-
-// nearby opens the mirrors when a chunk is missing.
-func (s *Service) nearby() func(ctx context.Context, c bundle.Chunk, n int) []byte {
-	var open *mirrors
-	return func(ctx context.Context, c bundle.Chunk, n int) []byte {
-		if open == nil {
-			idx, err := index(s.Upgrader.Keep)
-			if err != nil {
-				return nil
-			}
-			open = openMirrors(s.Mirrors, idx.Pack.Name, s.Log)
-		}
-		return open.chunk(ctx, c, n)
-	}
-}
-
-// lazyPack is the pack of the upgrade under way. It is opened when the first chunk
-// is missing, and stays so: one connection brings all of them.
-type lazyPack struct {
-	from  *Service
-	store repository.Store
-	name  string
-}
-
-// Range is of Packed.
-func (l *lazyPack) Range(ctx context.Context, off, n int64) (r io.ReadCloser, err error) {
-	if l.store == nil {
-		if l.store, l.name, err = l.from.pack(); err != nil {
-			return nil, err
-		}
-	}
-	return ranged{l.store, l.name}.Range(ctx, off, n)
 }
 
 // tell is Upgrader.Done.
@@ -266,24 +225,7 @@ func (s *Service) judge(ctx context.Context) Verdict {
 	if s.gone {
 		return Verdict{Word: Bad, Reason: goneBack}
 	}
-	if s.drill != nil {
-		return s.drill.Judge(s.failing, s.Uptime())
-	}
 	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
-}
-
-// pack is where the upgrade under way gets its chunks, wherever its index came from.
-func (s *Service) pack() (store repository.Store, name string, err error) {
-	idx, err := index(s.Upgrader.Keep)
-	if err != nil {
-		return nil, "", err
-	}
-	ref := s.Offers.Ref
-	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Ref != "" {
-		ref = j.Ref
-	}
-	store, err = repository.Open(ref)
-	return store, idx.Pack.Name, err
 }
 
 func (s *Service) underWay() bool {

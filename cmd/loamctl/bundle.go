@@ -124,11 +124,13 @@ func (o bundleOptions) publish(out io.Writer, dir string, keys repository.Keys, 
 		return fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
 	}
 	defer os.Remove(pack.Name())
-	b, err := packBuild(dir, o.epoch, pack)
-	if err := errors.Join(err, pack.Chmod(0o644), pack.Sync(), pack.Close()); err != nil {
+	if err := errors.Join(pack.Chmod(0o644), pack.Close()); err != nil {
 		return err
 	}
-	b.Pack = pack.Name()
+	b, err := packBuild(dir, o.epoch, pack.Name())
+	if err != nil {
+		return err
+	}
 	r, err := repository.Publish(o.repository, keys, b, o.expiries(), now)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,8 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// packBuild makes the bundle of the build in dir, whose bytes must be what its manifest says. The pack goes to pack.
-func packBuild(dir string, epoch int, pack io.Writer) (repository.Bundle, error) {
+// packBuild makes the bundle of the build in dir, whose bytes must be what its manifest says, with its pack in a file.
+func packBuild(dir string, epoch int, pack string) (repository.Bundle, error) {
 	text, err := os.ReadFile(filepath.Join(dir, image.ManifestName))
 	if err != nil {
 		return repository.Bundle{}, fmt.Errorf("%w\nhint: BUILD_DIR is the directory of a build, such as build/amd64-cloud", err)
@@ -25,22 +24,20 @@ func packBuild(dir string, epoch int, pack io.Writer) (repository.Bundle, error)
 	if err != nil {
 		return repository.Bundle{}, err
 	}
-	in := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, Epoch: epoch, RootHash: m.RootHash}
-	var b repository.Bundle
 	var claims [3]manifest.File
+	b := repository.Bundle{Pack: pack}
 	for i, p := range []struct {
 		suffix string
-		from   *bundle.Source
 		path   *string
-	}{{".root", &in.Root, &b.Root}, {".verity", &in.Verity, &b.Verity}, {".efi", &in.UKI, &b.UKI}} {
-		f, claim, err := openPart(dir, m, p.suffix)
-		if err != nil {
-			return b, err
+	}{{".root", &b.Root}, {".verity", &b.Verity}, {".efi", &b.UKI}} {
+		at := slices.IndexFunc(m.Files, func(f manifest.File) bool { return strings.HasSuffix(f.Name, p.suffix) && filepath.IsLocal(f.Name) })
+		if at < 0 {
+			return b, fmt.Errorf("%s: no file *%s", filepath.Join(dir, image.ManifestName), p.suffix)
 		}
-		defer f.Close()
-		*p.from, *p.path, claims[i] = bundle.Source{ReaderAt: f, Size: claim.Size}, f.Name(), claim
+		claims[i], *p.path = m.Files[at], filepath.Join(dir, m.Files[at].Name)
 	}
-	if b.Index, err = bundle.Write(pack, in); err != nil {
+	err = b.Write(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, Epoch: epoch, RootHash: m.RootHash})
+	if err != nil {
 		return b, err
 	}
 	for i, part := range []bundle.Part{b.Index.Root, b.Index.Verity, b.Index.UKI} {
@@ -49,14 +46,4 @@ func packBuild(dir string, epoch int, pack io.Writer) (repository.Bundle, error)
 		}
 	}
 	return b, err
-}
-
-// openPart opens the file of the build that has the suffix.
-func openPart(dir string, m manifest.Manifest, suffix string) (*os.File, manifest.File, error) {
-	i := slices.IndexFunc(m.Files, func(f manifest.File) bool { return strings.HasSuffix(f.Name, suffix) && filepath.IsLocal(f.Name) })
-	if i < 0 {
-		return nil, manifest.File{}, fmt.Errorf("%s: no file *%s", filepath.Join(dir, image.ManifestName), suffix)
-	}
-	f, err := os.Open(filepath.Join(dir, m.Files[i].Name))
-	return f, m.Files[i], err
 }

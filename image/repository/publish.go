@@ -23,6 +23,28 @@ type Bundle struct {
 	Pack, Root, Verity, UKI string
 }
 
+// Write makes the file Pack of the other files, and Index: about is what there is to know of the system besides its content.
+func (b *Bundle) Write(about bundle.Sources) (err error) {
+	for to, name := range map[*bundle.Source]string{&about.Root: b.Root, &about.Verity: b.Verity, &about.UKI: b.UKI} {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		*to = bundle.Source{ReaderAt: f, Size: info.Size()}
+	}
+	pack, err := os.OpenFile(b.Pack, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	b.Index, err = bundle.Write(pack, about)
+	return errors.Join(err, pack.Sync(), pack.Close())
+}
+
 // Publish adds a release to the repository in dir. Readers see either all of it or nothing. What is published already is no error, but
 // other content under the same name is: nodes remember a version that failed, and files must not change while they are fetched.
 func Publish(dir string, keys Keys, b Bundle, e Expiries, now time.Time) (Release, error) {

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/repository"
 )
 
 // nextOut is a later version of the build that is measured.
@@ -89,23 +88,15 @@ func bundled(dir string) (bundle.Index, error) {
 	if err != nil {
 		return bundle.Index{}, err
 	}
-	in := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}
+	b := repository.Bundle{Pack: filepath.Join(os.TempDir(), "loam-bench.pack")}
+	defer os.Remove(b.Pack)
 	for _, f := range m.Files {
-		to, ok := map[string]*bundle.Source{".root": &in.Root, ".verity": &in.Verity, ".efi": &in.UKI}[filepath.Ext(f.Name)]
-		if !ok {
-			continue
+		if to, ok := map[string]*string{".root": &b.Root, ".verity": &b.Verity, ".efi": &b.UKI}[filepath.Ext(f.Name)]; ok {
+			*to = filepath.Join(dir, f.Name)
 		}
-		file, err := os.Open(filepath.Join(dir, f.Name))
-		if err != nil {
-			return bundle.Index{}, err
-		}
-		defer file.Close()
-		*to = bundle.Source{ReaderAt: file, Size: f.Size}
 	}
-	if in.Root.ReaderAt == nil || in.Verity.ReaderAt == nil || in.UKI.ReaderAt == nil {
-		return bundle.Index{}, errors.New("the build is not whole")
-	}
-	return bundle.Write(io.Discard, in)
+	err = b.Write(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash})
+	return b.Index, err
 }
 
 // missing is how many bytes of the pack a node fetches that has another release.

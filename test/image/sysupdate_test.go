@@ -13,53 +13,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/judge"
+	"github.com/loam-os/loam/test/updates"
 )
-
-// publishAs publishes the build in a repository under another version and root hash.
-func (b build) publishAs(t *testing.T, version, rootHash string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	keys, err := repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
-	if err == nil {
-		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), time.Now())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := b.manifest
-	out := repository.Bundle{Root: b.file(t, ".root"), Verity: b.file(t, ".verity"), UKI: b.file(t, ".efi"), Pack: filepath.Join(t.TempDir(), "pack")}
-	in := bundle.Sources{ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}
-	for name, to := range map[string]*bundle.Source{out.Root: &in.Root, out.Verity: &in.Verity, out.UKI: &in.UKI} {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		*to = bundle.Source{ReaderAt: f, Size: info.Size()}
-	}
-	pack, err := os.Create(out.Pack)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out.Index, err = bundle.Write(pack, in); err == nil {
-		_, err = repository.Publish(dir, keys, out, repository.DefaultExpiries(), time.Now())
-	}
-	if err := errors.Join(err, pack.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // TestSysupdate has systemd's own updater read a published directory and the disk of
 // an image, and write the one to the other.
@@ -68,7 +28,9 @@ func TestSysupdate(t *testing.T) {
 	b := underTest(t)
 	const version = "9.9.9"
 	rootHash := strings.Repeat("ab", 16) + strings.Repeat("cd", 16)
-	server := httptest.NewServer(http.FileServer(http.Dir(b.publishAs(t, version, rootHash))))
+	m, r := b.manifest, updates.New(t)
+	r.Publish(bundle.Sources{ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}, b.file(t, ".root"), b.file(t, ".verity"), b.file(t, ".efi"))
+	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	disk, esp, transfers := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "esp"), filepath.Join(dir, "sysupdate.d")

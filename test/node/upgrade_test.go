@@ -3,9 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +20,7 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/initramfs"
-	"github.com/loam-os/loam/image/repository"
+	published "github.com/loam-os/loam/test/updates"
 )
 
 // next is the build of the version after the one under test.
@@ -48,14 +46,6 @@ type updates struct {
 // has if change is not nil.
 func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) updates {
 	t.Helper()
-	dir, keyDir := t.TempDir(), filepath.Join(t.TempDir(), "keys")
-	keys, err := repository.NewKeys(keyDir, 1)
-	if err == nil {
-		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), time.Now())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	efi := b.file(".efi")
 	if change != nil {
 		efi = filepath.Join(t.TempDir(), filepath.Base(efi))
@@ -63,40 +53,11 @@ func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) upd
 			t.Fatal(err)
 		}
 	}
-	out := repository.Bundle{Root: b.file(".root"), Verity: b.file(".verity"), UKI: efi, Pack: filepath.Join(t.TempDir(), "pack")}
-	if out.Index, err = b.pack(out); err == nil {
-		_, err = repository.Publish(dir, keys, out, repository.DefaultExpiries(), time.Now())
-	}
-	root, readErr := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
-	if err := errors.Join(err, readErr); err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	m, r := b.manifest, published.New(t)
+	r.Publish(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}, b.file(".root"), b.file(".verity"), efi)
+	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
-	return updates{server, string(root)}
-}
-
-func (b build) pack(out repository.Bundle) (idx bundle.Index, err error) {
-	m := b.manifest
-	in := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}
-	for name, to := range map[string]*bundle.Source{out.Root: &in.Root, out.Verity: &in.Verity, out.UKI: &in.UKI} {
-		f, err := os.Open(name)
-		if err != nil {
-			return idx, err
-		}
-		defer f.Close()
-		size, err := f.Seek(0, io.SeekEnd)
-		if err != nil {
-			return idx, err
-		}
-		*to = bundle.Source{ReaderAt: f, Size: size}
-	}
-	pack, err := os.Create(out.Pack)
-	if err != nil {
-		return idx, err
-	}
-	idx, err = bundle.Write(pack, in)
-	return idx, errors.Join(err, pack.Close())
+	return updates{server, string(r.Root())}
 }
 
 // rebuilt is the build's UKI with other sections.

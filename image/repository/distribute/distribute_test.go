@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/repository/distribute"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/updates"
 )
 
 // node is a Keeper, and what a node does with a repository.
@@ -35,20 +36,10 @@ func (n node) Write(name string, data []byte) error {
 // builder has a repository.
 type builder struct {
 	testing.TB
-	dir  string
-	keys repository.Keys
+	updates.Repository
 }
 
-func newBuilder(t testing.TB) builder {
-	t.Helper()
-	b := builder{TB: t, dir: t.TempDir()}
-	var err error
-	if b.keys, err = repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1); err == nil {
-		err = repository.Init(b.dir, b.keys, 1, repository.DefaultExpiries(), time.Now())
-	}
-	b.ok(err)
-	return b
-}
+func newBuilder(t testing.TB) builder { return builder{t, updates.New(t)} }
 
 func (b builder) ok(err error) {
 	b.Helper()
@@ -60,41 +51,33 @@ func (b builder) ok(err error) {
 // release publishes a small one.
 func (b builder) release(version string) {
 	b.Helper()
-	dir := b.TempDir()
-	out := repository.Bundle{Pack: filepath.Join(dir, "pack"), Root: filepath.Join(dir, "root"), Verity: filepath.Join(dir, "verity"), UKI: filepath.Join(dir, "efi")}
-	in := bundle.Sources{ImageID: "loam-node-os", Version: version, Arch: "amd64", Profile: "cloud", RootHash: strings.Repeat("a", 32) + strings.Repeat("b", 32)}
-	for file, to := range map[string]*bundle.Source{out.Root: &in.Root, out.Verity: &in.Verity, out.UKI: &in.UKI} {
-		text := bytes.Repeat([]byte(filepath.Base(file)+" of "+version+"\n"), 8000)
-		b.ok(os.WriteFile(file, text, 0o644))
-		*to = bundle.Source{ReaderAt: bytes.NewReader(text), Size: int64(len(text))}
+	var files []string
+	for _, part := range []string{"root", "verity", "efi"} {
+		files = append(files, filepath.Join(b.TempDir(), part))
+		b.ok(os.WriteFile(files[len(files)-1], bytes.Repeat([]byte(part+" of "+version+"\n"), 8000), 0o644))
 	}
-	pack, err := os.Create(out.Pack)
-	b.ok(err)
-	out.Index, err = bundle.Write(pack, in)
-	b.ok(errors.Join(err, pack.Close()))
-	_, err = repository.Publish(b.dir, b.keys, out, repository.DefaultExpiries(), time.Now())
-	b.ok(err)
+	b.Publish(bundle.Sources{
+		ImageID: "loam-node-os", Version: version, Arch: "amd64", Profile: "cloud", RootHash: strings.Repeat("a", 32) + strings.Repeat("b", 32),
+	}, files[0], files[1], files[2])
 }
 
 // to publishes to a place, and says which files were copied.
 func (b builder) to(place string) (copied []string) {
 	b.Helper()
-	b.ok(distribute.To(b.Context(), b.dir, place, distribute.Login{}, func(name string, _ int64) { copied = append(copied, name) }))
+	b.ok(distribute.To(b.Context(), b.Dir, place, distribute.Login{}, func(name string, _ int64) { copied = append(copied, name) }))
 	return copied
 }
 
 // sees are the versions that a node sees in a store, of the newest of which it reads all of the pack.
 func (b builder) sees(store repository.Store) (versions []string) {
 	b.Helper()
-	root, err := os.ReadFile(filepath.Join(b.dir, "metadata/1.root.json"))
-	b.ok(err)
-	all, err := repository.Update(b.Context(), store, node{}, root, time.Now())
+	all, err := repository.Update(b.Context(), store, node{}, b.Root(), time.Now())
 	b.ok(err)
 	for _, r := range all {
 		versions = append(versions, r.Version)
 		ix, err := r.Fetch(b.Context(), store)
 		b.ok(err)
-		want, err := os.ReadFile(filepath.Join(b.dir, ix.Pack.Name))
+		want, err := os.ReadFile(filepath.Join(b.Dir, ix.Pack.Name))
 		b.ok(err)
 		for _, span := range [][2]int64{{0, ix.Pack.Size}, {ix.Pack.Size / 2, 10}, {ix.Pack.Size - 1, 1}} {
 			got, err := store.Range(b.Context(), ix.Pack.Name, span[0], span[1])
@@ -158,12 +141,12 @@ func TestPublishRefuses(t *testing.T) {
 	b := newBuilder(t)
 	for _, test := range []struct{ dir, to, err string }{
 		{t.TempDir(), t.TempDir(), "makes a"},
-		{b.dir, "https://example.org/updates", "hint: a web server needs the directory only"},
-		{b.dir, "oci://registry.example", "want oci://HOST/NAME:TAG"},
-		{b.dir, "oci:///updates", "want oci://HOST/NAME:TAG"},
-		{b.dir, "oci://user@registry.example/updates:1", "want oci://HOST/NAME:TAG"},
-		{b.dir, "oci://registry.example/updates@sha256:aa", "want oci://HOST/NAME:TAG"},
-		{b.dir, "oci+http://127.0.0.1:1/updates:1", "connection refused"},
+		{b.Dir, "https://example.org/updates", "hint: a web server needs the directory only"},
+		{b.Dir, "oci://registry.example", "want oci://HOST/NAME:TAG"},
+		{b.Dir, "oci:///updates", "want oci://HOST/NAME:TAG"},
+		{b.Dir, "oci://user@registry.example/updates:1", "want oci://HOST/NAME:TAG"},
+		{b.Dir, "oci://registry.example/updates@sha256:aa", "want oci://HOST/NAME:TAG"},
+		{b.Dir, "oci+http://127.0.0.1:1/updates:1", "connection refused"},
 	} {
 		err := distribute.To(t.Context(), test.dir, test.to, distribute.Login{}, func(string, int64) {})
 		if err == nil || !strings.Contains(err.Error(), test.err) {

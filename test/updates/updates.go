@@ -1,0 +1,56 @@
+// Package updates makes repositories of updates for tests.
+package updates
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+)
+
+// Repository is one in a temporary directory, with keys of its own.
+type Repository struct {
+	t    testing.TB
+	Dir  string
+	keys repository.Keys
+}
+
+// New makes an empty one.
+func New(t testing.TB) Repository {
+	t.Helper()
+	r := Repository{t: t, Dir: t.TempDir()}
+	var err error
+	if r.keys, err = repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1); err == nil {
+		err = repository.Init(r.Dir, r.keys, 1, repository.DefaultExpiries(), time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Root is the root.json that nodes trust.
+func (r Repository) Root() []byte {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.Dir, "metadata/1.root.json"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return text
+}
+
+// Publish adds a release of these files.
+func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
+	r.t.Helper()
+	b := repository.Bundle{Root: root, Verity: verity, UKI: uki, Pack: filepath.Join(r.t.TempDir(), "pack")}
+	err := b.Write(about)
+	if err == nil {
+		_, err = repository.Publish(r.Dir, r.keys, b, repository.DefaultExpiries(), time.Now())
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
