@@ -160,7 +160,7 @@ func (i *Init) mountState(d *Decision) error {
 		return err
 	}
 	target := sysroot + "/var"
-	if err := (mount{d.State.Device, target, "ext4", unix.MS_NODEV, "errors=remount-ro"}).apply(); err != nil {
+	if err := (mount{d.State.Device, target, "ext4", unix.MS_NODEV | unix.MS_NOATIME, "errors=remount-ro"}).apply(); err != nil {
 		return err
 	}
 	if d.State.Grow {
