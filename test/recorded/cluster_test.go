@@ -3,6 +3,7 @@ package recorded
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,12 @@ func TestANodeOfARealCluster(t *testing.T) {
 			t.Errorf("jobs %v", calls)
 		}
 	})
-	t.Run("a token reaches its file", func(t *testing.T) { w.poke() })
+	t.Run("a token reaches its file", func(t *testing.T) {
+		w.poke()
+		if info, err := os.Stat(w.onNode(tokenFile)); err != nil || info.Mode() != 0o640 {
+			t.Errorf("%v, %v", info, err)
+		}
+	})
 	t.Run("a Secret that is referred to is watched", func(t *testing.T) {
 		w.put("ca", map[string]string{"bundle.crt": "A"})
 		w.says(osc("three") + referring)
