@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/loader"
 )
 
 // Upgrades bring other systems; see upgrade.Service.
@@ -51,7 +52,8 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	u := &upgrade.Upgrader{
 		Keep: files, Scratch: files.Scratch, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
 		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, BootID: boot, Health: watch.health, Evidence: evidence,
-		Panic: upgrade.Panic, Carry: engine.Carry, Now: env.Now, Log: env.Log,
+		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(env.Root, loader.Installed(runtime.GOARCH))) },
+		Panic:  upgrade.Panic, Carry: engine.Carry, Now: env.Now, Log: env.Log,
 	}
 	trial, trialErr := u.Trial(durationOr(from.Trial, defaultTrial))
 	if err := errors.Join(err, bootErr, windowErr, trialErr); err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/initramfs"
@@ -98,12 +97,6 @@ func makeUKI(p Plan, stub []byte, vmlinuz, kernel string, archive []byte) ([]byt
 		{Name: ".linux", Data: linux},
 		{Name: ".initrd", Data: archive},
 	})
-}
-
-// efiFile is a file of systemd-boot in the tools tree: the stub or the loader.
-func efiFile(tools, arch, name string) ([]byte, error) {
-	suffix := map[string]string{"amd64": "x64", "arm64": "aa64"}[arch]
-	return os.ReadFile(filepath.Join(tools, "usr/lib/systemd/boot/efi", strings.ReplaceAll(name, "ARCH", suffix)))
 }
 
 func pack(entries []initramfs.Entry) ([]byte, error) {

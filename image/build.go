@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/image/rootfs"
@@ -164,6 +165,7 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 			Files: []rootfs.File{
 				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
 				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
+				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: filepath.Join(b.Tools.Dir, loader.Installed(params.Arch))},
 			},
 		}, b.output(dir, ".root"))
 	})
@@ -254,11 +256,11 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if err != nil {
 		return "", err
 	}
-	stub, err := efiFile(b.Tools.Dir, b.Plan.Spec.Arch, "linuxARCH.efi.stub")
+	stub, err := os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(b.Plan.Spec.Arch)))
 	if err != nil {
 		return "", err
 	}
-	if in.loader, err = efiFile(b.Tools.Dir, b.Plan.Spec.Arch, "systemd-bootARCH.efi"); err != nil {
+	if in.loader, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch))); err != nil {
 		return "", err
 	}
 	if in.uki, err = makeUKI(b.Plan, stub, root.Kernel, kernel, archive); err != nil {

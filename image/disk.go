@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
@@ -68,13 +69,9 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 }
 
 func writeESP(disk io.WriterAt, p Plan, in parts) error {
-	boot := "EFI/BOOT/BOOTX64.EFI"
-	if p.Spec.Arch == "arm64" {
-		boot = "EFI/BOOT/BOOTAA64.EFI"
-	}
 	part := p.slot(partitions.ESP)
 	files := []esp.File{
-		{Path: boot, Data: in.loader},
+		{Path: loader.Path(p.Spec.Arch), Data: in.loader},
 		{Path: p.UKI, Data: in.uki},
 		// No menu (a key held at start still shows it), no editing of command lines. And no file
 		// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs

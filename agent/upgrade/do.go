@@ -54,6 +54,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		return u.conclude(v, op.Reason)
 	case Finish:
 		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
+			u.renewLoader()
 			if err := errors.Join(raise(u.Keep, v), u.hold(*v.Journal)); err != nil {
 				return err
 			}

@@ -40,6 +40,9 @@ type Upgrader struct {
 	// Carry has the configuration of this system be the one that another starts with;
 	// with own, only if that has none of its own.
 	Carry func(version string, own bool) error
+	// Loader is the boot loader that came with the running system, fs.ErrNotExist if none
+	// did; nil for none.
+	Loader func() ([]byte, error)
 	// Panic has the kernel panic, in drills.
 	Panic func() error
 	// Done is told of each step of an upgrade that is done; nil for nobody.

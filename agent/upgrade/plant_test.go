@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
@@ -78,28 +80,33 @@ func newRelease(t testing.TB, version string) release {
 
 // smallUKI is a PE file with a command line, an os-release and something else.
 func smallUKI(cmdline, release string, random *rand.Rand) []byte {
-	const headers, align = 512, 512
 	filler := make([]byte, 20000)
 	for i := range filler {
 		filler[i] = byte(random.Uint32())
 	}
+	return smallPE(uki.Section{Name: ".linux", Data: filler}, uki.Section{Name: ".osrel", Data: []byte(release)}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
+}
+
+// smallLoader is one of that version.
+func smallLoader(version string) []byte {
+	return smallPE(uki.Section{Name: ".sdmagic", Data: []byte("#### LoaderInfo: systemd-boot " + version + " ####")})
+}
+
+func smallPE(sections ...uki.Section) []byte {
+	const headers, align = 512, 512
 	var b bytes.Buffer
 	b.Write(append([]byte("MZ"), make([]byte, 58)...))
 	_ = binary.Write(&b, binary.LittleEndian, uint32(64))
 	b.WriteString("PE\x00\x00")
-	sections := []struct {
-		name string
-		data []byte
-	}{{".linux", filler}, {".osrel", []byte(release)}, {".cmdline", []byte(cmdline)}}
 	_ = binary.Write(&b, binary.LittleEndian, pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: uint16(len(sections)), SizeOfOptionalHeader: 240})
 	_ = binary.Write(&b, binary.LittleEndian, pe.OptionalHeader64{Magic: 0x20b, NumberOfRvaAndSizes: 16, SizeOfHeaders: headers})
 	var body bytes.Buffer
 	for _, s := range sections {
-		h := pe.SectionHeader32{VirtualSize: uint32(len(s.data)), SizeOfRawData: uint32((len(s.data) + align - 1) / align * align), PointerToRawData: uint32(headers + body.Len())}
-		copy(h.Name[:], s.name)
+		h := pe.SectionHeader32{VirtualSize: uint32(len(s.Data)), SizeOfRawData: uint32((len(s.Data) + align - 1) / align * align), PointerToRawData: uint32(headers + body.Len())}
+		copy(h.Name[:], s.Name)
 		_ = binary.Write(&b, binary.LittleEndian, h)
-		body.Write(s.data)
-		body.Write(make([]byte, int(h.SizeOfRawData)-len(s.data)))
+		body.Write(s.Data)
+		body.Write(make([]byte, int(h.SizeOfRawData)-len(s.Data)))
 	}
 	return append(append(b.Bytes(), make([]byte, headers-b.Len())...), body.Bytes()...)
 }
@@ -148,7 +155,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 		t.Fatal(err)
 	}
 	part := p.table.Partitions[0]
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: "EFI/BOOT/BOOTX64.EFI", Data: []byte("loader")}}); err != nil {
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: smallLoader("257.1")}}); err != nil {
 		t.Fatal(err)
 	}
 	for index, content := range map[int][]byte{2: first.verity, 3: first.root} {
@@ -170,9 +177,13 @@ func (p plant) upgrader(r *recorder, running System) *Upgrader {
 		},
 		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
 		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
+		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil },
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
 	}
 }
+
+// loaders are the versions of the loaders that come with versions of the system.
+var loaders = map[string]string{"1.0.0": "257.1", "2.0.0": "257.2-1~deb13u1", "3.0.0": "257.10", "4.0.0": "257.11"}
 
 // errPanics is the end of a boot.
 var errPanics = errors.New("the kernel panics")

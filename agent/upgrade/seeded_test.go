@@ -158,7 +158,7 @@ func lived(t *testing.T, live func(c *course), b bug) (found string) {
 		}
 		err := c.survives(m)
 		for _, good := range []bool{true, false} {
-			if n++; err == nil && n%41 == 0 {
+			if n++; err == nil && n%7 == 0 {
 				err = c.finishes(t, m, good)
 			}
 		}

@@ -1,0 +1,55 @@
+package upgrade
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/loader"
+)
+
+// renewLoader puts the loader of the running system in the place of an older one:
+// the content is whole on the disk before one write of one sector makes it that of
+// the file. Any other program stays. That it cannot is no reason against the system.
+func (u *Upgrader) renewLoader() {
+	if err := u.tryRenewLoader(); err != nil {
+		u.Log.Warn("renew the boot loader", zap.Error(err))
+	}
+}
+
+func (u *Upgrader) tryRenewLoader() error {
+	if u.Loader == nil {
+		return nil
+	}
+	own, err := u.Loader()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	version, err := loader.Version(bytes.NewReader(own))
+	if err != nil {
+		return fmt.Errorf("of the running system: %w", err)
+	}
+	path := loader.Path(u.Disk.Arch)
+	r, err := u.esp.Open(path)
+	if err != nil {
+		return err
+	}
+	there, err := loader.Version(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if bootentry.CompareVersions(version, there) <= 0 {
+		return nil
+	}
+	u.Log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
+	if err := u.esp.Reclaim(); err != nil {
+		return err
+	}
+	return u.esp.WriteFile(path, own)
+}

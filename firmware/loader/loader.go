@@ -1,0 +1,39 @@
+// Package loader knows systemd-boot: where firmware finds it, and which version a file of it is.
+package loader
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/loam-os/loam/firmware/uki"
+)
+
+// Path is the loader's on the ESP: the one that firmware starts without any variable (UEFI 2.10, 3.5.1.1). goarch is an architecture as Go
+// names it.
+func Path(goarch string) string { return "EFI/BOOT/BOOT" + strings.ToUpper(suffix(goarch)) + ".EFI" }
+
+// Installed is where a Debian system has the loader, without a leading slash.
+func Installed(goarch string) string { return dir + "systemd-boot" + suffix(goarch) + ".efi" }
+
+// Stub is where a Debian system has what UKIs begin with, without a leading slash.
+func Stub(goarch string) string { return dir + "linux" + suffix(goarch) + ".efi.stub" }
+
+const dir = "usr/lib/systemd/boot/efi/"
+
+func suffix(goarch string) string { return map[string]string{"amd64": "x64", "arm64": "aa64"}[goarch] }
+
+// Version reads the section .sdmagic, by which systemd's own tools know the loader (systemd 257, src/boot/boot.c): an error for any other
+// program.
+func Version(r io.ReaderAt) (string, error) {
+	text, err := uki.ReadSection(r, ".sdmagic")
+	if err != nil {
+		return "", fmt.Errorf("no systemd-boot: %w", err)
+	}
+	m := regexp.MustCompile(`^#### LoaderInfo: systemd-boot ([^ ]+) ####`).FindSubmatch(text)
+	if m == nil {
+		return "", fmt.Errorf("no systemd-boot: section .sdmagic says %.60q", text)
+	}
+	return string(m[1]), nil
+}
