@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/image/rootfs"
+	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/partitions/verity"
@@ -36,6 +37,8 @@ type Build struct {
 	// Source is the project's directory; Out is replaced by the finished build.
 	Source, Out string
 	Steps       *step.Log
+	// Signer signs what Plan.Spec says is signed.
+	Signer sign.Signer
 	// BuildFlags are added to `go build`.
 	BuildFlags []string
 }
@@ -138,6 +141,8 @@ func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
 const (
 	loam    = "loam"
 	initBin = "init"
+	// loaderBin is systemd-boot.
+	loaderBin = "loader.efi"
 )
 
 // root makes the root tree and the programs, and of tree and loam the root file
@@ -158,6 +163,10 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 		return root, err
 	}
 	defer os.Remove(release)
+	boot, err := b.loader(ctx, dir)
+	if err != nil {
+		return root, err
+	}
 	return root, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
 		params.Log = w
 		return rootfs.Image(ctx, b.Tools, root, rootfs.ImageParams{
@@ -165,7 +174,7 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 			Files: []rootfs.File{
 				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
 				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
-				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: filepath.Join(b.Tools.Dir, loader.Installed(params.Arch))},
+				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: boot},
 			},
 		}, b.output(dir, ".root"))
 	})
@@ -202,7 +211,7 @@ func (b *Build) lineage(purpose string) uuid.UUID {
 // image makes all that hangs on the root file system, up to the disk images.
 func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel string, err error) {
 	in := parts{root: b.output(dir, ".root"), verity: b.output(dir, ".verity")}
-	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(in) })
+	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(ctx, dir, &in) })
 	if err != nil {
 		return "", err
 	}
@@ -223,8 +232,9 @@ func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel
 	})
 }
 
-// hash makes the verity tree and settles the plan with its root hash.
-func (b *Build) hash(in parts) error {
+// hash makes the verity tree, settles the plan with its root hash, and has that
+// signed.
+func (b *Build) hash(ctx context.Context, dir string, in *parts) error {
 	data, err := os.Open(in.root)
 	if err != nil {
 		return err
@@ -243,8 +253,10 @@ func (b *Build) hash(in parts) error {
 	if err := errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
-	b.Plan, err = b.Plan.Settle(hash)
-	return err
+	if b.Plan, err = b.Plan.Settle(hash); err != nil {
+		return err
+	}
+	return b.signRoot(ctx, dir, in)
 }
 
 func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts, w io.Writer) (kernel string, err error) {
@@ -260,16 +272,61 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if err != nil {
 		return "", err
 	}
-	if in.loader, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch))); err != nil {
+	if in.loader, err = os.ReadFile(filepath.Join(dir, loaderBin)); err != nil {
 		return "", err
 	}
 	if in.uki, err = makeUKI(b.Plan, stub, root.Kernel, kernel, archive); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin)), os.Remove(filepath.Join(dir, loaderBin))); err != nil {
 		return "", err
 	}
-	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)
+	in.uki, err = b.program(ctx, b.output(dir, ".efi"), in.uki)
+	return kernel, err
+}
+
+// loader puts systemd-boot into dir, and returns its file.
+func (b *Build) loader(ctx context.Context, dir string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch)))
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, loaderBin)
+	_, err = b.program(ctx, file, content)
+	return file, err
+}
+
+// program writes an EFI program, signed if the image is, and returns what it wrote.
+func (b *Build) program(ctx context.Context, file string, content []byte) ([]byte, error) {
+	if !b.Plan.Spec.Signed {
+		return content, os.WriteFile(file, content, 0o644)
+	}
+	plain := file + ".unsigned"
+	defer os.Remove(plain)
+	if err := os.WriteFile(plain, content, 0o644); err != nil {
+		return nil, err
+	}
+	if err := b.signer().Program(ctx, plain, file); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+}
+
+func (b *Build) signer() sign.Signer {
+	s := b.Signer
+	s.Tools = b.Tools
+	return s
+}
+
+// signRoot signs the root hash, if the image is signed.
+func (b *Build) signRoot(ctx context.Context, dir string, in *parts) (err error) {
+	if !b.Plan.Spec.Signed {
+		return nil
+	}
+	if in.sig, err = b.signer().RootHash(ctx, b.Plan.RootHash); err != nil {
+		return err
+	}
+	return os.WriteFile(b.output(dir, sigSuffix), in.sig, 0o644)
 }
 
 // tool runs programs of the tools tree that see dir.

@@ -59,7 +59,7 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	p.Cmdline = cmdline(p.Spec.Arch, root)
 	p.Table, err = partitions.Place(p.defs, partitions.Params{
 		Arch: p.Spec.Arch, RootHash: root, SectorSize: SectorSize,
-		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
+		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version, Signed: p.Spec.Signed,
 	})
 	return p, err
 }
@@ -100,8 +100,14 @@ func (p Plan) Images() []string {
 	for _, suffix := range []string{".raw", ".qcow2", ".root", ".verity", ".efi"} {
 		names = append(names, p.Base()+suffix)
 	}
+	if p.Spec.Signed {
+		names = append(names, p.Base()+sigSuffix)
+	}
 	return names
 }
+
+// sigSuffix is that of the signature of the root hash.
+const sigSuffix = ".verity-sig"
 
 // Names of the outputs that tell about the others.
 const (

@@ -17,6 +17,8 @@ type Spec struct {
 	Arch    string // amd64, arm64
 	Profile string // cloud, metal
 	Release Release
+	// Signed says that programs and root hash are signed with a key of the image's owner.
+	Signed bool
 }
 
 // Release is what the file os-release says: the only place of a version.

@@ -40,22 +40,37 @@ func TestPlaceOurDisk(t *testing.T) {
 	amd64 := func(role Role) uuid.UUID { return TypeUUID(role, "amd64") }
 	verity, root := uuid.MustParse("10111213-1415-1617-1819-1a1b1c1d1e1f"), uuid.MustParse("00010203-0405-0607-0809-0a0b0c0d0e0f")
 	p := got.Partitions
-	want := gpt.Table{DiskGUID: got.DiskGUID, SectorSize: 512, DiskSize: 3*gib + (2*16+256+2)*mib, Partitions: []gpt.Partition{
+	free := uint64(gpt.ReadOnly | gpt.NoAuto)
+	want := gpt.Table{DiskGUID: got.DiskGUID, SectorSize: 512, DiskSize: 3*gib + (2*17+256+2)*mib, Partitions: []gpt.Partition{
 		{Index: 1, Type: amd64(ESP), UUID: p[0].UUID, Label: "esp", Start: mib, Size: gib},
-		{Index: 2, Type: amd64(RootVerity), UUID: verity, Label: "loam-node-os_0.1.0", Start: gib + mib, Size: 16 * mib, Attributes: gpt.ReadOnly},
-		{Index: 3, Type: amd64(Root), UUID: root, Label: "loam-node-os_0.1.0", Start: gib + 17*mib, Size: gib, Attributes: gpt.ReadOnly},
-		{Index: 4, Type: amd64(RootVerity), UUID: p[3].UUID, Label: "_empty", Start: 2*gib + 17*mib, Size: 16 * mib,
-			Attributes: gpt.ReadOnly | gpt.NoAuto},
-		{Index: 5, Type: amd64(Root), UUID: p[4].UUID, Label: "_empty", Start: 2*gib + 33*mib, Size: gib, Attributes: gpt.ReadOnly | gpt.NoAuto},
-		{Index: 6, Type: amd64(State), UUID: p[5].UUID, Label: StateLabel, Start: 3*gib + 33*mib, Size: 256 * mib, Attributes: gpt.GrowFS},
+		{Index: 2, Type: amd64(RootVeritySig), UUID: p[1].UUID, Label: "_empty", Start: gib + mib, Size: mib, Attributes: free},
+		{Index: 3, Type: amd64(RootVerity), UUID: verity, Label: "loam-node-os_0.1.0", Start: gib + 2*mib, Size: 16 * mib, Attributes: gpt.ReadOnly},
+		{Index: 4, Type: amd64(Root), UUID: root, Label: "loam-node-os_0.1.0", Start: gib + 18*mib, Size: gib, Attributes: gpt.ReadOnly},
+		{Index: 5, Type: amd64(RootVeritySig), UUID: p[4].UUID, Label: "_empty", Start: 2*gib + 18*mib, Size: mib, Attributes: free},
+		{Index: 6, Type: amd64(RootVerity), UUID: p[5].UUID, Label: "_empty", Start: 2*gib + 19*mib, Size: 16 * mib, Attributes: free},
+		{Index: 7, Type: amd64(Root), UUID: p[6].UUID, Label: "_empty", Start: 2*gib + 35*mib, Size: gib, Attributes: free},
+		{Index: 8, Type: amd64(State), UUID: p[7].UUID, Label: StateLabel, Start: 3*gib + 35*mib, Size: 256 * mib, Attributes: gpt.GrowFS},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, u := range []uuid.UUID{got.DiskGUID, p[0].UUID, p[3].UUID, p[4].UUID, p[5].UUID} {
+	for _, u := range []uuid.UUID{got.DiskGUID, p[0].UUID, p[1].UUID, p[4].UUID, p[5].UUID, p[6].UUID, p[7].UUID} {
 		if u.Version() != 8 || u.Variant() != uuid.RFC4122 {
 			t.Errorf("UUID %s: version %d, variant %s", u, u.Version(), u.Variant())
 		}
+	}
+}
+
+func TestTheSignatureOfASignedImageHasItsPlace(t *testing.T) {
+	p := params()
+	p.Signed = true
+	got, err := Place(definitions(t), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sig := got.Partitions[1]
+	if sig.Label != p.Label() || sig.Attributes != gpt.ReadOnly || sig.UUID != SigUUID(p.RootHash) {
+		t.Errorf("%+v", sig)
 	}
 }
 
@@ -71,7 +86,7 @@ func TestPlaceDependsOnRootHashAlone(t *testing.T) {
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("same inputs, different tables:\n%s", diff)
 	}
-	if a.DiskGUID == c.DiskGUID || a.Partitions[5].UUID == c.Partitions[5].UUID {
+	if a.DiskGUID == c.DiskGUID || a.Partitions[7].UUID == c.Partitions[7].UUID {
 		t.Error("another root hash, same UUIDs")
 	}
 }
@@ -84,7 +99,7 @@ func TestPlaceGivesTheRestToTheState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if end := got.Partitions[5].End(); end != 8*gib-mib || got.DiskSize != 8*gib {
+		if end := got.Partitions[7].End(); end != 8*gib-mib || got.DiskSize != 8*gib {
 			t.Errorf("state ends at %d of %d", end, got.DiskSize)
 		}
 		if _, changed := got.Grow(8 * gib); changed {
@@ -100,7 +115,7 @@ func TestPlaceRefuses(t *testing.T) {
 		err    string
 	}{
 		{"unknown architecture", func(p *Params) { p.Arch = "riscv64" }, "place 10-esp.conf: type esp on architecture"},
-		{"disk too small", func(p *Params) { p.DiskSize = 2 * gib }, "want 3525312512 or more"},
+		{"disk too small", func(p *Params) { p.DiskSize = 2 * gib }, "want 3527409664 or more"},
 		{"no version", func(p *Params) { p.Version = "" }, `version "" is empty`},
 		{"label too long", func(p *Params) { p.Version = strings.Repeat("9", 24) }, "37 UTF-16 units"},
 		{"sector size", func(p *Params) { p.SectorSize = 520 }, "sector size 520"},

@@ -56,3 +56,6 @@ func RootUUID(rootHash [32]byte) uuid.UUID { return uuid.UUID(rootHash[:16]) }
 
 // VerityUUID is the UUID of the verity partition with that root hash: its last 128 bits (DPS).
 func VerityUUID(rootHash [32]byte) uuid.UUID { return uuid.UUID(rootHash[16:]) }
+
+// SigUUID is the UUID of the partition with the signature of that root hash, of which the DPS says nothing.
+func SigUUID(rootHash [32]byte) uuid.UUID { return derive(rootHash, string(RootVeritySig)) }

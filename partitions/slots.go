@@ -11,10 +11,12 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Slot is the room for one system: a root partition and its verity partition. Indexes are the partitions' numbers.
+// Slot is the room for one system: a root partition, its verity partition, and one for the signature of its root hash. Indexes are the
+// partitions' numbers.
 type Slot struct {
 	Name         string // "a" or "b", in the order of the disk
 	Root, Verity int
+	Sig          int // 0 on disks without
 }
 
 // Slots are those of a disk, whether they hold a system or not.
@@ -23,7 +25,11 @@ func Slots(t gpt.Table, arch string) ([2]Slot, error) {
 	if len(roots) != 2 || len(verities) != 2 {
 		return [2]Slot{}, fmt.Errorf("slots: %d root and %d verity partitions for %s, want 2 of each", len(roots), len(verities), arch)
 	}
-	return [2]Slot{{"a", roots[0], verities[0]}, {"b", roots[1], verities[1]}}, nil
+	slots := [2]Slot{{"a", roots[0], verities[0], 0}, {"b", roots[1], verities[1], 0}}
+	if sigs := ofRole(t, RootVeritySig, arch); len(sigs) == 2 {
+		slots[0].Sig, slots[1].Sig = sigs[0], sigs[1]
+	}
+	return slots, nil
 }
 
 // ofRole are the numbers of the partitions of a role, complete or partial, in the order of the disk.
@@ -59,23 +65,38 @@ func (s Slot) Holds(t gpt.Table, arch string) (hash [32]byte, whole bool) {
 	return hash, whole
 }
 
-// Empty is the table with the slot marked as holding nothing: whatever looks for systems leaves it alone. purpose tells the UUIDs of one
-// disk's empty slots apart.
+// Empty is the table with the slot marked as holding nothing: whatever looks for systems leaves it alone.
 func (s Slot) Empty(t gpt.Table, arch string) gpt.Table {
+	return s.edit(t, func(p *gpt.Partition, role Role) { s.empty(t, p, arch, role) })
+}
+
+// empty marks one partition. The slot's name tells the UUIDs of one disk's empty slots apart.
+func (s Slot) empty(t gpt.Table, p *gpt.Partition, arch string, role Role) {
+	p.Type, p.Label, p.Attributes = PartialType(TypeUUID(role, arch)), EmptyLabel, gpt.ReadOnly|gpt.NoAuto
+	p.UUID = derive([32]byte(slices.Concat(t.DiskGUID[:], t.DiskGUID[:])), "empty "+s.Name+" "+string(role))
+}
+
+// Seal is the table with the slot marked as holding the system of that root hash, and its signature if it is signed.
+func (s Slot) Seal(t gpt.Table, arch string, rootHash [32]byte, label string, signed bool) gpt.Table {
 	return s.edit(t, func(p *gpt.Partition, role Role) {
-		p.Type, p.Label, p.Attributes = PartialType(TypeUUID(role, arch)), EmptyLabel, gpt.ReadOnly|gpt.NoAuto
-		p.UUID = derive([32]byte(slices.Concat(t.DiskGUID[:], t.DiskGUID[:])), "empty "+s.Name+" "+string(role))
+		if role == RootVeritySig && !signed {
+			s.empty(t, p, arch, role)
+			return
+		}
+		p.Type, p.Label, p.Attributes = TypeUUID(role, arch), label, gpt.ReadOnly
+		p.UUID = slotUUID(role, rootHash)
 	})
 }
 
-// Seal is the table with the slot marked as holding the system of that root hash.
-func (s Slot) Seal(t gpt.Table, arch string, rootHash [32]byte, label string) gpt.Table {
-	return s.edit(t, func(p *gpt.Partition, role Role) {
-		p.Type, p.Label, p.Attributes = TypeUUID(role, arch), label, gpt.ReadOnly
-		if p.UUID = RootUUID(rootHash); role == RootVerity {
-			p.UUID = VerityUUID(rootHash)
-		}
-	})
+// slotUUID is that of a partition of a slot that holds a system.
+func slotUUID(role Role, rootHash [32]byte) uuid.UUID {
+	switch role {
+	case Root:
+		return RootUUID(rootHash)
+	case RootVerity:
+		return VerityUUID(rootHash)
+	}
+	return SigUUID(rootHash)
 }
 
 func (s Slot) edit(t gpt.Table, edit func(p *gpt.Partition, role Role)) gpt.Table {
@@ -86,6 +107,8 @@ func (s Slot) edit(t gpt.Table, edit func(p *gpt.Partition, role Role)) gpt.Tabl
 			edit(p, Root)
 		case s.Verity:
 			edit(p, RootVerity)
+		case s.Sig:
+			edit(p, RootVeritySig)
 		}
 	}
 	return t

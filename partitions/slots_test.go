@@ -58,7 +58,7 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := slots[1].Seal(table, "amd64", second, "loam_2")
+	sealed := slots[1].Seal(table, "amd64", second, "loam_2", false)
 	holds(sealed, 0, first, true)
 	holds(sealed, 1, second, true)
 	holds(table, 1, second, false) // The table given has not changed.
@@ -67,6 +67,13 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 	holds(emptied, 1, second, true)
 	both := slots[1].Empty(emptied, "amd64")
 	holds(both, 1, second, false)
+	if sig := sealed.Partition(slots[1].Sig); sig.Label != partitions.EmptyLabel {
+		t.Errorf("a system that is not signed has a signature: %+v", sig)
+	}
+	signed := slots[1].Seal(both, "amd64", second, "loam_2", true)
+	if sig := signed.Partition(slots[1].Sig); sig.Label != "loam_2" || sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") || sig.UUID != partitions.SigUUID(second) {
+		t.Errorf("a signature: %+v", sig)
+	}
 }
 
 func TestADiskWithoutTwoSlotsIsAnError(t *testing.T) {

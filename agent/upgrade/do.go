@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -174,7 +175,28 @@ func (u *Upgrader) mark(kind OpKind, j *Journal) error {
 	if err != nil {
 		return err
 	}
-	return slot.Seal(table, u.Disk.Arch, hash, u.ImageID+"_"+j.Target.Version).Write(u.Disk.Whole)
+	signed, err := u.sign(table, slot)
+	if err != nil {
+		return err
+	}
+	return slot.Seal(table, u.Disk.Arch, hash, u.ImageID+"_"+j.Target.Version, signed).Write(u.Disk.Whole)
+}
+
+// sign writes the signature of the target's root hash beside it, if it has one, and
+// the disk a place for it. Nothing on the node needs it: systemd's tools do.
+func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
+	idx, err := index(u.Keep)
+	if err != nil || idx.Signature == nil || slot.Sig == 0 {
+		return false, err
+	}
+	content, err := idx.Signature.Encode()
+	if err != nil {
+		return false, err
+	}
+	return true, u.part(table.Partition(slot.Sig), func(d Device) error {
+		_, err := d.WriteAt(content, 0)
+		return errors.Join(err, d.Sync())
+	})
 }
 
 func rootHash(text string) (hash [32]byte, err error) {

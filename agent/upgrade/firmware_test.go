@@ -44,12 +44,12 @@ func start(disk firmware.Disk, r release, table gpt.Table) (System, error) {
 	if err != nil {
 		return System{}, err
 	}
-	for want, id := range map[string][16]byte{"root": partitions.RootUUID(hash), "verity": partitions.VerityUUID(hash)} {
+	for want, id := range map[string][16]byte{"root": partitions.RootUUID(hash), "verity": partitions.VerityUUID(hash), "signature": partitions.SigUUID(hash)} {
 		i := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return [16]byte(p.UUID) == id })
 		if i < 0 {
 			return System{}, fmt.Errorf("%s of %s, root hash %s: no such partition", want, r.Version, hex.EncodeToString(hash[:6]))
 		}
-		content := map[string][]byte{"root": r.root, "verity": r.verity}[want]
+		content := map[string][]byte{"root": r.root, "verity": r.verity, "signature": r.signature}[want]
 		have := make([]byte, len(content))
 		_, _ = disk.ReadAt(have, table.Partitions[i].Start)
 		if !bytes.Equal(have, content) {

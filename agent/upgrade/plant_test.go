@@ -36,9 +36,9 @@ const (
 // release is a small system, and its bundle.
 type release struct {
 	System
-	root, verity, uki []byte
-	index             bundle.Index
-	pack              []byte
+	root, verity, signature, uki []byte
+	index                        bundle.Index
+	pack                         []byte
 }
 
 // newRelease makes one whose root shares its first half with those of other
@@ -64,11 +64,15 @@ func newRelease(t testing.TB, version string) release {
 		t.Fatal(err)
 	}
 	r.System = System{version, hex.EncodeToString(hash[:])}
+	signature := verity.NewSignature(hash, []byte("who"), []byte(version))
+	if r.signature, err = signature.Encode(); err != nil {
+		t.Fatal(err)
+	}
 	r.uki = smallUKI("roothash="+r.RootHash, "IMAGE_VERSION="+version+"\n", own)
 	source := func(b []byte) bundle.Source { return bundle.Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b))} }
 	var pack bytes.Buffer
 	r.index, err = bundle.Write(&pack, bundle.Sources{
-		ImageID: imageID, Version: version, Arch: arch, Profile: "cloud", RootHash: r.RootHash,
+		ImageID: imageID, Version: version, Arch: arch, Profile: "cloud", RootHash: r.RootHash, Signature: &signature,
 		Root: source(r.root), Verity: source(r.verity), UKI: source(r.uki),
 	})
 	if err != nil {
@@ -134,7 +138,10 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 	for i, d := range []struct {
 		role partitions.Role
 		size int64
-	}{{partitions.ESP, 528 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.State, 1 << 20}} {
+	}{
+		{partitions.ESP, 528 << 20}, {partitions.RootVeritySig, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20},
+		{partitions.RootVeritySig, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.State, 1 << 20},
+	} {
 		p.table.Partitions = append(p.table.Partitions, gpt.Partition{
 			Index: i + 1, Type: partitions.TypeUUID(d.role, arch), UUID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}), Label: string(d.role), Start: at, Size: d.size,
 		})
@@ -145,7 +152,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version), arch)
+	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version, true), arch)
 	disk := firmware.NewMemory(nil)
 	if err := p.table.Create(disk); err != nil {
 		t.Fatal(err)
@@ -158,7 +165,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: smallLoader("257.1")}}); err != nil {
 		t.Fatal(err)
 	}
-	for index, content := range map[int][]byte{2: first.verity, 3: first.root} {
+	for index, content := range map[int][]byte{slots[0].Sig: first.signature, slots[0].Verity: first.verity, slots[0].Root: first.root} {
 		if _, err := disk.WriteAt(content, p.table.Partitions[index-1].Start); err != nil {
 			t.Fatal(err)
 		}

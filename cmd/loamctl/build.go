@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
 )
@@ -26,6 +28,8 @@ type buildOptions struct {
 	release    string
 	mirrors    []string
 	flagsForGo []string
+	// key and certificate sign the image, "" for none.
+	key, certificate string
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -35,6 +39,8 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
 	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
+	f.StringVar(&o.key, "sign-key", "", "private key that signs what firmware starts and the root hash: PEM file or pkcs11: URI")
+	f.StringVar(&o.certificate, "sign-certificate", "", "certificate of that key: PEM file")
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
 }
 
@@ -45,6 +51,7 @@ type builder struct {
 	cache   string
 	tools   tools.Tree
 	steps   *step.Log
+	signer  sign.Signer
 }
 
 func buildCommand() *cobra.Command {
@@ -90,7 +97,18 @@ func (o buildOptions) decide() (image.Plan, error) {
 	if err != nil {
 		return image.Plan{}, err
 	}
-	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, Release: release})
+	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, Release: release, Signed: o.key != ""})
+}
+
+// signer signs the image, if anything does.
+func (o buildOptions) signer() (sign.Signer, error) {
+	switch {
+	case o.key == "" && o.certificate == "":
+		return sign.Signer{}, nil
+	case o.key == "" || o.certificate == "":
+		return sign.Signer{}, errors.New("--sign-key and --sign-certificate: one without the other")
+	}
+	return sign.Open(o.key, o.certificate)
 }
 
 // open plans the build and makes its tools ready.
@@ -101,6 +119,10 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	}
 	if os.Geteuid() != 0 {
 		return nil, tools.ErrNotRoot
+	}
+	signer, err := o.signer()
+	if err != nil {
+		return nil, err
 	}
 	if o.out == "" {
 		o.out = filepath.Join(o.source, "build", o.arch+"-"+o.profile)
@@ -116,7 +138,7 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{options: o, plan: plan, cache: cache, steps: steps}
+	b := &builder{options: o, plan: plan, cache: cache, steps: steps, signer: signer}
 	return b, b.ready(ctx)
 }
 
@@ -166,7 +188,7 @@ func (b *builder) ready(ctx context.Context) error {
 func (b *builder) run() image.Build {
 	return image.Build{
 		Plan: b.plan, Tools: b.tools, Cache: b.cache, Source: b.options.source, Out: b.options.out,
-		Steps: b.steps, BuildFlags: b.options.flagsForGo,
+		Steps: b.steps, Signer: b.signer, BuildFlags: b.options.flagsForGo,
 	}
 }
 

@@ -36,8 +36,11 @@ func packBuild(dir string, epoch int, pack string) (repository.Bundle, error) {
 		}
 		claims[i], *p.path = m.Files[at], filepath.Join(dir, m.Files[at].Name)
 	}
-	err = b.Write(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, Epoch: epoch, RootHash: m.RootHash})
-	if err != nil {
+	about := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, Epoch: epoch, RootHash: m.RootHash}
+	if about.Signature, err = image.ReadSignature(dir, m); err != nil {
+		return b, err
+	}
+	if err := b.Write(about); err != nil {
 		return b, err
 	}
 	for i, part := range []bundle.Part{b.Index.Root, b.Index.Verity, b.Index.UKI} {

@@ -6,6 +6,8 @@ package bundle
 import (
 	"encoding/hex"
 	"fmt"
+
+	"github.com/loam-os/loam/partitions/verity"
 )
 
 const (
@@ -29,10 +31,13 @@ type Index struct {
 	Epoch int `json:"epoch"`
 	// RootHash is the root of the verity tree, 64 hex digits.
 	RootHash string `json:"rootHash"`
-	Root     Part   `json:"root"`
-	Verity   Part   `json:"verity"`
-	UKI      Part   `json:"uki"`
-	Pack     Pack   `json:"pack"`
+	// Signature is that of RootHash, if it is signed.
+	Signature *verity.Signature `json:"signature,omitempty"`
+
+	Root   Part `json:"root"`
+	Verity Part `json:"verity"`
+	UKI    Part `json:"uki"`
+	Pack   Pack `json:"pack"`
 }
 
 // Part is one file of the release. Chunk i covers bytes [i*ChunkSize, min(Size, (i+1)*ChunkSize)).

@@ -55,6 +55,9 @@ func (ix Index) checkHead() error {
 	if _, err := parseDigest(ix.RootHash); err != nil {
 		return fmt.Errorf("rootHash: %w", err)
 	}
+	if s := ix.Signature; s != nil && s.RootHash != ix.RootHash {
+		return fmt.Errorf("signature: of root hash %.80q", s.RootHash)
+	}
 	return nil
 }
 

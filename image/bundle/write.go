@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/loam-os/loam/partitions/verity"
 )
 
 // Sources is what Write makes a bundle of: the head of the index, and its parts.
@@ -16,7 +18,9 @@ type Sources struct {
 	ImageID, Version, Arch, Profile string
 	Epoch                           int
 	RootHash                        string
-	Root, Verity, UKI               Source
+	// Signature of RootHash, nil for none.
+	Signature         *verity.Signature
+	Root, Verity, UKI Source
 }
 
 // Source is the file of a part.
@@ -28,7 +32,7 @@ type Source struct {
 // Write writes the pack: each distinct chunk once, as they come in root, verity and UKI, compressed where that saves 5 % or more.
 // Equal sources give equal bytes.
 func Write(pack io.Writer, in Sources) (Index, error) {
-	ix := Index{Format: Format, ImageID: in.ImageID, Version: in.Version, Arch: in.Arch, Profile: in.Profile, Epoch: in.Epoch, RootHash: in.RootHash}
+	ix := Index{Format: Format, ImageID: in.ImageID, Version: in.Version, Arch: in.Arch, Profile: in.Profile, Epoch: in.Epoch, RootHash: in.RootHash, Signature: in.Signature}
 	if err := ix.checkHead(); err != nil {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}

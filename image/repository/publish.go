@@ -2,6 +2,7 @@ package repository
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
 )
 
 // Bundle is what Publish publishes: the index, and the files that it describes.
@@ -122,6 +124,9 @@ func place(dir string, b Bundle, r Release, index []byte) error {
 	// PARTUUIDs by the Discoverable Partitions Specification: first and second half of the root hash.
 	root, verity := base+"_"+b.Index.RootHash[:32]+".root", base+"_"+b.Index.RootHash[32:]+".verity"
 	sums := map[string]string{base + ".efi": b.Index.UKI.SHA256, root: b.Index.Root.SHA256, verity: b.Index.Verity.SHA256}
+	if err := placeSignature(dir, base, b.Index, sums); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		name, from string
 		size       int64
@@ -140,6 +145,25 @@ func place(dir string, b Bundle, r Release, index []byte) error {
 		return err
 	}
 	return writeFile(filepath.Join(dir, r.stored()), index, 0o644)
+}
+
+// placeSignature makes of the signature of the root hash, if there is one, the file that fills its partition.
+func placeSignature(dir, base string, ix bundle.Index, sums map[string]string) error {
+	if ix.Signature == nil {
+		return nil
+	}
+	content, err := ix.Signature.Encode()
+	if err != nil {
+		return err
+	}
+	hash, err := hex.DecodeString(ix.RootHash)
+	if err != nil || len(hash) != 32 {
+		return fmt.Errorf("root hash %q", ix.RootHash)
+	}
+	id := partitions.SigUUID([32]byte(hash))
+	name := base + "_" + hex.EncodeToString(id[:]) + ".verity-sig"
+	sums[name] = fmt.Sprintf("%x", sha256.Sum256(content))
+	return writeFile(filepath.Join(dir, name), content, 0o644)
 }
 
 // addSums adds files to a SHA256SUMS, as sha256sum(1) writes it, sorted by name. A file that is in it has the new sum.

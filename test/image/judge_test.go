@@ -12,13 +12,15 @@ import (
 
 	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
 	"github.com/loam-os/loam/test/judge"
 )
 
 func TestSfdiskFindsNoError(t *testing.T) {
 	b := underTest(t)
 	out := judge.Run(t, "sfdisk", "--verify", b.file(t, ".raw"))
-	if !strings.Contains(out, "No errors detected.") || !strings.Contains(out, "Using 6 out of 128 partitions.") {
+	if !strings.Contains(out, "No errors detected.") || !strings.Contains(out, "Using 8 out of 128 partitions.") {
 		t.Errorf("sfdisk --verify:\n%s", out)
 	}
 }
@@ -26,9 +28,9 @@ func TestSfdiskFindsNoError(t *testing.T) {
 func TestVeritysetupVerifiesTheRootHash(t *testing.T) {
 	b := underTest(t)
 	judge.Run(t, "veritysetup", "verify", b.file(t, ".root"), b.file(t, ".verity"), b.manifest.RootHash)
-	verity := b.partition(t, partitions.RootVerity)
+	tree := b.partition(t, partitions.RootVerity)
 	// The hash device is read from an offset of the disk, the data from the file that is in its root partition.
-	judge.Run(t, "veritysetup", "verify", fmt.Sprint("--hash-offset=", verity.Start), b.file(t, ".root"), b.file(t, ".raw"), b.manifest.RootHash)
+	judge.Run(t, "veritysetup", "verify", fmt.Sprint("--hash-offset=", tree.Start), b.file(t, ".root"), b.file(t, ".raw"), b.manifest.RootHash)
 }
 
 func TestFsckErofsReadsTheRoot(t *testing.T) {
@@ -91,6 +93,39 @@ func TestDissect(t *testing.T) {
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestDissectSeesASignature has a signature beside the root file system, as loamctl build --sign-key places it.
+func TestDissectSeesASignature(t *testing.T) {
+	b := underTest(t)
+	raw := filepath.Join(t.TempDir(), "signed.raw")
+	copySparse(t, b.file(t, ".raw"), raw)
+	disk, err := os.OpenFile(raw, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	table, err := gpt.Read(disk, b.manifest.DiskSize, b.manifest.SectorSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, err := partitions.Slots(table, b.manifest.Arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, _ := slots[0].Holds(table, b.manifest.Arch)
+	content, err := verity.NewSignature(hash, []byte("a certificate"), []byte("a signature")).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := disk.WriteAt(content, table.Partition(slots[0].Sig).Start); err != nil {
+		t.Fatal(err)
+	}
+	label := b.manifest.ImageID + "_" + b.manifest.Version
+	if err := slots[0].Seal(table, b.manifest.Arch, hash, label, true).Write(disk); err != nil {
+		t.Fatal(err)
+	}
+	judge.Run(t, "systemd-dissect", "--validate", "--image-policy=root=signed", raw) // The root hash is in the signature.
 }
 
 func TestUkifyInspectsTheUKI(t *testing.T) {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,12 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
 	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/updates"
 )
@@ -27,9 +29,11 @@ func TestSysupdate(t *testing.T) {
 	judge.Find(t, "systemd-sysupdate")
 	b := underTest(t)
 	const version = "9.9.9"
-	rootHash := strings.Repeat("ab", 16) + strings.Repeat("cd", 16)
+	hash := [32]byte(slices.Concat(bytes.Repeat([]byte{0xab}, 16), bytes.Repeat([]byte{0xcd}, 16)))
+	rootHash := hex.EncodeToString(hash[:])
+	signature := verity.NewSignature(hash, []byte("a certificate"), []byte("a signature"))
 	m, r := b.manifest, updates.New(t)
-	r.Publish(bundle.Sources{ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}, b.file(t, ".root"), b.file(t, ".verity"), b.file(t, ".efi"))
+	r.Publish(bundle.Sources{Signature: &signature, ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}, b.file(t, ".root"), b.file(t, ".verity"), b.file(t, ".efi"))
 	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
@@ -40,8 +44,9 @@ func TestSysupdate(t *testing.T) {
 	}
 	arch := systemdArch[b.manifest.Arch]
 	for name, text := range map[string]string{
-		"50-verity.transfer": "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity\nReadOnly=1\n",
-		"60-root.transfer":   "MatchPattern=loam-node-os_@v_" + arch + "_@u.root\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "\nReadOnly=1\n",
+		"50-verity.transfer":     "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity\nReadOnly=1\n",
+		"55-verity-sig.transfer": "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity-sig\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity-sig\nReadOnly=1\n",
+		"60-root.transfer":       "MatchPattern=loam-node-os_@v_" + arch + "_@u.root\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "\nReadOnly=1\n",
 		"70-uki.transfer": "MatchPattern=loam-node-os_@v_" + arch + ".efi\n[Target]\nType=regular-file\nPath=" + esp +
 			"\nMatchPattern=loam-node-os_@v_" + arch + "+@l-@d.efi loam-node-os_@v_" + arch + ".efi\nMode=0444\nTriesLeft=3\nTriesDone=0\nInstancesMax=2\n",
 	} {
@@ -82,6 +87,18 @@ func TestSysupdate(t *testing.T) {
 	}
 	if hash, whole := slots[1].Holds(table, b.manifest.Arch); !whole || hex.EncodeToString(hash[:]) != rootHash {
 		t.Errorf("the other slot holds %x, %v", hash, whole)
+	}
+	content, err := signature.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It takes the first free partition: that of slot A, whose system is not signed.
+	sig := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return p.UUID == partitions.SigUUID(hash) })
+	have := make([]byte, len(content))
+	if sig < 0 {
+		t.Error("no partition has the signature")
+	} else if _, err := f.ReadAt(have, table.Partitions[sig].Start); err != nil || !bytes.Equal(have, content) {
+		t.Errorf("the signature is another: %v", err)
 	}
 	for index, name := range map[int]string{slots[1].Root: ".root", slots[1].Verity: ".verity"} {
 		if p := table.Partition(index); p.Label != "loam-node-os_"+version {
