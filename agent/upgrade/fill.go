@@ -105,8 +105,9 @@ func (f *filler) fill(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	free, compared, got := make(chan *piece, ahead), make(chan *piece), make(chan *piece)
+	size := min(stride, f.part.Size)
 	for range ahead {
-		free <- &piece{have: make([]byte, stride), want: make([]byte, stride), differs: make([]bool, stride/bundle.ChunkSize)}
+		free <- &piece{have: make([]byte, size), want: make([]byte, size), differs: make([]bool, stride/bundle.ChunkSize)}
 	}
 	group.Go(func() {
 		defer close(compared)
