@@ -67,7 +67,7 @@ bench: $(loamctl) ## measure the figures of the README into build/bench/results.
 	go run ./test/bench
 
 crash: ## cut the power at every step of configurations and of upgrades
-	LOAM_CRASH_STATES=4000 go test -count=1 -timeout 30m -run '^TestCrashStates|^TestAllThat' -v ./agent/upgrade | grep -v '^ *--- PASS\|^=== '
+	LOAM_CRASH_STATES=1000000 go test -count=1 -timeout 30m -run '^TestCrashStates|^TestAllThat|^TestSeeded' -v ./agent/upgrade | grep -v '^ *--- PASS\|^=== '
 	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run '^TestCrash' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
 
 pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact

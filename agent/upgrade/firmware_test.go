@@ -26,15 +26,24 @@ func (p plant) boot(disk firmware.Disk) (System, error) {
 	if err != nil {
 		return System{}, err
 	}
-	content, err := l.Read(chosen)
+	r, err := p.contentOf(l, chosen)
 	if err != nil {
 		return System{}, err
 	}
+	return start(disk, r, table)
+}
+
+// contentOf is the release whose UKI an entry is.
+func (p plant) contentOf(l firmware.Loader, e firmware.Entry) (release, error) {
+	content, err := l.Read(e)
+	if err != nil {
+		return release{}, err
+	}
 	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
 	if at < 0 {
-		return System{}, fmt.Errorf("%s is no UKI that anybody made", chosen.Name)
+		return release{}, fmt.Errorf("%s is no UKI that anybody made", e.Name)
 	}
-	return start(disk, p.releases[at], table)
+	return p.releases[at], nil
 }
 
 // start is the UKI and /init: the system whose content is in the slot that the

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // bug is one that somebody could write: another Next, flushes of a step that are
@@ -107,8 +110,9 @@ var seeded = map[string]bug{
 // TestSeededBugsAreFound runs lives with a bug in them: either they cannot be lived,
 // or some power cut shows it.
 func TestSeededBugsAreFound(t *testing.T) {
+	began, n := time.Now(), 0
 	for name, bug := range seeded {
-		t.Run(name, func(t *testing.T) {
+		found := t.Run(name, func(t *testing.T) {
 			for life, live := range lives {
 				if found := lived(t, live, bug); found != "" {
 					t.Logf("%s: %s", life, found)
@@ -117,7 +121,11 @@ func TestSeededBugsAreFound(t *testing.T) {
 			}
 			t.Error("nobody has found it")
 		})
+		if found {
+			n++
+		}
 	}
+	t.Logf("L6: %d of %d seeded bugs found, in %s", n, len(seeded), time.Since(began).Round(time.Second))
 }
 
 // fatal is a testing.TB whose Fatal ends the life only.
@@ -152,19 +160,22 @@ func lived(t *testing.T, live func(c *course), b bug) (found string) {
 		live(c)
 	}()
 	n := 0
-	c.each(4, func(m moment) {
-		if found != "" {
-			return
-		}
-		err := c.survives(m)
-		for _, good := range []bool{true, false} {
-			if n++; err == nil && n%7 == 0 {
-				err = c.finishes(t, m, good)
+	stretch{beginning(c.base), c.events}.each(func(e *epoch) {
+		firmware.Subsets(e.writes, 4, 1, func(kept firmware.Sectors) {
+			if found != "" {
+				return
 			}
-		}
-		if err != nil {
-			found = err.Error()
-		}
+			m := e.with(kept)
+			err := e.see(m, func(disk firmware.Disk) error { return c.survives(disk, m.files) })
+			for _, good := range []bool{true, false} {
+				if n++; err == nil && n%7 == 0 {
+					_, err = c.finishes(t, m, good)
+				}
+			}
+			if err != nil {
+				found = err.Error()
+			}
+		})
 	})
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/firmware/bootentry"
 )
@@ -159,6 +160,7 @@ func (w world) boot() (next world, chosen Entry, ok bool) {
 // TestAllThatCanHappenEndsWell walks through every world that upgrades to and fro
 // can lead to, with a power cut after any step.
 func TestAllThatCanHappenEndsWell(t *testing.T) {
+	began := time.Now()
 	start := world{slots: [2]string{"1.0.0", ""}, entries: []Entry{entry("1.0.0", false, 0, 0)}}
 	seen, queue := map[string]bool{start.String(): true}, []world{start}
 	visit := func(w world) {
@@ -178,7 +180,7 @@ func TestAllThatCanHappenEndsWell(t *testing.T) {
 			visit(next)
 		}
 	}
-	t.Logf("%d worlds", len(seen))
+	t.Logf("L0: %d worlds, in %s", len(seen), time.Since(began).Round(time.Second))
 	if len(seen) < 20_000 {
 		t.Error("these are not all")
 	}

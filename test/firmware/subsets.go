@@ -7,15 +7,12 @@ import (
 )
 
 // few changed sectors are those of which all subsets are tried.
-const few = 10
+const few = 14
 
 // Subsets calls do for what a disk may have, after a power cut, of the writes since its last flush: of few sectors all subsets, of many each one
 // alone, all but each one, and as many random ones as told; and every prefix of the writes, if that is anything else.
 func Subsets(writes []Written, random int, seed uint64, do func(kept Sectors)) {
-	last, prefix := Sectors{}, Sectors{}
-	for _, w := range writes {
-		last[w.Sector] = w.Data
-	}
+	last, prefix := Last(writes), Sectors{}
 	changed := slices.Sorted(maps.Keys(last))
 	if len(changed) > few || len(changed) < len(writes) {
 		do(Sectors{})
@@ -47,4 +44,54 @@ func Subsets(writes []Written, random int, seed uint64, do func(kept Sectors)) {
 	for range random {
 		choose(func(int) bool { return rng.Uint32()&1 == 1 })
 	}
+}
+
+// extent is how many changed sectors in a row are data, of which no single one matters.
+const extent = 16
+
+// Coarse is Subsets with nothing, half or all of each extent of data, and no random ones.
+func Coarse(writes []Written, do func(kept Sectors)) {
+	last := Last(writes)
+	var parts []Written // A part stands for all of its sectors, as its first.
+	whole := map[int64][]int64{}
+	for _, run := range runs(slices.Sorted(maps.Keys(last))) {
+		for _, part := range [][]int64{run[:len(run)/2], run[len(run)/2:]} {
+			if len(part) > 0 {
+				parts, whole[part[0]] = append(parts, Written{Sector: part[0]}), part
+			}
+		}
+	}
+	Subsets(parts, 0, 0, func(kept Sectors) {
+		all := Sectors{}
+		for first := range kept {
+			for _, n := range whole[first] {
+				all[n] = last[n]
+			}
+		}
+		do(all)
+	})
+}
+
+// runs are sectors one by one, but for extents of data.
+func runs(sorted []int64) (all [][]int64) {
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n] == sorted[0]+int64(n) {
+			n++
+		}
+		if n < extent {
+			n = 1
+		}
+		all, sorted = append(all, sorted[:n]), sorted[n:]
+	}
+	return all
+}
+
+// Last is what each sector has after the writes.
+func Last(writes []Written) Sectors {
+	last := Sectors{}
+	for _, w := range writes {
+		last[w.Sector] = w.Data
+	}
+	return last
 }

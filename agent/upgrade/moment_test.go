@@ -1,0 +1,158 @@
+package upgrade
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/loam-os/loam/test/firmware"
+)
+
+// moment is the machine as a power cut leaves it: what is on the disk, and the
+// files of its state partition.
+type moment struct {
+	disk  firmware.Memory
+	files map[string][]byte
+	// sum is of both, but for what each boot has of its own: equal moments have equal sums.
+	sum uint64
+}
+
+// beginning is a machine with a disk, and no files.
+func beginning(disk firmware.Sectors) moment {
+	m := moment{disk: firmware.NewMemory(disk), files: map[string][]byte{}}
+	for n, b := range disk {
+		m.sum += summed(strconv.FormatInt(n, 10), b)
+	}
+	return m
+}
+
+// summed is one of the numbers that a moment's sum is of, 0 for zeros.
+func summed(name string, data []byte) uint64 {
+	if len(bytes.Trim(data, "\x00")) == 0 {
+		return 0
+	}
+	h := sha256.Sum256(append([]byte(name+" "), data...))
+	return binary.LittleEndian.Uint64(h[:])
+}
+
+// summedFile leaves the kernel's id of a boot out.
+func summedFile(name string, data []byte) uint64 {
+	if j, err := ReadJournal(keeper{journalName: data}); name == journalName && err == nil && j != nil {
+		j.Boot = ""
+		data = fmt.Appendf(nil, "%+v %+v", *j, j.Drill)
+	}
+	return summed(name, data)
+}
+
+// cut is the moment's disk, to be changed.
+func (m moment) cut() firmware.Memory {
+	return firmware.Memory{Base: m.disk.Base, Over: maps.Clone(m.disk.Over)}
+}
+
+// flat is the moment with a disk of its own.
+func (m moment) flat() moment {
+	m.disk = firmware.NewMemory(m.disk.Flat())
+	return m
+}
+
+// keeper reads files.
+type keeper map[string][]byte
+
+func (k keeper) Read(name string) ([]byte, error) { return (&recorder{files: k}).Read(name) }
+func (keeper) Write(string, []byte) error         { return errors.New("read only") }
+func (keeper) Remove(string) error                { return errors.New("read only") }
+
+// stretch is what was made durable from a moment on.
+type stretch struct {
+	from   moment
+	events []event
+}
+
+// each calls do for every flush with what was written before it, and for every file.
+func (s stretch) each(do func(e *epoch)) {
+	now := s.from.flat()
+	for _, e := range s.events {
+		if e.file == "" {
+			all := newEpoch(now, e.writes)
+			do(all)
+			now = all.with(firmware.Last(e.writes)).flat()
+			continue
+		}
+		now.sum += summedFile(e.file, e.data) - summedFile(e.file, now.files[e.file])
+		now.files = maps.Clone(now.files)
+		if now.files[e.file] = e.data; e.data == nil {
+			delete(now.files, e.file)
+		}
+		do(newEpoch(now, nil))
+	}
+	do(newEpoch(now, nil))
+}
+
+// epoch is what was written up to a flush, over what was there.
+type epoch struct {
+	base   moment
+	writes []firmware.Written
+	// sums are what a write adds to the base's sum.
+	sums map[*byte]uint64
+	// views are what was seen of it.
+	views []view
+}
+
+func newEpoch(base moment, writes []firmware.Written) *epoch {
+	e := &epoch{base: base, writes: writes, sums: map[*byte]uint64{}}
+	for _, w := range writes {
+		name := strconv.FormatInt(w.Sector, 10)
+		e.sums[&w.Data[0]] = summed(name, w.Data) - summed(name, base.disk.Sector(w.Sector))
+	}
+	return e
+}
+
+// with is the moment at which the disk has that of it.
+func (e *epoch) with(kept firmware.Sectors) moment {
+	m := e.base
+	m.disk = firmware.Memory{Base: m.disk.Base, Over: kept}
+	for _, b := range kept {
+		m.sum += e.sums[&b[0]]
+	}
+	return m
+}
+
+// view is what somebody has read of an epoch's sectors, and what came of it.
+type view struct {
+	read firmware.Sectors
+	err  error
+}
+
+// see is what do says of a moment of the epoch. What reads the same says the same.
+func (e *epoch) see(m moment, do func(disk firmware.Disk) error) error {
+	for _, v := range e.views {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(v.read)), func(n int64) bool { return !bytes.Equal(m.disk.Sector(n), v.read[n]) }) {
+			return v.err
+		}
+	}
+	w := watched{Memory: m.cut(), epoch: firmware.Last(e.writes), read: firmware.Sectors{}, as: m.disk}
+	err := do(w)
+	e.views = append(e.views, view{w.read, err})
+	return err
+}
+
+// watched is a disk that notes what of an epoch is read, as it was before it is changed.
+type watched struct {
+	firmware.Memory
+	epoch, read firmware.Sectors
+	as          firmware.Memory
+}
+
+func (w watched) ReadAt(p []byte, off int64) (int, error) {
+	for n := off / sector; n*sector < off+int64(len(p)); n++ {
+		if _, of := w.epoch[n]; of {
+			w.read[n] = w.as.Sector(n)
+		}
+	}
+	return w.Memory.ReadAt(p, off)
+}

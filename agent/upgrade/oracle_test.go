@@ -1,0 +1,168 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/test/firmware"
+)
+
+// survives is what has to hold of any moment: all entries that the loader shows are
+// whole systems, and it starts one of them; if what is on trial never comes up, what
+// has been well does within the tries.
+func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
+	j, err := ReadJournal(keeper(files))
+	if err != nil {
+		return err
+	}
+	if err := p.whole(disk); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		runs, err := p.boot(disk)
+		switch {
+		case err != nil:
+			return fmt.Errorf("boot %d: %w", i, err)
+		case j != nil && runs == j.From || p.blessed(disk, runs):
+			return nil
+		case j == nil || runs != j.Target:
+			return fmt.Errorf("boot %d starts %s, which nobody asked for", i, runs.Version)
+		case i > Tries:
+			return fmt.Errorf("after %d boots that fail it is still %s", i+1, runs.Version)
+		}
+	}
+}
+
+// whole makes sure that no cluster of an entry is anything else's.
+func (p plant) whole(disk firmware.Disk) error {
+	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
+	if err != nil {
+		return err
+	}
+	all, err := l.Entries()
+	for _, e := range all {
+		if err == nil && !e.Orphan {
+			var s release
+			if s, err = p.contentOf(l, e); err == nil && !strings.HasPrefix(e.Name, imageID+"_"+s.Version+"_") {
+				err = fmt.Errorf("%s has the content of %s", e.Name, s.Version)
+			}
+		}
+	}
+	return err
+}
+
+// within makes sure that nothing is written but the partition tables, the ESP and
+// slots: what is in the state partition stays.
+func (p plant) within(events []event) error {
+	for _, e := range events {
+		for _, w := range e.writes {
+			at := w.Sector * sector
+			i := slices.IndexFunc(p.table.Partitions, func(p gpt.Partition) bool { return p.Start <= at && at < p.End() })
+			if i < 0 && at >= gpt.Alignment && at < p.table.DiskSize-gpt.Alignment || i == len(p.table.Partitions)-1 {
+				return fmt.Errorf("sector %d is written, of partition %d", w.Sector, i+1)
+			}
+		}
+	}
+	return nil
+}
+
+// blessed reports whether a system has an entry that does not count.
+func (p plant) blessed(disk firmware.Disk, s System) bool {
+	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
+	if err != nil {
+		return false
+	}
+	all, err := l.Entries()
+	return err == nil && slices.ContainsFunc(all, func(e firmware.Entry) bool { return e.Name == imageID+"_"+s.Version+"_x86-64.efi" })
+}
+
+// finishes goes on from a moment with a target that is good or not, until nothing
+// is left to do, and checks that this is as it should be. It returns what was done.
+func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
+	r := newRecorder(m.disk.Flat(), m.files)
+	j, err := ReadJournal(r)
+	if err != nil {
+		return nil, err
+	}
+	verdict := Verdict{Word: Bad, Reason: "ill"}
+	if good {
+		verdict.Word = Good
+	}
+	for i := range 3*Tries + 6 {
+		runs, err := p.boot(r.Recorder)
+		if err != nil {
+			return r.events, err
+		}
+		_ = r.Sync()
+		u := p.upgrader(r, runs)
+		u.BootID = fmt.Sprint(m.sum, i)
+		v := verdict
+		switch {
+		case j != nil && j.Drill != nil:
+			v.Word = Bad
+		case j == nil || runs != j.Target:
+			v.Word = Good
+		}
+		op, err := u.Run(t.Context(), v, noPackFor(p, r))
+		if errors.Is(err, errPanics) {
+			continue
+		}
+		if err != nil {
+			return r.events, fmt.Errorf("%s runs, %s: %w", runs.Version, op.Kind, err)
+		}
+		if op.Kind == Nothing {
+			return r.events, p.clean(u, j, runs, good)
+		}
+	}
+	return r.events, errors.New("it does not come to an end")
+}
+
+// clean checks a machine that has nothing left to do.
+func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	if err := u.esp.Reclaim(); err != nil {
+		return err
+	}
+	if report := u.esp.Check(); !report.Clean() {
+		return fmt.Errorf("the ESP is not clean: %+v", report)
+	}
+	failed, err := Failures(u.Keep)
+	if err != nil {
+		return err
+	}
+	left, err := ReadJournal(u.Keep)
+	switch {
+	case err != nil:
+		return err
+	case left != nil:
+		return fmt.Errorf("the journal stays: %+v", left)
+	case j == nil:
+		return nil
+	case j.Drill != nil:
+		if d, err := LastDrill(u.Keep); err != nil || d == nil {
+			return fmt.Errorf("nobody knows how the drill went: %v", err)
+		}
+		if runs != j.Target {
+			return fmt.Errorf("a drill of %s ends with %s", j.Target.Version, runs.Version)
+		}
+		return nil
+	}
+	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.RootHash == j.Target.RootHash })
+	switch {
+	case good && runs != j.Target && !remembered:
+		return fmt.Errorf("%s is good, and %s runs", j.Target.Version, runs.Version)
+	case !good && runs == j.Target && !remembered:
+		return nil // It was blessed before the cut.
+	case !good && runs != j.Target && !remembered:
+		return fmt.Errorf("%s has failed, and nobody remembers", j.Target.Version)
+	}
+	return nil
+}
