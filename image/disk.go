@@ -79,6 +79,8 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 	files := []esp.File{
 		{Path: loader.Path(p.Spec.Arch), Data: in.loader},
 		{Path: p.UKI, Data: in.uki},
+		{Path: loader.RecoveryUKI, Data: in.uki},
+		{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},
 		// No menu (a key held at start still shows it), no editing of command lines. And no file
 		// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs
 		// (systemd issues 42979, 42307).

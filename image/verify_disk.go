@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/manifest"
@@ -132,12 +133,15 @@ func verifyUKI(out outputs, t gpt.Table, m manifest.Manifest) error {
 	if i < 0 {
 		return errors.New("no ESP")
 	}
-	image, err := esp.Read(io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size), m.UKI)
+	image, err := io.ReadAll(out[".efi"])
 	if err != nil {
 		return err
 	}
-	if alone, err := io.ReadAll(out[".efi"]); err != nil || !bytes.Equal(image, alone) {
-		return errors.Join(err, fmt.Errorf("%s on the ESP differs from %s", m.UKI, filepath.Base(out[".efi"].Name())))
+	for _, path := range []string{m.UKI, loader.RecoveryUKI} {
+		there, err := esp.Read(io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size), path)
+		if err != nil || !bytes.Equal(there, image) {
+			return errors.Join(err, fmt.Errorf("%s on the ESP differs from %s", path, filepath.Base(out[".efi"].Name())))
+		}
 	}
 	sections, err := uki.Parse(bytes.NewReader(image))
 	if err != nil {

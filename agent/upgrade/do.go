@@ -32,6 +32,8 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		return errors.Join(u.newTry(v.Journal), u.esp.Rename(fat.BootDir, op.File, op.To, true))
 	case Prove:
 		return u.proveSlot(v)
+	case Restore:
+		return u.restore(op.To)
 	case Empty, Seal:
 		return u.mark(op.Kind, v.Journal)
 	case Fill:
@@ -55,7 +57,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		return u.conclude(v, op.Reason)
 	case Finish:
 		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
-			u.renewLoader()
+			u.renewBoot(v)
 			if err := errors.Join(raise(u.Keep, v), u.hold(*v.Journal)); err != nil {
 				return err
 			}

@@ -45,8 +45,9 @@ type Upgrader struct {
 	Loader func() ([]byte, error)
 	// Panic has the kernel panic, in drills.
 	Panic func() error
-	// Done is told of each step of an upgrade that is done; nil for nobody.
-	Done func(op Op, j Journal)
+	// Done is told of each step that is done, of which upgrade if it is of one; nil for
+	// nobody.
+	Done func(op Op, j *Journal)
 	// Near is a chunk of n bytes that somebody near by has, nil for none: it is verified.
 	Near func(ctx context.Context, c bundle.Chunk, n int) []byte
 	// Progress is told how far a fill is; nil for nobody.
@@ -208,8 +209,8 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, pack Packed) (op Op
 		if err := u.do(ctx, v, op, pack); err != nil {
 			return op, fmt.Errorf("%s: %w", op.Kind, err)
 		}
-		if u.Done != nil && v.Journal != nil {
-			u.Done(op, *v.Journal)
+		if u.Done != nil {
+			u.Done(op, v.Journal)
 		}
 		if err := ctx.Err(); err != nil {
 			return op, err
@@ -246,7 +247,8 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
 		v.Holds = hex.EncodeToString(hash[:])
 	}
-	if v.Entries, err = entries(u.esp); err != nil {
+	v.Recovery = u.recovery()
+	if v.Entries, err = entries(u.esp); err != nil && v.Recovery != u.Running.RootHash {
 		return v, err
 	}
 	return v, u.follow(v)

@@ -42,7 +42,12 @@ func (c *course) boot() {
 		c.t.Fatal(err)
 	}
 	_ = c.recorder.Sync()
-	c.running, c.u = runs, c.upgrader(c.recorder, runs)
+	c.runs(runs)
+}
+
+// runs has a system be the one that runs, from now on.
+func (c *course) runs(s System) {
+	c.running, c.u = s, c.upgrader(c.recorder, s)
 	c.boots++
 	c.u.mutant, c.u.BootID = c.mutant, strconv.Itoa(c.boots)
 }

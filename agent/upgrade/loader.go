@@ -12,16 +12,21 @@ import (
 	"github.com/loam-os/loam/firmware/loader"
 )
 
-// renewLoader puts the loader of the running system in the place of an older one:
-// the content is whole on the disk before one write of one sector makes it that of
-// the file. Any other program stays. That it cannot is no reason against the system.
-func (u *Upgrader) renewLoader() {
-	if err := u.tryRenewLoader(); err != nil {
+// renewBoot makes what is on the ESP beside boot entries that of the system that
+// has proven itself. That it cannot is no reason against the system.
+func (u *Upgrader) renewBoot(v View) {
+	if err := u.renewLoader(); err != nil {
 		u.Log.Warn("renew the boot loader", zap.Error(err))
+	}
+	if err := u.renewRecovery(v); err != nil {
+		u.Log.Warn("renew the recovery entry", zap.Error(err))
 	}
 }
 
-func (u *Upgrader) tryRenewLoader() error {
+// renewLoader puts the loader of the running system in the place of an older one:
+// the content is whole on the disk before one write of one sector makes it that of
+// the file. Any other program stays.
+func (u *Upgrader) renewLoader() error {
 	if u.Loader == nil {
 		return nil
 	}

@@ -43,6 +43,9 @@ const (
 	CopyUKI  OpKind = "copy the UKI"
 	Conclude OpKind = "conclude the drill"
 	Crash    OpKind = "panic"
+	// Restore makes the entry To of the running system of the recovery entry's UKI, in a
+	// new directory if that cannot be read.
+	Restore OpKind = "restore the boot entry"
 	// Reboot is to be asked for, at the time that the node's owner allows.
 	Reboot OpKind = "reboot"
 	// Remember notes that the target has failed, and why.
@@ -91,6 +94,9 @@ func Next(v View) Op {
 // leaves alone.
 func mend(v View) Op {
 	found := find(v, v.Running.RootHash)
+	if found == nil && v.Recovery == v.Running.RootHash && !slices.ContainsFunc(v.Entries, func(e Entry) bool { return e.RootHash == v.Recovery }) {
+		return Op{Kind: Restore, To: v.entryToMake(), Reason: "it is gone, and the recovery entry has its UKI"}
+	}
 	for _, e := range v.Entries {
 		switch {
 		case !e.Orphan || e.RootHash == "":

@@ -1,12 +1,14 @@
 package upgrade
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -19,7 +21,7 @@ func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	if err := p.whole(disk); err != nil {
+	if err := errors.Join(p.whole(disk), p.spare(disk)); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
@@ -35,6 +37,37 @@ func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 			return fmt.Errorf("after %d boots that fail it is still %s", i+1, runs.Version)
 		}
 	}
+}
+
+// spare makes sure of what is started beside the entries: the loader itself is one
+// that somebody made, and the recovery entry starts a whole system.
+func (p plant) spare(disk firmware.Disk) error {
+	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
+	if err != nil {
+		return err
+	}
+	content, err := l.File(loader.Path(arch))
+	if err != nil {
+		return err
+	}
+	if version, err := loader.Version(bytes.NewReader(content)); err != nil || !bytes.Equal(content, smallLoader(version)) {
+		return fmt.Errorf("the loader is torn: %v", err)
+	}
+	if content, err = l.File(loader.RecoveryUKI); err != nil {
+		return err
+	}
+	table, err := gpt.Read(disk, p.table.DiskSize, sector)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
+	if at < 0 {
+		return errors.New("the UKI of the recovery entry is none that anybody made")
+	}
+	if _, err := start(disk, p.releases[at], table); err != nil {
+		return fmt.Errorf("the recovery entry: %w", err)
+	}
+	return nil
 }
 
 // whole makes sure that no cluster of an entry is anything else's.

@@ -119,8 +119,8 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20, idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
 		return otherDisk()
-	case idx.UKI.Size > space:
-		return espFull(space, idx.UKI.Size)
+	case 2*idx.UKI.Size > space: // It is to be the recovery entry's, too.
+		return espFull(space, 2*idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
 	}
@@ -159,7 +159,7 @@ func otherDisk() *Refusal {
 }
 
 func espFull(free, size int64) *Refusal {
-	return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, the UKI takes %d", free>>20, size>>20)
+	return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
 func directoryFull() *Refusal {

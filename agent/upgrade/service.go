@@ -204,7 +204,13 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 }
 
 // tell is Upgrader.Done.
-func (s *Service) tell(op Op, j Journal) {
+func (s *Service) tell(op Op, j *Journal) {
+	if op.Kind == Restore && s.Tell != nil {
+		s.Tell(true, "BootEntryRestored", "the boot entry of "+s.Upgrader.Running.Version+" was gone, and is made anew of the recovery entry")
+	}
+	if j == nil {
+		return
+	}
 	if op.Kind == Finish && j.Target == s.Upgrader.Running && s.Proven != nil {
 		s.Proven()
 	}

@@ -85,6 +85,8 @@ type View struct {
 	// for none.
 	Holds   string
 	Entries []Entry
+	// Recovery is the root hash of the system that the recovery entry starts, "" without.
+	Recovery string
 	// Journal is nil without an upgrade.
 	Journal *Journal
 	Failed  []Failure

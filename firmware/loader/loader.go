@@ -20,6 +20,16 @@ func Installed(goarch string) string { return dir + "systemd-boot" + suffix(goar
 // Stub is where a Debian system has what UKIs begin with, without a leading slash.
 func Stub(goarch string) string { return dir + "linux" + suffix(goarch) + ".efi.stub" }
 
+// The recovery entry is started when there is no other: not even a bad one, as it is called bad itself, and sorts last. The firmware cannot
+// count its boots, as it is read-only. RecoveryUKI is a copy of the system that has proven itself last, outside of the directory that
+// firmware and updates write to.
+const (
+	RecoveryUKI   = "EFI/recovery/recovery.efi"
+	RecoveryEntry = "loader/entries/recovery+0-0.conf"
+	// RecoveryText is the content of RecoveryEntry (UAPI Boot Loader Specification, type #1).
+	RecoveryText = "title Recovery: the system that was well last\nsort-key zz-recovery\nefi /" + RecoveryUKI + "\n"
+)
+
 const dir = "usr/lib/systemd/boot/efi/"
 
 func suffix(goarch string) string { return map[string]string{"amd64": "x64", "arm64": "aa64"}[goarch] }

@@ -24,6 +24,9 @@ func (n *node) content() []byte {
 		if c.dir {
 			attr = dirent.AttrDirectory
 		}
+		if c.readOnly {
+			attr |= dirent.AttrReadOnly
+		}
 		b = append(b, dirent.LongSlots(c.name, c.short)...)
 		b = append(b, dirent.ShortSlot(c.short, attr, c.first, int64(len(c.data)))...)
 	}

@@ -20,6 +20,8 @@ import (
 type File struct {
 	Path string // "EFI/BOOT/BOOTX64.EFI": ASCII, slashes, relative to the root of the file system
 	Data []byte
+	// ReadOnly is the attribute: the firmware does not rename such a file.
+	ReadOnly bool
 }
 
 // BootDir is the directory of UKIs. It is always there, with its fillers and its chain.
@@ -28,8 +30,6 @@ const BootDir = "EFI/Linux"
 const (
 	sectorSize  = 512
 	clusterSize = 8 << 10
-	// bootDirSize is the least size of BootDir, in bytes.
-	bootDirSize = 64 << 10
 	// reserved sectors before the first FAT.
 	reserved = 32
 	// fatAlign is the sectors that a FAT's size is a multiple of.

@@ -24,13 +24,13 @@ func sampleFiles() []File {
 	rand.NewChaCha8([32]byte{3}).Read(data)
 	clear(data[100_000:900_000])
 	return []File{
-		{"EFI/BOOT/BOOTX64.EFI", data[:120_000]},
-		{"loader/loader.conf", []byte("timeout 0\n")},
-		{"loader/entries.srel", []byte("type1\n")},
-		{"EFI/Linux/loam-node-os_0.1.0_x86-64+3-0.efi", data},
-		{"EFI/Linux/loam-node-os_0.0.9_x86-64.efi", data[7:]},
-		{"EFI/systemd/systemd-bootx64.efi", data[:clusterSize]},
-		{"loam/empty", nil},
+		{Path: "EFI/BOOT/BOOTX64.EFI", Data: data[:120_000]},
+		{Path: "loader/loader.conf", Data: []byte("timeout 0\n")},
+		{Path: "loader/entries.srel", Data: []byte("type1\n")},
+		{Path: "EFI/Linux/loam-node-os_0.1.0_x86-64+3-0.efi", Data: data},
+		{Path: "EFI/Linux/loam-node-os_0.0.9_x86-64.efi", Data: data[7:]},
+		{Path: "EFI/systemd/systemd-bootx64.efi", Data: data[:clusterSize]},
+		{Path: "loam/empty"},
 	}
 }
 
@@ -126,13 +126,13 @@ func TestWriteRefuses(t *testing.T) {
 		{"too small for FAT32", 400 << 20, nil, "FAT32 has at least 65525"},
 		{"no whole sectors", gib + 1, nil, "whole sectors"},
 		{"negative", -512, nil, "whole sectors"},
-		{"same name in another case", gib, []File{{"a/B", nil}, {"A/b", nil}}, "there already"},
-		{"a name of a filler", gib, []File{{"EFI/Linux/filler0", nil}}, "there already"},
-		{"file as directory", gib, []File{{"a", nil}, {"a/b", nil}}, "a is a file"},
-		{"up", gib, []File{{"../b", nil}}, "only dots"},
-		{"absolute", gib, []File{{"/b", nil}}, "empty"},
-		{"forbidden character", gib, []File{{"a:b", nil}}, "cannot be in a FAT file name"},
-		{"more than fits", 520 << 20, []File{{"a", make([]byte, 530<<20)}}, "files take"},
+		{"same name in another case", gib, []File{{Path: "a/B"}, {Path: "A/b"}}, "there already"},
+		{"a name of a filler", gib, []File{{Path: "EFI/Linux/filler0"}}, "there already"},
+		{"file as directory", gib, []File{{Path: "a"}, {Path: "a/b"}}, "a is a file"},
+		{"up", gib, []File{{Path: "../b"}}, "only dots"},
+		{"absolute", gib, []File{{Path: "/b"}}, "empty"},
+		{"forbidden character", gib, []File{{Path: "a:b"}}, "cannot be in a FAT file name"},
+		{"more than fits", 520 << 20, []File{{Path: "a", Data: make([]byte, 530<<20)}}, "files take"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := Write(discard{}, tc.size, 0, tc.files)

@@ -17,7 +17,8 @@ type node struct {
 	short    dirent.ShortName
 	dir      bool
 	data     []byte // of a file
-	minSize  int64  // of a directory, in bytes
+	readOnly bool
+	minSize  int64 // of a directory, in bytes
 	children []*node
 	parent   *node
 	first    uint32 // first cluster; 0 for an empty file
@@ -30,8 +31,10 @@ func newTree(files []File) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot.minSize = bootDirSize
-	boot.children = []*node{{name: "FILLER0"}, {name: "FILLER1"}}
+	boot.minSize = dirent.BootDirSize
+	for _, name := range dirent.BootFillers() {
+		boot.children = append(boot.children, &node{name: name})
+	}
 	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range sorted {
 		if err := root.addFile(f); err != nil {
@@ -62,7 +65,7 @@ func (n *node) addFile(f File) error {
 	if dir.child(name) != nil {
 		return fmt.Errorf("there already (FAT does not tell upper case from lower)")
 	}
-	dir.children = append(dir.children, &node{name: name, data: f.Data})
+	dir.children = append(dir.children, &node{name: name, data: f.Data, readOnly: f.ReadOnly})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 
@@ -101,16 +102,22 @@ func (f *FS) release(first uint32) error {
 	return f.change(chain, func(int) uint32 { return 0 })
 }
 
-// WriteFile makes a file, or gives an existing one new content by one write of one sector. The old content is freed after it.
+// WriteFile is Replace of content in memory.
 func (f *FS) WriteFile(path string, data []byte) error {
-	if err := f.writeFile(path, data); err != nil {
+	return f.Replace(path, bytes.NewReader(data), int64(len(data)))
+}
+
+// Replace makes a file of size bytes of r, or gives an existing one that content by one write of one sector. The old content is freed
+// after it.
+func (f *FS) Replace(path string, r io.Reader, size int64) error {
+	if err := f.replace(path, r, size); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-func (f *FS) writeFile(path string, data []byte) error {
-	c, err := f.Stage(bytes.NewReader(data), int64(len(data)))
+func (f *FS) replace(path string, r io.Reader, size int64) error {
+	c, err := f.Stage(r, size)
 	if err != nil {
 		return err
 	}

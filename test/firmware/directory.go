@@ -132,9 +132,25 @@ func checksum(short []byte) (sum byte) {
 }
 
 // bootDir is \EFI\Linux.
-func (l Loader) bootDir() (directory, error) {
+func (l Loader) bootDir() (directory, error) { return l.enter("EFI", "Linux") }
+
+// File is the content of a file in a directory of the root.
+func (l Loader) File(path string) ([]byte, error) {
+	names := strings.Split(path, "/")
+	d, err := l.enter(names[:len(names)-1]...)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(d.entries, func(e Entry) bool { return strings.EqualFold(e.Name, names[len(names)-1]) })
+	if i < 0 {
+		return nil, fmt.Errorf("no file %s", path)
+	}
+	return l.Read(d.entries[i])
+}
+
+func (l Loader) enter(path ...string) (directory, error) {
 	d, err := l.list(l.root)
-	for _, name := range []string{"EFI", "Linux"} {
+	for _, name := range path {
 		if err != nil {
 			return d, err
 		}

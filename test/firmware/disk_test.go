@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -23,12 +24,15 @@ const (
 	diskSize = espStart + espSize + gpt.Alignment
 )
 
+// recovers is the system of the recovery entry.
+const recovers = 120
+
 // newDisk has an ESP as an image has it, with a blessed entry. Without a tools tree it has a loader that nothing can run.
 func newDisk(t testing.TB, first system) Sectors {
 	t.Helper()
-	loader, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"), "usr/lib/systemd/boot/efi/systemd-bootx64.efi"))
+	systemdBoot, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"), loader.Installed("amd64")))
 	if err != nil {
-		loader = []byte("loader")
+		systemdBoot = []byte("loader")
 	}
 	disk := NewMemory(nil)
 	table := gpt.Table{DiskGUID: uuid.NewSHA1(uuid.Nil, []byte("disk")), SectorSize: SectorSize, DiskSize: diskSize}
@@ -38,7 +42,9 @@ func newDisk(t testing.TB, first system) Sectors {
 		t.Fatal(err)
 	}
 	err = esp.Write(io.NewOffsetWriter(disk, espStart), espSize, 1, []esp.File{
-		{Path: "EFI/BOOT/BOOTX64.EFI", Data: loader},
+		{Path: loader.Path("amd64"), Data: systemdBoot},
+		{Path: loader.RecoveryUKI, Data: newSystem(t, recovers).uki},
+		{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},
 		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\n")},
 		{Path: esp.BootDir + "/" + first.file(t, false), Data: first.uki},
 	})

@@ -154,8 +154,8 @@ func TestUkifyInspectsTheUKI(t *testing.T) {
 	}
 }
 
-// TestBootctlListsOneEntry has systemd read the ESP as its loader would.
-func TestBootctlListsOneEntry(t *testing.T) {
+// TestBootctlListsTheEntries has systemd read the ESP as its loader would: the system, and last the recovery entry.
+func TestBootctlListsTheEntries(t *testing.T) {
 	b, tree := underTest(t), tools.Tree{Dir: judge.Dir(t, "LOAM_TOOLS_TREE")}
 	esp := t.TempDir()
 	judge.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", b.file(t, ".raw"), b.partition(t, partitions.ESP).Start), "::", esp)
@@ -173,7 +173,10 @@ func TestBootctlListsOneEntry(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil { // a complaint about loader.conf is no JSON either
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := []entry{{"type2", filepath.Base(b.manifest.UKI), b.manifest.Version, b.manifest.Cmdline}}
+	want := []entry{
+		{"type2", filepath.Base(b.manifest.UKI), b.manifest.Version, b.manifest.Cmdline},
+		{Type: "type1", ID: "recovery.conf"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

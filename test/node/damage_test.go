@@ -41,8 +41,9 @@ func (m *machine) partition(index int) int64 {
 
 // Indexes of the partitions, as partitions/*.conf orders them.
 const (
-	rootA = 3
-	state = 6
+	esp   = 1
+	rootA = 4
+	state = 8
 )
 
 func flip(t *testing.T, disk *os.File, at int64) {

@@ -1,0 +1,144 @@
+package upgrade
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/test/firmware"
+)
+
+// breakBootDir has the FAT say that the directory of boot entries ends before it
+// begins, as a torn write of the firmware's can.
+func (c *course) breakBootDir() {
+	c.t.Helper()
+	part := c.table.Partitions[0]
+	head := make([]byte, 64)
+	if _, err := c.ReadAt(head, part.Start); err != nil {
+		c.t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	reserved, perFAT, perCluster := int64(le.Uint16(head[14:])), int64(le.Uint32(head[36:])), int64(head[13])
+	fat1, data := part.Start+reserved*sector, part.Start+(reserved+2*perFAT)*sector
+	// The directory is the first on the disk whose first entries are . and .. and a filler.
+	for cluster := int64(2); cluster < 100; cluster++ {
+		b := make([]byte, 128)
+		if _, err := c.ReadAt(b, data+(cluster-2)*perCluster*sector); err != nil {
+			c.t.Fatal(err)
+		}
+		if !bytes.HasPrefix(b[64:], []byte("FILLER0 ")) {
+			continue
+		}
+		for _, table := range []int64{fat1, fat1 + perFAT*sector} {
+			if _, err := c.WriteAt(make([]byte, 4), table+4*cluster); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		return
+	}
+	c.t.Fatal("no directory of boot entries")
+}
+
+// recovers starts the machine as the loader does when there is no entry: by the
+// recovery entry.
+func (c *course) recovers() {
+	c.t.Helper()
+	if _, err := c.plant.boot(c.Recorder); err == nil {
+		c.t.Fatal("the loader has an entry")
+	}
+	l, err := firmware.Open(c.Recorder, c.table.Partitions[0].Start)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	content, err := l.File(loader.RecoveryUKI)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	at := slices.IndexFunc(c.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
+	c.runs(c.releases[at].System)
+}
+
+func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	has := func(of int) {
+		t.Helper()
+		if !bytes.Equal(onESP(t, c.u, loader.RecoveryUKI), c.releases[of].uki) {
+			t.Errorf("it is not %s", c.releases[of].Version)
+		}
+	}
+	has(0)
+	c.upgrade("2.0.0", Wish{})
+	has(0)
+	c.run(Verdict{Word: Good})
+	has(1)
+	c.back("1.0.0")
+	has(1)
+	c.run(Verdict{Word: Good})
+	has(0)
+	c.upgrade("3.0.0", Wish{})
+	c.run(Verdict{Word: Bad, Reason: "ill"})
+	c.boot()
+	c.run(Verdict{})
+	has(0)
+}
+
+func TestEntriesThatAreGoneComeBack(t *testing.T) {
+	remove := func(c *course, version string) {
+		closeESP, err := c.u.open()
+		if err == nil {
+			err = errors.Join(c.u.esp.Remove(fat.BootDir+"/"+imageID+"_"+version+"_x86-64.efi"), closeESP())
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		breaks func(c *course)
+	}{
+		{"an empty directory", func(c *course) { remove(c, "1.0.0"); remove(c, "2.0.0") }},
+		{"a directory that cannot be read", (*course).breakBootDir},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+			c.upgrade("2.0.0", Wish{})
+			c.run(Verdict{Word: Good})
+			tc.breaks(c)
+			c.recovers()
+			var told []OpKind
+			c.u.Done = func(op Op, _ *Journal) { told = append(told, op.Kind) }
+			if op := c.run(Verdict{}); op.Kind != Nothing || !slices.Equal(told, []OpKind{Restore}) {
+				t.Fatalf("%v, then %v", told, op)
+			}
+			if err := c.clean(c.u, nil, c.running, true); err != nil {
+				t.Error(err)
+			}
+			c.boot()
+			c.upgrade("3.0.0", Wish{})
+			c.run(Verdict{Word: Good})
+			c.back("2.0.0")
+		})
+	}
+}
+
+func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.breakBootDir()
+	if _, err := c.u.Run(t.Context(), Verdict{Word: Good}, noPack{}); err == nil {
+		t.Error("a trial whose entry cannot be read ends well")
+	}
+	c.recovers()
+	if c.running.Version != "1.0.0" {
+		t.Fatalf("%s runs", c.running.Version)
+	}
+	c.restarts()
+	c.run(Verdict{Word: Good})
+	if c.running.Version != "2.0.0" {
+		t.Errorf("%s runs in the end", c.running.Version)
+	}
+}

@@ -1,0 +1,54 @@
+package fat
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestPowerCutsOfANewBootDirectory(t *testing.T) {
+	c := &crash{seed: maphash.MakeSeed(), random: rand.New(rand.NewPCG(1, 1)), report: t.Errorf}
+	disk := c.play(small(t, built(t), false), step{"renew", (*FS).RenewBootDir}, 0)
+	f, err := open(disk, testSize, 512, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reclaim(); err != nil {
+		t.Fatal(err)
+	}
+	if r := f.Check(); !r.Clean() || r.Places != 511 || f.RoomCounted() != 127 {
+		t.Errorf("%+v, room for %d", r, f.RoomCounted())
+	}
+	t.Logf("%d states", c.states.Load())
+}
+
+func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
+	disk := built(t)
+	f := opened(t, disk)
+	d, err := f.directory(BootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range int64(2) {
+		if _, err := disk.WriteAt(binary.LittleEndian.AppendUint32(nil, 0), f.fatAt(n)+4*int64(d.first)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f = opened(t, disk)
+	if _, err := f.ReadDir(BootDir); err == nil {
+		t.Fatal("it can be read")
+	}
+	if err := f.RenewBootDir(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reclaim(); err != nil {
+		t.Fatal(err)
+	}
+	if r := f.Check(); !r.Clean() {
+		t.Errorf("%+v", r)
+	}
+	if err := put(BootDir, newUKI, []byte("new"))(f); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/partitions/fat"
+)
+
+// TestANodeWhoseBootEntryIsGone is started by the recovery entry, makes its own
+// anew, and is started by that.
+func TestANodeWhoseBootEntryIsGone(t *testing.T) {
+	m := damaged(t, func(m *machine, disk *os.File) {
+		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)), "::"+m.build.manifest.UKI)
+	})
+	entries := func() string {
+		out := m.tool("mdir", "-b", "-i", fmt.Sprintf("%s@@%d", m.config.Disk, m.partition(esp)), "::"+fat.BootDir)
+		return strings.Join(strings.Fields(out), " ")
+	}
+	if strings.Contains(entries(), ".efi") {
+		t.Fatalf("entries: %s", entries())
+	}
+	for range 2 {
+		n := m.on(t, nil)
+		n.shell()
+		n.says(func(s status.Status) bool {
+			return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Upgrade.Problem == ""
+		})
+		n.off()
+		if want := filepath.Base(m.build.manifest.UKI); !strings.Contains(entries(), want) {
+			t.Fatalf("entries: %s, want %s", entries(), want)
+		}
+	}
+}
