@@ -73,7 +73,6 @@ func (i *Init) Main() error {
 	if err := i.record(d, gen, kernel); err != nil {
 		return err
 	}
-	i.armWatchdog()
 	i.modules.close()
 	return switchRoot()
 }
@@ -91,6 +90,7 @@ func (i *Init) find() (Decision, error) {
 	}
 	i.modules = modules
 	modules.coldplug()
+	i.armWatchdog()
 	if err := modules.loadAll(needed[:]); err != nil {
 		return Decision{}, err
 	}

@@ -24,8 +24,9 @@ func (i *Init) Limit() {
 	})
 }
 
-// armWatchdog has the machine restart if systemd does not take its watchdog over:
-// the hardware's if its driver is there by now, else a timer of the kernel.
+// armWatchdog has the machine restart if its kernel hangs, and then if systemd does
+// not take the watchdog over: the hardware's if its driver is there by now, else a
+// timer of the kernel.
 func (i *Init) armWatchdog() {
 	if _, err := os.Stat(watchdogDevice); err != nil {
 		if err := i.modules.load("softdog"); err != nil {
@@ -38,15 +39,26 @@ func (i *Init) armWatchdog() {
 	}
 }
 
-// startWatchdog starts a watchdog, which goes on when its device is closed without
-// the letter V before (Documentation/watchdog/watchdog-api.rst).
+// feedEvery is less than any watchdog's time.
+const feedEvery = 5 * time.Second
+
+// startWatchdog starts a watchdog and feeds it for as long as this process is /init:
+// Limit is for that. It goes on when its device is closed without the letter V
+// before, as exec does (Documentation/watchdog/watchdog-api.rst).
 func startWatchdog(device string, after time.Duration) error {
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("start the watchdog: %w", err)
 	}
-	defer f.Close()
 	// One that cannot wait so long keeps its own time.
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.WDIOC_SETTIMEOUT, int(after.Seconds()))
+	go func() {
+		for {
+			if _, err := f.Write([]byte{0}); err != nil {
+				return
+			}
+			time.Sleep(feedEvery)
+		}
+	}()
 	return nil
 }
