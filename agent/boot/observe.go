@@ -2,7 +2,6 @@ package boot
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -41,18 +40,14 @@ func Observe() (Facts, error) {
 	return f, nil
 }
 
-// loaderPartition reads the EFI variable LoaderDevicePartUUID (Boot Loader
-// Interface): 4 bytes of attributes, then a UUID in UTF-16. It is a hint only.
+// loaderPartition is what the EFI variable LoaderDevicePartUUID (Boot Loader
+// Interface) says. It is a hint only.
 func loaderPartition() uuid.UUID {
-	b, err := os.ReadFile("/sys/firmware/efi/efivars/LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
-	if err != nil || len(b) < 4 {
+	value, err := efivar.Read(os.DirFS("/sys"), "LoaderDevicePartUUID", efivar.Loader)
+	if err != nil {
 		return uuid.Nil
 	}
-	var units []uint16
-	for b = b[4:]; len(b) >= 2; b = b[2:] {
-		units = append(units, binary.LittleEndian.Uint16(b))
-	}
-	id, err := uuid.Parse(strings.TrimRight(string(utf16.Decode(units)), "\x00"))
+	id, err := uuid.Parse(efivar.Text(value))
 	if err != nil {
 		return uuid.Nil
 	}

@@ -31,7 +31,7 @@ func decodeHeader(b []byte) (header, error) {
 		return header{}, errors.New("header checksum is wrong")
 	}
 	return header{self: le.Uint64(b[24:]), other: le.Uint64(b[32:]),
-		diskGUID: getGUID(b[56:]), array: le.Uint64(b[72:]), arrayCRC: le.Uint32(b[88:])}, nil
+		diskGUID: GUID(b[56:]), array: le.Uint64(b[72:]), arrayCRC: le.Uint32(b[88:])}, nil
 }
 
 // decodeArray decodes the used entries, in the order of their index.
@@ -39,7 +39,7 @@ func (d disk) decodeArray(b []byte) (parts []Partition, err error) {
 	le := binary.LittleEndian
 	for i := range MaxPartitions {
 		e := b[i*entrySize:][:entrySize]
-		p := Partition{Index: i + 1, Type: getGUID(e), UUID: getGUID(e[16:]), Attributes: le.Uint64(e[48:])}
+		p := Partition{Index: i + 1, Type: GUID(e), UUID: GUID(e[16:]), Attributes: le.Uint64(e[48:])}
 		if p.Type == uuid.Nil {
 			continue
 		}

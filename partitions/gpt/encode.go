@@ -94,8 +94,8 @@ func putGUID(b []byte, u uuid.UUID) {
 	copy(b[8:16], u[8:])
 }
 
-// getGUID is the inverse of putGUID.
-func getGUID(b []byte) (u uuid.UUID) {
+// GUID reads a UUID that UEFI has written, 16 bytes: the first three fields are little-endian.
+func GUID(b []byte) (u uuid.UUID) {
 	copy(u[:], []byte{b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6]})
 	copy(u[8:], b[8:16])
 	return u
