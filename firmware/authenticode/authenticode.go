@@ -1,0 +1,42 @@
+// Package authenticode reads who has signed an EFI image, and what of it (Microsoft's "Windows Authenticode Portable Executable
+// Signature Format", as UEFI 32.2.4 takes it up).
+package authenticode
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+)
+
+// Image is what firmware with Secure Boot on decides by.
+type Image struct {
+	// SHA256 is the Authenticode digest, 64 hex digits: of the file but for its checksum and its signatures.
+	SHA256 string `json:"sha256"`
+	// Signatures are those of the image, each as certificates (DER): its signer's, then all that lead up from it.
+	Signatures [][][]byte `json:"signatures,omitempty"`
+}
+
+// Read reads an image of size bytes. A signature that is not over this image is an error, whoever has made it.
+func Read(r io.ReaderAt, size int64) (Image, error) {
+	l, err := parse(r, size)
+	if err != nil {
+		return Image{}, fmt.Errorf("EFI image: %w", err)
+	}
+	sum, err := l.digest(r)
+	if err != nil {
+		return Image{}, fmt.Errorf("EFI image: %w", err)
+	}
+	table, err := l.table(r)
+	if err != nil {
+		return Image{}, fmt.Errorf("EFI image: table of signatures: %w", err)
+	}
+	im := Image{SHA256: hex.EncodeToString(sum)}
+	for i, signed := range table {
+		chain, err := verify(signed, sum)
+		if err != nil {
+			return Image{}, fmt.Errorf("EFI image: signature %d: %w", i+1, err)
+		}
+		im.Signatures = append(im.Signatures, chain)
+	}
+	return im, nil
+}
