@@ -14,8 +14,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/test/firmware"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -39,23 +39,14 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// list is one EFI_SIGNATURE_LIST, with signatures of each bytes.
-func list(t Type, each int, signatures ...string) []byte {
-	id := uuid.MustParse(string(t))
-	b := []byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}
-	b = append(b, id[8:]...)
-	for _, n := range []int{listHeader + len(signatures)*(owner+each), 0, owner + each} {
-		b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	}
-	for _, s := range signatures {
-		b = append(append(b, "owner..........."...), s...)
-	}
-	return b
+// list is one EFI_SIGNATURE_LIST.
+func list(t Type, signatures ...string) []byte {
+	return firmware.SignatureList(string(t), signatures...)
 }
 
 func TestParseSignatures(t *testing.T) {
 	one, two := strings.Repeat("1", 32), strings.Repeat("2", 32)
-	lists := bytes.Join([][]byte{list(SHA256, 32, one, two), list(X509, 5, "cert!"), list(X509, 1)}, nil)
+	lists := bytes.Join([][]byte{list(SHA256, one, two), list(X509, "cert!"), list(X509)}, nil)
 	got, err := ParseSignatures(lists)
 	want := []Signature{{SHA256, []byte(one)}, {SHA256, []byte(two)}, {X509, []byte("cert!")}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -76,17 +67,17 @@ func TestParseSignaturesRefuses(t *testing.T) {
 		b    []byte
 		err  string
 	}{
-		{"a header that was cut off", list(X509, 4, "cert")[:20], "at byte 0: 20 bytes, its header takes 28"},
-		{"a list that was cut off", list(X509, 4, "cert")[:40], "at byte 0: 40 bytes of 48"},
-		{"bytes after the last list", append(list(X509, 4, "cert"), 0), "at byte 48: 1 bytes"},
-		{"a list smaller than its header", set(list(X509, 4, "cert"), 16, 27), "27 bytes, its headers take 28"},
-		{"a second header beyond the list", set(list(X509, 4, "cert"), 20, 21), "its headers take 49"},
-		{"a size that overflows", set(list(X509, 4, "cert"), 20, 1<<32-1), "its headers take"},
-		{"signatures of no size", set(list(X509, 4, "cert"), 24, 0), "signatures that are 0 each"},
-		{"signatures without content", set(list(X509, 4, "cert"), 24, 16), "signatures that are 16 each"},
-		{"a signature that was cut off", set(list(X509, 4, "cert"), 24, 19), "20 bytes of signatures that are 19 each"},
-		{"a digest of another length", list(SHA256, 20, strings.Repeat("1", 20)), "signatures of 36 bytes, those of type " + string(SHA256) + " have 48"},
-		{"a revoked certificate without time", list(X509SHA256, 32, strings.Repeat("1", 32)), "have 64"},
+		{"a header that was cut off", list(X509, "cert")[:20], "at byte 0: 20 bytes, its header takes 28"},
+		{"a list that was cut off", list(X509, "cert")[:40], "at byte 0: 40 bytes of 48"},
+		{"bytes after the last list", append(list(X509, "cert"), 0), "at byte 48: 1 bytes"},
+		{"a list smaller than its header", set(list(X509, "cert"), 16, 27), "27 bytes, its headers take 28"},
+		{"a second header beyond the list", set(list(X509, "cert"), 20, 21), "its headers take 49"},
+		{"a size that overflows", set(list(X509, "cert"), 20, 1<<32-1), "its headers take"},
+		{"signatures of no size", set(list(X509, "cert"), 24, 0), "signatures that are 0 each"},
+		{"signatures without content", set(list(X509, "cert"), 24, 16), "signatures that are 16 each"},
+		{"a signature that was cut off", set(list(X509, "cert"), 24, 19), "20 bytes of signatures that are 19 each"},
+		{"a digest of another length", list(SHA256, strings.Repeat("1", 20)), "signatures of 36 bytes, those of type " + string(SHA256) + " have 48"},
+		{"a revoked certificate without time", list(X509SHA256, strings.Repeat("1", 32)), "have 64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got, err := ParseSignatures(tc.b); err == nil || !strings.Contains(err.Error(), tc.err) {
@@ -98,8 +89,8 @@ func TestParseSignaturesRefuses(t *testing.T) {
 
 // FuzzParseSignatures: what is read takes no more than there is.
 func FuzzParseSignatures(f *testing.F) {
-	f.Add(list(X509, 4, "cert"))
-	f.Add(append(list(SHA256, 32, strings.Repeat("1", 32)), list(X509SHA256, 48, strings.Repeat("2", 48))...))
+	f.Add(list(X509, "cert"))
+	f.Add(append(list(SHA256, strings.Repeat("1", 32)), list(X509SHA256, strings.Repeat("2", 48))...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := ParseSignatures(b)
 		if err != nil && all != nil {

@@ -48,6 +48,7 @@ func ParseSignatures(b []byte) ([]Signature, error) {
 			return nil, fmt.Errorf("signature list at byte %d: %d bytes of %d", at, len(rest), size)
 		case body < 0:
 			return nil, fmt.Errorf("signature list at byte %d: %d bytes, its headers take %d", at, size, listHeader+header)
+		case body == 0:
 		case each <= owner || body%each != 0:
 			return nil, fmt.Errorf("signature list at byte %d: %d bytes of signatures that are %d each", at, body, each)
 		case fixed(kind) != 0 && each != owner+fixed(kind):

@@ -21,6 +21,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // identity is a certificate with its key.
@@ -143,9 +144,7 @@ func TestCheckRefusesCertificatesThatAreNone(t *testing.T) {
 
 // hash is a list of one digest in a variable: c is each byte of it.
 func hash(c byte) *fstest.MapFile {
-	id := []byte{0x26, 0x16, 0xc4, 0xc1, 0x4c, 0x50, 0x92, 0x40, 0xac, 0xa9, 0x41, 0xf9, 0x36, 0x93, 0x43, 0x28}
-	head := "\x00\x00\x00\x00" + string(id) + "\x4c\x00\x00\x00" + "\x00\x00\x00\x00" + "\x30\x00\x00\x00" + strings.Repeat("o", 16)
-	return &fstest.MapFile{Data: []byte(head + strings.Repeat(string(c), 32))}
+	return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0}, firmware.SignatureList(string(efivar.SHA256), strings.Repeat(string(c), 32))...)}
 }
 
 func entry(c byte) efivar.Signature {
