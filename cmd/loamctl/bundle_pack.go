@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
@@ -48,5 +49,26 @@ func packBuild(dir string, epoch int, pack string) (repository.Bundle, error) {
 			err = cmp.Or(err, fmt.Errorf("%s: SHA-256 %s, manifest: %s\nhint: loamctl verify %s checks the whole build", claims[i].Name, part.SHA256, claims[i].SHA256, dir))
 		}
 	}
+	if err == nil {
+		b.Index.Authenticode, err = readUKI(b.UKI)
+	}
 	return b, err
+}
+
+// readUKI is what firmware goes by.
+func readUKI(path string) (*authenticode.Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	im, err := authenticode.Read(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &im, nil
 }

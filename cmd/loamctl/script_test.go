@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,6 +16,11 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": ma
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: os.Getenv("LOAM_GOLDEN") != "",
+		Setup: func(env *testscript.Env) error {
+			signed, err := filepath.Abs("../../firmware/authenticode/testdata/signed.efi")
+			env.Setenv("SIGNED", signed)
+			return err
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
 				return false, fmt.Errorf("condition %s: not known", cond)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
@@ -33,6 +34,8 @@ type Index struct {
 	RootHash string `json:"rootHash"`
 	// Signature is that of RootHash, if it is signed.
 	Signature *verity.Signature `json:"signature,omitempty"`
+	// Authenticode is what firmware with Secure Boot on goes by, of the UKI; nil if the index does not say.
+	Authenticode *authenticode.Image `json:"authenticode,omitempty"`
 
 	Root   Part `json:"root"`
 	Verity Part `json:"verity"`

@@ -1,12 +1,16 @@
 package bundle
 
 import (
+	"bytes"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/firmware/authenticode"
 )
 
 func TestParseRefusesText(t *testing.T) {
@@ -48,6 +52,13 @@ func TestValidateRefuses(t *testing.T) {
 		{"a pack without digest", func(ix *Index) { ix.Pack.SHA256 = "" }, "pack.sha256"},
 		{"a negative epoch", func(ix *Index) { ix.Epoch = -1 }, "epoch -1"},
 		{"a root hash in upper case", func(ix *Index) { ix.RootHash = strings.ToUpper(ix.RootHash) }, "lower-case"},
+		{"a digest of the image cut short", func(ix *Index) { ix.Authenticode = &authenticode.Image{SHA256: "ab"} }, "authenticode.sha256"},
+		{"a signature by nobody", func(ix *Index) {
+			ix.Authenticode = &authenticode.Image{SHA256: ix.RootHash, Signatures: [][][]byte{{}}}
+		}, "authenticode.signatures[0]: no certificate"},
+		{"a signature by what is no certificate", func(ix *Index) {
+			ix.Authenticode = &authenticode.Image{SHA256: ix.RootHash, Signatures: [][][]byte{{[]byte("signer")}}}
+		}, "authenticode.signatures[0][0]: x509"},
 		{"a profile with a slash", func(ix *Index) { ix.Profile = "cloud/metal" }, "profile"},
 		{"a part of no size", func(ix *Index) { ix.Verity.Size = 0 }, "verity.size 0: out of range"},
 		{"a part beyond all disks", func(ix *Index) { ix.Root.Size = math.MaxInt64 }, "root.size"},
@@ -73,6 +84,30 @@ func TestValidateRefuses(t *testing.T) {
 				t.Error("it can be encoded")
 			}
 		})
+	}
+}
+
+// TestParseReadsWhoHasSigned a UKI. An index that does not say, as they were before, is read, too.
+func TestParseReadsWhoHasSigned(t *testing.T) {
+	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
+	if err != nil || len(im.Signatures) != 1 {
+		t.Fatal(im, err)
+	}
+	ix, _ := write(t, testSources())
+	for _, want := range []*authenticode.Image{nil, {SHA256: im.SHA256}, &im} {
+		ix.Authenticode = want
+		text, err := ix.Encode()
+		if err != nil || strings.Contains(string(text), "authenticode") != (want != nil) {
+			t.Fatal(string(text), err)
+		}
+		got, err := Parse(text)
+		if diff := cmp.Diff(want, got.Authenticode); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
 	}
 }
 

@@ -3,9 +3,11 @@ package bundle
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/x509"
 	"fmt"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
@@ -57,6 +59,26 @@ func (ix Index) checkHead() error {
 	}
 	if s := ix.Signature; s != nil && s.RootHash != ix.RootHash {
 		return fmt.Errorf("signature: of root hash %.80q", s.RootHash)
+	}
+	if ix.Authenticode == nil {
+		return nil
+	}
+	return checkAuthenticode(*ix.Authenticode)
+}
+
+func checkAuthenticode(im authenticode.Image) error {
+	if _, err := parseDigest(im.SHA256); err != nil {
+		return fmt.Errorf("authenticode.sha256: %w", err)
+	}
+	for i, signature := range im.Signatures {
+		if len(signature) == 0 {
+			return fmt.Errorf("authenticode.signatures[%d]: no certificate", i)
+		}
+		for j, der := range signature {
+			if _, err := x509.ParseCertificate(der); err != nil {
+				return fmt.Errorf("authenticode.signatures[%d][%d]: %w", i, j, err)
+			}
+		}
 	}
 	return nil
 }
