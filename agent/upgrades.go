@@ -53,7 +53,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		Keep: files, Scratch: files.Scratch, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
 		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, BootID: boot, Health: watch.health, Evidence: evidence,
 		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(env.Root, loader.Installed(runtime.GOARCH))) },
-		Panic:  upgrade.Panic, Carry: engine.Carry, Now: env.Now, Log: env.Log,
+		Panic:  upgrade.Panic, Carry: engine.Carry, Sys: os.DirFS(filepath.Join(env.Root, "sys")), Now: env.Now, Log: env.Log,
 	}
 	trial, trialErr := u.Trial(durationOr(from.Trial, defaultTrial))
 	if err := errors.Join(err, bootErr, windowErr, trialErr); err != nil {

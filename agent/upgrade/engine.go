@@ -5,12 +5,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -31,6 +35,8 @@ type Upgrader struct {
 	Entry   string
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
+	// Sys is sysfs, for what the firmware starts and what the machine runs on.
+	Sys fs.FS
 	// BootID is the kernel's id of this boot.
 	BootID string
 	// Health is how the node is, nil if that cannot be told now; Evidence are lines about the last boot of a system
@@ -106,8 +112,15 @@ func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
 	if err != nil {
 		return target, err
 	}
+	var uki *authenticode.Image
+	if f.Firmware, err = secureboot.Observe(u.Sys); err == nil && f.Firmware.On {
+		uki, err = u.otherUKI(v)
+	}
+	if err != nil {
+		return target, err
+	}
 	epoch := e.Of[v.Holds]
-	target, err = PreflightBack(v, f, epoch)
+	target, err = PreflightBack(v, f, epoch, uki)
 	if err != nil || plan {
 		return target, err
 	}
@@ -161,7 +174,35 @@ func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (View, error) {
 	if err != nil {
 		return v, err
 	}
+	if f.Firmware, err = secureboot.Observe(u.Sys); err != nil {
+		return v, err
+	}
+	if f.Power, err = power.Observe(u.Sys); err != nil {
+		return v, err
+	}
 	return v, Preflight(v, f, idx, w)
+}
+
+// otherUKI is that of the system in the other slot, nil if there is none.
+func (u *Upgrader) otherUKI(v View) (_ *authenticode.Image, err error) {
+	e := find(v, v.Holds)
+	if v.Holds == "" || e == nil {
+		return nil, nil
+	}
+	closeESP, err := u.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
+	if err != nil {
+		return nil, err
+	}
+	im, err := authenticode.Read(r, e.size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.File, err)
+	}
+	return &im, nil
 }
 
 // look is how the disk is, with what Preflight goes by of it.

@@ -1,8 +1,16 @@
 package upgrade
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
+	"maps"
 	"testing"
+	"testing/fstest"
+
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // step runs the upgrader to where it waits for something else.
@@ -85,5 +93,60 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 	if err := u.Begin(two.index, Wish{Again: true}, Facts{}); err != nil {
 		t.Errorf("as a person wants it: %v", err)
+	}
+}
+
+// TestARefusalWritesNothing: neither does one that goes by the firmware's variables, by the battery or by the UKI on the ESP.
+func TestARefusalWritesNothing(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	signed := signedImage(t)
+	next := c.releases[2].index
+	next.Authenticode = &signed
+	authority, signer := firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][1])), firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][0]))
+	before, err := authenticode.Read(bytes.NewReader(c.releases[0].uki), int64(len(c.releases[0].uki)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := hex.DecodeString(before.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := firmware.SignatureList(string(efivar.SHA256), string(sum))
+	onBattery := fstest.MapFS{}
+	for attribute, value := range map[string]string{"type": "Battery", "status": "Discharging", "capacity": "10"} {
+		onBattery["class/power_supply/BAT0/"+attribute] = &fstest.MapFile{Data: []byte(value + "\n")}
+	}
+	begin := func() error { return c.u.Begin(next, Wish{}, Facts{}) }
+	back := func() error { _, err := c.u.Back(Wish{}, false); return err }
+	for _, test := range []struct {
+		name string
+		sys  fstest.MapFS
+		do   func() error
+		code string
+	}{
+		{"an upgrade by nobody that db knows", firmware.SecureBoot(nil, nil), begin, CodeNotInDB},
+		{"an upgrade by somebody in dbx", firmware.SecureBoot(authority, signer), begin, CodeForbidden},
+		{"an upgrade on battery", onBattery, begin, CodeBattery},
+		{"back to a UKI that is not signed", firmware.SecureBoot(authority, nil), back, CodeUnsigned},
+		{"back to a UKI that is in dbx", firmware.SecureBoot(nil, digest), back, CodeForbidden},
+	} {
+		written, files := len(c.events), maps.Clone(c.files)
+		c.u.Sys = test.sys
+		refusedWith(t, test.do(), test.code)
+		if len(c.events) != written || !maps.EqualFunc(files, c.files, bytes.Equal) {
+			t.Errorf("%s: %d writes", test.name, len(c.events)-written)
+		}
+	}
+	for _, sys := range []fstest.MapFS{firmware.SecureBoot([]byte("no list"), nil), firmware.SecureBoot(nil, []byte("no list"))} {
+		c.u.Sys = sys
+		if begin() == nil || back() == nil {
+			t.Error("begun, though nobody knows what the firmware starts")
+		}
+	}
+	c.u.Sys = firmware.SecureBoot(append(authority, digest...), nil)
+	if err := errors.Join(back(), begin()); err != nil {
+		t.Errorf("what the firmware starts: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/uuid"
@@ -184,7 +185,7 @@ func (p plant) upgrader(r *recorder, running System) *Upgrader {
 		},
 		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
 		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
-		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil },
+		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil }, Sys: fstest.MapFS{},
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
 	}
 }

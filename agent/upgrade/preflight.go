@@ -1,12 +1,17 @@
 package upgrade
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -39,6 +44,10 @@ const (
 	CodeNoOther   = "no-other-system"
 	CodeDrill     = "no-such-drill"
 	CodeNewer     = "newer-system-in-other-slot"
+	CodeUnsigned  = "uki-not-signed"
+	CodeNotInDB   = "certificate-not-in-db"
+	CodeForbidden = "forbidden-by-dbx"
+	CodeBattery   = "battery-low"
 )
 
 // Room is what the disk has for another system, in bytes.
@@ -75,7 +84,13 @@ type Facts struct {
 	Last time.Time
 	Pace time.Duration
 	Now  time.Time
+	// Firmware is which images it starts, Power what the machine runs on.
+	Firmware secureboot.State
+	Power    power.State
 }
+
+// minCharge is the percentage of a battery below which no upgrade begins, unless the machine has other power.
+const minCharge = 30
 
 // Preflight says why the system of an index cannot, or is not to, be brought onto
 // this node: nil, or a *Refusal, before anything is written.
@@ -84,6 +99,8 @@ func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 	for _, check := range []func() *Refusal{
 		func() *Refusal { return fits(v, f, idx) },
 		func() *Refusal { return allowed(v, f, idx, w) },
+		func() *Refusal { return started(f.Firmware, idx.Version, idx.Authenticode) },
+		func() *Refusal { return powered(f.Power) },
 		func() *Refusal { return free(v, target) },
 	} {
 		if r := check(); r != nil {
@@ -128,8 +145,9 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 }
 
 // PreflightBack says why a node cannot go back to the system in its other slot,
-// which has that security epoch.
-func PreflightBack(v View, f Facts, epoch int) (System, error) {
+// which has that security epoch and UKI. What firmware starts may have changed since
+// it ran.
+func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System, error) {
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Back && v.Journal.Target.RootHash == v.Holds
 	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() && !again {
@@ -144,10 +162,35 @@ func PreflightBack(v View, f Facts, epoch int) (System, error) {
 	case r.Entries == 0:
 		return target, directoryFull()
 	}
-	if r := free(v, target); r != nil {
+	if r := cmp.Or(started(f.Firmware, target.Version, uki), free(v, target)); r != nil {
 		return target, r
 	}
 	return target, nil
+}
+
+// started is whether the firmware starts a UKI, of which nil says nothing.
+func started(by secureboot.State, version string, uki *authenticode.Image) *Refusal {
+	if uki == nil {
+		return nil
+	}
+	switch err := by.Check(*uki); {
+	case err == nil:
+		return nil
+	case errors.Is(err, secureboot.ErrUnsigned):
+		return refuse(CodeUnsigned, "Secure Boot is on: it takes a release with a signed UKI", "the UKI of %s: %v", version, err)
+	case errors.Is(err, secureboot.ErrForbidden):
+		return refuse(CodeForbidden, "it, or who has signed it, was revoked: take another release", "the UKI of %s: %v", version, err)
+	default:
+		return refuse(CodeNotInDB, "Secure Boot is on: enroll the certificate in the firmware first", "the UKI of %s: %v", version, err)
+	}
+}
+
+// powered is whether the machine will not run out of power meanwhile, as far as that is known.
+func powered(s power.State) *Refusal {
+	if !s.OnBattery || s.Charge < 0 || s.Charge >= minCharge {
+		return nil
+	}
+	return refuse(CodeBattery, fmt.Sprintf("plug it in, or charge it to %d %%", minCharge), "the machine runs on a battery that is at %d %%", s.Charge)
 }
 
 func tooOld(version string, epoch, floor int) *Refusal {

@@ -1,11 +1,17 @@
 package upgrade
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -20,7 +26,25 @@ func ready() (View, Facts, bundle.Index) {
 	return v, f, idx
 }
 
+// signedImage is signed by the first of its certificates, which the second has issued.
+func signedImage(t testing.TB) authenticode.Image {
+	t.Helper()
+	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return im
+}
+
+// db has a certificate.
+func db(der []byte) []efivar.Signature { return []efivar.Signature{{Type: efivar.X509, Data: der}} }
+
 func TestPreflight(t *testing.T) {
+	signed := signedImage(t)
 	for _, test := range []struct {
 		name   string
 		change func(v *View, f *Facts, idx *bundle.Index, w *Wish)
@@ -57,6 +81,27 @@ func TestPreflight(t *testing.T) {
 			v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
 		}, ""},
 		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"2.0.0", "bb"}} }, ""},
+		{"firmware that knows the signer", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+			f.Firmware, idx.Authenticode = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1])}, &signed
+		}, ""},
+		{"firmware that knows nobody", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+			f.Firmware.On, idx.Authenticode = true, &signed
+		}, CodeNotInDB},
+		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Wish) {
+			f.Firmware, idx.Authenticode = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1]), Forbidden: db(signed.Signatures[0][0])}, &signed
+			w.Again, w.Now, w.Downgrade = true, true, true
+		}, CodeForbidden},
+		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+			f.Firmware.On, idx.Authenticode = true, &authenticode.Image{SHA256: signed.SHA256}
+		}, CodeUnsigned},
+		{"an unsigned UKI, and Secure Boot is off", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Authenticode = &authenticode.Image{} }, ""},
+		{"an index that does not say who has signed", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Firmware.On = true }, ""},
+		{"a battery that is low", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) {
+			f.Power, w.Now = power.State{OnBattery: true, Charge: 29}, true
+		}, CodeBattery},
+		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{OnBattery: true, Charge: 30} }, ""},
+		{"a battery that does not tell", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{OnBattery: true, Charge: -1} }, ""},
+		{"a battery that is low, and charged", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{Charge: 3} }, ""},
 		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Entries = nil }, CodeNoEntry},
 		{"a system that has used up its tries, and runs for want of another", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
@@ -87,6 +132,7 @@ func refusedWith(t *testing.T, err error, code string) {
 }
 
 func TestPreflightBack(t *testing.T) {
+	signed := signedImage(t)
 	for _, test := range []struct {
 		name   string
 		change func(v *View, f *Facts)
@@ -105,12 +151,15 @@ func TestPreflightBack(t *testing.T) {
 		{"past another one that is armed", func(v *View, _ *Facts) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
 		}, CodeUnderWay},
+		{"to one that the firmware has come to forbid", func(_ *View, f *Facts) {
+			f.Firmware = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1]), Forbidden: db(signed.Signatures[0][0])}
+		}, CodeForbidden},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, f, _ := ready()
 			v.Entries, v.Holds = append(v.Entries, entry("0.9.0", false, 0, 0)), "0.9.0"
 			test.change(&v, &f)
-			target, err := PreflightBack(v, f, 2)
+			target, err := PreflightBack(v, f, 2, &signed)
 			if err == nil && target != (System{"0.9.0", "0.9.0"}) {
 				t.Errorf("back to %v", target)
 			}

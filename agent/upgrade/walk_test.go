@@ -217,7 +217,7 @@ func (w world) after() (all []world) {
 				all = append(all, n)
 			}
 		}
-		if target, err := PreflightBack(w.view(Wait), Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0); err == nil {
+		if target, err := PreflightBack(w.view(Wait), Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0, nil); err == nil {
 			all = append(all, w.want(target.Version, true))
 		}
 	}
