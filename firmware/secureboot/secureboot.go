@@ -1,4 +1,5 @@
-// Package secureboot knows which images firmware starts (UEFI 32.4 and 32.5, as EDK2's DxeImageVerificationLib does it).
+// Package secureboot knows which images firmware starts (UEFI 32.4 and 32.5, as EDK2 does it; where
+// firmware differs, what all of it starts).
 package secureboot
 
 import (

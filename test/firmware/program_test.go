@@ -13,8 +13,12 @@ import (
 
 // program is an EFI application that ends the machine by QEMU's isa-debug-exit, with a code that tells which program it was.
 func program(code byte) []byte {
+	return application(0xba, exitPort&0xff, exitPort>>8, 0, 0, 0xb0, code, 0xee, 0xeb, 0xfe) // mov edx, port; mov al, code; out dx, al; jmp .
+}
+
+// application is one of machine code.
+func application(text ...byte) []byte {
 	const align, headers, textAt = 512, 512, 4096
-	text := []byte{0xba, exitPort & 0xff, exitPort >> 8, 0, 0, 0xb0, code, 0xee, 0xeb, 0xfe} // mov edx, port; mov al, code; out dx, al; jmp .
 	h := pe.SectionHeader32{VirtualSize: uint32(len(text)), VirtualAddress: textAt, SizeOfRawData: align, PointerToRawData: headers,
 		Characteristics: pe.IMAGE_SCN_CNT_CODE | pe.IMAGE_SCN_MEM_EXECUTE | pe.IMAGE_SCN_MEM_READ}
 	copy(h.Name[:], ".text")
