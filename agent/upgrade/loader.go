@@ -8,8 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/secureboot"
 )
 
 // renewBoot makes what is on the ESP beside boot entries that of the system that
@@ -25,7 +27,8 @@ func (u *Upgrader) renewBoot(v View) {
 
 // renewLoader puts the loader of the running system in the place of an older one:
 // the content is whole on the disk before one write of one sector makes it that of
-// the file. Any other program stays.
+// the file. Any other program stays, and so does one if the firmware would not start
+// its successor.
 func (u *Upgrader) renewLoader() error {
 	if u.Loader == nil {
 		return nil
@@ -52,9 +55,25 @@ func (u *Upgrader) renewLoader() error {
 	if bootentry.CompareVersions(version, there) <= 0 {
 		return nil
 	}
+	if err := u.startsLoader(own); err != nil {
+		return fmt.Errorf("of the running system: %w", err)
+	}
 	u.Log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
 	if err := u.esp.Reclaim(); err != nil {
 		return err
 	}
 	return u.esp.WriteFile(path, own)
+}
+
+// startsLoader is nil for a program that the firmware starts.
+func (u *Upgrader) startsLoader(program []byte) error {
+	by, err := secureboot.Observe(u.Sys)
+	if err != nil || !by.On {
+		return err
+	}
+	im, err := authenticode.Read(bytes.NewReader(program), int64(len(program)))
+	if err != nil {
+		return err
+	}
+	return by.Check(im)
 }

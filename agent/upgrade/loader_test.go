@@ -5,8 +5,10 @@ import (
 	"io"
 	"io/fs"
 	"testing"
+	"testing/fstest"
 
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // onESP is the content of a file there.
@@ -34,11 +36,14 @@ func TestASystemThatIsWellBringsItsLoader(t *testing.T) {
 		there, own []byte
 		err        error
 		want       []byte
+		sys        fstest.MapFS
 	}{
 		{name: "a newer one", there: smallLoader("257.9"), own: smallLoader("257.13-1~deb13u1"), want: smallLoader("257.13-1~deb13u1")},
 		{name: "the same", there: smallLoader("257.9"), own: append(smallLoader("257.9"), 0), want: smallLoader("257.9")},
 		{name: "an older one", there: smallLoader("258"), own: smallLoader("257.9"), want: smallLoader("258")},
 		{name: "in the place of another program", there: []byte("GRUB"), own: smallLoader("257.9"), want: []byte("GRUB")},
+		{name: "a newer one that the firmware does not start", there: smallLoader("257.9"), own: smallLoader("258"), want: smallLoader("257.9"), sys: firmware.SecureBoot(nil, nil)},
+		{name: "a newer one that is in the firmware's db", there: smallLoader("257.9"), own: smallLoader("258"), want: smallLoader("258"), sys: firmware.SecureBoot(digestOf(t, smallLoader("258")), nil)},
 		{name: "which is none", there: smallLoader("257.9"), own: []byte("what"), want: smallLoader("257.9")},
 		{name: "if it has one", there: smallLoader("257.9"), err: fs.ErrNotExist, want: smallLoader("257.9")},
 	} {
@@ -57,6 +62,9 @@ func TestASystemThatIsWellBringsItsLoader(t *testing.T) {
 				t.Error("it is there before the system is well")
 			}
 			c.u.Loader = func() ([]byte, error) { return tc.own, tc.err }
+			if tc.sys != nil {
+				c.u.Sys = tc.sys
+			}
 			if op := c.run(Verdict{Word: Good}); op.Kind != Nothing {
 				t.Fatalf("in the end: %v", op)
 			}

@@ -177,7 +177,7 @@ func started(by secureboot.State, version string, uki *authenticode.Image) *Refu
 	case err == nil:
 		return nil
 	case errors.Is(err, secureboot.ErrUnsigned):
-		return refuse(CodeUnsigned, "Secure Boot is on: it takes a release with a signed UKI", "the UKI of %s: %v", version, err)
+		return refuse(CodeUnsigned, "Secure Boot is on: `loamctl build --sign-key KEY --sign-certificate CERT` makes a release that is signed", "the UKI of %s: %v", version, err)
 	case errors.Is(err, secureboot.ErrForbidden):
 		return refuse(CodeForbidden, "it, or who has signed it, was revoked: take another release", "the UKI of %s: %v", version, err)
 	default:
