@@ -50,25 +50,7 @@ func packBuild(dir string, epoch int, pack string) (repository.Bundle, error) {
 		}
 	}
 	if err == nil {
-		b.Index.Authenticode, err = readUKI(b.UKI)
+		b.Index.Authenticode, err = authenticode.ReadFile(b.UKI)
 	}
 	return b, err
-}
-
-// readUKI is what firmware goes by.
-func readUKI(path string) (*authenticode.Image, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	im, err := authenticode.Read(f, info.Size())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &im, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 )
 
 // Image is what firmware with Secure Boot on decides by.
@@ -39,4 +40,22 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 		im.Signatures = append(im.Signatures, chain)
 	}
 	return im, nil
+}
+
+// ReadFile reads an image from a file.
+func ReadFile(name string) (*Image, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	im, err := Read(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &im, nil
 }

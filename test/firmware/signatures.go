@@ -2,7 +2,9 @@ package firmware
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing/fstest"
+	"unicode/utf16"
 
 	"github.com/google/uuid"
 )
@@ -10,8 +12,7 @@ import (
 // SignatureList is an EFI_SIGNATURE_LIST (UEFI 32.4.1) of signatures that are all of one type, a UUID, and of one length.
 func SignatureList(kind string, signatures ...string) []byte {
 	const header, owner = 28, "whoever it may be"
-	id := uuid.MustParse(kind)
-	b := append([]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}, id[8:]...)
+	b := guid(kind)
 	each := 16 + len(append(signatures, "")[0])
 	for _, n := range []int{header + len(signatures)*each, 0, each} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -22,12 +23,54 @@ func SignatureList(kind string, signatures ...string) []byte {
 	return b
 }
 
+// guid is a UUID as UEFI writes it.
+func guid(text string) []byte {
+	id := uuid.MustParse(text)
+	return append([]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}, id[8:]...)
+}
+
+// Vendors of variables.
+const (
+	global        = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+	imageSecurity = "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
+)
+
 // SecureBoot is sysfs of a machine with Secure Boot on.
 func SecureBoot(db, dbx []byte) fstest.MapFS {
 	variable := func(value []byte) *fstest.MapFile { return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0}, value...)} }
 	return fstest.MapFS{
-		"firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c": variable([]byte{1}),
-		"firmware/efi/efivars/db-d719b2cb-3d3a-4596-a3bc-dad00e67656f":         variable(db),
-		"firmware/efi/efivars/dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f":        variable(dbx),
+		"firmware/efi/efivars/SecureBoot-" + global: variable([]byte{1}),
+		"firmware/efi/efivars/db-" + imageSecurity:  variable(db),
+		"firmware/efi/efivars/dbx-" + imageSecurity: variable(dbx),
 	}
+}
+
+// Enroll switches Secure Boot on in an empty store of OVMF's variables. Each argument is lists of signatures; owner, for PK and KEK, has one
+// certificate.
+func Enroll(store, owner, db, dbx []byte) {
+	at := 0x48 + 28 // after the headers of volume and store
+	for _, v := range []struct {
+		name, vendor string
+		value        []byte
+	}{{"PK", global, owner}, {"KEK", global, owner}, {"db", imageSecurity, db}, {"dbx", imageSecurity, dbx}} {
+		if len(v.value) > 0 {
+			at += (copy(store[at:], variable(v.name, v.vendor, v.value)) + 3) &^ 3
+		}
+	}
+}
+
+// variable is one as OVMF stores it (EDK2's AuthenticatedVariableFormat.h).
+func variable(name, vendor string, value []byte) []byte {
+	le := binary.LittleEndian
+	var wide []byte
+	for _, u := range append(utf16.Encode([]rune(name)), 0) {
+		wide = le.AppendUint16(wide, u)
+	}
+	h := make([]byte, 44)
+	le.PutUint16(h, 0x55aa)
+	h[2] = 0x3f               // it is there
+	le.PutUint32(h[4:], 0x27) // non-volatile, for boot and runtime, authenticated by time
+	le.PutUint32(h[36:], uint32(len(wide)))
+	le.PutUint32(h[40:], uint32(len(value)))
+	return slices.Concat(h, guid(vendor), wide, value)
 }

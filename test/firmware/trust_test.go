@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -20,9 +19,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unicode/utf16"
-
-	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
@@ -115,29 +111,6 @@ func revocation(id *identity) []byte {
 	return SignatureList(string(efivar.X509SHA256), string(sum[:])+string(make([]byte, 16)))
 }
 
-// enroll adds variables to a store of OVMF that has few (EDK2's AuthenticatedVariableFormat.h).
-func enroll(store []byte, name, vendor string, value []byte) {
-	const first, header = 0x48 + 28, 60
-	le := binary.LittleEndian
-	at := first
-	for le.Uint16(store[at:]) == 0x55aa {
-		at += (header + int(le.Uint32(store[at+36:])) + int(le.Uint32(store[at+40:])) + 3) &^ 3
-	}
-	var wide []byte
-	for _, u := range append(utf16.Encode([]rune(name)), 0) {
-		wide = le.AppendUint16(wide, u)
-	}
-	h := make([]byte, header)
-	le.PutUint16(h, 0x55aa)
-	h[2] = 0x3f               // it is there
-	le.PutUint32(h[4:], 0x27) // non-volatile, for boot and runtime, authenticated by time
-	le.PutUint32(h[36:], uint32(len(wide)))
-	le.PutUint32(h[40:], uint32(len(value)))
-	id := uuid.MustParse(vendor)
-	copy(h[44:], append([]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}, id[8:]...))
-	copy(store[at:], slices.Concat(h, wide, value))
-}
-
 // firmwareStarts boots a machine with Secure Boot on from one image after the other, and says which it starts. The last ends the machine.
 func firmwareStarts(t *testing.T, db, dbx []byte, owner *identity, images [][]byte) []byte {
 	t.Helper()
@@ -146,11 +119,7 @@ func firmwareStarts(t *testing.T, db, dbx []byte, owner *identity, images [][]by
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string][]byte{"PK": certificate(owner), "KEK": certificate(owner)} {
-		enroll(vars, name, efivar.Global, value)
-	}
-	enroll(vars, "db", efivar.ImageSecurity, db)
-	enroll(vars, "dbx", efivar.ImageSecurity, dbx)
+	Enroll(vars, certificate(owner), db, dbx)
 	err = errors.Join(os.WriteFile(m.file("vars"), vars, 0o600), os.WriteFile(m.file("notes"), nil, 0o600), os.WriteFile(m.file("console"), nil, 0o600))
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35,smm=on,vmport=off", "-accel", "tcg", "-cpu", "max,la57=off",

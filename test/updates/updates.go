@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -47,6 +48,9 @@ func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()
 	b := repository.Bundle{Root: root, Verity: verity, UKI: uki, Pack: filepath.Join(r.t.TempDir(), "pack")}
 	err := b.Write(about)
+	if im, err := authenticode.ReadFile(uki); err == nil { // Some tests publish what is no UKI.
+		b.Index.Authenticode = im
+	}
 	if err == nil {
 		_, err = repository.Publish(r.Dir, r.keys, b, repository.DefaultExpiries(), time.Now())
 	}

@@ -22,6 +22,8 @@ type Config struct {
 	Disk string
 	// FirmwareCode is read only, FirmwareVars is written. Empty: no firmware, Kernel is started directly.
 	FirmwareCode, FirmwareVars string
+	// SecureBoot gives FirmwareCode what it needs to keep its variables from the system; amd64 only.
+	SecureBoot bool
 	// Kernel, Initrd and Cmdline start a kernel without firmware.
 	Kernel, Initrd, Cmdline string
 	// Credentials are handed over as SMBIOS OEM strings (systemd.system-credentials(7)).
@@ -92,6 +94,9 @@ func (c Config) arguments() []string {
 
 func (c Config) machine() []string {
 	kind, cpu := "q35,smm=off,vmport=off", "max"
+	if c.SecureBoot {
+		kind = "q35,smm=on,vmport=off"
+	}
 	if c.Arch == "arm64" {
 		kind = "virt"
 	}
@@ -121,10 +126,14 @@ func (c Config) boot() []string {
 	if c.FirmwareCode == "" {
 		return []string{"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Cmdline}
 	}
-	return []string{
+	args := []string{
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + c.FirmwareCode,
 		"-drive", "if=pflash,format=raw,unit=1,file=" + c.FirmwareVars,
 	}
+	if c.SecureBoot {
+		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
+	}
+	return args
 }
 
 func (c Config) storage() []string {
