@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -18,6 +20,8 @@ type Offers struct {
 	Ref  string
 	Root []byte
 	Keep repository.Keeper
+	// Built is a time after which the running system was built.
+	Built time.Time
 }
 
 // ErrNoOffer says that there is no such release.
@@ -25,16 +29,19 @@ var ErrNoOffer = errors.New("not in the repository")
 
 // find is the release of that version, the newest for "", of an image for an
 // architecture.
-func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, error) {
+func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time, log *zap.Logger) (bundle.Index, error) {
 	store, err := repository.Open(o.Ref)
 	if err != nil {
 		return bundle.Index{}, err
 	}
-	all, err := repository.Update(ctx, store, o.Keep, o.Root, now)
+	news, err := repository.Update(ctx, store, o.Keep, o.Root, repository.Clock{Now: now, Built: o.Built})
 	if err != nil {
 		return bundle.Index{}, unreached(err)
 	}
-	all = slices.DeleteFunc(all, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
+	if news.Time.After(now) {
+		log.Warn("the clock is behind: expiries go by what is proven", zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
+	}
+	all := slices.DeleteFunc(news.Releases, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
 	at := slices.IndexFunc(all, func(r repository.Release) bool { return version == "" || r.Version == version })
 	if at < 0 {
 		return bundle.Index{}, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))

@@ -354,7 +354,7 @@ func (s *Service) look(ctx context.Context, r Request) (bundle.Index, error) {
 	case len(offers.Root) == 0:
 		return bundle.Index{}, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
 	}
-	return offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, s.Upgrader.Now())
+	return offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, s.Upgrader.Now(), s.Log)
 }
 
 // last is when the last upgrade began, the zero time if that is not known.

@@ -103,7 +103,8 @@ func (f *fixture) store() Store {
 // update is what the node does, which trusts the first root.
 func (f *fixture) update() ([]Release, error) {
 	f.Helper()
-	return Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"), f.now)
+	news, err := Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
+	return news.Releases, err
 }
 
 func (f *fixture) updated() []Release {

@@ -43,11 +43,11 @@ func FuzzSigned(f *testing.F) {
 		if role >= 2 { // what is above names it
 			s.name(fx, role, text)
 		}
-		list, err := Update(t.Context(), s, memory{}, first, fx.now)
-		if err != nil && list != nil {
-			t.Errorf("%v and %v", list, err)
+		news, err := Update(t.Context(), s, memory{}, first, Clock{Now: fx.now})
+		if err != nil && news.Releases != nil {
+			t.Errorf("%v and %v", news, err)
 		}
-		for _, r := range list {
+		for _, r := range news.Releases {
 			if _, err := r.Fetch(t.Context(), s); err == nil {
 				t.Error("an index out of nowhere")
 			}

@@ -86,9 +86,21 @@ func (s signer) commit(to state, between func() error) error {
 	return s.stamp(to)
 }
 
+// signedField of timestamp.json is when it was signed, in RFC 3339; TUF has only the time until which it is good, and lets clients ignore
+// what they do not know (specification, 4.1).
+const signedField = "x-loam-signed"
+
+// signedAt is when a timestamp was signed, the zero time if it does not say.
+func signedAt(m *metadata.Metadata[metadata.TimestampType]) time.Time {
+	text, _ := m.Signed.UnrecognizedFields[signedField].(string)
+	at, _ := time.Parse(time.RFC3339, text)
+	return at
+}
+
 // stamp signs a new timestamp.
 func (s signer) stamp(to state) error {
 	to.timestamp.Signed.Version++
+	to.timestamp.Signed.UnrecognizedFields = map[string]any{signedField: stamp(s.now)}
 	to.timestamp.Signed.Expires = s.until(s.expiries.Timestamp)
 	_, err := put(s, "timestamp.json", to.timestamp, s.keys.Timestamp)
 	return err

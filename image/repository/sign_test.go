@@ -141,7 +141,7 @@ func TestNodesFollowARotation(t *testing.T) {
 	f.publish("0.4.0")
 	f.updated()
 	f.dir = old
-	if _, err := Update(t.Context(), f.store(), f.node, f.read("metadata/4.root.json"), f.now); !errors.Is(err, ErrRollback) {
+	if _, err := Update(t.Context(), f.store(), f.node, f.read("metadata/4.root.json"), Clock{Now: f.now}); !errors.Is(err, ErrRollback) {
 		t.Errorf("error %v", err)
 	}
 }

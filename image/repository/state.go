@@ -37,7 +37,7 @@ func readState(dir string) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	u, err := update(context.Background(), store, nowhere{}, first, time.Time{})
+	u, err := update(context.Background(), store, nowhere{}, first, Clock{})
 	if err != nil {
 		return state{}, err
 	}

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,25 +12,48 @@ import (
 
 // Update reads the metadata of s as the TUF specification has a client do it (5.3 to 5.6), and returns its releases, newest first. root is
 // the root.json that the node was given; k keeps what is verified, each file before the next is asked for, and is written only for what
-// is new. now is compared with the expiry of each file.
-func Update(ctx context.Context, s Store, k Keeper, root []byte, now time.Time) ([]Release, error) {
-	u, err := update(ctx, s, k, root, now)
+// is new.
+func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News, error) {
+	u, err := update(ctx, s, k, root, c)
 	if err != nil {
-		return nil, err
+		return News{}, err
 	}
-	return releases(u.set.Targets[metadata.TARGETS].Signed.Targets), nil
+	return News{Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets), Time: u.set.RefTime}, nil
 }
 
-func update(ctx context.Context, s Store, k Keeper, root []byte, now time.Time) (*updater, error) {
+// Clock is what expiries are compared with. The wall clock alone would let old metadata pass when it is behind, or set back.
+type Clock struct {
+	// Now is the wall clock, Built a time after which the program that asks was made: it is never earlier than that. Nothing expires by the
+	// zero Clock.
+	Now, Built time.Time
+}
+
+// floor is the latest of both.
+func (c Clock) floor() time.Time {
+	if c.Built.After(c.Now) {
+		return c.Built
+	}
+	return c.Now
+}
+
+// News is what Update has read.
+type News struct {
+	// Releases are newest first.
+	Releases []Release
+	// Time is what expiries were compared with at last: the clock's, unless more is proven: by Built, or by when the timestamp was signed.
+	Time time.Time
+}
+
+func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*updater, error) {
 	kept, err := Load(k)
 	if err != nil {
 		return nil, err
 	}
-	u := &updater{store: s, keeper: k, saved: kept, kept: kept.begin(root)}
+	u := &updater{store: s, keeper: k, clock: c, saved: kept, kept: kept.begin(root)}
 	if u.set, err = open(u.kept.Root); err != nil {
 		return nil, translate("the trusted root.json", err)
 	}
-	u.set.RefTime = now
+	u.set.RefTime = c.floor()
 	for _, step := range []func(context.Context) error{u.roots, u.timestamp, u.snapshot, u.targets} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -42,6 +66,7 @@ func update(ctx context.Context, s Store, k Keeper, root []byte, now time.Time) 
 type updater struct {
 	store  Store
 	keeper Keeper
+	clock  Clock
 	// saved is what the keeper has, kept what it is to have.
 	saved, kept Trusted
 	set         *trustedmetadata.TrustedMetadata
@@ -69,5 +94,22 @@ func (u *updater) fresh(file string, expires time.Time) error {
 	if !u.set.RefTime.After(expires) {
 		return nil
 	}
-	return explain(file, fmt.Errorf("%w on %s, and it is %s", ErrExpired, expires.UTC().Format(time.RFC3339), u.set.RefTime.UTC().Format(time.RFC3339)))
+	behind := ""
+	if u.set.RefTime.After(u.clock.Now) {
+		behind = " at least, whatever the clock says: " + stamp(u.clock.Now)
+	}
+	return explain(file, fmt.Errorf("%w on %s, and it is %s%s", ErrExpired, stamp(expires), stamp(u.set.RefTime), behind))
 }
+
+// since moves the time on to when the timestamp was signed, which is in the past, and looks again at what was fresh before. No other
+// time that the node has seen is kept for later, least of all the clock's: one that was ahead once would have everything expire for ever.
+// What a signer with a wrong clock has said, the next timestamp of the same key sets right.
+func (u *updater) since(signed time.Time) error {
+	if u.clock == (Clock{}) || !signed.After(u.set.RefTime) {
+		return nil
+	}
+	u.set.RefTime = signed
+	return cmp.Or(u.fresh("root.json", u.set.Root.Signed.Expires), u.fresh("timestamp.json", u.set.Timestamp.Signed.Expires))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

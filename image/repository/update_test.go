@@ -44,7 +44,7 @@ func TestWithoutNewsNothingIsWritten(t *testing.T) {
 	check := func(want int) {
 		t.Helper()
 		count.writes = 0
-		if _, err := Update(t.Context(), f.store(), count, f.read("metadata/1.root.json"), f.now); err != nil || count.writes != want {
+		if _, err := Update(t.Context(), f.store(), count, f.read("metadata/1.root.json"), Clock{Now: f.now}); err != nil || count.writes != want {
 			t.Errorf("%d writes, want %d, %v", count.writes, want, err)
 		}
 	}
@@ -326,7 +326,7 @@ func TestDamageOfWhatWasKeptDoesNotEndUpdates(t *testing.T) {
 // TestAStoreThatFailsIsNoVerdict: an error of the network is neither of the sentinels.
 func TestAStoreThatFailsIsNoVerdict(t *testing.T) {
 	f := newFixture(t)
-	_, err := Update(t.Context(), broken{}, f.node, f.read("metadata/1.root.json"), f.now)
+	_, err := Update(t.Context(), broken{}, f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v", err)
 	}

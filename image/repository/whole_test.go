@@ -21,11 +21,11 @@ func TestFromABuildToItsBytes(t *testing.T) {
 	defer server.Close()
 	s, err := Open(server.URL)
 	f.ok(err)
-	list, err := Update(t.Context(), s, f.node, f.read("metadata/1.root.json"), f.now)
-	if err != nil || len(list) != 1 {
-		t.Fatalf("%v, %v", list, err)
+	news, err := Update(t.Context(), s, f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
+	if err != nil || len(news.Releases) != 1 {
+		t.Fatalf("%v, %v", news, err)
 	}
-	ix, err := list[0].Fetch(t.Context(), s)
+	ix, err := news.Releases[0].Fetch(t.Context(), s)
 	f.ok(err)
 	for file, part := range map[string]bundle.Part{b.Root: ix.Root, b.Verity: ix.Verity, b.UKI: ix.UKI} {
 		var got []byte

@@ -58,12 +58,18 @@ func (u *updater) timestamp(ctx context.Context) error {
 	}
 	switch _, err := u.set.UpdateTimestamp(data); {
 	case errors.Is(err, &metadata.ErrEqualVersionNumber{}), errors.Is(err, &metadata.ErrExpiredMetadata{}):
-		return u.fresh(file, u.set.Timestamp.Signed.Expires)
+		if err := u.fresh(file, u.set.Timestamp.Signed.Expires); err != nil {
+			return err
+		}
 	case err != nil:
 		return translate(file, err)
+	default:
+		u.kept.Timestamp = data
+		if err := u.save(); err != nil {
+			return err
+		}
 	}
-	u.kept.Timestamp = data
-	return u.save()
+	return u.since(signedAt(u.set.Timestamp))
 }
 
 func (u *updater) snapshot(ctx context.Context) error {

@@ -71,9 +71,9 @@ func (b builder) to(place string) (copied []string) {
 // sees are the versions that a node sees in a store, of the newest of which it reads all of the pack.
 func (b builder) sees(store repository.Store) (versions []string) {
 	b.Helper()
-	all, err := repository.Update(b.Context(), store, node{}, b.Root(), time.Now())
+	news, err := repository.Update(b.Context(), store, node{}, b.Root(), repository.Clock{Now: time.Now()})
 	b.ok(err)
-	for _, r := range all {
+	for _, r := range news.Releases {
 		versions = append(versions, r.Version)
 		ix, err := r.Fetch(b.Context(), store)
 		b.ok(err)
