@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,26 +200,58 @@ func TestAServerThatStalls(t *testing.T) {
 	}
 }
 
-// TestSlowIsNotStalled: a byte each 14 s is a bad line, not a dead one; and a reader that takes its time is not the server's fault.
-func TestSlowIsNotStalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		server, client := io.Pipe()
-		_ = client
-		body := &watched{server, ctx, cancel}
-		defer body.Close()
-		go func() {
-			for range 5 {
-				time.Sleep(14 * time.Second)
-				_, _ = client.Write([]byte("x"))
-			}
-			client.Close()
-		}()
-		time.Sleep(time.Minute)
-		if got, err := io.ReadAll(body); string(got) != "xxxxx" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
-	})
+// TestTheLeastSpeed: a bad line is not a server that does not want to, and a reader that takes its time is not the server's fault.
+func TestTheLeastSpeed(t *testing.T) {
+	type step struct {
+		pause time.Duration
+		bytes int
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+		times int
+		// reader is how long the reader takes before each read.
+		reader, want time.Duration
+		err          error
+	}{
+		{"a line of 16 KiB/s", []step{{time.Second, 16 << 10}}, 600, 0, 10 * time.Minute, nil},
+		{"one of half that, which is gone for 14 s in a minute", append([]step{{14 * time.Second, 1}}, slices.Repeat([]step{{time.Second, 8 << 10}}, 46)...), 5, 0, 5 * time.Minute, nil},
+		{"a few bytes after a long time", []step{{14 * time.Second, 5}}, 4, 0, 56 * time.Second, nil},
+		{"a byte every 14 s", []step{{14 * time.Second, 1}}, 600, 0, 70 * time.Second, ErrSlow},
+		{"4 KiB/s, but for a byte a second", []step{{time.Second, 4<<10 - 1}}, 600, 0, time.Minute, ErrSlow},
+		{"a lot, and then a byte a second", append([]step{{0, 8 << 20}}, slices.Repeat([]step{{time.Second, 1}}, 600)...), 1, 0, 2 * time.Minute, ErrSlow},
+		{"all at once, for a reader that takes its time", []step{{0, 1}}, 20, 10 * time.Second, 210 * time.Second, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				server, client := io.Pipe()
+				body := &watched{ReadCloser: server, ctx: ctx, cancel: cancel}
+				var group sync.WaitGroup
+				defer group.Wait()
+				defer body.Close()
+				group.Go(func() {
+					defer client.Close()
+					for range tc.times {
+						for _, s := range tc.steps {
+							time.Sleep(s.pause)
+							if _, err := client.Write(make([]byte, s.bytes)); err != nil {
+								return
+							}
+						}
+					}
+				})
+				begin, err := time.Now(), error(nil)
+				for buf := make([]byte, 8<<20); err == nil; {
+					time.Sleep(tc.reader)
+					_, err = body.Read(buf)
+				}
+				if took := time.Since(begin); took != tc.want || err != io.EOF && !errors.Is(err, tc.err) || (err == io.EOF) != (tc.err == nil) {
+					t.Errorf("after %v: %v, want %v after %v", took, err, tc.err, tc.want)
+				}
+			})
+		})
+	}
 }
 
 func TestARequestEndsWithItsContext(t *testing.T) {
@@ -253,5 +287,13 @@ func TestAMirrorIsNotFollowed(t *testing.T) {
 		if _, err := s.Range(t.Context(), "the.pack", 2, 3); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+	// The repository itself may have its files elsewhere.
+	s, err := Open(elsewhere.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readRange(t, s, "the.pack", 2, 3); string(got) != "234" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }

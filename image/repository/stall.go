@@ -7,11 +7,15 @@ import (
 	"time"
 )
 
-// watched is a body whose request ends when no byte of it comes for a while, counted only while somebody waits for it.
+// watched is a body whose request ends when no byte of it comes for a while, or too few in a window, counted only while somebody waits for
+// it.
 type watched struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// waited and got are of this window.
+	waited time.Duration
+	got    int
 }
 
 // stalling watches the bodies of all answers, also of those that come before the one that was asked for.
@@ -24,18 +28,31 @@ func (s stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &watched{resp.Body, ctx, cancel}
+	resp.Body = &watched{ReadCloser: resp.Body, ctx: ctx, cancel: cancel}
 	return resp, nil
 }
 
 func (w *watched) Read(p []byte) (int, error) {
 	timer := time.AfterFunc(stall, func() { w.cancel(ErrStalled) })
 	defer timer.Stop()
+	begin := time.Now()
 	n, err := w.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && context.Cause(w.ctx) != nil {
+	if w.count(n, time.Since(begin)); err != io.EOF && context.Cause(w.ctx) != nil {
 		err = context.Cause(w.ctx)
 	}
 	return n, err
+}
+
+// count ends the request if a window is over that brought too little.
+func (w *watched) count(n int, waited time.Duration) {
+	w.got, w.waited = w.got+n, w.waited+waited
+	if w.waited < window {
+		return
+	}
+	if w.got < slowest {
+		w.cancel(ErrSlow)
+	}
+	w.got, w.waited = 0, 0
 }
 
 func (w *watched) Close() error {

@@ -36,6 +36,8 @@ var (
 	ErrRange = errors.New("not the bytes asked for")
 	// ErrStalled: no byte came for 15 seconds.
 	ErrStalled = errors.New("no byte for 15 s")
+	// ErrSlow: less came than the slowest line brings that an update is worth waiting for.
+	ErrSlow = errors.New("less than 4 KiB/s for a minute")
 )
 
 // Option of Open.
