@@ -38,8 +38,8 @@ tests the build that --out names, which must be there.`,
 // judges are the real tools that tests trust more than our own code.
 var judges = [...]string{
 	"bootctl", "cert-to-efi-sig-list", "cpio", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "hash-to-efi-sig-list", "mcopy", "mdir", "mke2fs",
-	"objdump", "pesign", "qemu-img", "sbsign", "sbverify", "sfdisk", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify", "veritysetup",
-	"zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
+	"objdump", "pesign", "qemu-img", "sbsign", "sbverify", "sfdisk", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
+	"veritysetup", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }
 
 func (b *builder) writeJudges(ctx context.Context, dir string) error {

@@ -1,0 +1,191 @@
+package tpm
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/judge"
+)
+
+// chip is a TPM by swtpm, whose state is in a directory.
+type chip struct {
+	testing.TB
+	dir  string
+	conn net.Conn
+	cmd  *exec.Cmd
+}
+
+func newChip(t testing.TB) *chip {
+	c := &chip{TB: t, dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.stop)
+	return c
+}
+
+// start powers it up.
+func (c *chip) start() {
+	c.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		c.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "tpm"), os.NewFile(uintptr(pair[1]), "swtpm")
+	defer theirs.Close()
+	defer ours.Close()
+	if c.conn, err = net.FileConn(ours); err != nil {
+		c.Fatal(err)
+	}
+	c.cmd = exec.Command(judge.Find(c, "swtpm"), "socket", "--tpm2", "--tpmstate", "dir="+c.dir, "--flags", "not-need-init,startup-clear", "--fd", "3")
+	c.cmd.ExtraFiles, c.cmd.Stderr = []*os.File{theirs}, os.Stderr
+	if err := c.cmd.Start(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// stop takes its power away.
+func (c *chip) stop() {
+	c.conn.Close()
+	_ = c.cmd.Wait() // It says that it was left.
+}
+
+// number is its Number.
+func (c *chip) number() Number {
+	return Number{func() (io.ReadWriteCloser, error) { return open{c.conn}, nil }}
+}
+
+// open stays so when it is closed.
+type open struct{ io.ReadWriter }
+
+func (open) Close() error { return nil }
+
+// run has it do another command.
+func (c *chip) run(command uint32, handle uint32, parameters []byte) {
+	c.Helper()
+	if _, err := (tpm{c.conn}).run(command, []uint32{handle}, true, parameters); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *chip) has(want int) {
+	c.Helper()
+	if got, err := c.number().Read(); err != nil || got != want {
+		c.Errorf("%d, %v, want %d", got, err, want)
+	}
+}
+
+func (c *chip) raise(to int) {
+	c.Helper()
+	if err := c.number().Raise(to); err != nil {
+		c.Error(err)
+	}
+}
+
+func TestANumberOnlyRises(t *testing.T) {
+	c := newChip(t)
+	c.has(0)
+	c.raise(0)
+	for _, step := range []struct{ to, want int }{{1, 1}, {1, 1}, {7, 7}, {3, 7}, {63, 63}, {64, 64}, {1000, 64}} {
+		c.raise(step.to)
+		c.has(step.want)
+		c.stop()
+		c.start()
+		c.has(step.want)
+	}
+}
+
+// The commands with which others change a TPM, and the handle of their authorization (TPM_RH_LOCKOUT).
+const (
+	clearTPM, hierarchyChangeAuth = 0x126, 0x129
+	lockout                       = 0x4000_000a
+)
+
+func TestATPMThatIsClearedBeginsAnew(t *testing.T) {
+	c := newChip(t)
+	c.raise(5)
+	c.run(clearTPM, lockout, nil)
+	c.has(0)
+	c.raise(2)
+	c.has(2)
+}
+
+// TestATPMWithAnOwner: what is there goes on, a new index is not made.
+func TestATPMWithAnOwner(t *testing.T) {
+	password := bytesOf(uint16(3), []byte("abc"))
+	c := newChip(t)
+	c.raise(5)
+	c.run(hierarchyChangeAuth, owner, password)
+	c.raise(6)
+	c.has(6)
+
+	c = newChip(t)
+	c.run(hierarchyChangeAuth, owner, password)
+	if err := c.number().Raise(5); !errors.As(err, new(Code)) {
+		t.Errorf("error %v", err)
+	}
+	c.has(0)
+}
+
+// TestAnIndexThatWasBegun: the power went away between its making and its first bit.
+func TestAnIndexThatWasBegun(t *testing.T) {
+	c := newChip(t)
+	c.define(attributes, 8)
+	c.has(0)
+	c.raise(3)
+	c.has(3)
+}
+
+func TestAnIndexOfSomebodyElse(t *testing.T) {
+	c := newChip(t)
+	c.define(1<<2|1<<18, 8)
+	if _, err := c.number().Read(); !errors.Is(err, ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+	if err := c.number().Raise(1); !errors.Is(err, ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func (c *chip) define(attributes uint32, size uint16) {
+	c.Helper()
+	c.run(nvDefineSpace, owner, bytesOf(uint16(0), uint16(14), uint32(index), uint16(0x0b), attributes, uint16(0), size))
+}
+
+// said is a TPM that gives one answer, or an error without one.
+type said struct{ answer []byte }
+
+func (s said) Write(p []byte) (int, error) { return len(p), nil }
+func (s said) Close() error                { return nil }
+func (s said) Read(p []byte) (int, error) {
+	if s.answer == nil {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return copy(p, s.answer), nil
+}
+
+func TestATPMThatIsBroken(t *testing.T) {
+	for name, open := range map[string]func() (io.ReadWriteCloser, error){
+		"is not there": func() (io.ReadWriteCloser, error) { return os.OpenFile("/dev/nowhere/tpmrm0", os.O_RDWR, 0) },
+		"says nothing": func() (io.ReadWriteCloser, error) { return said{}, nil },
+		"has failed": func() (io.ReadWriteCloser, error) {
+			return said{bytesOf(uint16(0x8001), uint32(10), uint32(0x101))}, nil
+		},
+		"says too little":       func() (io.ReadWriteCloser, error) { return said{[]byte("short")}, nil },
+		"says less than it has": func() (io.ReadWriteCloser, error) { return said{bytesOf(uint16(0x8001), uint32(99), uint32(0))}, nil },
+		"says nothing of it":    func() (io.ReadWriteCloser, error) { return said{bytesOf(uint16(0x8001), uint32(10), uint32(0))}, nil },
+	} {
+		n := Number{open}
+		if _, err := n.Read(); err == nil || errors.Is(err, fs.ErrNotExist) != (name == "is not there") {
+			t.Errorf("one that %s is read: %v", name, err)
+		}
+		if err := n.Raise(1); err == nil {
+			t.Errorf("one that %s is raised", name)
+		}
+	}
+}
