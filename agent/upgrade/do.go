@@ -58,7 +58,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Finish:
 		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
 			u.renewBoot(v)
-			if err := errors.Join(raise(u.Keep, v), u.hold(*v.Journal)); err != nil {
+			if err := errors.Join(u.raise(v), u.hold(*v.Journal)); err != nil {
 				return err
 			}
 		}

@@ -25,6 +25,8 @@ import (
 type Upgrader struct {
 	Disk Disk
 	Keep Keeper
+	// Anchor keeps the lowest security epoch beside Keep; nil for none.
+	Anchor Anchor
 	// Scratch is Keep's file scratchName, of that size; what it held before may be in
 	// it.
 	Scratch func(size int64) (Closer, error)
@@ -65,6 +67,8 @@ type Upgrader struct {
 	mutant func(v View) Op
 	// filled is of this process; see View. esp and staged are of one Run.
 	filled bool
+	// said says that the anchor was complained about.
+	said   bool
 	esp    *fat.FS
 	staged *staged
 }
@@ -218,7 +222,7 @@ func (u *Upgrader) look(f *Facts) (v View, err error) {
 	if f.Room, err = u.room(); err != nil {
 		return v, err
 	}
-	e, err := readEpochs(u.Keep)
+	e, err := u.floor()
 	f.Arch, f.ImageID, f.Epoch, f.Now = u.Disk.Arch, u.ImageID, e.Floor, u.Now()
 	return v, err
 }
