@@ -70,7 +70,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		env.Log.Warn("when the kernel was built", zap.Error(err))
 	}
 	s := &upgrade.Service{
-		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files, Built: built}, Mirrors: from.Mirrors, Want: from.Version,
+		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files, Built: built}, Mirrors: from.Mirrors, Node: a.Status.Hostname, Want: from.Version,
 		Pace: durationOr(from.Pace, defaultPace), Window: restarts, Trial: trial, Uptime: env.Uptime, Proven: func() { env.proven(systemd) },
 		Reboot: systemd.Reboot, Log: env.Log,
 	}

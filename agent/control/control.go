@@ -56,10 +56,10 @@ type UpgradeRequest struct {
 	// upgrades, nor for the window of restarts.
 	Again bool `json:"again,omitempty"`
 	Now   bool `json:"now,omitempty"`
-	// Downgrade brings one that is older than what runs. Back is to the system in the
-	// other slot, whatever Version is.
-	Downgrade bool `json:"downgrade,omitempty"`
-	Back      bool `json:"back,omitempty"`
+	// Permit is the text of one for a release that is older than what runs. Back is to
+	// the system in the other slot, whatever Version is.
+	Permit []byte `json:"permit,omitempty"`
+	Back   bool   `json:"back,omitempty"`
 	// Drill has the running system fail on purpose, "check" or "panic", in place of all
 	// that.
 	Drill string `json:"drill,omitempty"`

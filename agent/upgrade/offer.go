@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -28,26 +26,24 @@ type Offers struct {
 var ErrNoOffer = errors.New("not in the repository")
 
 // find is the release of that version, the newest for "", of an image for an
-// architecture.
-func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time, log *zap.Logger) (bundle.Index, error) {
+// architecture, and what else the repository says of it.
+func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, repository.News, error) {
 	store, err := repository.Open(o.Ref)
 	if err != nil {
-		return bundle.Index{}, err
+		return bundle.Index{}, repository.News{}, err
 	}
 	news, err := repository.Update(ctx, store, o.Keep, o.Root, repository.Clock{Now: now, Built: o.Built})
 	if err != nil {
-		return bundle.Index{}, unreached(err)
+		return bundle.Index{}, news, unreached(err)
 	}
-	if news.Time.After(now) {
-		log.Warn("the clock is behind: expiries go by what is proven", zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
-	}
-	all := slices.DeleteFunc(news.Releases, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
+	news.Releases = slices.DeleteFunc(news.Releases, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
+	all := news.Releases
 	at := slices.IndexFunc(all, func(r repository.Release) bool { return version == "" || r.Version == version })
 	if at < 0 {
-		return bundle.Index{}, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
+		return bundle.Index{}, news, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
 	}
 	idx, err := all[at].Fetch(ctx, store)
-	return idx, unreached(err)
+	return idx, news, unreached(err)
 }
 
 // unreached marks the errors of a repository that may go away by themselves.

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -40,6 +41,7 @@ const (
 	CodeUnproven  = "running-system-unproven"
 	CodeNoEntry   = "no-boot-entry"
 	CodeDowngrade = "downgrade"
+	CodePermit    = "no-such-permit"
 	CodePaced     = "too-soon"
 	CodeNoOther   = "no-other-system"
 	CodeDrill     = "no-such-drill"
@@ -151,7 +153,7 @@ func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System,
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Back && v.Journal.Target.RootHash == v.Holds
 	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() && !again {
-		return System{}, refuse(CodeNoOther, "`loam upgrade --to VERSION --downgrade` brings one", "the other slot holds no system that this node has run")
+		return System{}, refuse(CodeNoOther, "`loam upgrade --to VERSION --downgrade PERMIT` brings one", "the other slot holds no system that this node has run")
 	}
 	target := System{e.Version, v.Holds}
 	switch r := f.Room; {
@@ -224,11 +226,33 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
 			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
 	case older && !w.Downgrade:
-		return refuse(CodeDowngrade, "--downgrade brings it all the same; `loam rollback --os` goes back to the system in the other slot", "%s is older than %s, which runs", idx.Version, v.Running.Version)
+		return refuse(CodeDowngrade, permitHint(idx.Version)+"; `loam rollback --os` goes back to the system in the other slot without one",
+			"%s is older than %s, which runs", idx.Version, v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
 		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
 	}
 	return nil
+}
+
+// permitted is whether a permit is one for a release on a node; a nil permit is none.
+func permitted(news repository.News, permit []byte, idx bundle.Index, node string) (bool, error) {
+	if permit == nil {
+		return false, nil
+	}
+	p, err := news.Permit(permit)
+	switch {
+	case err != nil:
+		return false, refuse(CodePermit, permitHint(idx.Version), "%v", err)
+	case p.ImageID != idx.ImageID || p.Version != idx.Version:
+		return false, refuse(CodePermit, permitHint(idx.Version), "the permit is for %s %s, not for %s %s", p.ImageID, p.Version, idx.ImageID, idx.Version)
+	case p.Node != "" && p.Node != node:
+		return false, refuse(CodePermit, permitHint(idx.Version), "the permit is for node %s, not for %s", p.Node, node)
+	}
+	return true, nil
+}
+
+func permitHint(version string) string {
+	return "`loamctl permit --repository DIR --keys DIR --version " + version + "` signs a permit, which --downgrade takes"
 }
 
 // free is whether nothing else is under way.

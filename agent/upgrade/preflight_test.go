@@ -70,6 +70,9 @@ func TestPreflight(t *testing.T) {
 			v.Failed, w.Again = []Failure{{Version: "2.0.0", RootHash: "bb"}}, true
 		}, ""},
 		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "0.9.0" }, CodeDowngrade},
+		{"an older one of an old epoch, however much it is permitted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+			idx.Version, idx.Epoch, w.Downgrade = "0.9.0", 1, true
+		}, CodeEpoch},
 		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Version, w.Downgrade = "0.9.0", true }, ""},
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
 )
 
 const (
@@ -31,6 +32,8 @@ type Service struct {
 	// Mirrors are asked for chunks before the repository is: directories and URLs of
 	// copies of it, and of nodes that share what they run.
 	Mirrors []string
+	// Node is the host name, which a permit may be for.
+	Node string
 	// Want is the version that the node is to run, "" for any.
 	Want string
 	// Pace is the time between the begins of two upgrades that nobody hurries.
@@ -65,6 +68,9 @@ type Request struct {
 	Wish
 	// Version is "" for the newest.
 	Version string
+	// Permit is the text of one for a release that is older than the running one, nil
+	// for none: it decides about Wish.Downgrade.
+	Permit []byte
 	// Plan only says whether it would be done.
 	Plan bool
 	// Back is to the system in the other slot.
@@ -317,8 +323,11 @@ func (s *Service) begin(ctx context.Context, r Request) (version string, err err
 	case r.Back:
 		return s.back(r)
 	}
-	idx, err := s.look(ctx, r)
+	idx, news, err := s.look(ctx, r)
 	if err != nil {
+		return "", err
+	}
+	if r.Downgrade, err = permitted(news, r.Permit, idx, s.Node); err != nil {
 		return "", err
 	}
 	facts := Facts{Pace: s.Pace, Last: s.last()}
@@ -338,23 +347,28 @@ func (s *Service) back(r Request) (version string, err error) {
 	return target.Version, err
 }
 
-var errGone = errors.New("the system in the other slot is damaged\nhint: `loam upgrade --to VERSION --downgrade` brings it anew")
+var errGone = errors.New("the system in the other slot is damaged\nhint: `loam upgrade --to VERSION --downgrade PERMIT` brings it anew")
 
 var errReplaced = errors.New("somebody has asked for another upgrade since")
 
-// look is the system that is asked for.
-func (s *Service) look(ctx context.Context, r Request) (bundle.Index, error) {
+// look is the system that is asked for, and what the repository says.
+func (s *Service) look(ctx context.Context, r Request) (idx bundle.Index, news repository.News, err error) {
 	offers := s.Offers
 	if r.Ref != "" {
 		offers.Ref = r.Ref
 	}
 	switch {
 	case offers.Ref == "":
-		return bundle.Index{}, errors.New("this node knows no repository\nhint: machine.yaml upgrade.repository, or --from")
+		return idx, news, errors.New("this node knows no repository\nhint: machine.yaml upgrade.repository, or --from")
 	case len(offers.Root) == 0:
-		return bundle.Index{}, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
+		return idx, news, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
 	}
-	return offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, s.Upgrader.Now(), s.Log)
+	now := s.Upgrader.Now()
+	idx, news, err = offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
+	if news.Time.After(now) {
+		s.Log.Warn("the clock is behind: expiries go by what is proven", zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
+	}
+	return idx, news, err
 }
 
 // last is when the last upgrade began, the zero time if that is not known.

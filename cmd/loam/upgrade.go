@@ -19,6 +19,7 @@ import (
 func upgradeCommand() *cobra.Command {
 	var client control.Client
 	var request control.UpgradeRequest
+	var permit string
 	cmd := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Bring another version of the system, and restart with it",
@@ -29,14 +30,22 @@ if the node is as well with it as before; if not, or if it does not come up, the
 machine falls back by itself, and 'loam why' tells the reason.
 
 What is cut off goes on where it was. A release that has failed on this machine
-is not tried again without --again.`,
+is not tried again without --again. One that is older than the running one takes a
+permit, which those sign who sign the releases: 'loamctl permit'.`,
 		Example: `  loam upgrade
   loam upgrade --to 0.2.0 --plan
+  loam upgrade --to 0.0.9 --downgrade permit.json
   loam upgrade --from http://192.0.2.1:8080 --stay`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+			if permit != "" {
+				var err error
+				if request.Permit, err = os.ReadFile(permit); err != nil {
+					return err
+				}
+			}
 			return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, request)
 		},
 	}
@@ -46,7 +55,7 @@ is not tried again without --again.`,
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
-	f.BoolVar(&request.Downgrade, "downgrade", false, "also a release that is older than the running one")
+	f.StringVar(&permit, "downgrade", "", "file of a permit for a release that is older than the running one")
 	f.BoolVar(&request.Now, "now", false, "do not wait for the time between two upgrades, nor for the window of restarts")
 	socketFlag(cmd, &client)
 	return cmd

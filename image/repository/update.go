@@ -18,7 +18,7 @@ func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News,
 	if err != nil {
 		return News{}, err
 	}
-	return News{Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets), Time: u.set.RefTime}, nil
+	return News{Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets), Time: u.set.RefTime, root: &u.set.Root.Signed}, nil
 }
 
 // Clock is what expiries are compared with. The wall clock alone would let old metadata pass when it is behind, or set back.
@@ -42,6 +42,8 @@ type News struct {
 	Releases []Release
 	// Time is what expiries were compared with at last: the clock's, unless more is proven: by Built, or by when the timestamp was signed.
 	Time time.Time
+	// root has the keys of now.
+	root *metadata.RootType
 }
 
 func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*updater, error) {

@@ -1,0 +1,108 @@
+package upgrade
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+)
+
+// published is a repository with releases, signed now.
+func published(t *testing.T, releases []release, now time.Time) (dir string, keys repository.Keys) {
+	t.Helper()
+	dir = t.TempDir()
+	keys, err := repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
+	if err == nil {
+		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range releases {
+		files := t.TempDir()
+		b := repository.Bundle{Pack: filepath.Join(files, "pack"), Root: filepath.Join(files, "root"), Verity: filepath.Join(files, "verity"), UKI: filepath.Join(files, "efi")}
+		for file, content := range map[string][]byte{b.Root: r.root, b.Verity: r.verity, b.UKI: r.uki} {
+			if err := os.WriteFile(file, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Write(bundle.Sources{ImageID: imageID, Version: r.Version, Arch: arch, Profile: "cloud", RootHash: r.RootHash}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repository.Publish(dir, keys, b, repository.DefaultExpiries(), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, keys
+}
+
+// serviceOf is that of a node that runs 2.0.0 and knows a repository with 1.0.0 in it, too.
+func serviceOf(t *testing.T) (s *Service, keys repository.Keys) {
+	t.Helper()
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	dir, keys := published(t, c.releases, c.u.Now())
+	root, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(&Service{Upgrader: c.u, Offers: Offers{Ref: dir, Root: root, Keep: c.recorder}, Node: "node-1", Log: zap.NewNop()}), keys
+}
+
+func TestADowngradeTakesAPermit(t *testing.T) {
+	s, keys := serviceOf(t)
+	now := s.Upgrader.Now()
+	permit := func(keys repository.Keys, version, node string, good time.Duration) []byte {
+		_, text, err := repository.SignPermit(s.Offers.Ref, keys, version, node, now.Add(good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for _, test := range []struct {
+		name   string
+		permit []byte
+		code   string
+	}{
+		{"none", nil, CodeDowngrade},
+		{"for another version", permit(keys, "2.0.0", "", time.Hour), CodePermit},
+		{"for another node", permit(keys, "1.0.0", "node-2", time.Hour), CodePermit},
+		{"that has expired", permit(keys, "1.0.0", "", -time.Second), CodePermit},
+		{"that is empty", []byte{}, CodePermit},
+		{"for all nodes", permit(keys, "1.0.0", "", time.Hour), ""},
+		{"for this node", permit(keys, "1.0.0", "node-1", time.Hour), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// Whoever asks cannot allow it by a word.
+			version, err := s.begin(t.Context(), Request{Wish: Wish{Downgrade: true, Again: true}, Version: "1.0.0", Permit: test.permit, Plan: true})
+			refusedWith(t, err, test.code)
+			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(err.Error(), "`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
+				t.Errorf("%s, %v", version, err)
+			}
+		})
+	}
+}
+
+// TestAClockThatIsBehindIsToldOf: what expires goes by when the repository was signed.
+func TestAClockThatIsBehindIsToldOf(t *testing.T) {
+	s, _ := serviceOf(t)
+	signed := s.Upgrader.Now()
+	for now, want := range map[time.Time]int{signed: 0, time.Unix(0, 0): 1} {
+		core, logs := observer.New(zap.WarnLevel)
+		s.Log, s.Upgrader.Now = zap.New(core), func() time.Time { return now }
+		if _, err := s.begin(t.Context(), Request{Version: "2.0.0", Plan: true}); err == nil || !strings.Contains(err.Error(), "runs already") {
+			t.Errorf("error %v", err)
+		}
+		if logs.Len() != want || want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed) {
+			t.Errorf("at %v: %v", now, logs.All())
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/image/repository"
+)
+
+func permitCommand() *cobra.Command {
+	var dir, keysDir, version, node, out string
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "permit",
+		Short: "Permit nodes to go down to an older release",
+		Long: `permit signs that nodes may go down to a release of the repository that is older than the one
+they run: 'loam upgrade --downgrade permit.json' takes it there. It takes the key targets.pem,
+by which releases are signed. A node never goes below its security epoch, and needs no permit
+for 'loam rollback --os'.`,
+		Example: `  loamctl permit --repository updates --keys keys --version 0.0.9 --node node-7
+  loamctl permit --repository updates --keys keys --version 0.0.9 --expires 2h -o permit.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if expires <= 0 {
+				return fmt.Errorf("--expires %v: want more than 0", expires)
+			}
+			keys, err := repository.LoadKeys(keysDir)
+			if err != nil {
+				return err
+			}
+			p, text, err := repository.SignPermit(dir, keys, version, node, time.Now().Add(expires))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(out, text, 0o644); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %s on %s until %s\n", out, p.ImageID, p.Version, cmp.Or(p.Node, "any node"), p.Expires.Format(time.RFC3339))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&dir, "repository", "", "directory of the repository")
+	f.StringVar(&keysDir, "keys", "", "directory of the keys that sign it")
+	f.StringVar(&version, "version", "", "the release")
+	f.StringVar(&node, "node", "", "host name of the only node that it is for; without it, all")
+	f.DurationVar(&expires, "expires", 72*time.Hour, "how long it is good for")
+	f.StringVarP(&out, "output", "o", "permit.json", "file to write")
+	for _, name := range []string{"repository", "keys", "version"} {
+		_ = cmd.MarkFlagRequired(name) // they are flags, see above
+	}
+	return cmd
+}
