@@ -33,6 +33,8 @@ type Config struct {
 	// Clock is what the machine's own clock says at power on, "1970-01-01"; "" is the
 	// time.
 	Clock string
+	// TPM is a directory that has the state of a TPM 2.0; "" is none.
+	TPM string
 	// NoReboot ends the machine where it would restart.
 	NoReboot bool
 	// Host lets the machine reach this host's loopback, as 10.0.2.2, and what else
@@ -82,6 +84,9 @@ func (c Config) arguments() []string {
 	)
 	if c.Clock != "" {
 		args = append(args, "-rtc", "base="+c.Clock)
+	}
+	if c.TPM != "" {
+		args = append(args, "-chardev", "socket,id=tpm,fd="+strconv.Itoa(tpmFD), "-tpmdev", "emulator,id=tpm,chardev=tpm", "-device", "tpm-tis,tpmdev=tpm")
 	}
 	if c.Screen {
 		args = append(args, "-device", "virtio-gpu-pci")

@@ -44,14 +44,23 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 		listeners[name] = l
 	}
 	v := &VM{config: c, cmd: run(ctx, program(c.Arch), c.arguments()...), done: make(chan struct{})}
+	tpm, err := c.plugTPM(ctx, run, v.cmd)
+	if err != nil {
+		return nil, err
+	}
 	var stderr bytes.Buffer
 	v.cmd.Stderr = &stderr
 	v.started = time.Now()
-	if err := v.cmd.Start(); err != nil {
+	err = v.cmd.Start()
+	for _, f := range v.cmd.ExtraFiles { // Without QEMU's end, the TPM ends, too.
+		f.Close()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start QEMU: %w", err)
 	}
 	go func() {
 		defer close(v.done)
+		defer tpm()
 		if err := v.cmd.Wait(); err != nil {
 			v.err = fmt.Errorf("QEMU: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 		}
