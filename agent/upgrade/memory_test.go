@@ -97,9 +97,9 @@ func (r *recorder) Remove(name string) error {
 	return nil
 }
 
-// section is a partition of a recorder.
+// section is a partition of a disk.
 type section struct {
-	r          *recorder
+	r          Device
 	start, end int64
 }
 

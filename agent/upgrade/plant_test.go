@@ -176,14 +176,19 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 
 // upgrader is one on a disk on which a system runs.
 func (p plant) upgrader(r *recorder, running System) *Upgrader {
-	open := func(part gpt.Partition) (Closer, error) { return section{r, part.Start, part.End()}, nil }
+	return p.upgraderOn(r, r, running)
+}
+
+// upgraderOn is one on any disk, with its files.
+func (p plant) upgraderOn(disk Device, files Keeper, running System) *Upgrader {
+	open := func(part gpt.Partition) (Closer, error) { return section{disk, part.Start, part.End()}, nil }
 	entry, _ := bootentry.Format(bootentry.Name{ImageID: imageID, Version: running.Version, Arch: "x86-64", Counted: true, TriesLeft: Tries})
 	return &Upgrader{
 		Disk: Disk{
-			Arch: arch, Size: p.table.DiskSize, SectorSize: sector, Whole: r, Open: open,
+			Arch: arch, Size: p.table.DiskSize, SectorSize: sector, Whole: disk, Open: open,
 			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
 		},
-		Keep: r, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
+		Keep: files, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
 		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
 		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil }, Sys: fstest.MapFS{},
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),

@@ -1,0 +1,427 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/firmware"
+)
+
+// process is the agent in a process of its own: this program once more. Its disk, the
+// files of its state partition, and what it has done are in a directory.
+type process struct {
+	Dir     string
+	Running System
+	Boot    int
+	// Want is what somebody asks for, unless it is under way: a version, "back" or "drill".
+	Want    string
+	Verdict Verdict
+	// Kill is the number of the point at which it dies, from 1 on; 0 for never.
+	Kill int
+}
+
+// processVariable has a process as JSON.
+const processVariable = "LOAM_PROCESS"
+
+// points are the names of the moments that the process gets to.
+type points struct {
+	mu   sync.Mutex
+	file *os.File
+	n    int
+	kill int
+}
+
+func openPoints(dir string, kill int) (*points, error) {
+	name := filepath.Join(dir, "points")
+	before, _ := os.ReadFile(name)
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	return &points{file: f, n: strings.Count(string(before), "\n"), kill: kill}, err
+}
+
+// at is one of them. It may not return.
+func (p *points) at(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n++; p.n == p.kill {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	if _, err := fmt.Fprintln(p.file, name); err != nil {
+		panic(err)
+	}
+}
+
+// TestProcess is what such a process does; in others it does nothing.
+func TestProcess(t *testing.T) {
+	text := os.Getenv(processVariable)
+	if text == "" {
+		return
+	}
+	var p process
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	var op Op
+	var err error
+	if p.Want == filling {
+		err = p.fill(t)
+	} else {
+		op, err = p.run(t)
+	}
+	if errors.Is(err, errPanics) {
+		op, err = Op{Kind: Reboot}, nil
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.Dir, "op"), []byte(op.Kind), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run is the agent in one boot, until something else has to happen.
+func (p process) run(t *testing.T) (op Op, err error) {
+	reached, err := openPoints(p.Dir, p.Kill)
+	if err != nil {
+		return op, err
+	}
+	disk, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR, 0)
+	if err != nil {
+		return op, err
+	}
+	root, err := os.OpenRoot(filepath.Join(p.Dir, "state"))
+	if err != nil {
+		return op, err
+	}
+	plant, _ := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
+	files := Files{durable.New(root, func(s durable.Step) error {
+		if s.Op == durable.Rename || s.Op == durable.Remove {
+			reached.at(s.String())
+		}
+		return nil
+	})}
+	u := plant.upgraderOn(disk, files, p.Running)
+	u.Scratch, u.BootID = files.Scratch, fmt.Sprint(p.Boot)
+	u.mutant = func(v View) Op {
+		op := Next(v)
+		reached.at("before " + string(op.Kind))
+		return op
+	}
+	u.Done = func(op Op, _ Journal) { reached.at("after " + string(op.Kind)) }
+	u.Progress = func(p Progress) { reached.at("filling " + p.Part) }
+	if err := p.ask(u, plant); err != nil {
+		return op, err
+	}
+	return u.Run(t.Context(), p.Verdict, noPackFor(plant, files))
+}
+
+// ask begins what is wanted.
+func (p process) ask(u *Upgrader, plant plant) error {
+	if j, err := ReadJournal(u.Keep); err != nil || j != nil {
+		return err
+	}
+	switch p.Want {
+	case "":
+		return nil
+	case "back":
+		_, err := u.Back(Wish{}, false)
+		return err
+	case "drill":
+		return u.Drill(DrillPanic, false)
+	}
+	at := slices.IndexFunc(plant.releases, func(r release) bool { return r.Version == p.Want })
+	return u.Begin(plant.releases[at].index, Wish{}, Facts{})
+}
+
+// outcome is what is left of an upgrade.
+type outcome struct {
+	Running System
+	Entries []string
+	Failed  []Failure
+	Drill   *Drill
+	Files   []string
+}
+
+// machine is a machine whose agent is a process.
+type machine struct {
+	plant
+	t    testing.TB
+	dir  string
+	boot int
+}
+
+// goes is the machine from a boot to where nothing is left to do, with an agent
+// that dies once at a point, unless that is 0.
+func (m *machine) goes(want string, word Word, kill int) outcome {
+	m.t.Helper()
+	disk, err := os.OpenFile(filepath.Join(m.dir, "disk"), os.O_RDWR, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer func() { _ = disk.Close() }()
+	started := false
+	for range 4 * Tries {
+		runs, err := m.plant.boot(disk)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.boot++
+		p := process{Dir: m.dir, Running: runs, Boot: m.boot, Kill: kill, Verdict: Verdict{Word: Good}}
+		if !started {
+			p.Want = want
+		}
+		if j, err := ReadJournal(m.files()); err == nil && j != nil && j.Target == runs {
+			p.Verdict = Verdict{Word: word, Reason: "so it is"}
+		}
+		op := m.agent(p)
+		if op == Nothing {
+			return m.outcome(disk, runs)
+		}
+		started = true
+	}
+	m.t.Fatal("it does not come to an end")
+	return outcome{}
+}
+
+// agent is the agent in one boot. One that was killed is started once more.
+func (m *machine) agent(p process) OpKind {
+	m.t.Helper()
+	for {
+		text, err := json.Marshal(p)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		cmd := exec.CommandContext(m.t.Context(), os.Args[0], "-test.run=^TestProcess$")
+		cmd.Env = append(os.Environ(), processVariable+"="+string(text))
+		out, err := cmd.CombinedOutput()
+		exit, is := errors.AsType[*exec.ExitError](err)
+		switch {
+		case err == nil:
+			op, err := os.ReadFile(filepath.Join(m.dir, "op"))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			return OpKind(op)
+		case is && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && p.Kill > 0:
+			p.Kill = 0
+		default:
+			m.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+func (m *machine) files() Files {
+	m.t.Helper()
+	root, err := os.OpenRoot(filepath.Join(m.dir, "state"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return Files{durable.New(root, nil)}
+}
+
+func (m *machine) outcome(disk *os.File, runs System) outcome {
+	m.t.Helper()
+	o := outcome{Running: runs}
+	l, err := firmware.Open(disk, m.table.Partitions[0].Start)
+	var all []firmware.Entry
+	if err == nil {
+		all, err = l.Entries()
+	}
+	for _, e := range all {
+		o.Entries = append(o.Entries, e.Name)
+	}
+	k := m.files()
+	if err == nil {
+		o.Failed, err = Failures(k)
+	}
+	if err == nil {
+		o.Drill, err = LastDrill(k)
+	}
+	names, readErr := os.ReadDir(filepath.Join(m.dir, "state"))
+	if err = errors.Join(err, readErr); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, n := range names {
+		o.Files = append(o.Files, n.Name())
+	}
+	return o
+}
+
+// copied is the machine once more, as it is.
+func (m *machine) copied(t *testing.T) *machine {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "machine")
+	if out, err := exec.CommandContext(t.Context(), "cp", "-r", "--sparse=always", m.dir, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return &machine{plant: m.plant, t: t, dir: to, boot: m.boot}
+}
+
+// newMachine has a disk of one system, and no files.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	p, disk := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
+	m := &machine{plant: p, t: t, dir: t.TempDir()}
+	f, err := os.Create(filepath.Join(m.dir, "disk"))
+	if err == nil {
+		err = errors.Join(f.Truncate(p.table.DiskSize), os.Mkdir(filepath.Join(m.dir, "state"), 0o700))
+	}
+	for n, b := range disk {
+		_, e := f.WriteAt(b, n*sector)
+		err = errors.Join(err, e)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways back and
+// a drill; another process goes on, and all is as if nothing had happened. Without
+// LOAM_CRASH_STATES it takes one point in nine.
+func TestKilledAtEveryPoint(t *testing.T) {
+	began, every := time.Now(), 9
+	if os.Getenv("LOAM_CRASH_STATES") != "" {
+		every = 1
+	}
+	m, names, kills := newMachine(t), map[string]bool{}, 0
+	for _, part := range []struct {
+		name, want string
+		word       Word
+	}{
+		{"an upgrade to a good system", "2.0.0", Good},
+		{"back", "back", Good},
+		{"back to the newer one", "back", Good},
+		{"a drill", "drill", Bad},
+		{"an upgrade to a bad system", "3.0.0", Bad},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			before := m.copied(t)
+			m.t = t
+			want := m.goes(part.want, part.word, 0)
+			text, err := os.ReadFile(filepath.Join(m.dir, "points"))
+			if err == nil {
+				err = os.Remove(filepath.Join(m.dir, "points"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns := make(chan struct{}, runtime.NumCPU())
+			var group sync.WaitGroup
+			for i, name := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+				if names[name] = true; (i+kills)%every > 0 {
+					continue
+				}
+				kills++
+				turns <- struct{}{}
+				group.Go(func() {
+					defer func() { <-turns }()
+					t.Run(fmt.Sprintf("point %d, %s", i+1, name), func(t *testing.T) {
+						if diff := cmp.Diff(want, before.copied(t).goes(part.want, part.word, i+1)); diff != "" {
+							t.Error(diff)
+						}
+					})
+				})
+			}
+			group.Wait()
+		})
+	}
+	for _, kind := range kinds(t) {
+		if !names["before "+kind] && OpKind(kind) != Nothing && OpKind(kind) != Observe {
+			t.Errorf("no point before %q: no part of this test does it", kind)
+		}
+	}
+	t.Logf("L5: killed at %d points, of %d names, in %s", kills, len(names), time.Since(began).Round(time.Second))
+}
+
+// kinds are the ops that the code has.
+func kinds(t *testing.T) (all []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "next.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, is := n.(*ast.ValueSpec); is {
+			if name, is := v.Type.(*ast.Ident); is && name.Name == "OpKind" {
+				all = append(all, strings.Trim(v.Values[0].(*ast.BasicLit).Value, `"`))
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// filling is what a process with that wish does.
+const filling = "fill"
+
+// fill makes the file disk of what is fetched.
+func (p process) fill(t *testing.T) error {
+	reached, err := openPoints(p.Dir, p.Kill)
+	if err != nil {
+		return err
+	}
+	disk, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	part, pack := partOf(noise(2, 6*stride))
+	f := filler{dst: disk, part: part, pack: asked{pack, reached}, progress: func(Filled) { reached.at("progress") }}
+	return errors.Join(f.fill(t.Context()), prove(disk, part))
+}
+
+// asked is a pack that notes what is asked of it.
+type asked struct {
+	packed
+	*points
+}
+
+func (a asked) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	a.at(fmt.Sprint("fetched ", n))
+	return a.packed.Range(ctx, off, n)
+}
+
+// TestAFillThatIsKilled dies at each step of a fill of several strides, and fetches
+// 4 MiB twice at most.
+func TestAFillThatIsKilled(t *testing.T) {
+	_, pack := partOf(noise(2, 6*stride))
+	const last = 2 * 6 // a fetch and a progress of each stride
+	most := 0
+	for kill := 1; kill <= last; kill++ {
+		m := &machine{t: t, dir: t.TempDir()}
+		m.agent(process{Dir: m.dir, Want: filling, Kill: kill})
+		text, err := os.ReadFile(filepath.Join(m.dir, "points"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetched := 0
+		for line := range strings.Lines(string(text)) {
+			n := 0
+			_, _ = fmt.Sscanf(line, "fetched %d", &n) // or it is of another kind
+			fetched += n
+		}
+		if most = max(most, fetched-len(pack)); most > 4<<20 {
+			t.Fatalf("killed at point %d: %d bytes fetched twice", kill, most)
+		}
+	}
+	t.Logf("L5: killed at %d points of a fill, %d bytes fetched twice at most", last, most)
+}
