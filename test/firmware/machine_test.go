@@ -57,7 +57,7 @@ func (m *machine) file(name string) string { return filepath.Join(m.dir, name) }
 
 // start lets the machine run until a program ends it. It returns the program's code and what the machine asked of its disk, and changes the disk
 // as it did.
-func (m *machine) start() (code byte, all []request) {
+func (m *machine) start() (code byte, all []Request) {
 	m.t.Helper()
 	m.write()
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
@@ -70,7 +70,7 @@ func (m *machine) start() (code byte, all []request) {
 	}
 	b, err := os.ReadFile(m.file("log"))
 	if err == nil {
-		all, err = readLog(b)
+		all, err = ReadLog(b)
 	}
 	r := NewRecorder(m.disk)
 	if err == nil {

@@ -17,6 +17,13 @@ type started struct {
 // start starts the machine for real and by the model, on the same disk, and compares all that is on it then.
 func start(t *testing.T, m *machine) started {
 	t.Helper()
+	s, _ := record(t, m)
+	return s
+}
+
+// record is start with what the machine asked of its disk.
+func record(t *testing.T, m *machine) (started, []Request) {
+	t.Helper()
 	before, model := m.disk, NewRecorder(m.disk)
 	boot(t, model)
 	code, requests := m.start()
@@ -27,7 +34,7 @@ func start(t *testing.T, m *machine) started {
 		t.Errorf("the disk is not as the model has it: %s", diff)
 	}
 	l, d := look(t, m.disk)
-	return started{Code: code, Sectors: changed(t, l, d, before, m.disk), Entries: m.entries()}
+	return started{Code: code, Sectors: changed(t, l, d, before, m.disk), Entries: m.entries()}, requests
 }
 
 // entries are the names that the loader sees, in its order.
@@ -55,12 +62,12 @@ func modelled(r *Recorder) (sectors []int64) {
 }
 
 // asked is what a machine wrote.
-func asked(requests []request) (sectors []int64) {
+func asked(requests []Request) (sectors []int64) {
 	for _, q := range requests {
-		for n := range int64(len(q.data) / SectorSize) {
-			sectors = append(sectors, q.sector+n)
+		for n := range int64(len(q.Data) / SectorSize) {
+			sectors = append(sectors, q.Sector+n)
 		}
-		if q.flush {
+		if q.Flush {
 			sectors = append(sectors, flush)
 		}
 	}
@@ -112,4 +119,19 @@ func changed(t testing.TB, l Loader, d directory, before, after Sectors) (n int)
 		}
 	}
 	return n
+}
+
+// play does the requests on a disk.
+func play(d *Recorder, all []Request) error {
+	for _, r := range all {
+		if r.Flush {
+			if err := d.Sync(); err != nil {
+				return err
+			}
+		}
+		if _, err := d.WriteAt(r.Data, r.Sector*SectorSize); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,10 +2,14 @@ package firmware
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/partitions/fat"
 )
@@ -13,6 +17,7 @@ import (
 // states checks what power cuts leave of a disk with a system, on which another is placed that always fails.
 type states struct {
 	old, trial system
+	seen       map[[32]byte]bool
 	checked    int
 	wrong      map[string]int // states from which the system is not reached again, by the entries in them
 	err        error          // of one of them
@@ -20,11 +25,28 @@ type states struct {
 
 // check starts a state until it stays with one system.
 func (s *states) check(disk Memory) {
+	if !s.first(disk) {
+		return
+	}
 	s.checked++
 	if err := s.falls(Memory{disk.Base, maps.Clone(disk.Over)}); err != nil {
 		s.wrong[s.class(disk)]++
 		s.err = err
 	}
+}
+
+// first: no state before it, of the same base, was the same.
+func (s *states) first(disk Memory) bool {
+	h := sha256.New()
+	for _, n := range slices.Sorted(maps.Keys(disk.Over)) {
+		if !equal(disk.Over[n], disk.Base[n]) {
+			fmt.Fprintf(h, "%d %x", n, disk.Over[n])
+		}
+	}
+	sum := [32]byte(h.Sum(nil))
+	first := !s.seen[sum]
+	s.seen[sum] = true
+	return first
 }
 
 // falls: within four starts the loader starts what is blessed, and all that it starts is whole.
@@ -120,7 +142,7 @@ func TestPowerCuts(t *testing.T) {
 			s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
 			disk := newDisk(t, s.old)
 			for i := range test.updates {
-				s.trial = newSystem(t, i+2)
+				s.trial, s.seen = newSystem(t, i+2), map[[32]byte]bool{}
 				placed := NewRecorder(disk)
 				edit(t, placed, put(t, s.trial, test.link))
 				s.starts(t, NewMemory(placed.Flat()), 2)
@@ -130,10 +152,73 @@ func TestPowerCuts(t *testing.T) {
 				s.epochs(disk, r.Epochs)
 				s.old, disk = stays, r.Flat()
 			}
-			t.Logf("%d updates, %d states, of which do not fall back: %v", test.updates, s.checked, s.wrong)
+			t.Logf("L2: %d states of %d updates and the model's starts, of which do not fall back: %v", s.checked, test.updates, s.wrong)
 			if test.safe != (s.err == nil) || test.safe && s.checked < 10_000 {
 				t.Errorf("%d states, error %v", s.checked, s.err)
 			}
 		})
 	}
+}
+
+// TestPowerCutsOfTheRealLoader cuts the power in starts of the real firmware and loader, all along the directory, and in the two starts after that,
+// which are the model's. With LOAM_CRASH_STATES it does so at more places, and starts one of each kind of state for real, too, and cuts that.
+func TestPowerCutsOfTheRealLoader(t *testing.T) {
+	began, places, all := time.Now(), 1, os.Getenv("LOAM_CRASH_STATES") != ""
+	if all {
+		places = 4
+	}
+	s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
+	kinds, starts, n := map[string]bool{}, 0, 1
+	next := func() system {
+		n++
+		return newSystem(t, n)
+	}
+	// cut starts a disk for real, and calls do for what a cut in that leaves.
+	cut := func(m *machine, do func(epoch []Written, base, kept Sectors)) {
+		base := m.disk
+		_, requests := record(t, m)
+		starts++
+		r := NewRecorder(base)
+		if err := play(r, requests); err != nil {
+			t.Fatal(err)
+		}
+		for _, epoch := range r.Epochs {
+			Subsets(epoch, 0, 0, func(kept Sectors) { do(epoch, base, kept) })
+		}
+	}
+	disk := newDisk(t, s.old)
+	for range places {
+		r := NewRecorder(disk)
+		for i := range 5 { // The directory fills.
+			s.old = update(t, r, s.old, next(), (*fat.FS).LinkCounted, i%3 > 0)
+		}
+		disk, s.trial, s.seen = r.Flat(), next(), map[[32]byte]bool{}
+		placed := NewRecorder(disk)
+		edit(t, placed, put(t, s.trial, (*fat.FS).LinkCounted))
+		m := newMachine(t, placed.Flat(), diskSize)
+		for try := range 3 {
+			cut(m, func(epoch []Written, base, kept Sectors) {
+				s.starts(t, Memory{placed.Flat(), Memory{base, kept}.Flat()}, 2)
+				if kind := fmt.Sprint(try, len(epoch), keptOf(epoch, kept)); all && !kinds[kind] {
+					kinds[kind] = true
+					cut(newMachine(t, Memory{base, kept}.Flat(), diskSize), func(_ []Written, base, kept Sectors) {
+						s.starts(t, Memory{placed.Flat(), Memory{base, kept}.Flat()}, 1)
+					})
+				}
+			})
+		}
+	}
+	t.Logf("L2: %d states of what %d real starts of OVMF and systemd-boot write, and the two after; %d kinds of them started for real; in %s",
+		s.checked, starts, len(kinds), time.Since(began).Round(time.Second))
+	if s.err != nil {
+		t.Errorf("%v: %v", s.wrong, s.err)
+	}
+}
+
+// keptOf is which of an epoch's sectors are kept.
+func keptOf(epoch []Written, kept Sectors) (which []bool) {
+	for _, w := range epoch {
+		which = append(which, kept[w.Sector] != nil)
+	}
+	return which
 }

@@ -20,6 +20,9 @@ type Config struct {
 	MemoryMB int
 	// Disk is a qcow2 or raw file, by its suffix; the machine writes to it.
 	Disk string
+	// Log is a new file that gets all that is written to Disk (QEMU's blklogwrites), "" for
+	// none.
+	Log string
 	// FirmwareCode is read only, FirmwareVars is written. Empty: no firmware, Kernel is started directly.
 	FirmwareCode, FirmwareVars string
 	// SecureBoot gives FirmwareCode what it needs to keep its variables from the system; amd64 only.
@@ -148,6 +151,14 @@ func (c Config) storage() []string {
 	format := "raw"
 	if filepath.Ext(c.Disk) == ".qcow2" {
 		format = "qcow2"
+	}
+	if c.Log != "" {
+		return []string{
+			"-blockdev", "driver=file,node-name=file,filename=" + c.Disk, "-blockdev", "driver=" + format + ",node-name=image,file=file",
+			"-blockdev", "driver=file,node-name=log,filename=" + c.Log,
+			"-blockdev", "driver=blklogwrites,node-name=logged,file=image,log=log,log-sector-size=512",
+			"-device", "virtio-blk-pci,drive=logged,bootindex=1,discard=off,write-zeroes=off",
+		}
 	}
 	return []string{
 		"-drive", fmt.Sprintf("if=none,id=disk,format=%s,file=%s,cache=unsafe,discard=unmap", format, c.Disk),

@@ -13,15 +13,16 @@ const (
 	logDiscard = 4
 )
 
-// request is what a machine asked of its disk.
-type request struct {
-	sector int64
-	data   []byte
-	flush  bool
+// Request is what a machine asked of its disk.
+type Request struct {
+	Sector int64
+	Data   []byte
+	// Flush comes before the data of its own request.
+	Flush bool
 }
 
-// readLog takes a log apart: a sector that says how many entries there are, then for each a sector of four numbers, and its data.
-func readLog(b []byte) (all []request, err error) {
+// ReadLog takes a log apart: a sector that says how many entries there are, then for each a sector of four numbers, and its data.
+func ReadLog(b []byte) (all []Request, err error) {
 	le := binary.LittleEndian
 	if len(b) == 0 {
 		return nil, nil // QEMU begins it with the first request.
@@ -34,7 +35,7 @@ func readLog(b []byte) (all []request, err error) {
 		if b = b[SectorSize:]; len(b) < SectorSize {
 			return nil, fmt.Errorf("log ends at entry %d of %d", i, entries)
 		}
-		r := request{sector: int64(le.Uint64(b)), flush: le.Uint64(b[16:])&logFlush != 0}
+		r := Request{Sector: int64(le.Uint64(b)), Flush: le.Uint64(b[16:])&logFlush != 0}
 		size := le.Uint64(b[8:]) * SectorSize
 		switch {
 		case le.Uint64(b[16:])&logDiscard != 0:
@@ -42,7 +43,7 @@ func readLog(b []byte) (all []request, err error) {
 		case uint64(len(b)) < SectorSize+size:
 			return nil, fmt.Errorf("log ends in entry %d of %d", i, entries)
 		}
-		r.data = b[SectorSize:][:size]
+		r.Data = b[SectorSize:][:size]
 		b = b[size:]
 		all = append(all, r)
 	}
@@ -50,19 +51,4 @@ func readLog(b []byte) (all []request, err error) {
 		return nil, fmt.Errorf("%d bytes after the last flush", len(b)-SectorSize)
 	}
 	return all, nil
-}
-
-// play does the requests on a disk. A flush comes before the data of its own request.
-func play(d *Recorder, all []request) error {
-	for _, r := range all {
-		if r.flush {
-			if err := d.Sync(); err != nil {
-				return err
-			}
-		}
-		if _, err := d.WriteAt(r.data, r.sector*SectorSize); err != nil {
-			return err
-		}
-	}
-	return nil
 }
