@@ -66,9 +66,16 @@ golden: ## take what the commands print now into the tests that compare it
 bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl
 	go run ./test/bench
 
-crash: ## cut the power at every step of configurations and of upgrades
-	LOAM_CRASH_STATES=1000000 go test -count=1 -timeout 30m -run '^TestCrashStates|^TestAllThat|^TestSeeded' -v ./agent/upgrade | grep -v '^ *--- PASS\|^=== '
-	LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -run '^TestCrash' -v ./agent/apply | grep -v '^ *--- PASS\|^=== '
+# One line of each layer; everything, if something is wrong.
+layers = >build/crash.log 2>&1 && grep -o 'L[0-6]: .*\|[0-9]*  crash points in all' build/crash.log || { cat build/crash.log; exit 1; }
+
+crash: image next ## cut the power, or kill the agent, at every moment of upgrades and configurations (10 minutes)
+	@$(loamctl) judges $(flags) build/judges
+	@. build/judges/env && export CI=true LOAM_CRASH_STATES=1000000 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; \
+	go test -count=1 -timeout 30m -v -run '^TestAllThat|^TestCrashStates|Killed|^TestSeeded' ./agent/upgrade $(layers); \
+	go test -count=1 -timeout 30m -v -run '^TestPowerCuts' ./test/firmware $(layers); \
+	go test -count=1 -timeout 30m -v -run '^TestPowerCutsOfARecordedNode' $(machines) $(layers)
+	@LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -v -run '^TestCrash' ./agent/apply $(layers)
 
 pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact
 	@$(loamctl) judges $(flags) build/judges

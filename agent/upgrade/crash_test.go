@@ -59,6 +59,9 @@ func TestCrashStates(t *testing.T) {
 		}
 	})
 	states, ended := c.count()
+	if states < wanted {
+		t.Errorf("%d states, not %d", states, wanted)
+	}
 	t.Logf("L1: %d states of the upgrader's writes in %d lives, %d to the loader; gone on from %d; in %s",
 		states, c.lives, c.views, ended, time.Since(began).Round(time.Second))
 }
