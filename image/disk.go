@@ -88,7 +88,7 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
 	}
 	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, id, files); err != nil {
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, p.Table.SectorSize, id, files); err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
 	return nil

@@ -29,9 +29,6 @@ type Plan struct {
 	defs     []partitions.Definition
 }
 
-// SectorSize of the images: disks with other sectors are written by `loamctl flash`.
-const SectorSize = 512
-
 // Decide plans the image of s. It is pure.
 func Decide(s Spec) (Plan, error) {
 	if err := s.Validate(); err != nil {
@@ -58,7 +55,7 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	p.RootHash = root
 	p.Cmdline = cmdline(p.Spec.Arch, root)
 	p.Table, err = partitions.Place(p.defs, partitions.Params{
-		Arch: p.Spec.Arch, RootHash: root, SectorSize: SectorSize,
+		Arch: p.Spec.Arch, RootHash: root, SectorSize: p.Spec.SectorSize,
 		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version, Signed: p.Spec.Signed,
 	})
 	return p, err

@@ -16,7 +16,9 @@ import (
 type Spec struct {
 	Arch    string // amd64, arm64
 	Profile string // cloud, metal
-	Release Release
+	// SectorSize is that of the disks that the image is for: 512 or 4096 bytes.
+	SectorSize int
+	Release    Release
 	// Signed says that programs and root hash are signed with a key of the image's owner.
 	Signed bool
 }
@@ -38,9 +40,10 @@ func ParseRelease(text []byte) (Release, error) {
 	return r, nil
 }
 
-// Architectures and profiles that can be built.
+// Architectures, profiles and sector sizes that can be built.
 func Architectures() []string { return []string{"amd64", "arm64"} }
 func Profiles() []string      { return []string{"cloud", "metal"} }
+func SectorSizes() []int      { return []int{512, 4096} }
 
 // Validate reports what cannot be built, with the choice there is.
 func (s Spec) Validate() error {
@@ -49,6 +52,9 @@ func (s Spec) Validate() error {
 	}
 	if !slices.Contains(Profiles(), s.Profile) {
 		return fmt.Errorf("profile %q: unknown\nhint: %s", s.Profile, strings.Join(Profiles(), " or "))
+	}
+	if !slices.Contains(SectorSizes(), s.SectorSize) {
+		return fmt.Errorf("sector size %d: disks have none such\nhint: 512 or 4096", s.SectorSize)
 	}
 	_, err := bootentry.Format(s.entry())
 	return err

@@ -138,7 +138,7 @@ func verifyUKI(out outputs, t gpt.Table, m manifest.Manifest) error {
 		return err
 	}
 	for _, path := range []string{m.UKI, loader.RecoveryUKI} {
-		there, err := esp.Read(io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size), path)
+		there, err := esp.Read(io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size), t.SectorSize, path)
 		if err != nil || !bytes.Equal(there, image) {
 			return errors.Join(err, fmt.Errorf("%s on the ESP differs from %s", path, filepath.Base(out[".efi"].Name())))
 		}

@@ -18,7 +18,7 @@ func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
 	const size = 528 << 20
 	f, err := os.Create(name)
 	if err == nil {
-		err = errors.Join(f.Truncate(size), esp.Write(f, size, 1, []esp.File{{Path: "loam/machine.yaml", Data: []byte("kind: Machine\n")}}), f.Close())
+		err = errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1, []esp.File{{Path: "loam/machine.yaml", Data: []byte("kind: Machine\n")}}), f.Close())
 	}
 	if err != nil {
 		t.Fatal(err)

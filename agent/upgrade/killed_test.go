@@ -126,7 +126,7 @@ func (p process) run(t *testing.T) (op Op, err error) {
 		reached.at("before " + string(op.Kind))
 		return op
 	}
-	u.Done = func(op Op, _ Journal) { reached.at("after " + string(op.Kind)) }
+	u.Done = func(op Op, _ *Journal) { reached.at("after " + string(op.Kind)) }
 	u.Progress = func(p Progress) { reached.at("filling " + p.Part) }
 	if err := p.ask(u, plant); err != nil {
 		return op, err

@@ -163,7 +163,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 		t.Fatal(err)
 	}
 	part := p.table.Partitions[0]
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: smallLoader("257.1")}, {Path: loader.RecoveryUKI, Data: first.uki}}); err != nil {
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: smallLoader("257.1")}, {Path: loader.RecoveryUKI, Data: first.uki}}); err != nil {
 		t.Fatal(err)
 	}
 	for index, content := range map[int][]byte{slots[0].Sig: first.signature, slots[0].Verity: first.verity, slots[0].Root: first.root} {

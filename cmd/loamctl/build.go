@@ -24,6 +24,7 @@ import (
 // buildOptions are the flags of every command that needs an image.
 type buildOptions struct {
 	arch, profile, out, source string
+	sectorSize                 int
 	// release is an os-release(5) file, "" for that of the sources.
 	release    string
 	mirrors    []string
@@ -35,6 +36,7 @@ type buildOptions struct {
 func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.arch, "arch", "amd64", strings.Join(image.Architectures(), " or "))
 	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or "))
+	f.IntVar(&o.sectorSize, "sector-size", 512, "of the disks that the image is for, in bytes: 512 or 4096")
 	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
 	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
@@ -97,7 +99,7 @@ func (o buildOptions) decide() (image.Plan, error) {
 	if err != nil {
 		return image.Plan{}, err
 	}
-	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, Release: release, Signed: o.key != ""})
+	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, SectorSize: o.sectorSize, Release: release, Signed: o.key != ""})
 }
 
 // signer signs the image, if anything does.

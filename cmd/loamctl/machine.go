@@ -21,7 +21,7 @@ func (b *builder) machine(ctx context.Context, m manifest.Manifest, dir string) 
 	}
 	run := b.runner(dir, out)
 	config, err := vm.Prepare(ctx, b.tools.Dir, run, vm.Image{
-		Arch: m.Arch, Base: filepath.Join(out, b.plan.Base()+".raw"), DiskSize: "8G",
+		Arch: m.Arch, Base: filepath.Join(out, b.plan.Base()+".raw"), DiskSize: "8G", SectorSize: m.SectorSize,
 	}, dir)
 	return config, run, err
 }

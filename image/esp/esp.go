@@ -28,7 +28,6 @@ type File struct {
 const BootDir = "EFI/Linux"
 
 const (
-	sectorSize  = 512
 	clusterSize = 8 << 10
 	// reserved sectors before the first FAT.
 	reserved = 32
@@ -41,9 +40,9 @@ const (
 )
 
 // Write writes a file system of size bytes with the files to w, which reads as zero everywhere: only what is not zero is written.
-// Equal inputs give equal bytes: all times are 1980-01-01, and nothing depends on the order of files.
-func Write(w io.WriterAt, size int64, volumeID uint32, files []File) error {
-	g, err := newGeometry(size)
+// Its sectors are those of the disk, of 512 or 4096 bytes: Linux mounts no other. Equal inputs give equal bytes: all times are 1980-01-01, and nothing depends on the order of files.
+func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []File) error {
+	g, err := newGeometry(size, sectorSize)
 	if err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
@@ -58,7 +57,7 @@ func Write(w io.WriterAt, size int64, volumeID uint32, files []File) error {
 	s := sparse{w: w}
 	s.write(0, g.bootSectors(volumeID, fat))
 	for i := range int64(2) {
-		s.write((reserved+i*int64(g.fatSectors))*sectorSize, encodeFAT(fat))
+		s.write(g.fat(i), encodeFAT(fat))
 	}
 	root.walk(func(n *node) {
 		if n.first != 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -34,32 +35,41 @@ func sampleFiles() []File {
 	}
 }
 
+// eachSectorSize runs a test for the sectors of both kinds of disks.
+func eachSectorSize(t *testing.T, test func(t *testing.T, sectorSize int)) {
+	for _, size := range []int{512, 4096} {
+		t.Run(fmt.Sprint("sectors of ", size), func(t *testing.T) { test(t, size) })
+	}
+}
+
 // written is a disk image with the files, sparse.
-func written(t *testing.T, files []File) *os.File {
+func written(t *testing.T, sectorSize int, files []File) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "esp"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	if err := errors.Join(f.Truncate(gib), Write(f, gib, 0x4c4f414d, files)); err != nil {
+	if err := errors.Join(f.Truncate(gib), Write(f, gib, sectorSize, 0x4c4f414d, files)); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func TestReadWhatWriteWrote(t *testing.T) {
-	f := written(t, sampleFiles())
+func TestReadWhatWriteWrote(t *testing.T) { eachSectorSize(t, readsWhatWriteWrote) }
+
+func readsWhatWriteWrote(t *testing.T, sectorSize int) {
+	f := written(t, sectorSize, sampleFiles())
 	for _, want := range sampleFiles() {
 		if len(want.Data) == 0 {
 			continue // mtools reads it below
 		}
-		got, err := Read(f, want.Path)
+		got, err := Read(f, sectorSize, want.Path)
 		if err != nil || !bytes.Equal(got, want.Data) {
 			t.Errorf("%s: %d bytes, want %d; error %v", want.Path, len(got), len(want.Data), err)
 		}
 	}
-	if _, err := Read(f, "EFI/Linux/absent.efi"); err == nil {
+	if _, err := Read(f, sectorSize, "EFI/Linux/absent.efi"); err == nil {
 		t.Error("a file that is not there was read")
 	}
 }
@@ -67,7 +77,7 @@ func TestReadWhatWriteWrote(t *testing.T) {
 func TestWriteIsTheSameForAnyOrder(t *testing.T) {
 	sum := func(files []File) [32]byte {
 		h := sha256.New()
-		if _, err := io.Copy(h, io.NewSectionReader(written(t, files), 0, 64<<20)); err != nil {
+		if _, err := io.Copy(h, io.NewSectionReader(written(t, 512, files), 0, 64<<20)); err != nil {
 			t.Fatal(err)
 		}
 		return [32]byte(h.Sum(nil))
@@ -81,12 +91,14 @@ func TestWriteIsTheSameForAnyOrder(t *testing.T) {
 }
 
 // TestBootDirRules checks what makes counting boot tries safe: see the package comment.
-func TestBootDirRules(t *testing.T) {
-	g, err := newGeometry(gib)
+func TestBootDirRules(t *testing.T) { eachSectorSize(t, bootDirRules) }
+
+func bootDirRules(t *testing.T, sectorSize int) {
+	g, err := newGeometry(gib, sectorSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.offset(2)%clusterSize != 0 || reserved*sectorSize%4096 != 0 || g.fatSectors*sectorSize%4096 != 0 {
+	if g.offset(2)%clusterSize != 0 || g.fat(0)%4096 != 0 || g.fat(1)%4096 != 0 {
 		t.Errorf("geometry %+v: data at %d is not aligned", g, g.offset(2))
 	}
 	root, err := newTree(sampleFiles())
@@ -135,7 +147,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"more than fits", 520 << 20, []File{{Path: "a", Data: make([]byte, 530<<20)}}, "files take"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := Write(discard{}, tc.size, 0, tc.files)
+			err := Write(discard{}, tc.size, 512, 0, tc.files)
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
@@ -166,10 +178,12 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-func TestFsckAndMtools(t *testing.T) {
-	f := written(t, sampleFiles())
+func TestFsckAndMtools(t *testing.T) { eachSectorSize(t, fsckAndMtools) }
+
+func fsckAndMtools(t *testing.T, sectorSize int) {
+	f := written(t, sectorSize, sampleFiles())
 	out := judge.Run(t, "fsck.fat", "-n", "-v", f.Name())
-	if !strings.Contains(out, "8192 bytes per cluster") || strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
+	if !strings.Contains(out, "8192 bytes per cluster") || !strings.Contains(out, fmt.Sprint(sectorSize, " bytes per logical sector")) || strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
 		t.Errorf("fsck.fat:\n%s", out)
 	}
 	for _, want := range sampleFiles() {

@@ -7,22 +7,26 @@ import (
 
 // geometry is where things are in the file system.
 type geometry struct {
+	sector     uint32 // bytes
 	sectors    uint32 // of the file system
 	fatSectors uint32 // of each of the two FATs
 	clusters   uint32 // of data; their numbers start at 2
 }
 
 // newGeometry divides size bytes into reserved sectors, two FATs and clusters. reserved and fatAlign align the data to a cluster.
-func newGeometry(size int64) (geometry, error) {
-	const perCluster = clusterSize / sectorSize
-	if size%sectorSize != 0 || size <= 0 || size > maxSize {
+func newGeometry(size int64, sectorSize int) (geometry, error) {
+	if sectorSize != 512 && sectorSize != 4096 {
+		return geometry{}, fmt.Errorf("sector size %d: want 512 or 4096", sectorSize)
+	}
+	if size%int64(sectorSize) != 0 || size <= 0 || size > maxSize {
 		return geometry{}, fmt.Errorf("size %d: want whole sectors of %d bytes, at most %d bytes", size, sectorSize, int64(maxSize))
 	}
-	g := geometry{sectors: uint32(size / sectorSize)}
+	g := geometry{sector: uint32(sectorSize), sectors: uint32(size / int64(sectorSize))}
+	perCluster := clusterSize / g.sector
 	upper := g.sectors/perCluster + 2 // FAT entries are enough for a disk of clusters only
-	g.fatSectors = (upper*4/sectorSize + fatAlign) / fatAlign * fatAlign
+	g.fatSectors = (upper*4/g.sector + fatAlign) / fatAlign * fatAlign
 	if data := int64(g.sectors) - reserved - 2*int64(g.fatSectors); data > 0 {
-		g.clusters = uint32(data / perCluster)
+		g.clusters = uint32(data / int64(perCluster))
 	}
 	if g.clusters < minClusters {
 		return geometry{}, fmt.Errorf("size %d: %d clusters of %d bytes, FAT32 has at least %d", size, g.clusters, clusterSize, minClusters)
@@ -30,17 +34,18 @@ func newGeometry(size int64) (geometry, error) {
 	return g, nil
 }
 
+// fat is the offset of FAT 0 or 1 in bytes; the data are where 2 would be.
+func (g geometry) fat(n int64) int64 { return (reserved + n*int64(g.fatSectors)) * int64(g.sector) }
+
 // offset of a cluster in bytes.
-func (g geometry) offset(cluster uint32) int64 {
-	return (reserved+2*int64(g.fatSectors))*sectorSize + int64(cluster-2)*clusterSize
-}
+func (g geometry) offset(cluster uint32) int64 { return g.fat(2) + int64(cluster-2)*clusterSize }
 
 // bootSectors makes the boot sector, the FSInfo sector, and their copies in sectors 6 and 7.
 func (g geometry) bootSectors(volumeID uint32, fat []uint32) []byte {
-	b, le := make([]byte, reserved*sectorSize), binary.LittleEndian
+	b, le := make([]byte, reserved*g.sector), binary.LittleEndian
 	copy(b, "\xeb\x58\x90MSWIN4.1") // jump, and the OEM name that every driver accepts
-	le.PutUint16(b[11:], sectorSize)
-	b[13] = clusterSize / sectorSize
+	le.PutUint16(b[11:], uint16(g.sector))
+	b[13] = byte(clusterSize / g.sector)
 	le.PutUint16(b[14:], reserved)
 	b[16] = 2    // FATs
 	b[21] = 0xf8 // a fixed disk
@@ -54,15 +59,15 @@ func (g geometry) bootSectors(volumeID uint32, fat []uint32) []byte {
 	b[64], b[66] = 0x80, 0x29
 	le.PutUint32(b[67:], volumeID)
 	copy(b[71:], "NO NAME    FAT32   ")
-	info := b[sectorSize:]
+	info := b[g.sector:]
 	copy(info, "RRaA")
 	copy(info[484:], "rrAa")
 	le.PutUint32(info[488:], g.clusters-uint32(len(fat)-2)) // free clusters
 	le.PutUint32(info[492:], uint32(len(fat)))              // the first of them
-	for _, sector := range []int{0, 1} {
-		b[sector*sectorSize+510], b[sector*sectorSize+511] = 0x55, 0xaa
+	for _, sector := range [][]byte{b, info} {
+		sector[510], sector[511] = 0x55, 0xaa // in sectors of 4096 bytes, too
 	}
-	copy(b[6*sectorSize:], b[:2*sectorSize])
+	copy(b[6*g.sector:], b[:2*g.sector])
 	return b
 }
 

@@ -31,8 +31,8 @@ type geometry struct {
 // readBoot reads sector 0, or its copy; copyUsed then tells why.
 func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
 	b := make([]byte, sectorSize)
-	read := func(sector int64) (geometry, error) {
-		if err := d.read(b, sector*sectorSize); err != nil {
+	read := func(off int64) (geometry, error) {
+		if err := d.read(b, off); err != nil {
 			return geometry{}, err
 		}
 		return decodeBoot(b, d.size, least)
@@ -41,17 +41,20 @@ func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
 		return g, nil, nil
 	}
 	err = fmt.Errorf("boot sector: %w", err)
-	g, copyErr := read(copySector)
-	if copyErr != nil {
-		return g, nil, fmt.Errorf("%w; its copy in sector %d: %w", err, copySector, copyErr)
+	for _, sector := range []int64{512, 4096} { // Nobody says which.
+		var copyErr error
+		if g, copyErr = read(copySector * sector); copyErr == nil {
+			return g, err, nil
+		}
+		err = fmt.Errorf("%w; its copy at offset %d: %w", err, copySector*sector, copyErr)
 	}
-	return g, err, nil
+	return g, nil, err
 }
 
 // decodeBoot checks the boot sector b of a partition of size bytes, with at least so many clusters. Errors name the field and its offset.
 func decodeBoot(b []byte, size, least int64) (geometry, error) {
 	le := binary.LittleEndian
-	perCluster, reserved, sectors, perFAT := b[13], le.Uint16(b[14:]), le.Uint32(b[32:]), le.Uint32(b[36:])
+	sector, perCluster, reserved, sectors, perFAT := int64(le.Uint16(b[11:])), b[13], le.Uint16(b[14:]), le.Uint32(b[32:]), le.Uint32(b[36:])
 	for _, f := range []struct {
 		ok    bool
 		field string
@@ -60,13 +63,13 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 		want  string
 	}{
 		{b[510] == 0x55 && b[511] == 0xaa, "signature", 510, b[510:512], "55 aa"},
-		{le.Uint16(b[11:]) == sectorSize, "bytes per sector", 11, le.Uint16(b[11:]), "512"},
+		{sector == 512 || sector == 4096, "bytes per sector", 11, sector, "512 or 4096"},
 		{bits.OnesCount8(perCluster) == 1, "sectors per cluster", 13, perCluster, "a power of two"},
 		{reserved > copySector, "reserved sectors", 14, reserved, "more than 6"},
 		{b[16] == 2, "number of FATs", 16, b[16], "2"},
 		{b[21] == 0xf0 || b[21] >= 0xf8, "media", 21, b[21], "240, or 248 and more"},
 		{le.Uint16(b[17:]) == 0 && le.Uint16(b[19:]) == 0 && le.Uint16(b[22:]) == 0, "FAT16's sizes", 17, b[17:24], "zeros: FAT32"},
-		{int64(sectors) <= size/sectorSize, "sectors", 32, sectors, fmt.Sprintf("at most the partition's %d", size/sectorSize)},
+		{int64(sectors)*sector <= size, "sectors", 32, sectors, fmt.Sprintf("at most the partition's %d bytes", size)},
 		{b[40]&0x80 == 0, "flags", 40, b[40], "bit 7 clear: both FATs in use"},
 		{le.Uint16(b[42:]) == 0, "version", 42, le.Uint16(b[42:]), "0"},
 	} {
@@ -75,15 +78,15 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 		}
 	}
 	g := geometry{
-		clusterSize: int64(perCluster) * sectorSize,
-		fats:        int64(reserved) * sectorSize,
-		fatSize:     int64(perFAT) * sectorSize,
+		clusterSize: int64(perCluster) * sector,
+		fats:        int64(reserved) * sector,
+		fatSize:     int64(perFAT) * sector,
 		root:        le.Uint32(b[44:]),
 		media:       b[21],
 		state:       b[65],
 	}
 	g.data = g.fats + 2*g.fatSize
-	clusters := max(int64(sectors)*sectorSize-g.data, 0) / g.clusterSize
+	clusters := max(int64(sectors)*sector-g.data, 0) / g.clusterSize
 	g.clusters = uint32(clusters)
 	switch {
 	case clusters < least || clusters > maxClusters:
@@ -94,7 +97,7 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 		return geometry{}, fmt.Errorf("root directory (offset 44): cluster %d, want 2 to %d", g.root, g.last())
 	}
 	if info := le.Uint16(b[48:]); info < reserved {
-		g.info = int64(info) * sectorSize
+		g.info = int64(info) * sector
 	}
 	return g, nil
 }

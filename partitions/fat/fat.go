@@ -36,6 +36,7 @@ const BootDir = "EFI/Linux"
 var ErrDirFull = errors.New("directory is full")
 
 const (
+	// sectorSize is what a disk writes whole at least; the file system's own sectors may be larger.
 	sectorSize = 512
 	perSector  = sectorSize / dirent.SlotSize // directory slots
 )
@@ -51,8 +52,8 @@ type FS struct {
 	staged   map[uint32]int // chains that can be linked: clusters by the first of them
 }
 
-// Open reads the boot sector, or its copy if that is damaged (Check tells), and both FATs of a partition of size bytes. blockSize is the
-// logical sector size of the disk, 512 or 4096; the file system's own is 512.
+// Open reads the boot sector, or its copy if that is damaged (Check tells), and both FATs of a partition of size bytes. blockSize is
+// what reads and writes of d are multiples of, 512 or 4096: a disk's logical sector size.
 func Open(d Device, size int64, blockSize int) (*FS, error) {
 	return open(d, size, blockSize, minClusters)
 }

@@ -64,9 +64,8 @@ func script() []step {
 }
 
 func TestJudgesAfterEveryStep(t *testing.T) {
-	m := built(t)
 	for _, block := range []int{512, 4096} {
-		m := m.clone()
+		m := builtFor(t, block)
 		m.block = block
 		path := image(t)
 		for _, s := range script() {
@@ -216,4 +215,16 @@ func TestFullDirectory(t *testing.T) {
 	path := image(t)
 	m.file(t, path)
 	judge.Run(t, "fsck.fat", "-n", path)
+}
+
+func TestTheCopyOfTheBootSectorIsFound(t *testing.T) {
+	for _, sector := range []int{512, 4096} {
+		m := builtFor(t, sector)
+		want := everything(opened(t, m))
+		poke(t, m, 0, make([]byte, sectorSize)...)
+		f := opened(t, m)
+		if got := everything(f); got != want || f.Check().BootSector == nil {
+			t.Errorf("sectors of %d: %s\nwant %s", sector, got, want)
+		}
+	}
 }

@@ -123,11 +123,13 @@ func pattern(seed byte, size int) []byte {
 	return b
 }
 
-// built is an ESP as the builder makes it.
-func built(t testing.TB) *memory {
+// built is an ESP as the builder makes it, builtFor for disks with such sectors.
+func built(t testing.TB) *memory { t.Helper(); return builtFor(t, sectorSize) }
+
+func builtFor(t testing.TB, sector int) *memory {
 	t.Helper()
 	m := newMemory(testSize)
-	err := esp.Write(m, testSize, 7, []esp.File{
+	err := esp.Write(m, testSize, sector, 7, []esp.File{
 		{Path: "EFI/BOOT/BOOTX64.EFI", Data: pattern(1, 20_000)},
 		{Path: "EFI/Linux/" + oldUKI, Data: pattern(2, 30_000)},
 		{Path: "EFI/staging/README", Data: pattern(3, 10)},

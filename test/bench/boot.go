@@ -77,7 +77,7 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := image.Decide(image.Spec{Arch: b.manifest.Arch, Profile: b.manifest.Profile, Release: release})
+	plan, err := image.Decide(image.Spec{Arch: b.manifest.Arch, Profile: b.manifest.Profile, SectorSize: b.manifest.SectorSize, Release: release})
 	if err != nil {
 		return err
 	}

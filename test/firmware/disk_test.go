@@ -41,7 +41,7 @@ func newDisk(t testing.TB, first system) Sectors {
 	if err := table.Create(disk); err != nil {
 		t.Fatal(err)
 	}
-	err = esp.Write(io.NewOffsetWriter(disk, espStart), espSize, 1, []esp.File{
+	err = esp.Write(io.NewOffsetWriter(disk, espStart), espSize, SectorSize, 1, []esp.File{
 		{Path: loader.Path("amd64"), Data: systemdBoot},
 		{Path: loader.RecoveryUKI, Data: newSystem(t, recovers).uki},
 		{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},

@@ -23,6 +23,8 @@ type Config struct {
 	// Log is a new file that gets all that is written to Disk (QEMU's blklogwrites), "" for
 	// none.
 	Log string
+	// SectorSize is the disk's, 512 or 4096 bytes; 0 is 512.
+	SectorSize int
 	// FirmwareCode is read only, FirmwareVars is written. Empty: no firmware, Kernel is started directly.
 	FirmwareCode, FirmwareVars string
 	// SecureBoot gives FirmwareCode what it needs to keep its variables from the system; amd64 only.
@@ -160,9 +162,13 @@ func (c Config) storage() []string {
 			"-device", "virtio-blk-pci,drive=logged,bootindex=1,discard=off,write-zeroes=off",
 		}
 	}
+	device := "virtio-blk-pci,drive=disk,bootindex=1"
+	if c.SectorSize != 0 {
+		device += fmt.Sprintf(",logical_block_size=%d,physical_block_size=%[1]d", c.SectorSize)
+	}
 	return []string{
 		"-drive", fmt.Sprintf("if=none,id=disk,format=%s,file=%s,cache=unsafe,discard=unmap", format, c.Disk),
-		"-device", "virtio-blk-pci,drive=disk,bootindex=1",
+		"-device", device,
 	}
 }
 

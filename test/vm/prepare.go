@@ -15,6 +15,8 @@ type Image struct {
 	Base string
 	// DiskSize as qemu-img(1) takes it: 8G.
 	DiskSize string
+	// SectorSize is that of the disks which the image is for.
+	SectorSize int
 }
 
 // firmware are the files of the Debian packages ovmf and qemu-efi-aarch64.
@@ -29,7 +31,7 @@ func firmware(arch string) (code, vars string) {
 // disk over the image, and firmware that remembers nothing. tools is the root
 // of the tools tree, run runs its programs and shows them dir and the image.
 func Prepare(ctx context.Context, tools string, run Runner, image Image, dir string) (Config, error) {
-	c := Config{Arch: image.Arch, CPUs: 2, MemoryMB: 2048, Dir: dir, Disk: filepath.Join(dir, "disk.qcow2")}
+	c := Config{Arch: image.Arch, CPUs: 2, MemoryMB: 2048, Dir: dir, Disk: filepath.Join(dir, "disk.qcow2"), SectorSize: image.SectorSize}
 	code, vars := firmware(image.Arch)
 	text, err := os.ReadFile(filepath.Join(tools, vars))
 	if err != nil {

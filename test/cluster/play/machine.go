@@ -52,7 +52,7 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 		return tree.Command(ctx, []string{temp, build}, name, args...)
 	}
 	base := filepath.Join(build, m.Files[0].Name) // the raw image is the first
-	config, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{Arch: m.Arch, Base: base, DiskSize: "8G"}, temp)
+	config, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{Arch: m.Arch, Base: base, DiskSize: "8G", SectorSize: m.SectorSize}, temp)
 	if err != nil {
 		return config, run, err
 	}
