@@ -85,7 +85,7 @@ func (b build) flash(t *testing.T, base string) *machine {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &machine{t: t, build: b}
-	m.config, err = vm.Prepare(t.Context(), b.tools.Dir, m.run(dir, base), vm.Image{Arch: b.manifest.Arch, Base: base, DiskSize: "8G"}, dir)
+	m.config, err = vm.Prepare(t.Context(), b.tools.Dir, m.run(dir, base), vm.Image{Arch: b.manifest.Arch, Base: base, DiskSize: "8G", SectorSize: b.manifest.SectorSize}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ func next(t *testing.T) build {
 
 // updates is a repository with a release, on a web server of this host's loopback.
 type updates struct {
+	published.Repository
 	*httptest.Server
-	root string
 }
 
 // publish puts the build into a repository of its own, with another UKI than it
@@ -57,7 +57,7 @@ func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) upd
 	r.Publish(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}, b.file(".root"), b.file(".verity"), efi)
 	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
-	return updates{server, string(r.Root())}
+	return updates{r, server}
 }
 
 // rebuilt is the build's UKI with other sections.
@@ -132,11 +132,11 @@ func withInit(program string) func(*testing.T) func(uki.Sections) uki.Sections {
 	}
 }
 
-// machineYAML names the repository, as a guest reaches it, and what the node runs.
-func (u updates) machineYAML(arch string) string {
+// machineYAML is the part of machine.yaml that names the repository, as a guest
+// reaches it.
+func (u updates) machineYAML() string {
 	_, port, _ := strings.Cut(u.Listener.Addr().String(), ":")
-	return machineYAML(arch, "source: {credential: {name: loam.config}}\nupgrade:\n  repository: http://10.0.2.2:"+port+
-		"\n  trial: 2m\n  root: "+strconv.Quote(u.root)+"\n")
+	return "upgrade:\n  repository: http://10.0.2.2:" + port + "\n  trial: 2m\n  root: " + strconv.Quote(string(u.Root())) + "\n"
 }
 
 // upgradable is a machine that runs the hello example, and may reach a
@@ -149,6 +149,14 @@ type upgradable struct {
 
 func newUpgradable(t *testing.T, u updates) *upgradable {
 	t.Helper()
+	n := prepareUpgradable(t, u)
+	n.firstStart()
+	return n
+}
+
+// prepareUpgradable is one that is off.
+func prepareUpgradable(t *testing.T, u updates) *upgradable {
+	t.Helper()
 	b := open(t)
 	hello, err := os.ReadFile("../../examples/hello.yaml")
 	if err != nil {
@@ -156,11 +164,38 @@ func newUpgradable(t *testing.T, u updates) *upgradable {
 	}
 	m := b.flash(t, b.file(".raw"))
 	m.config.Host, m.config.NoReboot = true, true
-	n := &upgradable{machine: m, credentials: map[string]string{"loam.machine": u.machineYAML(b.manifest.Arch), "loam.config": string(hello)}}
+	n := &upgradable{machine: m, credentials: map[string]string{
+		"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"+u.machineYAML()), "loam.config": string(hello),
+	}}
+	n.unlayer()
+	return n
+}
+
+// firstStart waits until it runs the hello example.
+func (n *upgradable) firstStart() {
+	n.machine.t.Helper()
 	n.start()
 	n.up()
 	n.says(func(s status.Status) bool { return s.Phase == status.Applied && s.Change == nil })
-	return n
+}
+
+// unlayer gives the machine a raw disk, which others can read while it is on.
+func (n *upgradable) unlayer() {
+	n.machine.t.Helper()
+	raw := filepath.Join(n.config.Dir, "disk.raw")
+	n.tool("qemu-img", "convert", "-O", "raw", n.config.Disk, raw)
+	n.config.Disk = raw
+}
+
+// nowFrom has the machine know another repository from its next start on.
+func (n *upgradable) nowFrom(old, u updates) {
+	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], old.machineYAML(), u.machineYAML(), 1)
+}
+
+// entries are the names of the boot entries.
+func (n *upgradable) entries() string {
+	n.node.t.Helper()
+	return n.tool("mdir", "-b", "-i", fmt.Sprint(n.config.Disk, "@@", n.partition(esp)), "::/EFI/Linux")
 }
 
 // start switches the machine on, which is off.
@@ -253,27 +288,35 @@ func TestABadSystemFallsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newUpgradable(t, v2.publish(t, bad.change(t)))
 			n.sh("loam upgrade --stay")
-			begin := time.Now()
-			n.reboot()
-			for starts := 1; !n.startsSlot("a"); starts++ {
-				if starts > 3 {
-					t.Fatalf("start %d is one of the bad system", starts)
-				}
-				n.start()
-			}
-			t.Logf("back after %s", time.Since(begin))
-			n.up()
-			n.says(func(s status.Status) bool {
-				return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" && s.Phase == status.Applied
-			})
-			if why := n.sh("loam why"); !strings.HasPrefix(why, v2.manifest.Version+" failed on ") || !strings.Contains(why, bad.why) {
-				t.Errorf("loam why: %s", why)
-			}
-			if out := n.sh("loam upgrade 2>&1; true"); !strings.Contains(out, "failed here on") {
-				t.Errorf("the same again: %s", out)
-			}
+			n.fallsBack(v2.manifest.Version, bad.why)
 			n.off()
 		})
+	}
+}
+
+// fallsBack has the machine try that version, which is armed: it comes back to the
+// system in slot a, says why, and does not try it again.
+func (n *upgradable) fallsBack(version, why string) {
+	t := n.node.t
+	t.Helper()
+	begin := time.Now()
+	n.reboot()
+	for starts := 1; !n.startsSlot("a"); starts++ {
+		if starts > 3 {
+			t.Fatalf("start %d is one of the bad system", starts)
+		}
+		n.start()
+	}
+	t.Logf("back after %s", time.Since(begin))
+	n.up()
+	n.says(func(s status.Status) bool {
+		return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" && s.Phase == status.Applied
+	})
+	if out := n.sh("loam why"); !strings.HasPrefix(out, version+" failed on ") || !strings.Contains(out, why) {
+		t.Errorf("loam why: %s", out)
+	}
+	if out := n.sh("loam upgrade 2>&1; true"); !strings.Contains(out, "failed here on") {
+		t.Errorf("the same again: %s", out)
 	}
 }
 
