@@ -42,7 +42,7 @@ func TestPowerCutsOfARecordedNode(t *testing.T) {
 	u := v2.publish(t, nil)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Host, m.config.NoReboot = true, true
-	yaml := strings.Replace(u.machineYAML(b.manifest.Arch), "{credential: {name: loam.config}}", "{file: {path: "+watched+"}}", 1)
+	yaml := machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n"+u.machineYAML())
 	n := &upgradable{machine: m, credentials: map[string]string{"loam.machine": yaml}}
 	configure := func(text string) {
 		n.write(watched, header+service("one")+"  files:\n"+file("/etc/demo/one", text))

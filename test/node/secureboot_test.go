@@ -52,7 +52,7 @@ func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
 	if err := os.WriteFile(m.config.FirmwareVars, vars, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := m.on(t, map[string]string{"loam.machine": u.machineYAML(b.manifest.Arch)})
+	n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, u.machineYAML())})
 	n.shell()
 	n.sh("until test -e /run/loam/status.json; do sleep 0.2; done")
 	got := n.sh("loam upgrade --plan 2>&1 || true")
