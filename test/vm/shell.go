@@ -45,15 +45,16 @@ func NewShell(conn net.Conn) *Shell {
 }
 
 // Open waits for the shell. It asks again and again, since a serial port
-// forgets what is written while nobody listens.
+// forgets what is written while nobody listens; ever more seldom, as a machine
+// that starts slowly gets to read most of it, and answers each.
 func (s *Shell) Open(ctx context.Context) error {
-	for {
+	for wait := 2 * time.Second; ; wait = min(2*wait, 16*time.Second) {
 		// The quotes keep the terminal's echo of the line from looking like the answer.
 		// A line of its own: the port may have kept the beginning of the last.
 		if _, err := io.WriteString(s.conn, "\nstty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo open-''"+s.id+"\n"); err != nil {
 			return fmt.Errorf("debug shell: %w", err)
 		}
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		try, cancel := context.WithTimeout(ctx, wait)
 		_, err := s.until(try, "open-"+s.id+"\n")
 		cancel()
 		if err == nil {
