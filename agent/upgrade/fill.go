@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,6 +82,8 @@ type filler struct {
 	pack     Packed
 	progress func(Filled)
 	done     Filled
+	// anew says that most of the last piece was another. It is of the goroutine that compares.
+	anew bool
 }
 
 // piece is a stride of a part on its way: what is there is read and compared, what
@@ -155,19 +158,62 @@ func (d *Filled) add(o Filled) {
 	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
 }
 
-// compare makes p the piece at off, and reads what is there.
+// compare makes p the piece at off, and reads what is there: where the piece before
+// was another, the heads first.
 func (f *filler) compare(p *piece, off int64) {
 	n := min(stride, f.part.Size-off)
 	*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
-	if _, err := f.dst.ReadAt(p.have, off); err != nil && !errors.Is(err, io.EOF) {
-		p.err = fmt.Errorf("read what is there at %d: %w", off, err)
-		return
+	clear(p.differs)
+	if f.anew {
+		f.probe(p)
+	}
+	for i := 0; i < len(p.differs) && p.err == nil; i++ {
+		start := i
+		for i < len(p.differs) && !p.differs[i] {
+			i++
+		}
+		if start < i {
+			f.read(p, int64(start)*bundle.ChunkSize, min(int64(i)*bundle.ChunkSize, n))
+		}
 	}
 	for i, c := range chunksOf(p.have) {
-		if p.differs[i] = sha256.Sum256(c) != f.chunk(p, i).SHA256; !p.differs[i] {
+		if p.differs[i] = p.differs[i] || sha256.Sum256(c) != f.chunk(p, i).SHA256; !p.differs[i] {
 			p.done.Kept += int64(len(c))
 		}
 	}
+	f.anew = p.done.Kept < n/2
+}
+
+// read reads what is there of a piece.
+func (f *filler) read(p *piece, from, to int64) {
+	if _, err := f.dst.ReadAt(p.have[from:to], p.off+from); err != nil && !errors.Is(err, io.EOF) {
+		p.err = cmp.Or(p.err, fmt.Errorf("read what is there at %d: %w", p.off+from, err))
+	}
+}
+
+// probes is how many heads are read at once.
+const probes = 8
+
+// probe says of chunks that they differ, as far as their heads tell.
+func (f *filler) probe(p *piece) {
+	var group sync.WaitGroup
+	var errs [probes]error
+	for worker := range probes {
+		group.Go(func() {
+			for i := worker; i < len(p.differs) && errs[worker] == nil; i += probes {
+				from := int64(i) * bundle.ChunkSize
+				head := p.have[from:min(from+bundle.HeadSize, int64(len(p.have)))]
+				_, err := f.dst.ReadAt(head, p.off+from)
+				if err != nil && !errors.Is(err, io.EOF) {
+					errs[worker] = fmt.Errorf("read what is there at %d: %w", p.off+from, err)
+				}
+				c := f.chunk(p, i)
+				p.differs[i] = c.Head != 0 && bundle.Head(head) != c.Head
+			}
+		})
+	}
+	group.Wait()
+	p.err = errors.Join(errs[:]...)
 }
 
 // chunk is what the i-th chunk of a piece has to be.
@@ -238,7 +284,10 @@ func (f *filler) fetch(ctx context.Context, p *piece, missing []int) error {
 
 func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) error {
 	start := f.chunk(p, run[0]).At
-	packed := make([]byte, end-start)
+	packed := f.inPlace(p, run)
+	if packed == nil {
+		packed = make([]byte, end-start)
+	}
 	n, err := readPack(ctx, f.pack, start, packed)
 	p.done.Fetched += int64(n)
 	if err != nil {
@@ -254,6 +303,20 @@ func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) e
 		copy(room, plain)
 	}
 	return nil
+}
+
+// inPlace is where the chunks of a run are to be, if the pack has them stored, one
+// after the other; else nil.
+func (f *filler) inPlace(p *piece, run []int) []byte {
+	first := f.chunk(p, run[0])
+	for n, i := range run {
+		c := f.chunk(p, i)
+		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(f.part.PlainLen(int(p.off/bundle.ChunkSize)+i)) {
+			return nil
+		}
+	}
+	from, to := run[0]*bundle.ChunkSize, (run[len(run)-1]+1)*bundle.ChunkSize
+	return p.want[from:min(to, len(p.want))]
 }
 
 func readPack(ctx context.Context, pack Packed, off int64, into []byte) (n int, err error) {

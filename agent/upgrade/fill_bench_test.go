@@ -38,7 +38,7 @@ func (g generated) chunk(i int64) []byte {
 func (g generated) index(chunks int64) bundle.Part {
 	p := bundle.Part{Size: chunks * bundle.ChunkSize}
 	for i := range chunks {
-		p.Chunks = append(p.Chunks, bundle.Chunk{SHA256: sha256.Sum256(g.chunk(i)), At: i * bundle.ChunkSize, Len: bundle.ChunkSize})
+		p.Chunks = append(p.Chunks, bundle.Chunk{SHA256: sha256.Sum256(g.chunk(i)), At: i * bundle.ChunkSize, Len: bundle.ChunkSize, Head: bundle.Head(g.chunk(i))})
 	}
 	return p
 }

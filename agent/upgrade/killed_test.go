@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -140,7 +141,7 @@ func (p process) ask(u *Upgrader, plant plant) error {
 		return err
 	}
 	switch p.Want {
-	case "":
+	case "", "restore":
 		return nil
 	case "back":
 		_, err := u.Back(Wish{}, false)
@@ -178,9 +179,12 @@ func (m *machine) goes(want string, word Word, kill int) outcome {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = disk.Close() }()
+	if want == "restore" {
+		m.loses(disk)
+	}
 	started := false
 	for range 4 * Tries {
-		runs, err := m.plant.boot(disk)
+		runs, err := m.plant.starts(disk)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -200,6 +204,23 @@ func (m *machine) goes(want string, word Word, kill int) outcome {
 	}
 	m.t.Fatal("it does not come to an end")
 	return outcome{}
+}
+
+// loses takes the boot entries away.
+func (m *machine) loses(disk *os.File) {
+	m.t.Helper()
+	u := m.upgraderOn(disk, m.files(), m.releases[0].System)
+	closeESP, err := u.open()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	all, err := entries(u.esp)
+	for _, e := range all {
+		err = errors.Join(err, u.esp.Remove(fat.BootDir+"/"+e.File))
+	}
+	if err := errors.Join(err, closeESP()); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // agent is the agent in one boot. One that was killed is started once more.
@@ -313,6 +334,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		{"back to the newer one", "back", Good},
 		{"a drill", "drill", Bad},
 		{"an upgrade to a bad system", "3.0.0", Bad},
+		{"its entries are gone", "restore", Good},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			before := m.copied(t)

@@ -43,23 +43,37 @@ func (c *course) breakBootDir() {
 	c.t.Fatal("no directory of boot entries")
 }
 
-// recovers starts the machine as the loader does when there is no entry: by the
-// recovery entry.
+// starts is boot, or the system of the recovery entry if the loader has no other.
+func (p plant) starts(disk firmware.Disk) (System, error) {
+	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
+	if err != nil {
+		return System{}, err
+	}
+	if all, err := l.Entries(); err == nil && len(all) > 0 {
+		return p.boot(disk)
+	}
+	content, err := l.File(loader.RecoveryUKI)
+	if err != nil {
+		return System{}, err
+	}
+	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
+	if at < 0 {
+		return System{}, errors.New("the recovery entry starts nothing")
+	}
+	return p.releases[at].System, nil
+}
+
+// recovers starts the machine, by the recovery entry.
 func (c *course) recovers() {
 	c.t.Helper()
 	if _, err := c.plant.boot(c.Recorder); err == nil {
 		c.t.Fatal("the loader has an entry")
 	}
-	l, err := firmware.Open(c.Recorder, c.table.Partitions[0].Start)
+	runs, err := c.starts(c.Recorder)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	content, err := l.File(loader.RecoveryUKI)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	at := slices.IndexFunc(c.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
-	c.runs(c.releases[at].System)
+	c.runs(runs)
 }
 
 func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {

@@ -59,7 +59,7 @@ func measureUpgrade(ctx context.Context, r *report) error {
 var fillSlot = benchmark{"FillSlot", "./agent/upgrade", "upgrade/", 9, 9, []figure{
 	{"write-slot", "noise", "times-dd", 1 / 0.9},
 	{"memory", "noise", "peak-MiB", 64},
-}, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; by O_DIRECT, what is there is read and hashed, what is written verified and made durable every 2 MiB"}
+}, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; by O_DIRECT; what is there is known by its heads to be another, what is written is verified and made durable every 2 MiB"}
 
 // laterRelease writes an os-release file of a later version.
 func laterRelease() (string, error) {
