@@ -145,6 +145,9 @@ type upgradable struct {
 	*machine
 	credentials map[string]string
 	*node
+	// prepare is called before each start, leave is a command before each restart.
+	prepare func()
+	leave   string
 }
 
 func newUpgradable(t *testing.T, u updates) *upgradable {
@@ -199,11 +202,19 @@ func (n *upgradable) entries() string {
 }
 
 // start switches the machine on, which is off.
-func (n *upgradable) start() { n.node = n.on(n.machine.t, n.credentials) }
+func (n *upgradable) start() {
+	if n.prepare != nil {
+		n.prepare()
+	}
+	n.node = n.on(n.machine.t, n.credentials)
+}
 
 // reboot has the system restart the machine, and switches it on again.
 func (n *upgradable) reboot() {
 	n.node.t.Helper()
+	if n.leave != "" {
+		n.sh(n.leave)
+	}
 	fmt.Fprintln(n.Shell(), "systemctl reboot")
 	n.ended()
 	n.start()

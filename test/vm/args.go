@@ -29,6 +29,8 @@ type Config struct {
 	FirmwareCode, FirmwareVars string
 	// SecureBoot gives FirmwareCode what it needs to keep its variables from the system; amd64 only.
 	SecureBoot bool
+	// ReadOnlyVars has the firmware forget what it writes.
+	ReadOnlyVars bool
 	// Kernel, Initrd and Cmdline start a kernel without firmware.
 	Kernel, Initrd, Cmdline string
 	// Credentials are handed over as SMBIOS OEM strings (systemd.system-credentials(7)).
@@ -136,9 +138,13 @@ func (c Config) boot() []string {
 	if c.FirmwareCode == "" {
 		return []string{"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", c.Cmdline}
 	}
+	vars := "if=pflash,format=raw,unit=1,file=" + c.FirmwareVars
+	if c.ReadOnlyVars {
+		vars += ",readonly=on"
+	}
 	args := []string{
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + c.FirmwareCode,
-		"-drive", "if=pflash,format=raw,unit=1,file=" + c.FirmwareVars,
+		"-drive", vars,
 	}
 	if c.SecureBoot {
 		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
