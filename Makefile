@@ -55,9 +55,11 @@ crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS), it al
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_CUTS=$(or $(CUTS),500) LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 24h -v -run PowerCuts $(machines)
 
-upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (half an hour)
+upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (an hour)
+	@$(loamctl) build $(flags)-4096 --sector-size 4096
 	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run 'Upgrade|BadSystem|Drill' $(machines)
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
+	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,20 +9,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 	"github.com/loam-os/loam/test/judge"
 )
 
-func TestSfdiskFindsNoError(t *testing.T) {
-	b := underTest(t)
-	out := judge.Run(t, "sfdisk", "--verify", b.file(t, ".raw"))
-	if !strings.Contains(out, "No errors detected.") || !strings.Contains(out, "Using 8 out of 128 partitions.") {
-		t.Errorf("sfdisk --verify:\n%s", out)
-	}
+// disk is the raw image, for judges.
+func (b build) disk(t *testing.T) judge.Disk {
+	t.Helper()
+	esp := b.partition(t, partitions.ESP)
+	return judge.Disk{File: b.file(t, ".raw"), SectorSize: b.manifest.SectorSize, ESPStart: esp.Start, ESPSize: esp.Size}
 }
+
+func TestSfdiskFindsNoError(t *testing.T) { underTest(t).disk(t).Table(t) }
 
 func TestVeritysetupVerifiesTheRootHash(t *testing.T) {
 	b := underTest(t)
@@ -40,45 +39,14 @@ func TestFsckErofsReadsTheRoot(t *testing.T) {
 	judge.Run(t, "fsck.erofs", "--extract", fmt.Sprint("--offset=", root.Start), b.file(t, ".raw"))
 }
 
-func TestFsckFatFindsNoErrorOnTheESP(t *testing.T) {
-	b := underTest(t)
-	esp := filepath.Join(t.TempDir(), "esp")
-	cut(t, b, partitions.ESP, esp)
-	judge.Run(t, "fsck.fat", "-n", "-v", esp)
-}
-
-// cut copies a partition of the disk image to a file.
-func cut(t *testing.T, b build, role partitions.Role, file string) {
-	t.Helper()
-	p := b.partition(t, role)
-	judge.Run(t, "qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "if="+b.file(t, ".raw"), "of="+file,
-		fmt.Sprint("skip=", p.Start>>20), fmt.Sprint("count=", (p.Start+p.Size)>>20))
-}
+func TestFsckFatFindsNoErrorOnTheESP(t *testing.T) { underTest(t).disk(t).FAT(t) }
 
 // systemdArch is what systemd calls an architecture.
 var systemdArch = map[string]string{"amd64": "x86-64", "arm64": "arm64"}
 
-// TestDissect has systemd open the image as it would on a machine, by the
-// Discoverable Partitions Specification, with verity and nothing less.
 func TestDissect(t *testing.T) {
 	b := underTest(t)
-	// A copy of another name: systemd-dissect takes NAME.verity beside NAME.raw for the verity data of a file system.
-	raw := filepath.Join(t.TempDir(), "disk.raw")
-	copySparse(t, b.file(t, ".raw"), raw)
-	judge.Run(t, "systemd-dissect", "--validate", "--root-hash="+b.manifest.RootHash, "--image-policy=root=verity", raw)
-	var got struct {
-		Architecture    string
-		UseBootableUefi bool
-		OSRelease       []string `json:"osRelease"`
-		Mounts          []struct {
-			Designator, FSType, Verity string
-			UUID                       string `json:"partition_uuid"`
-		}
-	}
-	out := judge.Run(t, "systemd-dissect", "--json=short", "--root-hash="+b.manifest.RootHash, raw)
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	got := b.disk(t).Dissect(t, b.manifest.RootHash)
 	if !got.UseBootableUefi || got.Architecture != systemdArch[b.manifest.Arch] || !strings.Contains(strings.Join(got.OSRelease, "\n"), "IMAGE_VERSION="+b.manifest.Version) {
 		t.Errorf("systemd-dissect: %+v", got)
 	}
@@ -134,14 +102,7 @@ func TestUkifyInspectsTheUKI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := judge.Run(t, "ukify", "--json=short", "inspect", b.file(t, ".efi"))
-	var got map[string]struct {
-		Size int
-		Text string
-	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	got := judge.Inspect(t, b.file(t, ".efi"))
 	for section, want := range map[string]string{".osrel": string(release), ".cmdline": b.manifest.Cmdline, ".uname": b.manifest.Kernel} {
 		if got[section].Text != want {
 			t.Errorf("%s: %q, want %q", section, got[section].Text, want)
@@ -154,30 +115,14 @@ func TestUkifyInspectsTheUKI(t *testing.T) {
 	}
 }
 
-// TestBootctlListsTheEntries has systemd read the ESP as its loader would: the system, and last the recovery entry.
+// TestBootctlListsTheEntries: the system, and last the recovery entry.
 func TestBootctlListsTheEntries(t *testing.T) {
-	b, tree := underTest(t), tools.Tree{Dir: judge.Dir(t, "LOAM_TOOLS_TREE")}
-	esp := t.TempDir()
-	judge.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", b.file(t, ".raw"), b.partition(t, partitions.ESP).Start), "::", esp)
-	if _, err := os.Stat(filepath.Join(esp, "loader/random-seed")); err == nil {
-		t.Error("the ESP has a random seed, which the loader would write to")
-	}
-	// The directory stands for a mounted ESP: it is a mount, though not of FAT.
-	out, err := tree.Command(t.Context(), []string{esp}, "env", "SYSTEMD_RELAX_ESP_CHECKS=1",
-		"bootctl", "--esp-path="+esp, "--json=short", "list").CombinedOutput()
-	if err != nil {
-		t.Fatalf("bootctl: %v\n%s", err, out)
-	}
-	type entry struct{ Type, ID, Version, Options string }
-	var got []entry
-	if err := json.Unmarshal(out, &got); err != nil { // a complaint about loader.conf is no JSON either
-		t.Fatalf("%v\n%s", err, out)
-	}
-	want := []entry{
-		{"type2", filepath.Base(b.manifest.UKI), b.manifest.Version, b.manifest.Cmdline},
+	b := underTest(t)
+	want := []judge.Entry{
+		{Type: "type2", ID: filepath.Base(b.manifest.UKI), Version: b.manifest.Version, Options: b.manifest.Cmdline},
 		{Type: "type1", ID: "recovery.conf"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, b.disk(t).Entries(t)); diff != "" {
 		t.Error(diff)
 	}
 }

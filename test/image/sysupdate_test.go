@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,36 +36,25 @@ func TestSysupdate(t *testing.T) {
 	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	disk, esp, transfers := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "esp"), filepath.Join(dir, "sysupdate.d")
+	disk, esp := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "esp")
 	copySparse(t, b.file(t, ".raw"), disk)
-	if err := errors.Join(os.Mkdir(esp, 0o755), os.Mkdir(transfers, 0o755)); err != nil {
+	if err := os.Mkdir(esp, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	arch := systemdArch[b.manifest.Arch]
-	for name, text := range map[string]string{
-		"50-verity.transfer":     "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity\nReadOnly=1\n",
-		"55-verity-sig.transfer": "MatchPattern=loam-node-os_@v_" + arch + "_@u.verity-sig\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "-verity-sig\nReadOnly=1\n",
-		"60-root.transfer":       "MatchPattern=loam-node-os_@v_" + arch + "_@u.root\n[Target]\nType=partition\nPath=" + disk + "\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-" + arch + "\nReadOnly=1\n",
-		"70-uki.transfer": "MatchPattern=loam-node-os_@v_" + arch + ".efi\n[Target]\nType=regular-file\nPath=" + esp +
-			"\nMatchPattern=loam-node-os_@v_" + arch + "+@l-@d.efi loam-node-os_@v_" + arch + ".efi\nMode=0444\nTriesLeft=3\nTriesDone=0\nInstancesMax=2\n",
-	} {
-		text = "[Transfer]\nVerify=no\nProtectVersion=" + b.manifest.Version + "\n[Source]\nType=url-file\nPath=" + server.URL + "\n" + text
-		if err := os.WriteFile(filepath.Join(transfers, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	updater := judge.Sysupdate{Disk: disk, ESP: esp, URL: server.URL, Arch: arch, Running: b.manifest.Version, Signed: true}
 	// It has the entry of what runs, as the disk has.
 	uki := filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s.efi", b.manifest.Version, arch))
 	if err := os.WriteFile(uki, nil, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	list := judge.Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", "list")
+	list := updater.Run(t, "list")
 	for _, row := range []string{regexp.QuoteMeta(version) + ` +✓ +candidate`, regexp.QuoteMeta(b.manifest.Version) + ` +✓ +current`} {
 		if !regexp.MustCompile(row).MatchString(list) {
 			t.Errorf("no row %q in\n%s", row, list)
 		}
 	}
-	judge.Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", "update")
+	updater.Run(t, "update")
 	sameFile(t, filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s+3-0.efi", version, arch)), 0, b.file(t, ".efi"))
 	f, err := os.Open(disk)
 	if err != nil {
@@ -77,7 +65,7 @@ func TestSysupdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := gpt.Read(f, info.Size(), 512)
+	table, err := gpt.Read(f, info.Size(), b.manifest.SectorSize)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,9 +41,12 @@ func (m *machine) partition(index int) int64 {
 
 // Indexes of the partitions, as partitions/*.conf orders them.
 const (
-	esp   = 1
-	rootA = 4
-	state = 8
+	esp     = 1
+	verityA = 3
+	rootA   = 4
+	verityB = 6
+	rootB   = 7
+	state   = 8
 )
 
 func flip(t *testing.T, disk *os.File, at int64) {

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/initramfs"
+	"github.com/loam-os/loam/test/judge"
 	published "github.com/loam-os/loam/test/updates"
 )
 
@@ -195,6 +196,15 @@ func (n *upgradable) nowFrom(old, u updates) {
 	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], old.machineYAML(), u.machineYAML(), 1)
 }
 
+// disk is the machine's, for judges.
+func (n *upgradable) disk() judge.Disk {
+	n.machine.t.Helper()
+	return judge.Disk{
+		File: n.config.Disk, SectorSize: n.config.SectorSize,
+		ESPStart: n.partition(esp), ESPSize: n.partition(verityA) - n.partition(esp),
+	}
+}
+
 // entries are the names of the boot entries.
 func (n *upgradable) entries() string {
 	n.node.t.Helper()
@@ -239,7 +249,8 @@ func (n *upgradable) boots(version, slot string) {
 
 func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	v2 := next(t)
-	n := newUpgradable(t, v2.publish(t, nil))
+	u := v2.publish(t, nil)
+	n := newUpgradable(t, u)
 	second := v2.manifest.Version
 	n.want("loam upgrade --plan", "would bring "+second+" and restart")
 	begin := time.Now()
@@ -260,6 +271,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	n.boots(second, "b")
 	n.up()
 	n.off()
+	judged(t, n.disk(), u, v2, open(t))
 }
 
 // back goes to the other system without a repository, and sees it stay.

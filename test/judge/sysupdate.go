@@ -1,0 +1,41 @@
+package judge
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Sysupdate is systemd-sysupdate where a machine has Loam's updater.
+type Sysupdate struct {
+	// Disk is a raw disk image, ESP a directory that stands for its EFI system partition.
+	Disk, ESP string
+	// URL is of a published directory; Arch is systemd's name, Running a version.
+	URL, Arch, Running string
+	// Signed transfers signatures of root hashes, too.
+	Signed bool
+}
+
+// Run runs one of its verbs.
+func (s Sysupdate) Run(t testing.TB, verb string) string {
+	t.Helper()
+	transfers := t.TempDir()
+	texts := map[string]string{
+		"50-verity.transfer": "MatchPattern=loam-node-os_@v_ARCH_@u.verity\n[Target]\nType=partition\nPath=DISK\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-ARCH-verity\nReadOnly=1\n",
+		"60-root.transfer":   "MatchPattern=loam-node-os_@v_ARCH_@u.root\n[Target]\nType=partition\nPath=DISK\nMatchPattern=loam-node-os_@v\nMatchPartitionType=root-ARCH\nReadOnly=1\n",
+		"70-uki.transfer": "MatchPattern=loam-node-os_@v_ARCH.efi\n[Target]\nType=regular-file\nPath=ESP" +
+			"\nMatchPattern=loam-node-os_@v_ARCH+@l-@d.efi loam-node-os_@v_ARCH.efi\nMode=0444\nTriesLeft=3\nTriesDone=0\nInstancesMax=2\n",
+	}
+	if s.Signed {
+		texts["55-verity-sig.transfer"] = strings.NewReplacer("@u.verity", "@u.verity-sig", "ARCH-verity", "ARCH-verity-sig").Replace(texts["50-verity.transfer"])
+	}
+	for name, text := range texts {
+		text = "[Transfer]\nVerify=no\nProtectVersion=" + s.Running + "\n[Source]\nType=url-file\nPath=" + s.URL + "\n" + text
+		text = strings.NewReplacer("ARCH", s.Arch, "DISK", s.Disk, "ESP", s.ESP).Replace(text)
+		if err := os.WriteFile(filepath.Join(transfers, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", verb)
+}
