@@ -197,7 +197,7 @@ func (n *node) says(right func(status.Status) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			n.t.Fatalf("status %+v, error %+v", s, s.Error)
+			n.t.Fatalf("status %+v, error %+v, upgrade %+v", s, s.Error, s.Upgrade)
 		}
 	}
 }

@@ -43,6 +43,14 @@ func (r Repository) Root() []byte {
 	return text
 }
 
+// Refresh signs a new timestamp.
+func (r Repository) Refresh() {
+	r.t.Helper()
+	if err := repository.Refresh(r.Dir, r.keys, repository.DefaultExpiries(), time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // Publish adds a release of these files.
 func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()
