@@ -42,6 +42,7 @@ func (m *machine) partition(index int) int64 {
 // Indexes of the partitions, as partitions/*.conf orders them.
 const (
 	esp     = 1
+	sigA    = 2
 	verityA = 3
 	rootA   = 4
 	verityB = 6

@@ -25,7 +25,7 @@ func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 		t.Fatalf("entries: %s", entries())
 	}
 	for range 2 {
-		n := m.on(t, nil)
+		n := m.on(t, map[string]string{"loam.machine": machineYAML(m.build.manifest.Arch, "")})
 		n.shell()
 		n.says(func(s status.Status) bool {
 			return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Upgrade.Problem == ""

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/initramfs"
@@ -201,7 +202,7 @@ func (n *upgradable) disk() judge.Disk {
 	n.machine.t.Helper()
 	return judge.Disk{
 		File: n.config.Disk, SectorSize: n.config.SectorSize,
-		ESPStart: n.partition(esp), ESPSize: n.partition(verityA) - n.partition(esp),
+		ESPStart: n.partition(esp), ESPSize: n.partition(sigA) - n.partition(esp),
 	}
 }
 
@@ -247,10 +248,36 @@ func (n *upgradable) boots(version, slot string) {
 	}
 }
 
+// onESP is where a file of the ESP is, for mtools.
+func (n *upgradable) onESP(path string) []string {
+	return []string{"-i", fmt.Sprint(n.config.Disk, "@@", n.partition(esp)), "::" + path}
+}
+
+// loader is the boot loader on the disk.
+func (n *upgradable) loader() []byte {
+	n.machine.t.Helper()
+	return []byte(n.tool("mtype", n.onESP(loader.Path(n.build.manifest.Arch))...))
+}
+
+// age has the disk have an older boot loader than the images bring: the same, but for what it says.
+func (n *upgradable) age() {
+	n.machine.t.Helper()
+	old := bytes.Replace(n.loader(), []byte("systemd-boot 257."), []byte("systemd-boot 250."), -1)
+	file := filepath.Join(n.config.Dir, "loader.efi")
+	if err := os.WriteFile(file, old, 0o644); err != nil {
+		n.machine.t.Fatal(err)
+	}
+	to := n.onESP(loader.Path(n.build.manifest.Arch))
+	n.tool("mcopy", "-o", to[0], to[1], file, to[2])
+}
+
 func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	v2 := next(t)
 	u := v2.publish(t, nil)
-	n := newUpgradable(t, u)
+	n := prepareUpgradable(t, u)
+	loader := n.loader()
+	n.age()
+	n.firstStart()
 	second := v2.manifest.Version
 	n.want("loam upgrade --plan", "would bring "+second+" and restart")
 	begin := time.Now()
@@ -264,6 +291,9 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
 	})
 	t.Logf("blessed after %s", time.Since(begin))
+	if !bytes.Equal(n.loader(), loader) {
+		t.Error("the boot loader is not that of the new system")
+	}
 	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
 	n.back(open(t).manifest.Version, "a")
 	n.back(second, "b")
