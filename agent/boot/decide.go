@@ -51,6 +51,8 @@ type State struct {
 	Index int   `json:"index"`
 	Start int64 `json:"start"`
 	Size  int64 `json:"size"`
+	// Mend asks for the checksum of a torn superblock.
+	Mend bool `json:"mend,omitempty"`
 	// Format asks for a new file system, Grow for one as large as the partition.
 	Format bool `json:"format,omitempty"`
 	Grow   bool `json:"grow,omitempty"`
@@ -223,7 +225,8 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 	switch c.Filesystem {
 	case FilesystemEmpty:
 		s.Format, s.Grow = true, true
-	case FilesystemExt4:
+	case FilesystemExt4, FilesystemTorn:
+		s.Mend = c.Filesystem == FilesystemTorn
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		s.Grow = s.Size-c.FilesystemSize >= slack
 	default:

@@ -102,6 +102,8 @@ func TestDecide(t *testing.T) {
 		}(), check: func(d Decision) string {
 			return cmp.Diff(State{Device: "/dev/vda6", Index: 6, Start: d.State.Start, Size: d.State.Size}, d.State)
 		}},
+		{name: "a state partition with a torn superblock is mended, not formatted", facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemTorn }),
+			check: func(d Decision) string { return cmp.Diff([]bool{true, false}, []bool{d.State.Mend, d.State.Format}) }},
 		{name: "an empty state partition is formatted and grown", facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemEmpty }),
 			check: func(d Decision) string { return cmp.Diff([]bool{true, true}, []bool{d.State.Format, d.State.Grow}) }},
 		{name: "a disk that has grown gives its space to the state partition", facts: func() Facts {

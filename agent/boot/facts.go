@@ -57,6 +57,8 @@ type Filesystem string
 const (
 	// FilesystemEmpty is nothing but zeros, or our mark that asks to be formatted.
 	FilesystemEmpty Filesystem = "empty"
+	// FilesystemTorn is FilesystemExt4 whose superblock a power cut has torn.
+	FilesystemTorn Filesystem = "torn"
 	// FilesystemExt4 is ours, or made by somebody with the same wish.
 	FilesystemExt4 Filesystem = "ext4"
 	// FilesystemOther is data that Loam does not know, and so does not touch.

@@ -147,8 +147,12 @@ const blankProbe = 1 << 20
 func (c *Content) observeFilesystem(r io.ReaderAt) {
 	c.Filesystem = FilesystemOther
 	sb, err := ext4.ReadSuperblock(r)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.Filesystem, c.FilesystemSize = FilesystemExt4, sb.Size()
+		return
+	case errors.Is(err, ext4.ErrTorn):
+		c.Filesystem, c.FilesystemSize = FilesystemTorn, sb.Size()
 		return
 	}
 	if !errors.Is(err, ext4.ErrNotExt4) {

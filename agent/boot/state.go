@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -21,6 +22,12 @@ func (i *Init) prepare(disk string, s State) error {
 			return err
 		}
 		i.console.Log("partition table of %s written: state partition is %d MiB", disk, s.Size>>20)
+	}
+	if s.Mend {
+		if err := mend(s.Device); err != nil {
+			return fmt.Errorf("mend state partition %s: %w", s.Device, err)
+		}
+		i.console.Log("state partition %s: a power cut had torn its superblock, which is mended", s.Device)
 	}
 	if s.Format {
 		if err := format(s.Device); err != nil {
@@ -47,6 +54,14 @@ func growPartition(disk string, s State) error {
 		return fmt.Errorf("grow partition %d of %s: %w", s.Index, disk, errno)
 	}
 	return nil
+}
+
+func mend(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ext4.Mend(f), f.Sync(), f.Close())
 }
 
 // format writes the template. Its first block, which makes it a file system,

@@ -52,7 +52,7 @@ func TestCrashStates(t *testing.T) {
 			t.Run(fmt.Sprint("at random ", n), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(uint64(n), 5))
-				for states, _ := c.count(); states < wanted && !t.Failed(); states, _ = c.count() {
+				for states, _ := c.count(); states < wanted && !c.t.Failed(); states, _ = c.count() {
 					c.live(p.course(t, disk), func(c *course) { c.wander(rng) }, 8*oneIn)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -172,9 +174,9 @@ func (r *replay) play(epochs [][]firmware.Written) {
 		last := firmware.Last(e)
 		for range 5 {
 			some := firmware.Sectors{}
-			for n, b := range last {
+			for _, n := range slices.Sorted(maps.Keys(last)) {
 				if r.rng.IntN(2) == 0 {
-					some[n] = b
+					some[n] = last[n]
 				}
 			}
 			before := r.write(some)
@@ -396,6 +398,13 @@ func (r *replay) vfat(image string) {
 // ext4 does what a boot does to the state partition, which then has no fault, and reads the agent's files.
 func (r *replay) ext4(image string) {
 	r.t.Helper()
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(ext4.Mend(f), f.Close()) // as /init does
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	if out, err := r.run("e2fsck", "-p", image); err != nil && exitCode(err) != 1 {
 		r.t.Errorf("the journal is not replayed: %v\n%s", err, out)
 		return
