@@ -318,9 +318,9 @@ func newMachine(t *testing.T) *machine {
 
 // TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways back and
 // a drill; another process goes on, and all is as if nothing had happened. Without
-// LOAM_CRASH_STATES it takes one point in nine.
+// LOAM_CRASH_STATES it takes one point in fifteen.
 func TestKilledAtEveryPoint(t *testing.T) {
-	began, every := time.Now(), 9
+	began, every := time.Now(), 15
 	if os.Getenv("LOAM_CRASH_STATES") != "" {
 		every = 1
 	}
