@@ -147,11 +147,11 @@ const blankProbe = 1 << 20
 func (c *Content) observeFilesystem(r io.ReaderAt) {
 	c.Filesystem = FilesystemOther
 	sb, err := ext4.ReadSuperblock(r)
-	switch {
-	case err == nil:
+	if err == nil {
 		c.Filesystem, c.FilesystemSize = FilesystemExt4, sb.Size()
 		return
-	case errors.Is(err, ext4.ErrTorn):
+	}
+	if sb, _, err := ext4.Mended(r); err == nil {
 		c.Filesystem, c.FilesystemSize = FilesystemTorn, sb.Size()
 		return
 	}

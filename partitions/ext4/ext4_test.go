@@ -1,7 +1,6 @@
 package ext4
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -74,40 +73,6 @@ func TestTemplateWithNewIdentityPassesFsck(t *testing.T) {
 		t.Errorf("backup superblock: %v, %v", sb, err)
 	}
 	judge.Run(t, "e2fsck", "-fn", img)
-}
-
-// TestATornSuperblockIsMended has one sector of a new superblock, and one of the old.
-func TestATornSuperblockIsMended(t *testing.T) {
-	for name, has := range map[string][2]int{"the first sector is new": {0, 512}, "the second sector is new": {512, 1024}, "it is whole": {0, 1024}} {
-		t.Run(name, func(t *testing.T) {
-			img := mke2fs(t)
-			f, err := os.OpenFile(img, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			before, err := ReadSuperblock(f)
-			b := make([]byte, superblockSize)
-			if _, e := f.ReadAt(b, SuperblockOffset); err != nil || e != nil {
-				t.Fatal(err, e)
-			}
-			b[0x34]++ // s_mnt_count
-			binary.LittleEndian.PutUint32(b[offChecksum:], checksum(b))
-			if _, err := f.WriteAt(b[has[0]:has[1]], SuperblockOffset+int64(has[0])); err != nil {
-				t.Fatal(err)
-			}
-			if sb, err := ReadSuperblock(f); errors.Is(err, ErrTorn) != (has[1]-has[0] == 512) || sb != before {
-				t.Errorf("reads as %+v, %v", sb, err)
-			}
-			if err := Mend(f); err != nil {
-				t.Fatal(err)
-			}
-			if sb, err := ReadSuperblock(f); err != nil || sb != before {
-				t.Errorf("mended: %+v, %v", sb, err)
-			}
-			judge.Run(t, "e2fsck", "-fn", img)
-		})
-	}
 }
 
 func TestReadSuperblockSaysWhatIsNotExt4(t *testing.T) {

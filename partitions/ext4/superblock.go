@@ -33,11 +33,6 @@ const (
 // ErrNotExt4 says that there is no ext4 superblock.
 var ErrNotExt4 = errors.New("no ext4 superblock")
 
-// ErrTorn says that a superblock has another checksum. It is two sectors, with the
-// checksum in the second, and Linux writes it in place (ext4_commit_super): a power
-// cut between them leaves this, and no kernel mounts it.
-var ErrTorn = errors.New("ext4 superblock: wrong checksum")
-
 // Superblock is what Loam needs to know of a file system.
 type Superblock struct {
 	UUID      uuid.UUID
@@ -49,8 +44,7 @@ type Superblock struct {
 // Size is the file system's size in bytes.
 func (s Superblock) Size() int64 { return s.BlockSize * s.Blocks }
 
-// ReadSuperblock reads the first superblock of r. With ErrTorn it says what is in it
-// all the same.
+// ReadSuperblock reads the first superblock of r.
 func ReadSuperblock(r io.ReaderAt) (Superblock, error) {
 	b := make([]byte, superblockSize)
 	if _, err := r.ReadAt(b, SuperblockOffset); err != nil {
@@ -77,30 +71,9 @@ func parseSuperblock(b []byte) (Superblock, error) {
 	}
 	sb := Superblock{uuid.UUID(b[offUUID : offUUID+16]), string(label), 1024 << shift, int64(blocks)}
 	if checksum(b) != binary.LittleEndian.Uint32(b[offChecksum:]) {
-		return sb, ErrTorn
+		return Superblock{}, errors.New("ext4 superblock: wrong checksum")
 	}
 	return sb, nil
-}
-
-// Mend gives a superblock that is torn its checksum. What changes of a file system
-// that is in use is all in the first sector (super.rst), so this makes it the old one
-// or the new one, and the journal has the rest.
-func Mend(f interface {
-	io.ReaderAt
-	io.WriterAt
-}) error {
-	b := make([]byte, superblockSize)
-	if _, err := f.ReadAt(b, SuperblockOffset); err != nil {
-		return fmt.Errorf("read ext4 superblock: %w", err)
-	}
-	if _, err := parseSuperblock(b); !errors.Is(err, ErrTorn) {
-		return err
-	}
-	binary.LittleEndian.PutUint32(b[offChecksum:], checksum(b))
-	if _, err := f.WriteAt(b, SuperblockOffset); err != nil {
-		return fmt.Errorf("write ext4 superblock: %w", err)
-	}
-	return nil
 }
 
 // checksum is crc32c seeded with all ones and, unlike Go's, not inverted at the end.

@@ -12,7 +12,8 @@ import (
 )
 
 // TestANodeWhoseBootEntryIsGone is started by the recovery entry, makes its own
-// anew, and is started by that.
+// anew, and is started by that, although a power cut has torn the superblock of its
+// state partition meanwhile.
 func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 	m := damaged(t, func(m *machine, disk *os.File) {
 		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)), "::"+m.build.manifest.UKI)
@@ -33,6 +34,14 @@ func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 		n.off()
 		if want := filepath.Base(m.build.manifest.UKI); !strings.Contains(entries(), want) {
 			t.Fatalf("entries: %s, want %s", entries(), want)
+		}
+		disk, err := os.OpenFile(m.config.Disk, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flip(t, disk, m.partition(state)+1024+0x34) // how often it was mounted, which is in the first of its two sectors
+		if err := disk.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
