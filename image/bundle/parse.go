@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Parse reads an index. What it returns is valid: every chunk of the parts is there, and lies in the pack.
+// Parse reads an index. What it returns is valid: every chunk of the parts is there, and lies in the pack. Fields of later releases are
+// left out: else no node could upgrade to the first of these. What older nodes must not ignore has another Format.
 func Parse(text []byte) (Index, error) {
 	if len(text) > MaxIndex {
 		return Index{}, fmt.Errorf("index: %d bytes, at most %d", len(text), MaxIndex)
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
 	var ix Index
 	if err := dec.Decode(&ix); err != nil {
 		return Index{}, fmt.Errorf("index: %w", err)
