@@ -40,16 +40,20 @@ func (u *Upgrader) renewRecovery(v View) error {
 	return err
 }
 
-// restore makes the entry of the running system anew.
+// restore makes the entry of the running system anew, unless the second FAT still
+// knows where the directory is.
 func (u *Upgrader) restore(name string) error {
-	if _, err := u.esp.ReadDir(fat.BootDir); err != nil {
+	reclaimErr := u.esp.Reclaim()
+	all, err := entries(u.esp)
+	if err != nil {
 		u.Log.Warn("the directory of boot entries", zap.Error(err))
 		if err := u.esp.RenewBootDir(); err != nil {
 			return err
 		}
+		reclaimErr = u.esp.Reclaim()
 	}
-	if err := u.esp.Reclaim(); err != nil {
-		return err
+	if reclaimErr != nil || find(View{Entries: all}, u.Running.RootHash) != nil {
+		return reclaimErr
 	}
 	r, err := u.esp.Open(loader.RecoveryUKI)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// breakBootDir has the FAT say that the directory of boot entries ends before it
-// begins, as a torn write of the firmware's can.
-func (c *course) breakBootDir() {
+// breakBootDir has as many FATs say that the directory of boot entries ends before
+// it begins, as a torn write of the firmware's can.
+func (c *course) breakBootDir(fats int64) {
 	c.t.Helper()
 	part := c.table.Partitions[0]
 	head := make([]byte, 64)
@@ -33,8 +33,8 @@ func (c *course) breakBootDir() {
 		if !bytes.HasPrefix(b[64:], []byte("FILLER0 ")) {
 			continue
 		}
-		for _, table := range []int64{fat1, fat1 + perFAT*sector} {
-			if _, err := c.WriteAt(make([]byte, 4), table+4*cluster); err != nil {
+		for n := range fats {
+			if _, err := c.WriteAt(make([]byte, 4), fat1+n*perFAT*sector+4*cluster); err != nil {
 				c.t.Fatal(err)
 			}
 		}
@@ -115,7 +115,8 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 		breaks func(c *course)
 	}{
 		{"an empty directory", func(c *course) { remove(c, "1.0.0"); remove(c, "2.0.0") }},
-		{"a directory that cannot be read", (*course).breakBootDir},
+		{"a directory that cannot be read", func(c *course) { c.breakBootDir(2) }},
+		{"a directory that only the second FAT knows", func(c *course) { c.breakBootDir(1) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
@@ -142,7 +143,7 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", Wish{})
-	c.breakBootDir()
+	c.breakBootDir(2)
 	if _, err := c.u.Run(t.Context(), Verdict{Word: Good}, noPack{}); err == nil {
 		t.Error("a trial whose entry cannot be read ends well")
 	}
