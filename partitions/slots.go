@@ -81,6 +81,7 @@ func (s Slot) Seal(t gpt.Table, arch string, rootHash [32]byte, label string, si
 	return s.edit(t, func(p *gpt.Partition, role Role) {
 		if role == RootVeritySig && !signed {
 			s.empty(t, p, arch, role)
+			p.Type = TypeUUID(role, arch) // It is free, not being written: systemd-repart would make another.
 			return
 		}
 		p.Type, p.Label, p.Attributes = TypeUUID(role, arch), label, gpt.ReadOnly

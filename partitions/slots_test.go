@@ -67,7 +67,7 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 	holds(emptied, 1, second, true)
 	both := slots[1].Empty(emptied, "amd64")
 	holds(both, 1, second, false)
-	if sig := sealed.Partition(slots[1].Sig); sig.Label != partitions.EmptyLabel {
+	if sig := sealed.Partition(slots[1].Sig); sig.Label != partitions.EmptyLabel || sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") {
 		t.Errorf("a system that is not signed has a signature: %+v", sig)
 	}
 	signed := slots[1].Seal(both, "amd64", second, "loam_2", true)
