@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,10 +104,13 @@ current-context: loam
 `, c.URL(), encode(c.ca.pem), user, encode(p.cert), encode(p.key)), nil
 }
 
-// NewToken makes a bootstrap token for a node that wants to join, good for an hour.
-func (c *Cluster) NewToken() (string, error) {
+// NewToken makes a bootstrap token for a node that wants to join, good for an
+// hour. When it returns, the token may ask for a certificate: the API server
+// knows tokens and what they may do by watches of its own, which lag.
+func (c *Cluster) NewToken(ctx context.Context) (string, error) {
 	random := strings.ToLower(rand.Text())
 	id, secret := random[:6], random[6:22]
+	token := id + "." + secret
 	_, err := c.Do(http.MethodPost, "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`{
 		"metadata": {"name": "bootstrap-token-%s"},
 		"type": "bootstrap.kubernetes.io/token",
@@ -116,7 +120,28 @@ func (c *Cluster) NewToken() (string, error) {
 			"auth-extra-groups": %q
 		}
 	}`, id, secret, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), AgentGroup))
-	return id + "." + secret, err
+	if err != nil {
+		return "", err
+	}
+	return token, c.await(ctx, c.api, func() error { return c.mayJoin(token) })
+}
+
+func (c *Cluster) mayJoin(token string) error {
+	answer, err := c.DoAs(token, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": {"resourceAttributes": {"verb": "create", "group": "certificates.k8s.io", "resource": "certificatesigningrequests"}}
+	}`)
+	if err != nil {
+		return err
+	}
+	var review struct{ Status struct{ Allowed bool } }
+	if err := json.Unmarshal(answer, &review); err != nil {
+		return err
+	}
+	if !review.Status.Allowed {
+		return errors.New("the token may not ask for a certificate")
+	}
+	return nil
 }
 
 // joining is who may ask for a kubelet's certificate, and whose request

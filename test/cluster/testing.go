@@ -105,7 +105,10 @@ func (c *Cluster) Kubeconfig(t testing.TB, user string, groups ...string) string
 }
 
 // BootstrapToken is NewToken.
-func (c *Cluster) BootstrapToken(t testing.TB) string { t.Helper(); return must(c.NewToken())(t) }
+func (c *Cluster) BootstrapToken(t testing.TB) string {
+	t.Helper()
+	return must(c.NewToken(t.Context()))(t)
+}
 
 // AllowNodeAgents is AllowAgent.
 func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {

@@ -89,7 +89,7 @@ func (s *session) powerOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	token, err := s.plant.NewToken()
+	token, err := s.plant.NewToken(ctx)
 	if err != nil {
 		return err
 	}
