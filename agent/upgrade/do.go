@@ -35,7 +35,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Restore:
 		return u.restore(op.To)
 	case Empty, Seal:
-		return u.mark(op.Kind, v.Journal)
+		return u.mark(op.Kind, v)
 	case Fill:
 		return u.fillSlot(ctx, *v.Journal, pack)
 	case StageUKI:
@@ -127,11 +127,9 @@ func (u *Upgrader) proveSlot(v View) error {
 		return err
 	}
 	var damage error
-	err = u.part(table.Partition(slot.Root), func(root Device) error {
-		return u.part(table.Partition(slot.Verity), func(tree Device) error {
-			damage = verity.Verify(root, tree, hash)
-			return nil
-		})
+	err = u.parts(table, slot, func(root, tree Device) error {
+		damage = verity.Verify(root, tree, hash)
+		return nil
 	})
 	switch {
 	case err != nil:
@@ -164,13 +162,18 @@ func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error
 }
 
 // mark writes in the partition table what the target slot holds.
-func (u *Upgrader) mark(kind OpKind, j *Journal) error {
+func (u *Upgrader) mark(kind OpKind, v View) error {
 	table, slot, err := u.target()
 	if err != nil {
 		return err
 	}
+	j := v.Journal
 	table.Source = gpt.Source{Used: gpt.Primary}
 	if kind == Empty {
+		j.Replaces = v.Holds
+		if err := write(u.Keep, journalName, j); err != nil {
+			return err
+		}
 		return slot.Empty(table, u.Disk.Arch).Write(u.Disk.Whole)
 	}
 	hash, err := rootHash(j.Target.RootHash)
@@ -219,6 +222,10 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	if idx.RootHash != j.Target.RootHash {
 		return fmt.Errorf("the index is about %.12s, the journal about %.12s\nhint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
 	}
+	hash, err := rootHash(idx.RootHash)
+	if err != nil {
+		return err
+	}
 	table, slot, err := u.target()
 	if err != nil {
 		return err
@@ -229,32 +236,57 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	}
 	locals, done, err := u.Disk.locals(table, running)
 	defer done()
+	var own contents
 	if err != nil { // Another system is what it needs, then.
 		u.Log.Warn("read the running system", zap.Error(err))
+	} else {
+		own = contents{u.Running.RootHash, locals[0].chunks, locals[1].chunks}
 	}
-	err = u.part(table.Partition(slot.Root), func(root Device) error {
-		if err := u.fill(ctx, "root", root, idx.Root, locals, pack); err != nil {
-			return err
+	had, err := exchange(u.Keep, j.Replaces, own)
+	if err != nil { // The slot tells as well.
+		u.Log.Warn("what the other slot holds", zap.Error(err))
+	}
+	err = u.parts(table, slot, func(root, tree Device) error {
+		s := system{root: root, tree: tree, hash: hash, index: idx}
+		err := u.bring(ctx, s, had, locals, pack)
+		if had.RootHash != "" && errors.Is(err, errUnproven) {
+			u.Log.Warn("the other slot did not hold what it was to", zap.Error(err))
+			err = u.bring(ctx, s, contents{}, locals, pack)
 		}
-		return u.part(table.Partition(slot.Verity), func(tree Device) error {
-			if err := u.fill(ctx, "verity", tree, idx.Verity, locals, pack); err != nil {
-				return err
-			}
-			hash, err := rootHash(idx.RootHash)
-			if err != nil {
-				return err
-			}
-			return errors.Join(prove(tree, idx.Verity), verity.Verify(root, tree, hash))
-		})
+		return err
 	})
 	u.filled = err == nil
 	return err
 }
 
-func (u *Upgrader) fill(ctx context.Context, name string, dst Device, p bundle.Part, locals []Local, pack Packed) error {
-	f := filler{dst: dst, part: p, locals: locals, near: u.Near, pack: pack}
+// system is one that is to be in a slot.
+type system struct {
+	root, tree Device
+	hash       [32]byte
+	index      bundle.Index
+}
+
+// errUnproven is a slot that is not what its root hash says.
+var errUnproven = errors.New("the slot does not prove itself")
+
+// bring fills a slot, of which what it had is known or not, and proves it.
+func (u *Upgrader) bring(ctx context.Context, s system, had contents, locals []Local, pack Packed) error {
+	if err := u.fill(ctx, "root", filler{dst: s.root, part: s.index.Root, known: had.Root, locals: locals, pack: pack}); err != nil {
+		return err
+	}
+	if err := u.fill(ctx, "verity", filler{dst: s.tree, part: s.index.Verity, known: had.Verity, locals: locals, pack: pack}); err != nil {
+		return err
+	}
+	if err := errors.Join(prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash)); err != nil {
+		return fmt.Errorf("%w: %w", errUnproven, err)
+	}
+	return nil
+}
+
+func (u *Upgrader) fill(ctx context.Context, name string, f filler) error {
+	f.near = u.Near
 	if u.Progress != nil {
-		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: p.Size, Filled: done}) }
+		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: f.part.Size, Filled: done}) }
 	}
 	if err := f.fill(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -280,7 +312,7 @@ func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundl
 	if err := u.esp.Reclaim(); err != nil { // What an earlier try left.
 		return err
 	}
-	if err := u.fill(ctx, "uki", file, idx.UKI, ukiLocals(u.esp, v), pack); err != nil {
+	if err := u.fill(ctx, "uki", filler{dst: file, part: idx.UKI, locals: ukiLocals(u.esp, v), pack: pack}); err != nil {
 		return err
 	}
 	whole := io.NewSectionReader(file, 0, idx.UKI.Size)

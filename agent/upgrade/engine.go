@@ -385,3 +385,10 @@ func (u *Upgrader) part(p gpt.Partition, do func(d Device) error) error {
 	}
 	return errors.Join(do(dev), dev.Close())
 }
+
+// parts does something with the content of a slot.
+func (u *Upgrader) parts(table gpt.Table, slot partitions.Slot, do func(root, tree Device) error) error {
+	return u.part(table.Partition(slot.Root), func(root Device) error {
+		return u.part(table.Partition(slot.Verity), func(tree Device) error { return do(root, tree) })
+	})
+}

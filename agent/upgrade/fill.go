@@ -1,15 +1,17 @@
 package upgrade
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/loam-os/loam/image/bundle"
 )
@@ -30,9 +32,10 @@ type Packed interface {
 
 // Local is content of this machine that a system may have in common with another.
 type Local struct {
-	r    io.ReaderAt
-	size int64
-	at   map[bundle.Digest]int64
+	r      io.ReaderAt
+	size   int64
+	at     map[bundle.Digest]int64
+	chunks []bundle.Digest // in their order
 }
 
 // Locate reads size bytes and notes where which chunk is.
@@ -45,7 +48,8 @@ func Locate(r io.ReaderAt, size int64) (Local, error) {
 			return l, err
 		}
 		for i, c := range chunksOf(buf[:n]) {
-			l.at[sha256.Sum256(c)] = off + int64(i)*bundle.ChunkSize
+			sum := bundle.Digest(sha256.Sum256(c))
+			l.at[sum], l.chunks = off+int64(i)*bundle.ChunkSize, append(l.chunks, sum)
 		}
 	}
 	return l, nil
@@ -75,18 +79,18 @@ type Filled struct {
 
 // filler makes the content of a device that of a part.
 type filler struct {
-	dst      Device
-	part     bundle.Part
+	dst  Device
+	part bundle.Part
+	// known are the chunks that are there, if that is known without reading them.
+	known    []bundle.Digest
 	locals   []Local
 	near     func(ctx context.Context, c bundle.Chunk, n int) []byte
 	pack     Packed
 	progress func(Filled)
 	done     Filled
-	// anew says that most of the last piece was another. It is of the goroutine that compares.
-	anew bool
 }
 
-// piece is a stride of a part on its way: what is there is read and compared, what
+// piece is a stride of a part on its way: what is there is read, and compared, what
 // is missing got, and what differs written, each while others are at the next step.
 type piece struct {
 	off        int64
@@ -97,7 +101,7 @@ type piece struct {
 }
 
 // ahead is how many pieces are in memory.
-const ahead = 4
+const ahead = 5
 
 // fill goes on wherever an earlier one stopped: what is on the device tells. All
 // bytes are verified before they are written, and those that are right already
@@ -107,32 +111,16 @@ func (f *filler) fill(ctx context.Context) error {
 	defer group.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	free, compared, got := make(chan *piece, ahead), make(chan *piece), make(chan *piece)
+	free := make(chan *piece, ahead)
 	size := min(stride, f.part.Size)
 	for range ahead {
 		free <- &piece{have: make([]byte, size), want: make([]byte, size), differs: make([]bool, stride/bundle.ChunkSize)}
 	}
-	group.Go(func() {
-		defer close(compared)
-		for off := int64(0); off < f.part.Size && ctx.Err() == nil; off += stride {
-			select {
-			case p := <-free:
-				f.compare(p, off)
-				pass(ctx, compared, p)
-			case <-ctx.Done():
-			}
-		}
-	})
-	group.Go(func() {
-		defer close(got)
-		for p := range compared {
-			if p.err == nil {
-				p.err = f.get(ctx, p)
-			}
-			pass(ctx, got, p)
-		}
-	})
-	for p := range got {
+	pieces := f.pieces(ctx, &group, free)
+	for _, step := range []func(context.Context, *piece) error{f.read, f.compare, f.get} {
+		pieces = each(ctx, &group, pieces, step)
+	}
+	for p := range pieces {
 		if p.err == nil {
 			p.err = f.write(p)
 		}
@@ -147,6 +135,39 @@ func (f *filler) fill(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// pieces are those of the part, in turn, with the memory of those that are free.
+func (f *filler) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *piece) <-chan *piece {
+	out := make(chan *piece)
+	group.Go(func() {
+		defer close(out)
+		for off := int64(0); off < f.part.Size && ctx.Err() == nil; off += stride {
+			select {
+			case p := <-free:
+				n := min(stride, f.part.Size-off)
+				*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
+				pass(ctx, out, p)
+			case <-ctx.Done():
+			}
+		}
+	})
+	return out
+}
+
+// each does a step with each piece that has no error yet.
+func each(ctx context.Context, group *sync.WaitGroup, in <-chan *piece, step func(context.Context, *piece) error) <-chan *piece {
+	out := make(chan *piece)
+	group.Go(func() {
+		defer close(out)
+		for p := range in {
+			if p.err == nil {
+				p.err = step(ctx, p)
+			}
+			pass(ctx, out, p)
+		}
+	})
+	return out
+}
+
 func pass(ctx context.Context, to chan<- *piece, p *piece) {
 	select {
 	case to <- p:
@@ -158,67 +179,39 @@ func (d *Filled) add(o Filled) {
 	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
 }
 
-// compare makes p the piece at off, and reads what is there: where the piece before
-// was another, the heads first.
-func (f *filler) compare(p *piece, off int64) {
-	n := min(stride, f.part.Size-off)
-	*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
-	clear(p.differs)
-	if f.anew {
-		f.probe(p)
+// read reads what is there, unless that is known.
+func (f *filler) read(_ context.Context, p *piece) error {
+	if f.known != nil {
+		return nil
 	}
-	for i := 0; i < len(p.differs) && p.err == nil; i++ {
-		start := i
-		for i < len(p.differs) && !p.differs[i] {
-			i++
-		}
-		if start < i {
-			f.read(p, int64(start)*bundle.ChunkSize, min(int64(i)*bundle.ChunkSize, n))
-		}
+	if _, err := f.dst.ReadAt(p.have, p.off); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read what is there at %d: %w", p.off, err)
 	}
+	return nil
+}
+
+// compare finds the chunks that differ. Beyond what is known all do.
+func (f *filler) compare(_ context.Context, p *piece) error {
 	for i, c := range chunksOf(p.have) {
-		if p.differs[i] = p.differs[i] || sha256.Sum256(c) != f.chunk(p, i).SHA256; !p.differs[i] {
+		var have bundle.Digest
+		if at := f.index(p, i); f.known == nil {
+			have = sha256.Sum256(c)
+		} else if at < len(f.known) {
+			have = f.known[at]
+		}
+		if p.differs[i] = have != f.chunk(p, i).SHA256; !p.differs[i] {
 			p.done.Kept += int64(len(c))
 		}
 	}
-	f.anew = p.done.Kept < n/2
+	return nil
 }
 
-// read reads what is there of a piece.
-func (f *filler) read(p *piece, from, to int64) {
-	if _, err := f.dst.ReadAt(p.have[from:to], p.off+from); err != nil && !errors.Is(err, io.EOF) {
-		p.err = cmp.Or(p.err, fmt.Errorf("read what is there at %d: %w", p.off+from, err))
-	}
-}
-
-// probes is how many heads are read at once.
-const probes = 8
-
-// probe says of chunks that they differ, as far as their heads tell.
-func (f *filler) probe(p *piece) {
-	var group sync.WaitGroup
-	var errs [probes]error
-	for worker := range probes {
-		group.Go(func() {
-			for i := worker; i < len(p.differs) && errs[worker] == nil; i += probes {
-				from := int64(i) * bundle.ChunkSize
-				head := p.have[from:min(from+bundle.HeadSize, int64(len(p.have)))]
-				_, err := f.dst.ReadAt(head, p.off+from)
-				if err != nil && !errors.Is(err, io.EOF) {
-					errs[worker] = fmt.Errorf("read what is there at %d: %w", p.off+from, err)
-				}
-				c := f.chunk(p, i)
-				p.differs[i] = c.Head != 0 && bundle.Head(head) != c.Head
-			}
-		})
-	}
-	group.Wait()
-	p.err = errors.Join(errs[:]...)
-}
+// index is which chunk of the part the i-th of a piece is.
+func (f *filler) index(p *piece, i int) int { return int(p.off/bundle.ChunkSize) + i }
 
 // chunk is what the i-th chunk of a piece has to be.
 func (f *filler) chunk(p *piece, i int) bundle.Chunk {
-	return f.part.Chunks[int(p.off/bundle.ChunkSize)+i]
+	return f.part.Chunks[f.index(p, i)]
 }
 
 // get gets what differs from where it is nearest.
@@ -293,16 +286,21 @@ func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) e
 	if err != nil {
 		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrNoPack, start, end, err)
 	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, i := range run {
-		c, room := f.chunk(p, i), p.want[i*bundle.ChunkSize:]
-		room = room[:min(bundle.ChunkSize, len(room))]
-		plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
-		if err != nil {
-			return fmt.Errorf("chunk at %d of the pack: %w", c.At, err)
-		}
-		copy(room, plain)
+		group.Go(func() error {
+			c, room := f.chunk(p, i), p.want[i*bundle.ChunkSize:]
+			room = room[:min(bundle.ChunkSize, len(room))]
+			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
+			if err != nil {
+				return fmt.Errorf("chunk at %d of the pack: %w", c.At, err)
+			}
+			copy(room, plain)
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // inPlace is where the chunks of a run are to be, if the pack has them stored, one
@@ -311,7 +309,7 @@ func (f *filler) inPlace(p *piece, run []int) []byte {
 	first := f.chunk(p, run[0])
 	for n, i := range run {
 		c := f.chunk(p, i)
-		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(f.part.PlainLen(int(p.off/bundle.ChunkSize)+i)) {
+		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(f.part.PlainLen(f.index(p, i))) {
 			return nil
 		}
 	}

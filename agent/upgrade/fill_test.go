@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/loam-os/loam/image/bundle"
@@ -48,7 +48,7 @@ func partOf(content []byte) (bundle.Part, []byte) {
 	p := bundle.Part{Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
 	var pack []byte
 	for _, c := range chunksOf(content) {
-		chunk := bundle.Chunk{SHA256: sha256.Sum256(c), Head: bundle.Head(c)}
+		chunk := bundle.Chunk{SHA256: sha256.Sum256(c)}
 		if len(bytes.Trim(c, "\x00")) > 0 {
 			chunk.At, chunk.Len = int64(len(pack)), int64(len(c))
 			pack = append(pack, c...)
@@ -65,6 +65,20 @@ func noise(seed uint64, n int) []byte {
 	}
 	return b
 }
+
+func located(t testing.TB, content []byte) Local {
+	t.Helper()
+	l, err := Locate(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// unreadable is a device that is written only.
+type unreadable struct{ bytesDevice }
+
+func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errors.New("it is read") }
 
 func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 	const k = bundle.ChunkSize
@@ -87,13 +101,10 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content)+k)
 			test.device(d)
+			known := slices.Clone(d)
 			f := filler{dst: d, part: part, pack: &counted{packed: pack, left: -1}}
 			if test.local != nil {
-				l, err := Locate(bytes.NewReader(test.local), int64(len(test.local)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.locals = []Local{l}
+				f.locals = []Local{located(t, test.local)}
 			}
 			if err := f.fill(t.Context()); err != nil {
 				t.Fatal(err)
@@ -104,53 +115,9 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 			if err := prove(d, part); err != nil {
 				t.Error(err)
 			}
-		})
-	}
-}
-
-// reads counts what is read of a device.
-type reads struct {
-	Device
-	bytes *atomic.Int64
-}
-
-func (r reads) ReadAt(p []byte, off int64) (int, error) {
-	r.bytes.Add(int64(len(p)))
-	return r.Device.ReadAt(p, off)
-}
-
-func TestWhatIsAnotherByItsHeadIsNotRead(t *testing.T) {
-	const k, heads = bundle.ChunkSize, stride / bundle.ChunkSize * bundle.HeadSize
-	content := noise(1, 3*stride)
-	told, pack := partOf(content)
-	untold := told
-	untold.Chunks = slices.Clone(told.Chunks)
-	for i := range untold.Chunks {
-		untold.Chunks[i].Head = 0
-	}
-	for _, test := range []struct {
-		name          string
-		part          bundle.Part
-		device        func(d bytesDevice)
-		written, read int64
-	}{
-		{"all is another", told, func(bytesDevice) {}, 3 * stride, stride + 2*heads},
-		{"all is another, of a release that tells no heads", untold, func(bytesDevice) {}, 3 * stride, 3*stride + 2*heads},
-		{"one that only begins the same, and one that is the same", told, func(d bytesDevice) {
-			copy(d[stride+5*k:], content[stride+5*k:stride+7*k])
-			d[stride+6*k-1]++
-		}, 3*stride - k, stride + 2*heads + 2*k},
-		{"another at first, then the same", told, func(d bytesDevice) { copy(d[stride:], content[stride:]) }, stride, 3*stride + heads},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			d, n := make(bytesDevice, len(content)), new(atomic.Int64)
-			test.device(d)
-			f := filler{dst: reads{d, n}, part: test.part, pack: &counted{packed: pack, left: -1}}
-			if err := f.fill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(d, content) || f.done.Written != test.written || f.done.Kept != 3*stride-test.written || n.Load() != test.read {
-				t.Errorf("%+v, read %d, want %d written and %d read", f.done, n.Load(), test.written, test.read)
+			f.dst, f.known, f.done = unreadable{known}, located(t, known[:len(content)]).chunks, Filled{}
+			if err := f.fill(t.Context()); err != nil || !bytes.Equal(known[:len(content)], content) || f.done != test.want {
+				t.Errorf("as it is known: %+v, want %+v, %v", f.done, test.want, err)
 			}
 		})
 	}

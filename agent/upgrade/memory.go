@@ -25,6 +25,8 @@ const (
 	failuresName = "upgrade-failed.json"
 	// lastName has the time at which the last upgrade began.
 	lastName = "upgrade-last.json"
+	// contentsName has the Contents of a slot.
+	contentsName = "upgrade-contents.json"
 	// scratchName is where the UKI of an upgrade is made.
 	scratchName = "upgrade-uki"
 )

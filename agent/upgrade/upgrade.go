@@ -38,6 +38,8 @@ type Journal struct {
 	From System `json:"from"`
 	// Ref is where the index that describes Target was.
 	Ref string `json:"ref"`
+	// Replaces is the root hash of the system that the slot held, "" if none is known.
+	Replaces string `json:"replaces,omitempty"`
 	// Boot is the kernel's id of the last boot of From, Missed how many of them there
 	// were since the entry was made in which the loader had not tried it before.
 	Boot   string `json:"boot,omitempty"`

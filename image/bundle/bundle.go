@@ -6,7 +6,6 @@ package bundle
 import (
 	"encoding/hex"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/partitions/verity"
@@ -59,17 +58,6 @@ type Chunk struct {
 	// they are stored as they are. Less: one zstd frame.
 	At  int64 `json:"at"`
 	Len int64 `json:"len"`
-	// Head is that of the plain bytes; 0 if that is not told. Bytes with another are others, those with the same may be: it spares reading
-	// what is to be written anew.
-	Head uint32 `json:"head,omitempty"`
-}
-
-// HeadSize is how many bytes a head is of, if there are as many.
-const HeadSize = 4 << 10
-
-// Head is the CRC-32C of the first HeadSize bytes.
-func Head(plain []byte) uint32 {
-	return crc32.Checksum(plain[:min(HeadSize, len(plain))], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // Pack is the file with the chunks.

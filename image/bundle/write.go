@@ -94,7 +94,7 @@ func (w *packer) chunk(plain []byte) (Chunk, error) {
 	if c, ok := w.have[sum]; ok {
 		return c, nil
 	}
-	c := Chunk{SHA256: sum, Head: Head(plain)}
+	c := Chunk{SHA256: sum}
 	if len(bytes.TrimLeft(plain, "\x00")) > 0 {
 		packed := w.enc.EncodeAll(plain, nil)
 		if len(packed) > len(plain)*95/100 {
