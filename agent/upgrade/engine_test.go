@@ -2,13 +2,11 @@ package upgrade
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"testing"
 	"testing/fstest"
 
-	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -96,20 +94,6 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 }
 
-// digestOf is what db or dbx has of an image.
-func digestOf(t testing.TB, image []byte) []byte {
-	t.Helper()
-	im, err := authenticode.Read(bytes.NewReader(image), int64(len(image)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := hex.DecodeString(im.SHA256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return firmware.SignatureList(string(efivar.SHA256), string(sum))
-}
-
 // TestARefusalWritesNothing: neither does one that goes by the firmware's variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
@@ -119,7 +103,7 @@ func TestARefusalWritesNothing(t *testing.T) {
 	next := c.releases[2].index
 	next.Authenticode = &signed
 	authority, signer := firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][1])), firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][0]))
-	digest := digestOf(t, c.releases[0].uki)
+	digest := firmware.Digest(t, c.releases[0].uki)
 	onBattery := fstest.MapFS{}
 	for attribute, value := range map[string]string{"type": "Battery", "status": "Discharging", "capacity": "10"} {
 		onBattery["class/power_supply/BAT0/"+attribute] = &fstest.MapFile{Data: []byte(value + "\n")}

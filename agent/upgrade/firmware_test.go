@@ -3,6 +3,7 @@ package upgrade
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,30 +19,22 @@ func (p plant) boot(disk firmware.Disk) (System, error) {
 	if err != nil {
 		return System{}, err
 	}
-	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
+	chosen, content, err := firmware.Start(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return System{}, err
 	}
-	chosen, err := l.Boot()
+	r, err := p.releaseOf(content)
 	if err != nil {
-		return System{}, err
-	}
-	r, err := p.contentOf(l, chosen)
-	if err != nil {
-		return System{}, err
+		return System{}, fmt.Errorf("%s: %w", chosen.Name, err)
 	}
 	return start(disk, r, table)
 }
 
-// contentOf is the release whose UKI an entry is.
-func (p plant) contentOf(l firmware.Loader, e firmware.Entry) (release, error) {
-	content, err := l.Read(e)
-	if err != nil {
-		return release{}, err
-	}
+// releaseOf is the release whose UKI that is.
+func (p plant) releaseOf(content []byte) (release, error) {
 	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
 	if at < 0 {
-		return release{}, fmt.Errorf("%s is no UKI that anybody made", e.Name)
+		return release{}, errors.New("no UKI that anybody made")
 	}
 	return p.releases[at], nil
 }

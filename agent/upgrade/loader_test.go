@@ -43,7 +43,7 @@ func TestASystemThatIsWellBringsItsLoader(t *testing.T) {
 		{name: "an older one", there: smallLoader("258"), own: smallLoader("257.9"), want: smallLoader("258")},
 		{name: "in the place of another program", there: []byte("GRUB"), own: smallLoader("257.9"), want: []byte("GRUB")},
 		{name: "a newer one that the firmware does not start", there: smallLoader("257.9"), own: smallLoader("258"), want: smallLoader("257.9"), sys: firmware.SecureBoot(nil, nil)},
-		{name: "a newer one that is in the firmware's db", there: smallLoader("257.9"), own: smallLoader("258"), want: smallLoader("258"), sys: firmware.SecureBoot(digestOf(t, smallLoader("258")), nil)},
+		{name: "a newer one that is in the firmware's db", there: smallLoader("257.9"), own: smallLoader("258"), want: smallLoader("258"), sys: firmware.SecureBoot(firmware.Digest(t, smallLoader("258")), nil)},
 		{name: "which is none", there: smallLoader("257.9"), own: []byte("what"), want: smallLoader("257.9")},
 		{name: "if it has one", there: smallLoader("257.9"), err: fs.ErrNotExist, want: smallLoader("257.9")},
 	} {

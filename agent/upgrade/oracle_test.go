@@ -60,11 +60,11 @@ func (p plant) spare(disk firmware.Disk) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
-	if at < 0 {
-		return errors.New("the UKI of the recovery entry is none that anybody made")
+	r, err := p.releaseOf(content)
+	if err == nil {
+		_, err = start(disk, r, table)
 	}
-	if _, err := start(disk, p.releases[at], table); err != nil {
+	if err != nil {
 		return fmt.Errorf("the recovery entry: %w", err)
 	}
 	return nil
@@ -79,13 +79,26 @@ func (p plant) whole(disk firmware.Disk) error {
 	all, err := l.Entries()
 	for _, e := range all {
 		if err == nil && !e.Orphan {
-			var s release
-			if s, err = p.contentOf(l, e); err == nil && !strings.HasPrefix(e.Name, imageID+"_"+s.Version+"_") {
-				err = fmt.Errorf("%s has the content of %s", e.Name, s.Version)
-			}
+			err = p.own(l, e)
 		}
 	}
 	return err
+}
+
+// own makes sure that an entry has the content of the release that it is named for.
+func (p plant) own(l firmware.Loader, e firmware.Entry) error {
+	content, err := l.Read(e)
+	if err != nil {
+		return err
+	}
+	r, err := p.releaseOf(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
+	if !strings.HasPrefix(e.Name, imageID+"_"+r.Version+"_") {
+		return fmt.Errorf("%s has the content of %s", e.Name, r.Version)
+	}
+	return nil
 }
 
 // within makes sure that nothing is written but the partition tables, the ESP and

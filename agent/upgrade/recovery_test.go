@@ -56,11 +56,8 @@ func (p plant) starts(disk firmware.Disk) (System, error) {
 	if err != nil {
 		return System{}, err
 	}
-	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
-	if at < 0 {
-		return System{}, errors.New("the recovery entry starts nothing")
-	}
-	return p.releases[at].System, nil
+	r, err := p.releaseOf(content)
+	return r.System, err
 }
 
 // recovers starts the machine, by the recovery entry.
@@ -74,6 +71,40 @@ func (c *course) recovers() {
 		c.t.Fatal(err)
 	}
 	c.runs(runs)
+}
+
+// TestTheOracleSeesWhatIsBesideTheEntries: a spare that is broken does not survive.
+func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
+	write := func(path string, content []byte) func(c *course) error {
+		return func(c *course) error {
+			closeESP, err := c.u.open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(c.u.esp.WriteFile(path, content), closeESP())
+		}
+	}
+	torn := smallLoader("257.1")
+	torn[len(torn)-1]++
+	for name, breaks := range map[string]func(c *course) error{
+		"a recovery entry that nobody made":      write(loader.RecoveryUKI, []byte("MZ")),
+		"a recovery entry of what is not there":  func(c *course) error { return write(loader.RecoveryUKI, c.releases[1].uki)(c) },
+		"a loader that is torn":                  write(loader.Path(arch), torn),
+		"a slot that is not what its UKI starts": func(c *course) error { _, err := c.WriteAt([]byte{1}, c.table.Partitions[3].Start); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourse(t, "1.0.0", "2.0.0")
+			if err := c.spare(c.Recorder); err != nil {
+				t.Fatal(err)
+			}
+			if err := breaks(c); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.spare(c.Recorder); err == nil {
+				t.Error("nobody sees it")
+			}
+		})
+	}
 }
 
 func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {

@@ -83,6 +83,19 @@ func nameOf(file string) (bootentry.Name, error) {
 	return n, err
 }
 
+// Start is a start of the machine whose ESP begins at a byte of the disk: what Boot chooses, and its UKI.
+func Start(disk Disk, esp int64) (e Entry, content []byte, err error) {
+	l, err := Open(disk, esp)
+	if err != nil {
+		return e, nil, err
+	}
+	if e, err = l.Boot(); err != nil {
+		return e, nil, err
+	}
+	content, err = l.Read(e)
+	return e, content, err
+}
+
 // Boot is a start of the machine: the entry that the loader starts, as it was named before a try of it was counted on the disk. What it
 // writes is in one flush.
 func (l Loader) Boot() (Entry, error) {

@@ -1,12 +1,17 @@
 package firmware
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
+	"testing"
 	"testing/fstest"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/firmware/authenticode"
 )
 
 // SignatureList is an EFI_SIGNATURE_LIST (UEFI 32.4.1) of signatures that are all of one type, a UUID, and of one length.
@@ -21,6 +26,23 @@ func SignatureList(kind string, signatures ...string) []byte {
 		b = append(append(b, owner[:16]...), s...)
 	}
 	return b
+}
+
+// sha256List is EFI_CERT_SHA256_GUID (UEFI 32.4.1).
+const sha256List = "c1c41626-504c-4092-aca9-41f936934328"
+
+// Digest is a list of the Authenticode digest of an image.
+func Digest(t testing.TB, image []byte) []byte {
+	t.Helper()
+	im, err := authenticode.Read(bytes.NewReader(image), int64(len(image)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := hex.DecodeString(im.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return SignatureList(sha256List, string(sum))
 }
 
 // guid is a UUID as UEFI writes it.

@@ -52,15 +52,7 @@ func (s *states) first(disk Memory) bool {
 // falls: within four starts the loader starts what is blessed, and all that it starts is whole.
 func (s *states) falls(disk Memory) error {
 	for range 4 {
-		l, err := Open(disk, espStart)
-		if err != nil {
-			return err
-		}
-		e, err := l.Boot()
-		if err != nil {
-			return err
-		}
-		content, err := l.Read(e)
+		e, content, err := Start(disk, espStart)
 		if err != nil {
 			return err
 		}

@@ -53,10 +53,7 @@ func open(t *testing.T) build {
 // buildIn is the build in a directory, without tools.
 func buildIn(t *testing.T, dir string) build {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join(dir, "manifest.json"))
 	m, err := manifest.Decode(text)
 	if err != nil {
 		t.Fatal(err)
@@ -269,4 +266,13 @@ func (n *node) pressPowerButton() {
 			n.t.Fatalf("the power button does nothing\n%s", n.Console().Tail(20))
 		}
 	}
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

@@ -20,10 +20,7 @@ func machineYAML(arch, rest string) string {
 
 func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 	b := open(t)
-	hello, err := os.ReadFile("../../examples/hello.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hello := readFile(t, "../../examples/hello.yaml")
 	m := b.flash(t, b.file(".raw"))
 	var first status.Status
 	t.Run("the first boot applies", func(t *testing.T) {

@@ -96,10 +96,7 @@ func TestPowerCutsOfARecordedNode(t *testing.T) {
 // epochsOf are a log's writes, by flushes.
 func epochsOf(t *testing.T, log string) (epochs [][]firmware.Written) {
 	t.Helper()
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, log)
 	requests, err := firmware.ReadLog(text)
 	if err != nil {
 		t.Fatal(err)
@@ -258,15 +255,7 @@ func (r *replay) boots() error {
 	}
 	disk := layer{r.disk, firmware.Sectors{}}
 	for range 5 {
-		l, err := firmware.Open(disk, r.partition(partitions.ESP).Start)
-		if err != nil {
-			return err
-		}
-		e, err := l.Boot()
-		if err != nil {
-			return err
-		}
-		content, err := l.Read(e)
+		e, content, err := firmware.Start(disk, r.partition(partitions.ESP).Start)
 		if err != nil {
 			return err
 		}
@@ -287,10 +276,7 @@ func (r *replay) boots() error {
 
 // sumOf is the digest that the manifest says of a file of a build.
 func (r *replay) sumOf(b build, suffix string) string {
-	text, err := os.ReadFile(filepath.Join(b.dir, "SHA256SUMS"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := readFile(r.t, filepath.Join(b.dir, "SHA256SUMS"))
 	for line := range strings.Lines(string(text)) {
 		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasSuffix(name, suffix) {
 			return sum

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/hex"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -9,25 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/test/firmware"
 )
-
-// digest is what db has of an image that it knows by its digest.
-func digest(t *testing.T, file string) []byte {
-	t.Helper()
-	im, err := authenticode.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := hex.DecodeString(im.SHA256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return firmware.SignatureList(string(efivar.SHA256), string(sum))
-}
 
 // TestSecureBootRefusesWhatWouldNotStart: a machine whose firmware knows this system and its loader, and nothing else.
 func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
@@ -38,17 +22,12 @@ func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
 	u := v2.publish(t, nil)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Host, m.config.SecureBoot, m.config.FirmwareCode = true, true, "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
-	vars, err := os.ReadFile(m.config.FirmwareVars)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(b.tools.Dir, "usr/share/ovmf/PkKek-1-snakeoil.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	vars := readFile(t, m.config.FirmwareVars)
+	text := readFile(t, filepath.Join(b.tools.Dir, "usr/share/ovmf/PkKek-1-snakeoil.pem"))
 	block, _ := pem.Decode(text)
 	firmware.Enroll(vars, firmware.SignatureList(string(efivar.X509), string(block.Bytes)),
-		slices.Concat(digest(t, b.file(".efi")), digest(t, filepath.Join(b.tools.Dir, loader.Installed(b.manifest.Arch)))), nil)
+		slices.Concat(firmware.Digest(t, readFile(t, b.file(".efi"))),
+			firmware.Digest(t, readFile(t, filepath.Join(b.tools.Dir, loader.Installed(b.manifest.Arch))))), nil)
 	if err := os.WriteFile(m.config.FirmwareVars, vars, 0o600); err != nil {
 		t.Fatal(err)
 	}

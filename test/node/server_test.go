@@ -58,10 +58,7 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 func TestABadServer(t *testing.T) {
 	v2 := next(t)
 	u := v2.publish(t, nil)
-	old, err := os.ReadFile(u.Dir + "/metadata/timestamp.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := readFile(t, u.Dir+"/metadata/timestamp.json")
 	u.Refresh()
 	s := &server{files: u.Config.Handler}
 	u.Server = httptest.NewServer(s)

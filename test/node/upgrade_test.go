@@ -65,18 +65,12 @@ func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) upd
 // rebuilt is the build's UKI with other sections.
 func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []byte {
 	t.Helper()
-	text, err := os.ReadFile(b.file(".efi"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, b.file(".efi"))
 	sections, err := uki.Parse(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stub, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"), "usr/lib/systemd/boot/efi/linuxx64.efi.stub"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stub := readFile(t, filepath.Join(b.tools.Dir, loader.Stub(b.manifest.Arch)))
 	var own []uki.Section
 	for _, s := range change(sections) {
 		for _, name := range uki.Names() {
@@ -115,10 +109,7 @@ func withInit(program string) func(*testing.T) func(uki.Sections) uki.Sections {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		text, err := os.ReadFile(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, binary)
 		var archive bytes.Buffer
 		if err := initramfs.Write(&archive, []initramfs.Entry{{Path: "init", Mode: 0o755, Data: text}}); err != nil {
 			t.Fatal(err)
@@ -163,10 +154,7 @@ func newUpgradable(t *testing.T, u updates) *upgradable {
 func prepareUpgradable(t *testing.T, u updates) *upgradable {
 	t.Helper()
 	b := open(t)
-	hello, err := os.ReadFile("../../examples/hello.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hello := readFile(t, "../../examples/hello.yaml")
 	m := b.flash(t, b.file(".raw"))
 	m.config.Host, m.config.NoReboot = true, true
 	n := &upgradable{machine: m, credentials: map[string]string{

@@ -30,10 +30,7 @@ var forgets = map[string]func(t *testing.T, n *upgradable){
 
 // keeps has the machine start with the variables that another has now.
 func (n *upgradable) keeps(t *testing.T, other *machine) (prepare func()) {
-	vars, err := os.ReadFile(other.config.FirmwareVars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vars := readFile(t, other.config.FirmwareVars)
 	return func() {
 		if err := os.WriteFile(n.config.FirmwareVars, vars, 0o644); err != nil {
 			t.Fatal(err)
