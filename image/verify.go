@@ -28,7 +28,11 @@ func Verify(dir string) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
-	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m)); err != nil {
+	signature, err := ReadSignature(dir, m)
+	if err != nil {
+		return m, err
+	}
+	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature)); err != nil {
 		return m, err
 	}
 	return m, verifyFiles(dir, m)

@@ -2,11 +2,9 @@ package image
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +19,7 @@ import (
 )
 
 // verifyDisk checks what the manifest says about the disk image.
-func verifyDisk(out outputs, m manifest.Manifest) error {
+func verifyDisk(out outputs, m manifest.Manifest, signature *verity.Signature) error {
 	disk := out[".raw"]
 	table, err := gpt.Read(disk, m.DiskSize, m.SectorSize)
 	if err != nil {
@@ -36,55 +34,7 @@ func verifyDisk(out outputs, m manifest.Manifest) error {
 	if found := describePartitions(table); !slices.Equal(m.Partitions, found) {
 		return fmt.Errorf("partition table: %+v; manifest: %+v", found, m.Partitions)
 	}
-	return errors.Join(verifySlot(out, table, m), verifySignature(disk, filepath.Dir(disk.Name()), table, m), verifyUKI(out, table, m))
-}
-
-// ReadSignature is the signature of the root hash of the build in dir, nil if it is not signed.
-func ReadSignature(dir string, m manifest.Manifest) (*verity.Signature, error) {
-	i := slices.IndexFunc(m.Files, func(f manifest.File) bool { return strings.HasSuffix(f.Name, sigSuffix) })
-	if i < 0 {
-		return nil, nil
-	}
-	content, err := os.ReadFile(filepath.Join(dir, m.Files[i].Name))
-	if err != nil {
-		return nil, err
-	}
-	s, err := verity.ParseSignature(content)
-	if err == nil && s.RootHash != m.RootHash {
-		err = fmt.Errorf("of root hash %s, manifest: %s", s.RootHash, m.RootHash)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.Files[i].Name, err)
-	}
-	return &s, nil
-}
-
-// verifySignature checks that the disk has the signature of the root hash if, and only if, there is one.
-func verifySignature(disk io.ReaderAt, dir string, t gpt.Table, m manifest.Manifest) error {
-	s, err := ReadSignature(dir, m)
-	if err != nil {
-		return err
-	}
-	slots, err := partitions.Slots(t, m.Arch)
-	if err != nil {
-		return err
-	}
-	part := t.Partition(slots[0].Sig)
-	if s == nil {
-		if part.Label != partitions.EmptyLabel {
-			return fmt.Errorf("partition %d: label %s, and the root hash is not signed", part.Index, part.Label)
-		}
-		return nil
-	}
-	want, err := s.Encode()
-	if err != nil {
-		return err
-	}
-	have := make([]byte, len(want))
-	if _, err := disk.ReadAt(have, part.Start); err != nil || !bytes.Equal(have, want) {
-		return errors.Join(err, fmt.Errorf("partition %d: not the signature of the root hash", part.Index))
-	}
-	return nil
+	return errors.Join(verifySlot(out, table, m), verifySignature(disk, table, m.Arch, signature), verifyUKI(out, table, m))
 }
 
 func describePartitions(t gpt.Table) []manifest.Partition {
@@ -99,12 +49,10 @@ func describePartitions(t gpt.Table) []manifest.Partition {
 // system that is a file of its own.
 func verifySlot(out outputs, t gpt.Table, m manifest.Manifest) error {
 	disk := out[".raw"]
-	var hash [32]byte
-	raw, err := hex.DecodeString(m.RootHash)
-	if err != nil || len(raw) != len(hash) {
-		return fmt.Errorf("manifest: root hash %q", m.RootHash)
+	hash, err := verity.ParseRootHash(m.RootHash)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
 	}
-	copy(hash[:], raw)
 	var root, tree *io.SectionReader
 	for _, p := range t.Partitions {
 		switch {

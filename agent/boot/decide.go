@@ -107,11 +107,9 @@ func rootHash(text string) (hash [32]byte, err error) {
 	if !ok {
 		return hash, errors.New("kernel command line has no roothash=\nhint: the UKI carries it; was the kernel started without one?")
 	}
-	raw, err := hex.DecodeString(value)
-	if err != nil || len(raw) != len(hash) {
-		return hash, fmt.Errorf("roothash=%s: not 64 hexadecimal digits", value)
+	if hash, err = verity.ParseRootHash(value); err != nil {
+		return hash, fmt.Errorf("kernel command line: %w", err)
 	}
-	copy(hash[:], raw)
 	return hash, nil
 }
 

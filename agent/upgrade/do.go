@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -122,7 +121,7 @@ func (u *Upgrader) proveSlot(v View) error {
 	if err != nil {
 		return err
 	}
-	hash, err := rootHash(v.Journal.Target.RootHash)
+	hash, err := verity.ParseRootHash(v.Journal.Target.RootHash)
 	if err != nil {
 		return err
 	}
@@ -176,7 +175,7 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 		}
 		return slot.Empty(table, u.Disk.Arch).Write(u.Disk.Whole)
 	}
-	hash, err := rootHash(j.Target.RootHash)
+	hash, err := verity.ParseRootHash(j.Target.RootHash)
 	if err != nil {
 		return err
 	}
@@ -204,14 +203,6 @@ func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err
 	})
 }
 
-func rootHash(text string) (hash [32]byte, err error) {
-	raw, err := hex.DecodeString(text)
-	if err != nil || len(raw) != len(hash) {
-		return hash, fmt.Errorf("root hash %.80q: not 64 hexadecimal digits", text)
-	}
-	return [32]byte(raw), nil
-}
-
 // fillSlot makes the target slot what the index says, from what this machine has
 // and then from the pack, and proves it against the root hash.
 func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
@@ -222,7 +213,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	if idx.RootHash != j.Target.RootHash {
 		return fmt.Errorf("the index is about %.12s, the journal about %.12s\nhint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
 	}
-	hash, err := rootHash(idx.RootHash)
+	hash, err := verity.ParseRootHash(idx.RootHash)
 	if err != nil {
 		return err
 	}

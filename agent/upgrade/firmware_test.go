@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -42,7 +43,7 @@ func (p plant) releaseOf(content []byte) (release, error) {
 // start is the UKI and /init: the system whose content is in the slot that the
 // command line names.
 func start(disk firmware.Disk, r release, table gpt.Table) (System, error) {
-	hash, err := rootHash(r.RootHash)
+	hash, err := verity.ParseRootHash(r.RootHash)
 	if err != nil {
 		return System{}, err
 	}

@@ -130,7 +130,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 		p.releases = append(p.releases, newRelease(t, v))
 	}
 	first := p.releases[0]
-	hash, err := rootHash(first.RootHash)
+	hash, err := verity.ParseRootHash(first.RootHash)
 	if err != nil {
 		t.Fatal(err)
 	}

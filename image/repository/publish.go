@@ -17,6 +17,7 @@ import (
 
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/verity"
 )
 
 // Bundle is what Publish publishes: the index, and the files that it describes.
@@ -156,11 +157,11 @@ func placeSignature(dir, base string, ix bundle.Index, sums map[string]string) e
 	if err != nil {
 		return err
 	}
-	hash, err := hex.DecodeString(ix.RootHash)
-	if err != nil || len(hash) != 32 {
-		return fmt.Errorf("root hash %q", ix.RootHash)
+	hash, err := verity.ParseRootHash(ix.RootHash)
+	if err != nil {
+		return err
 	}
-	id := partitions.SigUUID([32]byte(hash))
+	id := partitions.SigUUID(hash)
 	name := base + "_" + hex.EncodeToString(id[:]) + ".verity-sig"
 	sums[name] = fmt.Sprintf("%x", sha256.Sum256(content))
 	return writeFile(filepath.Join(dir, name), content, 0o644)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -47,8 +48,12 @@ func ParseSignature(content []byte) (Signature, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("signature of a root hash: %w", err)
 	}
-	if hash, err := hex.DecodeString(s.RootHash); err != nil || len(hash) != 32 || len(s.Signature) == 0 {
-		return s, fmt.Errorf("signature of a root hash: of %.80q, %d bytes", s.RootHash, len(s.Signature))
+	_, err := ParseRootHash(s.RootHash)
+	if err == nil && len(s.Signature) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return s, fmt.Errorf("signature of a root hash: %w", err)
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package verity
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 )
@@ -50,4 +51,13 @@ func compare(r io.ReaderAt, n int64, salt [SaltSize]byte, want []byte, device st
 		}
 	}
 	return nil
+}
+
+// ParseRootHash reads 64 hexadecimal digits.
+func ParseRootHash(text string) ([32]byte, error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != 32 {
+		return [32]byte{}, fmt.Errorf("root hash %.80q: not 64 hexadecimal digits", text)
+	}
+	return [32]byte(raw), nil
 }
