@@ -211,25 +211,19 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 
 // tell is Upgrader.Done.
 func (s *Service) tell(op Op, j *Journal) {
-	if op.Kind == Restore && s.Tell != nil {
-		s.Tell(true, "BootEntryRestored", "the boot entry of "+s.Upgrader.Running.Version+" was gone, and is made anew of the recovery entry")
-	}
-	if j == nil {
-		return
-	}
-	if op.Kind == Finish && j.Target == s.Upgrader.Running && s.Proven != nil {
+	done := op.Kind == Finish && j != nil && j.Target == s.Upgrader.Running
+	if done && s.Proven != nil {
 		s.Proven()
 	}
-	if s.Tell == nil || j.Drill != nil {
-		return
-	}
-	switch op.Kind {
-	case Remember:
+	switch {
+	case s.Tell == nil:
+	case op.Kind == Restore:
+		s.Tell(true, "BootEntryRestored", "the boot entry of "+s.Upgrader.Running.Version+" was gone, and is made anew of the recovery entry")
+	case j == nil || j.Drill != nil:
+	case op.Kind == Remember:
 		s.Tell(true, "UpgradeFailed", fmt.Sprintf("version %s did not stay, %s runs again: %s", j.Target.Version, j.From.Version, op.Reason))
-	case Finish:
-		if j.Target == s.Upgrader.Running {
-			s.Tell(false, "Upgraded", fmt.Sprintf("version %s has taken the place of %s", j.Target.Version, j.From.Version))
-		}
+	case done:
+		s.Tell(false, "Upgraded", fmt.Sprintf("version %s has taken the place of %s", j.Target.Version, j.From.Version))
 	}
 }
 
