@@ -85,7 +85,7 @@ func packInitramfs(tree, loam string, template []byte) (kernel string, archive [
 }
 
 // makeUKI joins kernel, initramfs and command line into what the loader starts.
-func makeUKI(p Plan, stub []byte, vmlinuz, kernel string, archive []byte) ([]byte, error) {
+func makeUKI(p Plan, stub, software []byte, vmlinuz, kernel string, archive []byte) ([]byte, error) {
 	linux, err := os.ReadFile(vmlinuz)
 	if err != nil {
 		return nil, err
@@ -94,6 +94,7 @@ func makeUKI(p Plan, stub []byte, vmlinuz, kernel string, archive []byte) ([]byt
 		{Name: ".osrel", Data: p.Spec.Release.Text},
 		{Name: ".cmdline", Data: []byte(p.Cmdline)},
 		{Name: ".uname", Data: []byte(kernel)},
+		{Name: uki.SBOM, Data: software},
 		{Name: ".linux", Data: linux},
 		{Name: ".initrd", Data: archive},
 	})

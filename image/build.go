@@ -11,14 +11,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/manifest"
-	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/image/rootfs"
+	"github.com/loam-os/loam/image/sbom"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
@@ -227,9 +228,18 @@ func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel
 	if err != nil {
 		return "", err
 	}
-	return kernel, b.Steps.Do("disk image (qcow2)", "is there room on the disk?", func(io.Writer) error {
-		return writeQcow2(b.output(dir, ".qcow2"), raw)
-	})
+	for _, format := range []struct {
+		name  string
+		write func(dst *os.File, src *os.File, size int64) error
+	}{{".qcow2", writeQcow2}, {".raw.zst", writePacked}} {
+		err = b.Steps.Do("disk image ("+format.name[1:]+")", "is there room on the disk?", func(io.Writer) error {
+			return convert(b.output(dir, format.name), raw, format.write)
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return kernel, nil
 }
 
 // hash makes the verity tree, settles the plan with its root hash, and has that
@@ -275,7 +285,11 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if in.loader, err = os.ReadFile(filepath.Join(dir, loaderBin)); err != nil {
 		return "", err
 	}
-	if in.uki, err = makeUKI(b.Plan, stub, root.Kernel, kernel, archive); err != nil {
+	software, err := b.software(dir, root)
+	if err != nil {
+		return "", err
+	}
+	if in.uki, err = makeUKI(b.Plan, stub, software, root.Kernel, kernel, archive); err != nil {
 		return "", err
 	}
 	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin)), os.Remove(filepath.Join(dir, loaderBin))); err != nil {
@@ -283,6 +297,24 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	}
 	in.uki, err = b.program(ctx, b.output(dir, ".efi"), in.uki)
 	return kernel, err
+}
+
+// software writes which software is in the image.
+func (b *Build) software(dir string, root rootfs.Root) ([]byte, error) {
+	packages, err := root.ReadPackages()
+	if err != nil {
+		return nil, err
+	}
+	s := b.Plan.Spec
+	text, err := sbom.Encode(sbom.About{
+		ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: s.Arch, Profile: s.Profile,
+		Namespace: uuid.NewSHA1(b.identity("SBOM"), b.Plan.RootHash[:]).URN(), Created: time.Unix(epoch, 0),
+		Packages: packages, Programs: []string{filepath.Join(dir, loam), filepath.Join(dir, initBin)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return text, os.WriteFile(b.output(dir, sbomSuffix), text, 0o644)
 }
 
 // loader puts systemd-boot into dir, and returns its file.
@@ -334,23 +366,6 @@ func (b *Build) tool(dir string) runner {
 	return func(ctx context.Context, name string, args ...string) *exec.Cmd {
 		return b.Tools.Command(ctx, []string{dir}, name, args...)
 	}
-}
-
-func writeQcow2(file, raw string) error {
-	src, err := os.Open(raw)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	info, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	dst, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(qcow2.Write(dst, src, info.Size()), dst.Close())
 }
 
 // describe writes manifest and sums, then reads everything again.

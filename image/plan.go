@@ -94,7 +94,7 @@ func (p Plan) Base() string {
 // Images are the outputs that hold the system, in whole or in part.
 func (p Plan) Images() []string {
 	var names []string
-	for _, suffix := range []string{".raw", ".qcow2", ".root", ".verity", ".efi"} {
+	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", sbomSuffix} {
 		names = append(names, p.Base()+suffix)
 	}
 	if p.Spec.Signed {
@@ -103,8 +103,11 @@ func (p Plan) Images() []string {
 	return names
 }
 
-// sigSuffix is that of the signature of the root hash.
-const sigSuffix = ".verity-sig"
+// Suffixes of the signature of the root hash, and of the SPDX document of what is in the image.
+const (
+	sigSuffix  = ".verity-sig"
+	sbomSuffix = ".spdx.json"
+)
 
 // Names of the outputs that tell about the others.
 const (

@@ -51,6 +51,18 @@ func TypeUUID(role Role, arch string) uuid.UUID {
 	return uuid.MustParse(types[role])
 }
 
+// RoleOf is the role of a partition type, "" for one that is not on a Loam disk.
+func RoleOf(kind uuid.UUID) Role {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, role := range []Role{ESP, Root, RootVerity, RootVeritySig, State} {
+			if whole := TypeUUID(role, arch); kind == whole || kind == PartialType(whole) {
+				return role
+			}
+		}
+	}
+	return ""
+}
+
 // RootUUID is the UUID of the root partition with that verity root hash: its first 128 bits (DPS).
 func RootUUID(rootHash [32]byte) uuid.UUID { return uuid.UUID(rootHash[:16]) }
 

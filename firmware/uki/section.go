@@ -25,10 +25,13 @@ func (ss Sections) Section(name string) ([]byte, bool) {
 	return ss[i].Data, true
 }
 
-// Names of the sections of a UKI that Build adds, in the order that ukify writes them.
+// Names of the sections of a UKI that Build adds, in the order that ukify writes them. SBOM is one that the stub leaves alone.
 func Names() []string {
-	return []string{".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", ".linux", ".initrd", ".ucode", ".pcrsig"}
+	return []string{".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", SBOM, ".linux", ".initrd", ".ucode", ".pcrsig"}
 }
+
+// SBOM is the section that has an SPDX document of what is in the image.
+const SBOM = ".sbom"
 
 // stubSections of a UKI come with the stub.
 func stubSections() []string { return []string{".sbat", ".sdmagic"} }

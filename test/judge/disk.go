@@ -109,8 +109,9 @@ func (d Disk) ESP(t testing.TB) (dir string) {
 
 // Section is one of a UKI's, as ukify shows it.
 type Section struct {
-	Size int
-	Text string
+	Size   int64
+	Text   string
+	SHA256 string
 }
 
 // Inspect has ukify read a UKI.

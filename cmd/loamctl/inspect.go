@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/image/inspect"
+)
+
+func inspectCommand() *cobra.Command {
+	var asJSON, packages bool
+	cmd := &cobra.Command{
+		Use:   "inspect IMAGE [OTHER]",
+		Short: "Show what is in an image, or what differs in another",
+		Long: `Show what is in an image: partitions, boot entries, versions, packages; or what differs in another, and whether a node has to restart to go from
+one to the other. IMAGE is a disk (raw, raw and packed by zstd, qcow2, a block device), a UKI, or the directory of a build.`,
+		Example: "  loamctl inspect build/amd64-cloud --packages\n  loamctl inspect old.qcow2 new.raw.zst",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var images []inspect.Image
+			for _, name := range args {
+				im, err := inspect.Open(name)
+				if err != nil {
+					return err
+				}
+				images = append(images, im)
+			}
+			var what any = images[0]
+			show := func(w io.Writer) { showImage(w, images[0], packages) }
+			if len(images) == 2 {
+				c, err := inspect.Compare(images[0], images[1])
+				if err != nil {
+					return err
+				}
+				what, show = c, func(w io.Writer) { showComparison(w, c) }
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(what)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			show(w)
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages, too")
+	return cmd
+}
+
+func showImage(w io.Writer, im inspect.Image, packages bool) {
+	fmt.Fprintf(w, "%s (%s)\n", im.File, im.Format)
+	if d := im.Disk; d != nil {
+		fmt.Fprintf(w, "disk %s, %s, sectors of %d bytes\n", d.GUID, mebibytes(d.Size), d.SectorSize)
+		if d.Damage != "" {
+			fmt.Fprintf(w, "damaged: %s\n", d.Damage)
+		}
+		fmt.Fprintln(w, "\nPARTITION\tROLE\tLABEL\tSTART\tSIZE\tUUID")
+		for _, p := range d.Partitions {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(string(p.Role), "-"), p.Label, mebibytes(p.Start), mebibytes(p.Size), p.UUID)
+		}
+		fmt.Fprintf(w, "\nloader\tsystemd-boot %s\n", cmp.Or(d.Loader, "is not there"))
+	}
+	for _, u := range im.UKIs {
+		fmt.Fprintln(w)
+		for _, line := range [][2]string{
+			{"entry", u.Path}, {"system", u.ImageID + " " + u.Version}, {"kernel", u.Kernel}, {"root hash", u.RootHash},
+			{"command line", u.Cmdline}, {"signed by", cmp.Or(strings.Join(u.Signers, ", "), "nobody")}, {"size", mebibytes(u.Size)},
+		} {
+			if line[1] != "" {
+				fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+			}
+		}
+		for _, s := range u.Sections {
+			fmt.Fprintf(w, "  %s\t%d bytes\t%.12s\n", s.Name, s.Size, s.SHA256)
+		}
+		fmt.Fprintf(w, "packages\t%d\n", len(u.Packages))
+		for _, p := range u.Packages {
+			if packages {
+				fmt.Fprintf(w, "  %s\t%s\t%s\n", p.Name, p.Version, cmp.Or(p.Arch, "Go module"))
+			}
+		}
+	}
+}
+
+func showComparison(w io.Writer, c inspect.Comparison) {
+	for _, part := range []struct {
+		name string
+		all  []inspect.Difference
+	}{{"SYSTEM", c.System}, {"PACKAGES", c.Packages}, {"LAYOUT OF THE DISK", c.Layout}} {
+		if len(part.all) == 0 {
+			continue
+		}
+		fmt.Fprintln(w, part.name)
+		for _, d := range part.all {
+			fmt.Fprintf(w, "  %s\t%s\t-> %s\n", d.What, cmp.Or(d.A, "-"), cmp.Or(d.B, "-"))
+		}
+	}
+	switch {
+	case len(c.Layout) > 0:
+		fmt.Fprintln(w, "An upgrade keeps the disk as it is laid out: this layout comes with flashing only.")
+	case c.Restart:
+		fmt.Fprintln(w, "To go from one to the other, a node restarts.")
+	case len(c.System) == 0:
+		fmt.Fprintln(w, "It is the same system: there is nothing to do.")
+	}
+}
+
+func mebibytes(n int64) string {
+	if n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

@@ -1,0 +1,226 @@
+// Package inspect reads what is in an image, a disk or a UKI, from its bytes alone.
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/sbom"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Image is what is in a file. Sizes and offsets are in bytes.
+type Image struct {
+	File string `json:"file"`
+	// Format is "raw", "raw, zstd", "qcow2" or "UKI".
+	Format string `json:"format"`
+	// Disk is nil for a UKI.
+	Disk *Disk `json:"disk,omitempty"`
+	// UKIs are those that the loader shows, in the order in which it prefers them.
+	UKIs []UKI `json:"ukis"`
+}
+
+// Disk is a partition table, and the boot loader.
+type Disk struct {
+	GUID       uuid.UUID   `json:"guid"`
+	Size       int64       `json:"size"`
+	SectorSize int         `json:"sectorSize"`
+	Partitions []Partition `json:"partitions"`
+	// Loader is the version of systemd-boot, "" if it is not there.
+	Loader string `json:"loader,omitempty"`
+	// Damage is what is wrong with either copy of the table, "" if nothing is.
+	Damage string `json:"damage,omitempty"`
+}
+
+// Partition is one of a disk. Role is in the words of repart.d(5), "" if it is none of Loam's.
+type Partition struct {
+	Index int             `json:"index"`
+	Role  partitions.Role `json:"role,omitempty"`
+	Label string          `json:"label"`
+	UUID  uuid.UUID       `json:"uuid"`
+	Start int64           `json:"start"`
+	Size  int64           `json:"size"`
+}
+
+// UKI is a kernel with all that it starts with.
+type UKI struct {
+	// Path is where it is on the ESP, "" for a file of its own.
+	Path     string `json:"path,omitempty"`
+	Size     int64  `json:"size"`
+	ImageID  string `json:"imageID"`
+	Version  string `json:"version"`
+	Kernel   string `json:"kernel"`
+	Cmdline  string `json:"cmdline"`
+	RootHash string `json:"rootHash"`
+	// Signers are the subjects of the certificates that it is signed with, for firmware with Secure Boot on.
+	Signers  []string  `json:"signers,omitempty"`
+	Sections []Section `json:"sections"`
+	// Packages are those of the distribution, and Go modules, which have no architecture; none if it does not say.
+	Packages []manifest.Package `json:"packages,omitempty"`
+}
+
+// Section is one of a UKI. SHA256 is in hex.
+type Section struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Read reads what r of that size has: a disk, or a UKI. A disk without a Loam system has no UKIs.
+func Read(r io.ReaderAt, size int64) (Image, error) {
+	start := make([]byte, 2)
+	if _, err := r.ReadAt(start, 0); err != nil {
+		return Image{}, err
+	}
+	if string(start) == "MZ" {
+		u, err := readUKI(io.NewSectionReader(r, 0, size))
+		return Image{Format: "UKI", UKIs: []UKI{u}}, err
+	}
+	table, err := readTable(r, size)
+	if err != nil {
+		return Image{}, err
+	}
+	im := Image{Format: "raw", Disk: &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize}}
+	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {
+		im.Disk.Damage = err.Error()
+	}
+	for _, p := range table.Partitions {
+		role := partitions.RoleOf(p.Type)
+		im.Disk.Partitions = append(im.Disk.Partitions, Partition{p.Index, role, p.Label, p.UUID, p.Start, p.Size})
+		if role == partitions.ESP {
+			if err := im.readESP(io.NewSectionReader(r, p.Start, p.Size), table.SectorSize); err != nil {
+				return im, fmt.Errorf("partition %d: %w", p.Index, err)
+			}
+		}
+	}
+	return im, nil
+}
+
+// readTable tries both sizes of sectors: which it is, only the place of the table says.
+func readTable(r io.ReaderAt, size int64) (gpt.Table, error) {
+	var errs [2]error
+	for i, sector := range []int{512, 4096} {
+		table, err := gpt.Read(r, size, sector)
+		if err == nil {
+			return table, nil
+		}
+		errs[i] = err
+	}
+	return gpt.Table{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", errs[0])
+}
+
+// readESP reads the loader and the entries.
+func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
+	esp, err := fat.Open(readOnly{part}, part.Size(), sectorSize)
+	if err != nil {
+		return err
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		if r, err := esp.Open(loader.Path(arch)); err == nil {
+			im.Disk.Loader, _ = loader.Version(r)
+		}
+	}
+	files, err := esp.ReadDir(fat.BootDir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Dir || f.Size == 0 {
+			continue
+		}
+		path := fat.BootDir + "/" + f.Name
+		r, err := esp.Open(path)
+		if err != nil {
+			return err
+		}
+		u, err := readUKI(r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		u.Path = path
+		im.UKIs = append(im.UKIs, u)
+	}
+	slices.SortStableFunc(im.UKIs, func(a, b UKI) int { return bootentry.Compare(a.name(), b.name()) })
+	return nil
+}
+
+// name is that of an entry; of another file, one that comes after all entries.
+func (u UKI) name() bootentry.Name {
+	n, err := bootentry.Parse(u.Path[strings.LastIndexByte(u.Path, '/')+1:])
+	if err != nil {
+		return bootentry.Name{Counted: true}
+	}
+	return n
+}
+
+// readOnly is a partition that nothing is written to.
+type readOnly struct{ *io.SectionReader }
+
+func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (readOnly) Sync() error                        { return nil }
+
+func readUKI(r *io.SectionReader) (UKI, error) {
+	sections, err := uki.Parse(r)
+	if err != nil {
+		return UKI{}, err
+	}
+	text := func(name string) string {
+		have, _ := sections.Section(name)
+		return strings.TrimRight(string(have), "\n\x00")
+	}
+	release := osrelease.Parse([]byte(text(".osrel")))
+	u := UKI{
+		Size: r.Size(), ImageID: release[osrelease.ImageID], Version: release[osrelease.ImageVersion],
+		Kernel: text(".uname"), Cmdline: text(".cmdline"),
+	}
+	for word := range strings.FieldsSeq(u.Cmdline) {
+		if hash, ok := strings.CutPrefix(word, "roothash="); ok {
+			u.RootHash = hash
+		}
+	}
+	for _, s := range sections {
+		sum := sha256.Sum256(s.Data)
+		u.Sections = append(u.Sections, Section{s.Name, int64(len(s.Data)), hex.EncodeToString(sum[:])})
+	}
+	if software, ok := sections.Section(uki.SBOM); ok {
+		if u.Packages, err = sbom.Decode(bytes.TrimRight(software, "\x00")); err != nil {
+			return u, err
+		}
+	}
+	u.Signers, err = signers(r)
+	return u, err
+}
+
+// signers are the subjects of the certificates that an EFI program is signed with.
+func signers(r *io.SectionReader) (names []string, err error) {
+	signed, err := authenticode.Read(r, r.Size())
+	if err != nil {
+		return nil, err
+	}
+	for _, chain := range signed.Signatures {
+		c, err := x509.ParseCertificate(chain[0])
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, cmp.Or(c.Subject.CommonName, c.Subject.String()))
+	}
+	return names, nil
+}
