@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -15,24 +14,58 @@ import (
 	"github.com/loam-os/loam/image/qcow2"
 )
 
-// Open reads what is in a file, a block device, or a directory with one disk image: raw, raw and packed by zstd, qcow2, or a UKI. It writes
-// nothing but what a packed disk has, for as long as it reads it, to a temporary file.
+// Open reads what is in a file, as OpenSource has it.
 func Open(name string) (Image, error) {
-	file, err := imageIn(name)
+	s, err := OpenSource(name)
 	if err != nil {
 		return Image{}, err
+	}
+	defer s.Close()
+	im, err := Read(s, s.Size)
+	if err != nil {
+		return im, fmt.Errorf("%s: %w", s.File, err)
+	}
+	im.File = s.File
+	if im.Disk != nil {
+		im.Format = s.Format
+	}
+	return im, nil
+}
+
+// Source is a disk, or a UKI, that is in a file.
+type Source struct {
+	io.ReaderAt
+	// File is where it was found, Format as Image has it; Size is that of the disk, in bytes.
+	File, Format string
+	Size         int64
+	files        []*os.File
+}
+
+// Close is io.Closer.
+func (s Source) Close() error {
+	var err error
+	for _, f := range s.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// OpenSource opens a file, a block device, or a directory with one disk image: raw, raw and packed by zstd, qcow2, or a UKI. What is packed is
+// in a temporary file until Close.
+func OpenSource(name string) (Source, error) {
+	file, err := imageIn(name)
+	if err != nil {
+		return Source{}, err
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return Image{}, err
+		return Source{}, err
 	}
-	defer f.Close()
-	im, err := readFile(f)
-	if err != nil {
-		return im, fmt.Errorf("%s: %w", file, err)
+	s := Source{ReaderAt: f, File: file, Format: "raw", files: []*os.File{f}}
+	if err := s.look(f); err != nil {
+		return Source{}, errors.Join(fmt.Errorf("%s: %w", file, err), s.Close())
 	}
-	im.File = file
-	return im, nil
+	return s, nil
 }
 
 // imageIn is the disk image in a directory, or the file itself.
@@ -54,55 +87,48 @@ func imageIn(name string) (string, error) {
 // zstdMagic begins a zstd frame (RFC 8878, 3.1.1).
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
-func readFile(f *os.File) (Image, error) {
+// look finds the disk in a file.
+func (s *Source) look(f *os.File) (err error) {
 	start := make([]byte, 4)
 	if _, err := io.ReadFull(f, start); err != nil {
-		return Image{}, fmt.Errorf("too short for an image: %w", err)
-	}
-	size, err := f.Seek(0, io.SeekEnd) // A block device has no size of a file.
-	if err != nil {
-		return Image{}, err
+		return fmt.Errorf("too short for an image: %w", err)
 	}
 	switch {
 	case qcow2.IsImage(start):
 		disk, err := qcow2.NewReader(f)
 		if err != nil {
-			return Image{}, err
+			return err
 		}
-		im, err := Read(disk, disk.Size())
-		im.Format = "qcow2"
-		return im, err
+		s.ReaderAt, s.Size, s.Format = disk, disk.Size(), "qcow2"
+		return nil
 	case bytes.HasPrefix(start, []byte(zstdMagic)):
-		im, err := readPacked(f)
-		im.Format = "raw, zstd"
-		return im, err
+		s.Format = "raw, zstd"
+		return s.unpack(f)
 	}
-	return Read(f, size)
+	s.Size, err = f.Seek(0, io.SeekEnd) // A block device has no size of a file.
+	return err
 }
 
-// readPacked unpacks a disk into a file without a name.
-func readPacked(f *os.File) (im Image, err error) {
+// unpack unpacks a disk into a file without a name.
+func (s *Source) unpack(f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return im, err
+		return err
 	}
 	z, err := zstd.NewReader(bufio.NewReaderSize(f, 1<<20), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
-		return im, err
+		return err
 	}
 	defer z.Close()
 	raw, err := os.CreateTemp("", "loamctl-*.raw")
 	if err != nil {
-		return im, err
+		return err
 	}
-	defer func() { err = errors.Join(err, raw.Close()) }()
-	if err := os.Remove(raw.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return im, err
+	s.ReaderAt, s.files = raw, append(s.files, raw)
+	if err := os.Remove(raw.Name()); err != nil {
+		return err
 	}
-	size, err := unpack(raw, z)
-	if err != nil {
-		return im, err
-	}
-	return Read(raw, size)
+	s.Size, err = unpack(raw, z)
+	return err
 }
 
 // maxWindow is what zstd(1) unpacks without being asked for more memory.

@@ -117,3 +117,21 @@ func (f *FS) allocate(n int) ([]uint32, error) {
 	}
 	return free, nil
 }
+
+// Used yields what of the partition holds something, as offset and length in bytes: all before the first cluster, then clusters in use.
+func (f *FS) Used() iter.Seq2[int64, int64] {
+	return func(yield func(off, n int64) bool) {
+		off, end := int64(0), f.data
+		for c := range f.fat.used(f.last()) {
+			at := f.data + int64(c-2)*f.clusterSize
+			if at != end {
+				if !yield(off, end-off) {
+					return
+				}
+				off = at
+			}
+			end = at + f.clusterSize
+		}
+		yield(off, end-off)
+	}
+}

@@ -1,0 +1,125 @@
+// Package flash writes a disk image to a disk: what of it matters, in order, and reads it back. It says what is on the disk before, and which
+// disks it does not touch.
+package flash
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// Extent is a part of an image, in bytes. Both are multiples of align.
+type Extent struct{ Off, Len int64 }
+
+// align suits every disk, and direct I/O.
+const align = 4096
+
+// blank is how much at the start of a partition has to be zero for the node to take it as empty (agent/boot).
+const blank = 1 << 20
+
+// Image is a disk image: a table, and what of it is to be written.
+type Image struct {
+	Table   gpt.Table
+	Extents []Extent
+}
+
+// Bytes is how much is written.
+func (im Image) Bytes() (n int64) {
+	for _, e := range im.Extents {
+		n += e.Len
+	}
+	return n
+}
+
+// Look finds what of an image has to be on a disk, whatever was there before: its partition tables, what files on the ESP have, the systems in
+// slots, and the zeros that say that a partition is empty. What is free is not written, so that only what is there takes time.
+func Look(r io.ReaderAt, size int64, sectorSize int) (Image, error) {
+	table, err := gpt.Read(r, size, sectorSize)
+	if err != nil {
+		return Image{}, err
+	}
+	if !table.Source.Healthy() {
+		return Image{}, fmt.Errorf("the image is damaged: %w", errors.Join(table.Source.Primary, table.Source.Backup))
+	}
+	all := []Extent{{0, gpt.Alignment}, {size - gpt.Alignment, gpt.Alignment}}
+	for _, p := range table.Partitions {
+		part := io.NewSectionReader(r, p.Start, p.Size)
+		var used []Extent
+		switch partitions.RoleOf(p.Type) {
+		case partitions.ESP:
+			used, err = usedOfESP(part, sectorSize)
+		case partitions.RootVerity:
+			used, err = usedOfSlot(part, p, table)
+		case partitions.Root: // with its hash tree
+			continue
+		case partitions.State, partitions.RootVeritySig:
+			used = []Extent{{0, min(blank, p.Size)}}
+		default: // It is not Loam's: all of it.
+			used = []Extent{{0, p.Size}}
+		}
+		if err != nil {
+			return Image{}, fmt.Errorf("partition %d of the image: %w", p.Index, err)
+		}
+		for _, e := range used {
+			all = append(all, Extent{p.Start + e.Off, e.Len})
+		}
+	}
+	return Image{table, join(all)}, nil
+}
+
+func usedOfESP(part *io.SectionReader, sectorSize int) (all []Extent, err error) {
+	esp, err := fat.Open(readOnly{part}, part.Size(), sectorSize)
+	if err != nil {
+		return nil, err
+	}
+	for off, n := range esp.Used() {
+		all = append(all, Extent{off, n})
+	}
+	return all, nil
+}
+
+// readOnly is a partition that nothing is written to.
+type readOnly struct{ *io.SectionReader }
+
+func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (readOnly) Sync() error                        { return nil }
+
+// usedOfSlot is a hash tree and, relative to it, the root that it is about; of a free slot nothing.
+func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]Extent, error) {
+	if tree.Label == partitions.EmptyLabel {
+		return nil, nil
+	}
+	sb, err := verity.ReadSuperblock(part)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool {
+		return partitions.RoleOf(p.Type) == partitions.Root && p.Label == tree.Label
+	})
+	if at < 0 {
+		return nil, errors.New("no root for its hash tree")
+	}
+	root := table.Partitions[at]
+	return []Extent{{0, verity.HashSize(sb.DataBlocks)}, {root.Start - tree.Start, sb.DataBlocks * verity.BlockSize}}, nil
+}
+
+// join sorts extents, rounds them to align, and makes one of those that touch.
+func join(all []Extent) (joined []Extent) {
+	slices.SortFunc(all, func(a, b Extent) int { return int(a.Off>>9) - int(b.Off>>9) })
+	for _, e := range all {
+		end := (e.Off + e.Len + align - 1) / align * align
+		e.Off = e.Off / align * align
+		if n := len(joined); n > 0 && e.Off <= joined[n-1].Off+joined[n-1].Len {
+			joined[n-1].Len = max(joined[n-1].Len, end-joined[n-1].Off)
+			continue
+		}
+		joined = append(joined, Extent{e.Off, end - e.Off})
+	}
+	return joined
+}

@@ -1,0 +1,118 @@
+package flash
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Overlay is an image with changes, which are in memory.
+type Overlay struct {
+	r    io.ReaderAt
+	over map[int64][]byte // blocks of align bytes, by offset
+}
+
+// NewOverlay is r without changes.
+func NewOverlay(r io.ReaderAt) *Overlay { return &Overlay{r, map[int64][]byte{}} }
+
+// ReadAt is io.ReaderAt.
+func (o *Overlay) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.r.ReadAt(p, off)
+	for at := off / align * align; at < off+int64(n); at += align {
+		if b, ok := o.over[at]; ok {
+			copy(p[max(0, at-off):n], b[max(0, off-at):])
+		}
+	}
+	return n, err
+}
+
+// WriteAt is io.WriterAt.
+func (o *Overlay) WriteAt(p []byte, off int64) (int, error) {
+	for done := 0; done < len(p); {
+		at := off + int64(done)
+		start := at / align * align
+		b, ok := o.over[start]
+		if !ok {
+			b = make([]byte, align)
+			if _, err := o.r.ReadAt(b, start); err != nil && !errors.Is(err, io.EOF) {
+				return done, err
+			}
+			o.over[start] = b
+		}
+		done += copy(b[at-start:], p[done:])
+	}
+	return len(p), nil
+}
+
+// Sync is for an Overlay to be a device.
+func (o *Overlay) Sync() error { return nil }
+
+// MachineFile is where a node finds its machine.yaml on the ESP.
+const MachineFile = "loam/machine.yaml"
+
+// Prepare puts a machine.yaml, nil for none, on the ESP of an image, and says what of it is to be written.
+func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
+	im, err := lookAny(o, size)
+	if err != nil || machine == nil {
+		return im, err
+	}
+	if err := o.setMachine(im.Table, machine); err != nil {
+		return im, fmt.Errorf("put machine.yaml on the ESP: %w", err)
+	}
+	return Look(o, size, im.Table.SectorSize)
+}
+
+// lookAny tries both sizes of sectors.
+func lookAny(r io.ReaderAt, size int64) (Image, error) {
+	im, err := Look(r, size, 512)
+	if err != nil {
+		if other, otherErr := Look(r, size, 4096); otherErr == nil {
+			return other, nil
+		}
+	}
+	return im, err
+}
+
+func (o *Overlay) setMachine(table gpt.Table, text []byte) error {
+	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return partitions.RoleOf(p.Type) == partitions.ESP })
+	if at < 0 {
+		return errors.New("the image has no ESP")
+	}
+	p := table.Partitions[at]
+	esp, err := fat.Open(section{io.NewSectionReader(o, p.Start, p.Size), io.NewOffsetWriter(o, p.Start)}, p.Size, table.SectorSize)
+	if err == nil {
+		if _, missing := esp.ReadDir(path.Dir(MachineFile)); missing != nil {
+			err = esp.Mkdir(path.Dir(MachineFile))
+		}
+	}
+	if err == nil {
+		err = esp.WriteFile(MachineFile, text)
+	}
+	if err != nil {
+		return err
+	}
+	r, err := esp.Open(MachineFile)
+	if err != nil {
+		return err
+	}
+	if have, err := io.ReadAll(r); err != nil || !bytes.Equal(have, text) {
+		return errors.Join(err, errors.New("it reads as something else"))
+	}
+	return nil
+}
+
+// section is a partition of an Overlay.
+type section struct {
+	*io.SectionReader
+	io.WriterAt
+}
+
+// Sync is of fat.Device.
+func (section) Sync() error { return nil }
