@@ -44,7 +44,7 @@ func Locate(r io.ReaderAt, size int64) (Local, error) {
 	buf := make([]byte, stride)
 	for off := int64(0); off < size; off += stride {
 		n := min(stride, size-off)
-		if _, err := r.ReadAt(buf[:n], off); err != nil && !errors.Is(err, io.EOF) {
+		if got, err := r.ReadAt(buf[:n], off); int64(got) < n {
 			return l, err
 		}
 		for i, c := range chunksOf(buf[:n]) {
@@ -64,7 +64,7 @@ func (l Local) read(want bundle.Digest) []byte {
 		return nil
 	}
 	b := make([]byte, min(bundle.ChunkSize, l.size-off))
-	if _, err := l.r.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) || sha256.Sum256(b) != want {
+	if n, _ := l.r.ReadAt(b, off); n < len(b) || sha256.Sum256(b) != want {
 		return nil
 	}
 	return b
@@ -95,6 +95,7 @@ type filler struct {
 type piece struct {
 	off        int64
 	have, want []byte
+	unread     bool   // nobody knows what is there
 	differs    []bool // by chunk
 	done       Filled
 	err        error
@@ -179,13 +180,12 @@ func (d *Filled) add(o Filled) {
 	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
 }
 
-// read reads what is there, unless that is known.
+// read reads what is there, unless that is known. What cannot be read is to be
+// written: a disk puts a good sector in the place of a bad one then.
 func (f *filler) read(_ context.Context, p *piece) error {
-	if f.known != nil {
-		return nil
-	}
-	if _, err := f.dst.ReadAt(p.have, p.off); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read what is there at %d: %w", p.off, err)
+	if f.known == nil {
+		n, _ := f.dst.ReadAt(p.have, p.off)
+		p.unread = n < len(p.have)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (f *filler) compare(_ context.Context, p *piece) error {
 		} else if at < len(f.known) {
 			have = f.known[at]
 		}
-		if p.differs[i] = have != f.chunk(p, i).SHA256; !p.differs[i] {
+		if p.differs[i] = p.unread || have != f.chunk(p, i).SHA256; !p.differs[i] {
 			p.done.Kept += int64(len(c))
 		}
 	}
