@@ -132,22 +132,26 @@ func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
 }
 
 // begin writes the journal of an upgrade, and its index, nil for none. The same once
-// more goes on where it is.
+// more goes on where it is, by the index of where it comes from now.
 func (u *Upgrader) begin(v View, index []byte, j Journal) error {
+	describe := func() error {
+		if index == nil {
+			return u.Keep.Remove(indexName)
+		}
+		return u.Keep.Write(indexName, index)
+	}
 	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
-		now.Stay, now.AtOnce, now.Ref = j.Stay, j.AtOnce, j.Ref
+		now.Stay, now.AtOnce, now.Ref, now.Epoch = j.Stay, j.AtOnce, j.Ref, j.Epoch
+		if err := describe(); err != nil {
+			return err
+		}
 		return write(u.Keep, journalName, now)
 	}
 	// One that is not armed makes room: without a journal, its index is nothing.
 	err := u.Keep.Remove(journalName)
 	for _, f := range []func() error{
 		func() error { return Forget(u.Keep, j.Target.RootHash) },
-		func() error {
-			if index == nil {
-				return u.Keep.Remove(indexName)
-			}
-			return u.Keep.Write(indexName, index)
-		},
+		describe,
 		func() error {
 			if j.Drill != nil { // It brings nothing.
 				return nil

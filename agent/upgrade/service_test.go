@@ -111,6 +111,29 @@ func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 	}
 }
 
+// TestAskedForAgainItComesFromTheOtherPlace has an upgrade stop, and go on by another index.
+func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	two := c.releases[1].index
+	elsewhere := two
+	elsewhere.Pack.Size++
+	if err := c.u.Begin(elsewhere, Wish{Ref: "there"}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.u.Run(t.Context(), Verdict{}, noPack{}); !errors.Is(err, ErrNoPack) {
+		t.Fatal(err)
+	}
+	two.Epoch = 3
+	if err := c.u.Begin(two, Wish{Ref: "here"}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := ReadJournal(c.recorder)
+	if idx, indexErr := index(c.recorder); indexErr != nil || idx.Pack != two.Pack || err != nil || j.Ref != "here" || j.Epoch != 3 {
+		t.Errorf("%+v, pack %+v, %v", j, idx.Pack, errors.Join(err, indexErr))
+	}
+	c.restarts()
+}
+
 // TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
 func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
