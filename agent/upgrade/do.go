@@ -21,14 +21,20 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Drop:
 		return u.esp.Remove(fat.BootDir + "/" + op.File)
 	case Relink:
-		return errors.Join(u.newTry(v.Journal), u.esp.RelinkCounted(fat.BootDir, op.File, op.To))
+		if err := u.newTry(v.Journal); err != nil {
+			return err
+		}
+		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
 	case Rename:
 		if err := u.called(v.Journal, op.To); err != nil {
 			return err
 		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
 	case Rest: // The loader would count what is at rest, too, in two sectors.
-		return errors.Join(u.newTry(v.Journal), u.esp.Rename(fat.BootDir, op.File, op.To, true))
+		if err := u.newTry(v.Journal); err != nil {
+			return err
+		}
+		return u.esp.Rename(fat.BootDir, op.File, op.To, true)
 	case Prove:
 		return u.proveSlot(v)
 	case Restore:
@@ -62,7 +68,12 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 			}
 		}
 		// The journal goes last: as long as it is there, this is done again.
-		return errors.Join(u.Keep.Remove(scratchName), u.Keep.Remove(indexName), u.Keep.Remove(journalName))
+		for _, name := range []string{scratchName, indexName, journalName} {
+			if err := u.Keep.Remove(name); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
