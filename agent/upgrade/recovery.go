@@ -3,6 +3,7 @@ package upgrade
 import (
 	"errors"
 	"io/fs"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -41,8 +42,9 @@ func (u *Upgrader) renewRecovery(v View) error {
 }
 
 // restore makes the entry of the running system anew, unless the second FAT still
-// knows where the directory is.
+// knows where the directory is. One that is damaged keeps its name.
 func (u *Upgrader) restore(name string) error {
+	u.staged = nil // Reclaim frees it.
 	reclaimErr := u.esp.Reclaim()
 	all, err := entries(u.esp)
 	if err != nil {
@@ -58,6 +60,9 @@ func (u *Upgrader) restore(name string) error {
 	r, err := u.esp.Open(loader.RecoveryUKI)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(all, func(e Entry) bool { return e.File == name }) {
+		return u.esp.Replace(fat.BootDir+"/"+name, r, r.Size())
 	}
 	chain, err := u.esp.Stage(r, r.Size())
 	if err != nil {

@@ -171,6 +171,26 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	}
 }
 
+// TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the name says.
+func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	name := fat.BootDir + "/" + imageID + "_2.0.0_x86-64.efi"
+	closeESP, err := c.u.open()
+	if err == nil {
+		err = errors.Join(c.u.esp.WriteFile(name, make([]byte, 1000)), closeESP())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(Verdict{})
+	c.upgrade("3.0.0", Wish{})
+	if !bytes.Equal(onESP(t, c.u, name), c.releases[1].uki) {
+		t.Error("it is as it was")
+	}
+}
+
 func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", Wish{})
