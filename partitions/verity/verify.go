@@ -39,7 +39,8 @@ func Verify(data, hash io.ReaderAt, root [32]byte) error {
 	return compare(data, s.DataBlocks, s.Salt, want, "data", 0)
 }
 
-// compare hashes n blocks of r and compares them with want, one hash after the other. The first block of r is block start of its device.
+// compare hashes n blocks of r and compares them with want, one hash after the other, and nothing after the last. The first block of r is
+// block start of its device.
 func compare(r io.ReaderAt, n int64, salt [SaltSize]byte, want []byte, device string, start int64) error {
 	got, err := hashBlocks(r, n, salt)
 	if err != nil {
@@ -49,6 +50,9 @@ func compare(r io.ReaderAt, n int64, salt [SaltSize]byte, want []byte, device st
 		if !bytes.Equal(got[i*sha256.Size:][:sha256.Size], want[i*sha256.Size:][:sha256.Size]) {
 			return &BlockError{Device: device, Block: start + i}
 		}
+	}
+	if len(bytes.Trim(want[n*sha256.Size:], "\x00")) > 0 {
+		return fmt.Errorf("verify: the superblock leaves %s blocks after %d out", device, start+n-1)
 	}
 	return nil
 }

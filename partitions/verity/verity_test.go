@@ -2,6 +2,7 @@ package verity
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -106,6 +107,14 @@ func TestVerifyRefuses(t *testing.T) {
 	root[0]--
 	if err := Verify(bytes.NewReader(data[:len(data)-1]), bytes.NewReader(hash), root); err == nil {
 		t.Error("data that ends early accepted")
+	}
+	longer := bytes.NewReader(append(data, make([]byte, 300*BlockSize)...))
+	for _, blocks := range []int{0, 1, 128, 257, 299, 300, 301, 384, 600} {
+		other := bytes.Clone(hash)
+		binary.LittleEndian.PutUint64(other[72:], uint64(blocks))
+		if err := Verify(longer, bytes.NewReader(other), root); (err == nil) != (blocks == 300) {
+			t.Errorf("%d blocks: %v", blocks, err)
+		}
 	}
 	if err := Verify(bytes.NewReader(data), bytes.NewReader(hash[:2*BlockSize]), root); err == nil {
 		t.Error("tree that ends early accepted")
