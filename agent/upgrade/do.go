@@ -192,26 +192,27 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	}
 	signed, err := u.sign(table, slot)
 	if err != nil {
-		return err
+		u.Log.Warn("the signature of the root hash", zap.Error(err))
 	}
 	return slot.Seal(table, u.Disk.Arch, hash, u.ImageID+"_"+j.Target.Version, signed).Write(u.Disk.Whole)
 }
 
 // sign writes the signature of the target's root hash beside it, if it has one, and
-// the disk a place for it. Nothing on the node needs it: systemd's tools do.
+// the disk a place for it. Nothing on the node needs it: systemd's tools do. So
+// that it cannot is no reason against the target.
 func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
 	idx, err := index(u.Keep)
 	if err != nil || idx.Signature == nil || slot.Sig == 0 {
 		return false, err
 	}
 	content, err := idx.Signature.Encode()
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = u.part(table.Partition(slot.Sig), func(d Device) error {
+			_, err := d.WriteAt(content, 0)
+			return errors.Join(err, d.Sync())
+		})
 	}
-	return true, u.part(table.Partition(slot.Sig), func(d Device) error {
-		_, err := d.WriteAt(content, 0)
-		return errors.Join(err, d.Sync())
-	})
+	return err == nil, err
 }
 
 // fillSlot makes the target slot what the index says, from what this machine has

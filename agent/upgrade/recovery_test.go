@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -206,5 +208,30 @@ func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c.run(Verdict{Word: Good})
 	if c.running.Version != "2.0.0" {
 		t.Errorf("%s runs in the end", c.running.Version)
+	}
+}
+
+func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	_, slot, err := c.u.target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := c.u.Disk.Open
+	c.u.Disk.Open = func(p gpt.Partition) (Closer, error) {
+		if p.Index == slot.Sig {
+			return nil, errors.New("in use")
+		}
+		return open(p)
+	}
+	if err := c.u.Begin(c.releases[1].index, Wish{}, Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	if op := c.run(Verdict{}); op.Kind != Reboot {
+		t.Errorf("it is not tried: %v", op)
+	}
+	table, _, err := c.u.target()
+	if label := table.Partition(slot.Sig).Label; err != nil || label != partitions.EmptyLabel {
+		t.Errorf("the place of the signature is %s, %v", label, err)
 	}
 }
