@@ -236,7 +236,7 @@ func (s *Service) judge(ctx context.Context) Verdict {
 
 func (s *Service) underWay() bool {
 	j, err := ReadJournal(s.Upgrader.Keep)
-	return err == nil && j != nil && !j.Stay
+	return err == nil && j != nil && !s.stays()
 }
 
 // stays reports whether the restart into the target is somebody else's; the one out

@@ -134,6 +134,25 @@ func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
 	c.restarts()
 }
 
+// TestATrialIsLookedAtAgain whose entry could not be read, whoever restarts the machine.
+func TestATrialIsLookedAtAgain(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	s := New(&Service{Upgrader: c.u, Log: zap.NewNop()})
+	for _, stay := range []bool{true, false} {
+		for _, runs := range []System{c.releases[0].System, c.releases[1].System} {
+			c.u.Running = runs
+			j := Journal{Phase: Armed, From: c.releases[0].System, Target: c.releases[1].System, Stay: stay}
+			if err := write(c.recorder, journalName, j); err != nil {
+				t.Fatal(err)
+			}
+			want := !stay || runs == j.Target
+			if again := s.next(t.Context(), Op{}, nil, 0); (again != nil) != want {
+				t.Errorf("stay %v, %s runs: looked at again %v", stay, runs.Version, !want)
+			}
+		}
+	}
+}
+
 // TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
 func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
