@@ -180,6 +180,10 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	j := v.Journal
 	table.Source = gpt.Source{Used: gpt.Primary}
 	if kind == Empty {
+		// If that failed when the running system had proven itself, it is still of the system that goes.
+		if err := u.renewRecovery(v); err != nil {
+			u.Log.Warn("renew the recovery entry", zap.Error(err))
+		}
 		j.Replaces = v.Holds
 		if err := write(u.Keep, journalName, j); err != nil {
 			return err

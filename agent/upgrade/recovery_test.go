@@ -173,6 +173,24 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	}
 }
 
+// TestTheRecoveryEntryOutlivesItsSlot has one that could not be renewed in time.
+func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Good})
+	closeESP, err := c.u.open()
+	if err == nil {
+		err = errors.Join(c.u.esp.WriteFile(loader.RecoveryUKI, c.releases[0].uki), closeESP())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.upgrade("3.0.0", Wish{})
+	if err := c.spare(c.Recorder); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the name says.
 func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
