@@ -83,6 +83,10 @@ func TestReadRefuses(t *testing.T) {
 		{"a header that was changed", func(b []byte) []byte { b[0x40+8]++; return b }, "it is over an image of digest"},
 		{"a signature that was changed", func(b []byte) []byte { b[bytes.LastIndex(b, []byte{4, 0x82, 1, 0})+9]++; return b }, "it is not by CN=Loam test signer"},
 		{"another time of signing", func(b []byte) []byte { b[bytes.LastIndex(b, []byte("Z0"))-1] ^= 1; return b }, "it is not by CN=Loam test signer"},
+		{"another message digest", func(b []byte) []byte {
+			b[bytes.Index(b, []byte{0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 4, 0x31, 0x22, 4, 0x20})+13] ^= 1
+			return b
+		}, "the signer's message digest is"},
 		{"bytes after the signatures", func(b []byte) []byte { return append(b, 0) }, "not the end of"},
 		{"a table of signatures within the sections", func(b []byte) []byte {
 			le.PutUint32(b[signedEntry:], 512)
@@ -104,7 +108,7 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			im, err := read(tc.change(signed(t)))
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
+			if err == nil || !strings.Contains(err.Error(), tc.err) || strings.Contains(err.Error(), "%!") {
 				t.Errorf("%v, %v, want %q", im, err, tc.err)
 			}
 		})

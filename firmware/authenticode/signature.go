@@ -138,8 +138,12 @@ func (s signerInfo) verify(by *x509.Certificate, content []byte) error {
 	signed := content
 	if len(s.Signed.FullBytes) > 0 {
 		sum := sha256.Sum256(content)
-		if have, err := s.messageDigest(); err != nil || !bytes.Equal(have, sum[:]) {
-			return fmt.Errorf("the signer's message digest is %x, the content has %x: %w", have, sum, err)
+		have, err := s.messageDigest()
+		if err != nil {
+			return fmt.Errorf("the signer's message digest: %w", err)
+		}
+		if !bytes.Equal(have, sum[:]) {
+			return fmt.Errorf("the signer's message digest is %x, the content has %x", have, sum)
 		}
 		signed = slices.Clone(s.Signed.FullBytes)
 		signed[0] = 0x31 // They are signed as the SET they are.
