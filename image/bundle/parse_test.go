@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/partitions/verity"
 )
 
 func TestParseRefusesText(t *testing.T) {
@@ -65,6 +66,9 @@ func TestValidateRefuses(t *testing.T) {
 		{"a negative epoch", func(ix *Index) { ix.Epoch = -1 }, "epoch -1"},
 		{"a root hash in upper case", func(ix *Index) { ix.RootHash = strings.ToUpper(ix.RootHash) }, "lower-case"},
 		{"a digest of the image cut short", func(ix *Index) { ix.Authenticode = &authenticode.Image{SHA256: "ab"} }, "authenticode.sha256"},
+		{"a signature that fills no partition", func(ix *Index) {
+			ix.Signature = &verity.Signature{RootHash: ix.RootHash, Signature: make([]byte, verity.MaxSignature)}
+		}, "signature of a root hash: 21"},
 		{"a signature by nobody", func(ix *Index) {
 			ix.Authenticode = &authenticode.Image{SHA256: ix.RootHash, Signatures: [][][]byte{{}}}
 		}, "authenticode.signatures[0]: no certificate"},

@@ -57,8 +57,13 @@ func (ix Index) checkHead() error {
 	if _, err := parseDigest(ix.RootHash); err != nil {
 		return fmt.Errorf("rootHash: %w", err)
 	}
-	if s := ix.Signature; s != nil && s.RootHash != ix.RootHash {
-		return fmt.Errorf("signature: of root hash %.80q", s.RootHash)
+	if s := ix.Signature; s != nil {
+		if s.RootHash != ix.RootHash {
+			return fmt.Errorf("signature: of root hash %.80q", s.RootHash)
+		}
+		if _, err := s.Encode(); err != nil {
+			return err
+		}
 	}
 	if ix.Authenticode == nil {
 		return nil
