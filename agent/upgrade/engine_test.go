@@ -94,6 +94,20 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 }
 
+// TestVersionsMayRankTheSame: the loader would start either.
+func TestVersionsMayRankTheSame(t *testing.T) {
+	c := newCourse(t, "1.0.0", "01.0.0")
+	c.upgrade("01.0.0", Wish{})
+	if c.run(Verdict{Word: Good}); c.running.Version != "01.0.0" {
+		t.Errorf("%s runs", c.running.Version)
+	}
+	c.boot()
+	if c.running.Version != "01.0.0" {
+		t.Errorf("%s runs then", c.running.Version)
+	}
+	c.back("1.0.0")
+}
+
 // TestARefusalWritesNothing: neither does one that goes by the firmware's variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")

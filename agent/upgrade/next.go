@@ -238,7 +238,7 @@ func armed(v View) Op {
 	case e.TriesDone > 0 || e.Bad():
 		return Op{Kind: Remember, Reason: cmp.Or(v.Journal.Reason, fmt.Sprintf("it did not say that it is well in %d boots", e.TriesDone))}
 	}
-	if run := find(v, v.Running.RootHash); run != nil && !run.Resting() && bootentry.Compare(run.Name, e.Name) < 0 {
+	if run := find(v, v.Running.RootHash); run != nil && !run.Resting() && bootentry.Compare(run.Name, e.Name) <= 0 {
 		return rest(*run, "the loader starts the newest")
 	}
 	if v.Journal.Missed >= maxMissed {
