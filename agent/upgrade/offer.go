@@ -50,7 +50,7 @@ func (o Offers) find(ctx context.Context, imageID, arch, version string, now tim
 func unreached(err error) error {
 	for _, final := range []error{
 		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed, repository.ErrInvalid,
-		repository.ErrNotFound, repository.ErrTooLarge,
+		repository.ErrNotFound, repository.ErrTooLarge, repository.ErrNotKept,
 	} {
 		if errors.Is(err, final) {
 			return err

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +89,15 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 				t.Errorf("%s, %v", version, err)
 			}
 		})
+	}
+}
+
+// TestAStatePartitionThatIsFullIsNoNetwork: nobody is to try that again as it is.
+func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
+	s, _ := serviceOf(t)
+	s.Offers.Keep = keeper{}
+	if _, err := s.begin(t.Context(), Request{Plan: true}); !errors.Is(err, repository.ErrNotKept) || errors.Is(err, ErrNoPack) {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -19,6 +19,8 @@ var (
 	ErrMixed = errors.New("not the file that the signed metadata name")
 	// ErrInvalid: the file does not say what such a file has to say.
 	ErrInvalid = errors.New("not valid")
+	// ErrNotKept: the node cannot read or write what it has seen.
+	ErrNotKept = errors.New("trusted metadata")
 )
 
 func hints() map[error]string {

@@ -38,7 +38,7 @@ func Load(k Keeper) (Trusted, error) {
 		return Trusted{}, nil
 	}
 	if err != nil {
-		return Trusted{}, fmt.Errorf("trusted metadata: %w", err)
+		return Trusted{}, fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
 	var t Trusted
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -54,7 +54,7 @@ func (t Trusted) Save(k Keeper) error {
 		err = k.Write(TrustedName, append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("trusted metadata: %w", err)
+		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
 	return nil
 }
