@@ -167,6 +167,9 @@ func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error
 	f := Failure{Version: j.Target.Version, RootHash: j.Target.RootHash, Reason: reason, At: u.Now().UTC()}
 	if u.Evidence != nil {
 		f.Evidence = u.Evidence(ctx, j)
+		if err := ctx.Err(); err != nil { // There may be more, at the next start.
+			return err
+		}
 	}
 	return remember(u.Keep, f)
 }

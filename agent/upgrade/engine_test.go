@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"testing"
@@ -91,6 +92,28 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 	if err := u.Begin(two.index, Wish{Again: true}, Facts{}); err != nil {
 		t.Errorf("as a person wants it: %v", err)
+	}
+}
+
+// TestAFailureIsRememberedWithItsEvidence has the agent stop while it looks for it.
+func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	c.upgrade("2.0.0", Wish{})
+	c.run(Verdict{Word: Bad, Reason: "ill"})
+	c.boot()
+	ctx, stop := context.WithCancel(t.Context())
+	c.u.Evidence = func(ctx context.Context, _ Journal) []string {
+		if stop(); ctx.Err() != nil {
+			return nil
+		}
+		return []string{"it says why"}
+	}
+	if _, err := c.u.Run(ctx, Verdict{}, noPack{}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	c.run(Verdict{})
+	if failed, err := Failures(c.recorder); err != nil || len(failed) != 1 || len(failed[0].Evidence) != 1 {
+		t.Errorf("remembers %+v, %v", failed, err)
 	}
 }
 
