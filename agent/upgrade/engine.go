@@ -374,11 +374,11 @@ func (u *Upgrader) room() (Room, error) {
 	if err != nil {
 		return Room{}, err
 	}
-	r := Room{OtherDisk: u.OtherDisk}
-	r.Root, r.Verity = table.Partition(slot.Root).Size, table.Partition(slot.Verity).Size
-	r.ESP = u.esp.Free()
-	r.Entries = u.esp.RoomCounted()
-	return r, nil
+	entries, err := u.esp.RoomCounted()
+	return Room{
+		Root: table.Partition(slot.Root).Size, Verity: table.Partition(slot.Verity).Size,
+		ESP: u.esp.Free(), Entries: entries, OtherDisk: u.OtherDisk,
+	}, err
 }
 
 // part does something with a partition of the target.

@@ -279,7 +279,7 @@ func (s *Service) refused(a answer) {
 		return
 	}
 	refusal, is := errors.AsType[*Refusal](a.err)
-	if is && !slices.Contains([]string{CodePaced, CodeUnproven, CodeESP, CodeUnderWay, CodeBattery}, refusal.Code) {
+	if is && !slices.Contains([]string{CodePaced, CodeUnproven, CodeNoEntry, CodeESP, CodeUnderWay, CodeBattery}, refusal.Code) {
 		s.Want = ""
 	}
 	s.Log.Warn("machine.yaml asks for a version", zap.Error(a.err))

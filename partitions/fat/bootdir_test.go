@@ -17,8 +17,9 @@ func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 	if err := f.Reclaim(); err != nil {
 		t.Fatal(err)
 	}
-	if r := f.Check(); !r.Clean() || r.Places != 511 || f.RoomCounted() != 127 {
-		t.Errorf("%+v, room for %d", r, f.RoomCounted())
+	room, err := f.RoomCounted()
+	if r := f.Check(); !r.Clean() || r.Places != 511 || err != nil || room != 127 {
+		t.Errorf("%+v, room for %d, %v", r, room, err)
 	}
 	t.Logf("%d states", c.states.Load())
 }

@@ -54,10 +54,10 @@ func (d *directory) lastSector() int {
 }
 
 // RoomCounted is how many entries LinkCounted can add to BootDir, one after the other, if none is removed from its end.
-func (f *FS) RoomCounted() int {
+func (f *FS) RoomCounted() (int, error) {
 	d, err := f.directory(BootDir)
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	return max(0, d.slots()/perSector-d.lastSector())
+	return max(0, d.slots()/perSector-d.lastSector()), nil
 }
