@@ -51,7 +51,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 	files := upgrade.Files{Dir: engine.State}
 	watch := vitals{root: env.Root, queries: queries, cluster: a.Cluster}
 	u := &upgrade.Upgrader{
-		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
+		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Free: files.Free, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
 		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, BootID: boot, Health: watch.health, Evidence: evidence,
 		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(env.Root, loader.Installed(runtime.GOARCH))) },
 		Panic:  upgrade.Panic, Carry: engine.Carry, Sys: os.DirFS(filepath.Join(env.Root, "sys")), Now: env.Now, Log: env.Log,

@@ -30,6 +30,8 @@ type Upgrader struct {
 	// Scratch is Keep's file scratchName, of that size; what it held before may be in
 	// it.
 	Scratch func(size int64) (Closer, error)
+	// Free is how many bytes there are for both.
+	Free func() (int64, error)
 	// Running is the system of this boot, ImageID its IMAGE_ID, Entry the name of an
 	// entry of it that was never tried.
 	Running System
@@ -375,9 +377,13 @@ func (u *Upgrader) room() (Room, error) {
 		return Room{}, err
 	}
 	entries, err := u.esp.RoomCounted()
+	if err != nil {
+		return Room{}, err
+	}
+	state, err := u.Free()
 	return Room{
 		Root: table.Partition(slot.Root).Size, Verity: table.Partition(slot.Verity).Size,
-		ESP: u.esp.Free(), Entries: entries, OtherDisk: u.OtherDisk,
+		ESP: u.esp.Free(), Entries: entries, State: state, OtherDisk: u.OtherDisk,
 	}, err
 }
 

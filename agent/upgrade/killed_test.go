@@ -121,7 +121,7 @@ func (p process) run(t *testing.T) (op Op, err error) {
 		return nil
 	})}
 	u := plant.upgraderOn(disk, files, p.Running)
-	u.Scratch, u.BootID = files.Scratch, fmt.Sprint(p.Boot)
+	u.Scratch, u.Free, u.BootID = files.Scratch, files.Free, fmt.Sprint(p.Boot)
 	u.mutant = func(v View) Op {
 		op := Next(v)
 		reached.at("before " + string(op.Kind))

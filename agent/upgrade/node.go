@@ -62,6 +62,17 @@ func (f Files) Write(name string, data []byte) error {
 
 func (f Files) Remove(name string) error { return f.Dir.Remove(name) }
 
+// Free is Upgrader.Free.
+func (f Files) Free() (int64, error) {
+	dir, err := f.Dir.Root().Open(".")
+	if err != nil {
+		return 0, err
+	}
+	var s unix.Statfs_t
+	err = unix.Fstatfs(int(dir.Fd()), &s)
+	return int64(s.Bavail) * s.Bsize, errors.Join(err, dir.Close())
+}
+
 // Scratch is Upgrader.Scratch.
 func (f Files) Scratch(size int64) (Closer, error) {
 	file, err := f.Dir.Root().OpenFile(scratchName, os.O_RDWR|os.O_CREATE, 0o600)

@@ -189,6 +189,7 @@ func (p plant) upgraderOn(disk Device, files Keeper, running System) *Upgrader {
 			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
 		},
 		Keep: files, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
+		Free:    func() (int64, error) { return 1 << 30, nil },
 		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
 		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil }, Sys: fstest.MapFS{},
 		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),

@@ -33,6 +33,7 @@ const (
 	CodeLabel     = "label-too-long"
 	CodeSlot      = "slot-too-small"
 	CodeESP       = "esp-full"
+	CodeState     = "state-full"
 	CodeDirectory = "boot-directory-full"
 	CodeOtherDisk = "esp-of-another-disk"
 	CodeFailed    = "failed-before"
@@ -59,6 +60,8 @@ type Room struct {
 	// takes.
 	ESP     int64
 	Entries int
+	// State is what is free on the state partition, where the UKI is made.
+	State int64
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
 }
@@ -142,9 +145,14 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 		return espFull(space, 2*idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
+	case v.Journal == nil && idx.UKI.Size+notes > r.State: // One under way has its files there.
+		return stateFull(r.State, idx.UKI.Size+notes)
 	}
 	return nil
 }
+
+// notes is room for an index and what else is noted of an upgrade, in bytes.
+const notes = 8 << 20
 
 // PreflightBack says why a node cannot go back to the system in its other slot,
 // which has that security epoch and UKI. What firmware starts may have changed since
@@ -205,6 +213,10 @@ func otherDisk() *Refusal {
 
 func espFull(free, size int64) *Refusal {
 	return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, this takes %d", free>>20, size>>20)
+}
+
+func stateFull(free, size int64) *Refusal {
+	return refuse(CodeState, "see what takes the room: du -x /var", "the state partition has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
 func directoryFull() *Refusal {

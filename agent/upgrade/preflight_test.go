@@ -20,7 +20,7 @@ func ready() (View, Facts, bundle.Index) {
 	now := time.Unix(1e9, 0)
 	v := View{Running: System{"1.0.0", "aa"}, Entries: []Entry{entry("1.0.0", false, 0, 0)}}
 	v.Entries[0].RootHash = "aa"
-	f := Facts{Arch: "amd64", ImageID: "loam-node-os", Room: Room{Root: 1 << 30, Verity: 1 << 24, ESP: 1 << 30, Entries: 100}, Epoch: 2, Now: now, Pace: time.Hour}
+	f := Facts{Arch: "amd64", ImageID: "loam-node-os", Room: Room{Root: 1 << 30, Verity: 1 << 24, ESP: 1 << 30, Entries: 100, State: 1 << 30}, Epoch: 2, Now: now, Pace: time.Hour}
 	idx := bundle.Index{ImageID: "loam-node-os", Version: "2.0.0", Arch: "amd64", Epoch: 2, RootHash: "bb",
 		Root: bundle.Part{Size: 1 << 28}, Verity: bundle.Part{Size: 1 << 21}, UKI: bundle.Part{Size: 1 << 25}}
 	return v, f, idx
@@ -58,6 +58,10 @@ func TestPreflight(t *testing.T) {
 		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Verity = 1 }, CodeSlot},
 		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.ESP = 1 << 20 }, CodeESP},
 		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Entries = 0 }, CodeDirectory},
+		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.State = 1 << 25 }, CodeState},
+		{"one that is full, of what is under way", func(v *View, f *Facts, idx *bundle.Index, _ *Wish) {
+			v.Journal, f.Room.State = &Journal{Target: System{idx.Version, idx.RootHash}, From: v.Running}, 0
+		}, ""},
 		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.OtherDisk = true }, CodeOtherDisk},
 		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.RootHash, idx.Version = "aa", "1.0.0" }, CodeSame},
 		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "1.0.0" }, CodeSame},
