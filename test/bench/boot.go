@@ -108,6 +108,10 @@ func measureSizes(ctx context.Context, r *report, b *bench) error {
 	if err != nil {
 		return err
 	}
+	packed, err := os.Stat(b.raw + ".zst")
+	if err != nil {
+		return err
+	}
 	loam := filepath.Join(dir, "loam")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", loam, "./cmd/loam")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOAMD64=v2")
@@ -120,6 +124,7 @@ func measureSizes(ctx context.Context, r *report, b *bench) error {
 	}
 	return r.add(
 		result("size/root", "MB", 150, "", "erofs, cloud profile, MB of 10^6 bytes", float64(root.Size())/1e6),
+		result("size/raw.zst", "MB", 160, "", "cloud profile, MB of 10^6 bytes", float64(packed.Size())/1e6),
 		result("size/loam", "MB", 45, "", "stripped, amd64", float64(binary.Size())/1e6),
 	)
 }

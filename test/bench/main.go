@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"cluster\" or \"upgrade\": only that")
+	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\" or \"flash\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -53,6 +53,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return measureCluster(ctx, r)
 	case "upgrade":
 		return measureUpgrade(ctx, r)
+	case "flash":
+		return flashDisk.measure(ctx, r)
 	}
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
 		return err
@@ -64,6 +66,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureUpgrade(ctx, r); err != nil {
+		return err
+	}
+	if err := flashDisk.measure(ctx, r); err != nil {
 		return err
 	}
 	b, err := open(ctx)
