@@ -1,0 +1,153 @@
+package volume
+
+import (
+	"slices"
+	"strings"
+)
+
+// Action is what to do with the device that was chosen.
+type Action string
+
+const (
+	// Use: the device has the data volume.
+	Use Action = "use"
+	// Format: the disk is empty, and claimed.
+	Format Action = "format"
+	// Finish: a power cut has left a volume unfinished; format again.
+	Finish Action = "finish"
+)
+
+// Choice is the data volume.
+type Choice struct {
+	Action Action
+	// Device is the node of the disk, or of the partition that has the volume.
+	Device string
+	// FileSystem is what a device to Use has; "" for the others.
+	FileSystem string
+	// Size is that of the disk, in bytes.
+	Size int64
+}
+
+// Decide says which disk is the data volume, or is to become it. The error is a *Refusal.
+//
+//   - A volume that was made before is used, also when another disk is empty, and whatever its size is
+//     now. A claim by serial, path or model that means another disk is refused: what the kubelet
+//     keeps is on the old one. Of several volumes the claim has to mean one.
+//   - So it is with a disk that a power cut has left unfinished.
+//   - Disks in use are not counted. Of the others that match, there has to be one, and it has to
+//     be empty; with OnlyEmpty, only one of them has to be. A disk that cannot be read is then
+//     refused for all: it may be the volume.
+//   - A disk that is seen twice (multipath without its mapping) is never formatted.
+func Decide(disks []Disk, c Claim) (Choice, error) {
+	disks = slices.SortedFunc(slices.Values(disks), func(a, b Disk) int { return strings.Compare(a.Device, b.Device) })
+	choice, why := choose(disks, c)
+	if why != "" {
+		return Choice{}, newRefusal(why, disks, c)
+	}
+	return choice, nil
+}
+
+// choose is Decide; why is "" if there is a choice.
+func choose(disks []Disk, c Claim) (choice Choice, why string) {
+	if c.IsZero() {
+		return Choice{}, "no disk is claimed"
+	}
+	if found := volumes(disks, c.names()); len(found) > 0 {
+		return one(found, c)
+	}
+	candidates := named(disks, c)
+	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool { return obstacle(d, disks) != "" })
+	unreadable := func(d Disk) bool { return d.Content.has(Unreadable) }
+	switch {
+	case len(candidates) == 0:
+		return Choice{}, "no disk that is free matches"
+	case len(free) == 0:
+		return Choice{}, "no disk that matches is empty"
+	case len(free) > 1:
+		return Choice{}, "more than one empty disk matches"
+	case len(candidates) > 1 && !c.OnlyEmpty:
+		return Choice{}, "more than one disk matches"
+	case slices.ContainsFunc(candidates, unreadable):
+		return Choice{}, "a disk that matches cannot be read, and may be the volume"
+	}
+	return Choice{Action: Format, Device: free[0].Device, Size: free[0].Size}, ""
+}
+
+// volume is a device that has the data volume, or is to.
+type volume struct {
+	disk   Disk
+	choice Choice
+}
+
+// volumes are all there are, on disks that can be unplugged only if asked for; unfinished ones
+// only if there is no other.
+func volumes(disks []Disk, removable bool) []volume {
+	var whole, unfinished []volume
+	for _, d := range disks {
+		if d.Removable && !removable {
+			continue
+		}
+		choice := Choice{Device: d.Device, Size: d.Size}
+		switch c := d.Content; {
+		case c.FileSystem != "":
+			choice.Action, choice.FileSystem = Use, c.FileSystem
+			whole = append(whole, volume{d, choice})
+		case c.Unfinished:
+			choice.Action = Finish
+			unfinished = append(unfinished, volume{d, choice})
+		}
+		for _, p := range d.Parts {
+			if fs := p.Content.FileSystem; fs != "" {
+				whole = append(whole, volume{d, Choice{Use, p.Device, fs, d.Size}})
+			}
+		}
+	}
+	if len(whole) > 0 {
+		return whole
+	}
+	return unfinished
+}
+
+// one is the volume that the claim means, of those that were found.
+func one(found []volume, c Claim) (choice Choice, why string) {
+	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool { return !c.identity(v.disk) })
+	switch {
+	case len(meant) == 0:
+		return Choice{}, "there is a data volume already, on a disk that is not claimed"
+	case len(meant) > 1:
+		return Choice{}, "there is more than one data volume"
+	}
+	v := meant[0]
+	if v.choice.Action == Finish && (len(v.disk.Uses) > 0 || v.disk.ReadOnly) {
+		return Choice{}, "an unfinished data volume is not free"
+	}
+	return v.choice, ""
+}
+
+// named are the disks that are not in use and that the claim can mean. Those of just the size
+// that is wanted are meant before those of about that size.
+func named(disks []Disk, c Claim) []Disk {
+	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return len(d.Uses) > 0 || !c.matches(d) })
+	if exact := func(d Disk) bool { return d.Size == c.wanted }; slices.ContainsFunc(out, exact) {
+		out = slices.DeleteFunc(out, func(d Disk) bool { return !exact(d) })
+	}
+	return out
+}
+
+// obstacle says why the disk cannot be formatted, whoever claims it; "" if it can.
+func obstacle(d Disk, all []Disk) string {
+	twin := func(o Disk) bool { return o.Device != d.Device && o.WWID != "" && o.WWID == d.WWID }
+	switch i := slices.IndexFunc(all, twin); {
+	case len(d.Uses) > 0:
+		return strings.Join(d.Uses, ", ")
+	case i >= 0:
+		return "the same disk as " + all[i].Device
+	case d.ReadOnly:
+		return "read-only"
+	case len(d.Content.Evidence) > 0:
+		return d.Content.String()
+	case len(d.Parts) > 0:
+		return "has partitions"
+	}
+	return ""
+}

@@ -1,0 +1,201 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/loam-os/loam/agent/block"
+)
+
+// Device is an open block device.
+type Device interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// ErrBusy says that another has opened a device for itself alone (EBUSY for O_EXCL).
+var ErrBusy = errors.New("opened exclusively")
+
+// Machine is what Observe looks at.
+type Machine struct {
+	// Root is the root directory of the machine: of sys, proc and dev/disk is read.
+	Root fs.FS
+	// Open opens a device node to read. With exclusive, a device that is in use gives ErrBusy.
+	Open func(node string, exclusive bool) (Device, error)
+}
+
+// notDisks are the names of devices that can hold no volume: those without a medium of their own, and
+// those made of others. What they are made of is in use.
+var notDisks = [...]string{"ram", "loop", "dm-", "sr", "fd", "zram", "md", "nbd", "mtdblock", "bcache", "drbd", "zd"}
+
+// Observe reads the facts of all disks, in the order of their names. It changes nothing. A disk that
+// cannot be read is a fact, too.
+func Observe(m Machine) ([]Disk, error) {
+	entries, err := fs.ReadDir(m.Root, "sys/block")
+	if err != nil {
+		return nil, fmt.Errorf("list disks: %w", err)
+	}
+	uses, err := m.uses()
+	if err != nil {
+		return nil, err
+	}
+	paths := m.paths()
+	var disks []Disk
+	for _, entry := range entries {
+		name := entry.Name()
+		notDisk := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		boot := strings.HasPrefix(name, "mmcblk") && strings.Contains(name, "boot") // an eMMC's own, small and empty
+		sectors := m.number(path.Join("sys/block", name, "size"))
+		if slices.ContainsFunc(notDisks[:], notDisk) || boot || sectors == 0 || m.number(path.Join("sys/block", name, "hidden")) == 1 {
+			continue
+		}
+		disks = append(disks, m.disk(name, sectors*512, uses, paths[name]))
+	}
+	return disks, nil
+}
+
+func (m Machine) disk(name string, size int64, uses map[string][]string, paths []string) Disk {
+	dir := path.Join("sys/block", name)
+	target, _ := fs.ReadLink(m.Root, dir)
+	d := Disk{
+		Device: block.Node(name), Size: size, SectorSize: int(m.number(dir + "/queue/logical_block_size")), Paths: paths,
+		Serial: m.serial(dir), Model: m.first(dir+"/device/model", dir+"/device/name"), WWID: m.first(dir+"/wwid", dir+"/device/wwid"),
+		Removable: m.number(dir+"/removable") == 1 || strings.Contains(target, "/usb"),
+		ReadOnly:  m.number(dir+"/ro") == 1,
+	}
+	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
+	parts, _ := fs.Glob(m.Root, dir+"/*/partition")
+	for _, p := range parts {
+		p = path.Dir(p)
+		d.Uses = append(d.Uses, append(m.holders(p), uses[m.text(p+"/dev")]...)...)
+		partition := Part{Device: block.Node(path.Base(p))}
+		partition.Content, _ = m.look(partition.Device, m.number(p+"/size")*512)
+		d.Parts = append(d.Parts, partition)
+	}
+	var busy bool
+	if d.Content, busy = m.look(d.Device, size); busy && len(d.Uses) == 0 {
+		d.Uses = append(d.Uses, ErrBusy.Error())
+	}
+	return d
+}
+
+// look reads a device, also one that another has opened for itself.
+func (m Machine) look(node string, size int64) (c Content, busy bool) {
+	f, err := m.Open(node, true)
+	if errors.Is(err, ErrBusy) {
+		busy = true
+		f, err = m.Open(node, false)
+	}
+	if err != nil {
+		return Content{Evidence: []Evidence{{Name: Unreadable}}}, busy
+	}
+	defer f.Close()
+	return Look(f, size), busy
+}
+
+// holders are what the kernel has made of a device: mappings, arrays.
+func (m Machine) holders(dir string) []string {
+	var out []string
+	entries, _ := fs.ReadDir(m.Root, dir+"/holders")
+	for _, e := range entries {
+		out = append(out, "held by "+e.Name())
+	}
+	return out
+}
+
+// serial is the serial number: of the device itself, or of page 0x80 of SCSI's vital product data, after its
+// header of four bytes.
+func (m Machine) serial(dir string) string {
+	if s := m.first(dir+"/serial", dir+"/device/serial"); s != "" {
+		return s
+	}
+	page, err := fs.ReadFile(m.Root, dir+"/device/vpd_pg80")
+	if err != nil || len(page) < 4 {
+		return ""
+	}
+	return printable(string(page[4:]))
+}
+
+// paths are the names in /dev/disk/by-path by the names of their devices.
+func (m Machine) paths() map[string][]string {
+	out := map[string][]string{}
+	const dir = "dev/disk/by-path"
+	entries, _ := fs.ReadDir(m.Root, dir)
+	for _, e := range entries {
+		if target, err := fs.ReadLink(m.Root, path.Join(dir, e.Name())); err == nil {
+			name := strings.TrimPrefix(path.Clean(path.Join("/", dir, target)), "/dev/")
+			out[name] = append(out[name], e.Name())
+		}
+	}
+	return out
+}
+
+// uses are what devices are used for, by their numbers as in sysfs (8:1): mounts (proc_pid_mountinfo(5))
+// and swap areas.
+func (m Machine) uses() (map[string][]string, error) {
+	out := map[string][]string{}
+	mounts, err := fs.ReadFile(m.Root, "proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if use := "mounted at " + f[4]; !slices.Contains(out[f[2]], use) {
+				out[f[2]] = append(out[f[2]], use)
+			}
+		}
+	}
+	swaps, err := fs.ReadFile(m.Root, "proc/swaps")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list swap areas: %w", err)
+	}
+	for line := range strings.Lines(string(swaps)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || !strings.HasPrefix(f[0], "/dev/") {
+			continue
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(f[0], "/dev/"), "/", "!")
+		if number := m.text(path.Join("sys/class/block", name, "dev")); number != "" {
+			out[number] = append(out[number], "swap area")
+		}
+	}
+	return out, nil
+}
+
+// first is the text of the first of the files that has any.
+func (m Machine) first(names ...string) string {
+	for _, name := range names {
+		if text := m.text(name); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (m Machine) text(name string) string {
+	text, _ := fs.ReadFile(m.Root, name)
+	return printable(string(text))
+}
+
+// printable is text without blanks and zeros around it, and nothing in it that a terminal would not show.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, text)
+	return strings.TrimSpace(text)
+}
+
+// number is 0 for what sysfs does not tell.
+func (m Machine) number(name string) int64 {
+	n, _ := strconv.ParseInt(m.text(name), 10, 64)
+	return n
+}

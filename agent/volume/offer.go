@@ -1,0 +1,40 @@
+package volume
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// offer is the shortest line of machine.yaml that would have Decide take the disk, as a volume or to
+// format it; "" if there is none. It is tried before it is offered.
+func offer(d Disk, all []Disk) string {
+	for _, try := range []struct {
+		yaml  string
+		claim Claim
+	}{
+		{"serial: " + strconv.Quote(d.Serial), Claim{Serial: d.Serial}},
+		{"path: " + strconv.Quote(first(d.Paths)), Claim{Path: first(d.Paths)}},
+		{"model: " + strconv.Quote(d.Model), Claim{Model: d.Model}},
+		{fmt.Sprintf("minSize: %q, maxSize: %q", fmt.Sprint(d.Size), fmt.Sprint(d.Size)), Claim{MinSize: d.Size, MaxSize: d.Size}},
+		{"onlyEmpty: true", Claim{OnlyEmpty: true}},
+	} {
+		if !try.claim.IsZero() && takes(try.claim, d, all) {
+			return "dataVolume: {" + try.yaml + "}"
+		}
+	}
+	return ""
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func takes(c Claim, d Disk, all []Disk) bool {
+	choice, why := choose(all, c)
+	partition := func(p Part) bool { return p.Device == choice.Device }
+	return why == "" && (choice.Device == d.Device || slices.ContainsFunc(d.Parts, partition))
+}

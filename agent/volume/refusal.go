@@ -1,0 +1,116 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrNone says that nothing on the machine can be the data volume now. Another disk may appear.
+var ErrNone = errors.New("no data volume")
+
+// Refusal says why no disk was taken: ErrNone, with each disk and what stands in its way.
+type Refusal struct {
+	Why        string
+	Claim      Claim
+	Candidates []Candidate
+}
+
+// Candidate is a disk that the claim could mean, or that could be claimed.
+type Candidate struct {
+	Disk Disk
+	// Matches tells of the claim that was made; Obstacle is "" for a disk that could be formatted.
+	Matches  bool
+	Obstacle string
+	// Offer is the line of machine.yaml that would take the disk; "" if none would. OfferEmptied
+	// would if the disk were empty.
+	Offer, OfferEmptied string
+}
+
+func newRefusal(why string, disks []Disk, c Claim) *Refusal {
+	r := &Refusal{Why: why, Claim: c}
+	for _, matches := range []bool{true, false} { // those that were meant come first
+		for _, d := range disks {
+			if matches == (!c.IsZero() && c.matches(d)) {
+				r.Candidates = append(r.Candidates, newCandidate(d, disks, matches))
+			}
+		}
+	}
+	return r
+}
+
+func newCandidate(d Disk, all []Disk, matches bool) Candidate {
+	c := Candidate{Disk: d, Matches: matches, Obstacle: obstacle(d, all), Offer: offer(d, all)}
+	if c.Offer == "" && matches && len(d.Uses) == 0 && !d.ReadOnly && !d.Content.has(Unreadable) {
+		emptied := d
+		emptied.Content, emptied.Parts = Content{}, nil
+		others := slices.DeleteFunc(slices.Clone(all), func(o Disk) bool { return o.Device == d.Device })
+		c.OfferEmptied = offer(emptied, append(others, emptied))
+	}
+	return c
+}
+
+// Unwrap is ErrNone.
+func (r *Refusal) Unwrap() error { return ErrNone }
+
+// Error names the claim, each disk with its evidence, and what to write to machine.yaml.
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: %s", ErrNone, r.Why)
+	if !r.Claim.IsZero() {
+		fmt.Fprintf(&b, " (claimed: %s)", r.Claim)
+	}
+	if len(r.Candidates) == 0 {
+		b.WriteString("; the machine has no disk at all")
+	}
+	var offers, blocked bool
+	for _, c := range r.Candidates {
+		b.WriteString("\n  " + c.String())
+		if c.Offer != "" {
+			fmt.Fprintf(&b, "\n    to take it: %s", c.Offer)
+			offers = true
+		}
+		if c.OfferEmptied != "" {
+			fmt.Fprintf(&b, "\n    to take it once it is empty: %s", c.OfferEmptied)
+		}
+		blocked = blocked || c.OfferEmptied != ""
+	}
+	if offers {
+		b.WriteString("\nhint: write the line of the disk that is meant to machine.yaml")
+	}
+	if blocked {
+		b.WriteString("\nhint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)")
+	}
+	return b.String()
+}
+
+// String is one line: what the disk is, whether it is claimed, and why it is not taken.
+func (c Candidate) String() string {
+	d := c.Disk
+	out := []string{fmt.Sprintf("%s: %d bytes", d.Device, d.Size)}
+	for _, f := range []struct{ name, value string }{{"", d.Model}, {"serial ", d.Serial}} {
+		if f.value != "" {
+			out = append(out, f.name+f.value)
+		}
+	}
+	if d.Removable {
+		out = append(out, "removable")
+	}
+	if c.Matches {
+		out = append(out, "matches")
+	}
+	what := c.Obstacle
+	inside := slices.IndexFunc(d.Parts, func(p Part) bool { return p.Content.FileSystem != "" })
+	switch {
+	case d.Content.FileSystem != "":
+		what = "has a data volume (" + d.Content.FileSystem + ")"
+	case inside >= 0:
+		what = "has a data volume in " + d.Parts[inside].Device
+	case d.Content.Unfinished:
+		what = "has an unfinished data volume"
+	case what == "":
+		what = "empty"
+	}
+	return strings.Join(out, ", ") + ": " + what
+}
