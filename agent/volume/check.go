@@ -10,7 +10,7 @@ import (
 // probe reads around a place where a magic may be. What is outside of the device, or cannot
 // be read, reads as zeros.
 type probe struct {
-	disk *edges
+	disk *reader
 	at   int64
 }
 

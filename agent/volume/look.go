@@ -6,71 +6,89 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // edge is how much at each end of a device must be zero.
 const edge = mib
 
+// chunk is how much of a device is read at once.
+const chunk = 16 * kib
+
 // maxFailed is how many reads of a device may fail before no more are tried: each can
 // take the kernel half a minute, and one is enough not to call it empty.
 const maxFailed = 3
 
-// edges reads a device of size bytes, of which it keeps both ends.
-type edges struct {
-	r          io.ReaderAt
-	size       int64
-	head, tail []byte
-	// failed is where reads have failed.
+// reader reads a device of size bytes by chunks, each of them once.
+type reader struct {
+	device io.ReaderAt
+	size   int64
+	chunks map[int64][]byte // by their start; nil for one that cannot be read
 	failed []int64
+	// zeros is what all chunks of zeros share.
+	zeros, scratch []byte
 }
 
-func newEdges(r io.ReaderAt, size int64) *edges {
-	e := &edges{r: r, size: size}
-	n := int(min(size, edge))
-	e.head, _ = e.read(0, n)
-	e.tail, _ = e.read(size-int64(n), n)
-	return e
+func newReader(device io.ReaderAt, size int64) *reader {
+	return &reader{device: device, size: size, chunks: map[int64][]byte{}, zeros: make([]byte, chunk), scratch: make([]byte, chunk)}
 }
 
-// read returns n bytes at offset; ok is false if the device has no such bytes, or cannot read them.
-// The result is not to be changed.
-func (e *edges) read(offset int64, n int) (b []byte, ok bool) {
-	if offset < 0 || offset > e.size-int64(n) {
+// read returns n bytes at offset, at most a chunk; ok is false if the device has no such bytes, or
+// cannot read them. The result is not to be changed.
+func (r *reader) read(offset int64, n int) (b []byte, ok bool) {
+	if offset < 0 || offset > r.size-int64(n) {
 		return nil, false
 	}
-	if end := offset + int64(n); end <= int64(len(e.head)) {
-		return e.head[offset:end], true
-	}
-	if start := e.size - int64(len(e.tail)); offset >= start {
-		return e.tail[offset-start:][:n], true
-	}
-	if len(e.failed) == maxFailed {
+	start := offset - offset%chunk
+	first := r.chunk(start)
+	if first == nil {
 		return nil, false
 	}
-	b = make([]byte, n)
-	if got, _ := e.r.ReadAt(b, offset); got < n {
-		e.failed = append(e.failed, offset)
+	if first = first[offset-start:]; n <= len(first) {
+		return first[:n], true
+	}
+	rest := r.chunk(start + chunk)
+	if rest == nil {
 		return nil, false
 	}
-	return b, true
+	return slices.Concat(first, rest[:n-len(first)]), true
+}
+
+// chunk is the one that begins there, which is within the device; nil if it cannot be read.
+func (r *reader) chunk(start int64) []byte {
+	if b, known := r.chunks[start]; known || len(r.failed) == maxFailed {
+		return b
+	}
+	b := r.scratch[:min(chunk, r.size-start)]
+	if n, _ := r.device.ReadAt(b, start); n < len(b) {
+		r.failed = append(r.failed, start)
+		r.chunks[start] = nil
+		return nil
+	}
+	if zeros := r.zeros[:len(b)]; bytes.Equal(b, zeros) {
+		r.chunks[start] = zeros
+	} else {
+		r.chunks[start] = slices.Clone(b)
+	}
+	return r.chunks[start]
 }
 
 // Look reads what a device of size bytes holds, and nothing outside of it. What cannot be
 // read is evidence, as is a device without any bytes.
-func Look(r io.ReaderAt, size int64) Content {
+func Look(device io.ReaderAt, size int64) Content {
 	if size <= 0 {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}
 	}
-	e := newEdges(r, size)
+	r := newReader(device, size)
 	var c Content
-	if bytes.HasPrefix(e.head, []byte(FormatMark)) {
+	if start, ok := r.read(0, len(FormatMark)); ok && string(start) == FormatMark {
 		c.Evidence = append(c.Evidence, Evidence{Name: marked})
 	}
-	c.Evidence = append(c.Evidence, e.signatures()...)
-	c.Evidence = append(c.Evidence, e.unnamed(c.Evidence)...)
-	for i, offset := range e.failed {
+	c.Evidence = append(c.Evidence, r.signatures()...)
+	c.Evidence = append(c.Evidence, r.unnamed(c.Evidence)...)
+	for i, offset := range r.failed {
 		near := func(other int64) bool { return offset >= other && offset < other+edge }
-		if !slices.ContainsFunc(e.failed[:i], near) {
+		if !slices.ContainsFunc(r.failed[:i], near) {
 			c.Evidence = append(c.Evidence, Evidence{Name: Unreadable, Offset: offset})
 		}
 	}
@@ -78,44 +96,42 @@ func Look(r io.ReaderAt, size int64) Content {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Name, b.Name))
 	})
 	c.Evidence = slices.Compact(c.Evidence)
-	c.recognise(e)
+	c.recognise(r)
 	return c
 }
 
 // signatures finds all there are.
-func (e *edges) signatures() []Evidence {
+func (r *reader) signatures() []Evidence {
 	var found []Evidence
-	for _, s := range allSignatures(e.size) {
-		places := s.at
-		if len(s.magic) >= 4 { // A weaker one would see one in what is left of old data.
-			places = slices.Concat(places, shifted(fromStart(places), lostStart))
-		}
-		for _, p := range places {
-			if ev, ok := e.match(s, p.in(e.size)); ok {
-				found = append(found, ev)
+	for _, s := range append(slices.Clip(known()), signature{name: "xfs", magic: "XFSB", at: xfsCopies(r.size)}) {
+		for _, p := range s.at {
+			offsets := []int64{p.in(r.size), -1}
+			if p.align == 0 && len(s.magic) >= 4 { // A weaker one would see one in what is left of old data.
+				offsets[1] = p.offset + lostStart
+			}
+			for _, offset := range offsets {
+				if ev, ok := r.match(s, offset); ok {
+					found = append(found, ev)
+				}
 			}
 		}
 	}
 	return found
 }
 
-func allSignatures(size int64) []signature {
-	return slices.Concat(partitionTables(), raids(), volumeManagers(), swaps(), fileSystems(), extCopies(),
-		[]signature{{name: "xfs", magic: "XFSB", at: xfsCopies(size)}})
-}
+// known are all signatures but for those whose places depend on more than the end of the device.
+var known = sync.OnceValue(func() []signature {
+	return slices.Concat(partitionTables(), raids(), volumeManagers(), swaps(), fileSystems(), extCopies())
+})
 
-func fromStart(places []place) []place {
-	return slices.DeleteFunc(slices.Clone(places), func(p place) bool { return p.align != 0 })
-}
-
-func (e *edges) match(s signature, offset int64) (Evidence, bool) {
-	if offset < 0 || offset > e.size-max(1, int64(len(s.magic))) {
+func (r *reader) match(s signature, offset int64) (Evidence, bool) {
+	if offset < 0 || offset > r.size-max(1, int64(len(s.magic))) {
 		return Evidence{}, false
 	}
-	if got, ok := e.read(offset, len(s.magic)); !ok || string(got) != s.magic {
+	if got, ok := r.read(offset, len(s.magic)); !ok || string(got) != s.magic {
 		return Evidence{}, false
 	}
-	p := probe{e, offset}
+	p := probe{r, offset}
 	if s.check != nil && !s.check(p) {
 		return Evidence{}, false
 	}
@@ -127,20 +143,29 @@ func (e *edges) match(s signature, offset int64) (Evidence, bool) {
 }
 
 // unnamed is the first byte that is not zero at either end, if no evidence has a name for
-// that end.
-func (e *edges) unnamed(named []Evidence) []Evidence {
+// that end. It reads all of both.
+func (r *reader) unnamed(named []Evidence) []Evidence {
 	var out []Evidence
-	for _, end := range []struct {
-		start int64
-		b     []byte
-	}{{0, e.head}, {e.size - int64(len(e.tail)), e.tail}} {
-		first := len(end.b) - len(bytes.TrimLeft(end.b, "\x00"))
-		inside := func(ev Evidence) bool { return ev.Offset >= end.start && ev.Offset < end.start+int64(len(end.b)) }
-		if first < len(end.b) && !slices.ContainsFunc(named, inside) {
-			out = append(out, Evidence{Name: Unknown, Offset: end.start + int64(first)})
+	for _, end := range [][2]int64{{0, min(edge, r.size)}, {max(0, r.size-edge), r.size}} {
+		inside := func(ev Evidence) bool { return ev.Offset >= end[0] && ev.Offset < end[1] }
+		if first := r.firstByte(end[0], end[1]); first >= 0 && !slices.ContainsFunc(named, inside) {
+			out = append(out, Evidence{Name: Unknown, Offset: first})
 		}
 	}
 	return out
+}
+
+// firstByte is the offset of the first byte that is not zero, from start up to end; -1 if there is none.
+// It reads on to the end: what cannot be read counts as well.
+func (r *reader) firstByte(start, end int64) int64 {
+	first := int64(-1)
+	for at := start; at < end; at += chunk - at%chunk {
+		b, _ := r.read(at, int(min(chunk-at%chunk, end-at)))
+		if first < 0 && !bytes.Equal(b, r.zeros[:len(b)]) {
+			first = at + int64(slices.IndexFunc(b, func(v byte) bool { return v != 0 }))
+		}
+	}
+	return first
 }
 
 // metadata is how much at the start of ext4 and xfs is theirs alone.
@@ -150,7 +175,7 @@ const metadata = 8 * kib
 // that Loam makes, with the Label, and nothing else that lays claim to the device; what is
 // between its start and the last MiB is content, whatever it looks like (disk images are
 // files, too). Of an unfinished one, nothing but the file system and its copies may be there.
-func (c *Content) recognise(e *edges) {
+func (c *Content) recognise(r *reader) {
 	for _, kind := range []struct {
 		name         string
 		label, chars int64
@@ -159,13 +184,13 @@ func (c *Content) recognise(e *edges) {
 			return ev.Name != kind.name && ev.Name != Unknown && ev.Name != marked
 		}
 		claims := func(ev Evidence) bool {
-			return other(ev) && ev.Name != Unreadable && (ev.Offset < metadata || ev.Offset >= e.size-edge)
+			return other(ev) && ev.Name != Unreadable && (ev.Offset < metadata || ev.Offset >= r.size-edge)
 		}
 		if c.has(marked) {
 			c.Unfinished = c.Unfinished || !slices.ContainsFunc(c.Evidence, other)
 			continue
 		}
-		label, _ := e.read(kind.label, int(kind.chars))
+		label, _ := r.read(kind.label, int(kind.chars))
 		if c.has(kind.name) && string(bytes.TrimRight(label, "\x00")) == Label && !slices.ContainsFunc(c.Evidence, claims) {
 			c.FileSystem = kind.name
 		}

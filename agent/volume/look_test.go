@@ -61,7 +61,7 @@ func TestLook(t *testing.T) {
 		{name: "the first byte of the last MiB", write: []piece{{size - mib, []byte{1}}}, broken: -1, want: Content{Evidence: []Evidence{{Unknown, "", size - mib}}}},
 		{name: "the last byte", write: []piece{{size - 1, []byte{1}}}, broken: -1, want: Content{Evidence: []Evidence{{Unknown, "", size - 1}}}},
 		{name: "a start that cannot be read", broken: 3, want: Content{Evidence: []Evidence{{Unreadable, "", 0}}}},
-		{name: "an end that cannot be read", broken: size/512 - 1, want: Content{Evidence: []Evidence{{Unreadable, "", size - mib}}}},
+		{name: "an end that cannot be read", broken: size/512 - 1, want: Content{Evidence: []Evidence{{Unreadable, "", size - size%chunk}}}},
 		{name: "a volume", write: ext4, broken: -1, want: Content{Evidence: []Evidence{{"ext4", "", 1080}}, FileSystem: "ext4"}},
 		{name: "a volume of xfs", write: xfs, broken: -1, want: Content{Evidence: []Evidence{{"xfs", "", 0}}, FileSystem: "xfs"}},
 		{name: "the file system of others", write: ext4[:3], broken: -1, want: Content{Evidence: []Evidence{{"ext4", "", 1080}}}},
@@ -159,4 +159,3 @@ func noise(r *rand.Rand, n int) []byte {
 	b[0] = max(b[0], 1)
 	return b
 }
-

@@ -1,0 +1,384 @@
+package volume
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// made is a generated disk: what Observe would have seen of it, but for its content, and the truth.
+type made struct {
+	disk                      Disk
+	bytes                     *sparse
+	kind                      string
+	empty, volume, unfinished bool
+	unreadable, twin          bool
+}
+
+// world is a machine with a claim.
+type world struct {
+	disks []made
+	claim Claim
+}
+
+// maker makes worlds of a seed.
+type maker struct {
+	*rand.Rand
+	facts []fact
+	count int
+}
+
+func (m *maker) chance(percent int) bool { return m.IntN(100) < percent }
+
+func pick[T any](m *maker, of ...T) T { return of[m.IntN(len(of))] }
+
+func (m *maker) world() world {
+	var w world
+	base := pick(m, 2*gib, 50*gib, 100*gib, 500107862016, 1000204886016, 300*gib)
+	for i := range 1 + m.IntN(7) {
+		w.disks = append(w.disks, m.disk(i, base))
+	}
+	if first := &w.disks[0]; m.chance(15) && first.disk.WWID != "" { // another path to the same disk
+		other := *first
+		other.disk.Device, other.disk.Paths = "/dev/sdz", []string{"pci-0000:99:00.0"}
+		first.twin, other.twin = true, true
+		w.disks = append(w.disks, other)
+	}
+	w.claim = m.claim(pick(m, w.disks...).disk, base)
+	return w
+}
+
+func (m *maker) disk(i int, base int64) made {
+	m.count++
+	sector := pick(m, 512, 4096)
+	size := base
+	switch m.IntN(4) {
+	case 0: // off by a few MiB, or sectors
+		size += int64(m.IntN(41)-20)*mib + int64(m.IntN(3))*4096
+	case 1:
+		size = pick(m, 2*gib, 20*gib, 100*gib, 2000398934016, 7*gib+4096)
+	}
+	size -= size % int64(sector)
+	d := made{bytes: newSparse(size), disk: Disk{
+		Device: fmt.Sprintf("/dev/sd%c", 'a'+i), Size: size, SectorSize: sector,
+		Serial: fmt.Sprintf("S%07d", m.count), Model: pick(m, "FAST", "SLOW"), WWID: fmt.Sprintf("naa.%d", m.count),
+		Paths: []string{fmt.Sprintf("pci-0000:%02d:00.0", i)}, Removable: m.chance(7), ReadOnly: m.chance(4),
+	}}
+	switch m.IntN(10) {
+	case 0:
+		d.disk.Serial, d.disk.WWID = "", ""
+	case 1:
+		d.disk.Serial = "0123456789" // what cheap bridges say
+	}
+	if m.chance(12) {
+		d.disk.Uses = []string{pick(m, "mounted at /var", "held by dm-0", "swap area", ErrBusy.Error())}
+	}
+	m.fill(&d)
+	if d.unreadable = m.chance(4) && !d.volume; d.unreadable { // What is left of a volume may be enough to use it.
+		d.bytes.broken = pick(m, m.Int64N(mib/512), size/512-1-m.Int64N(mib/512))
+		d.empty, d.unfinished = false, false
+	}
+	return d
+}
+
+// fill writes the content of a disk.
+func (m *maker) fill(d *made) {
+	size, sector := d.disk.Size, int64(d.disk.SectorSize)
+	between := func() int64 { return edge + m.Int64N(size-2*edge-8192) }
+	switch n := m.IntN(100); {
+	case n < 30:
+		d.kind, d.empty = "zeros", true
+	case n < 45: // what a disk held before somebody emptied its ends
+		d.kind, d.empty = "old data between the ends", true
+		for range 1 + m.IntN(6) {
+			d.bytes.write(between(), noise(m.Rand, 1+m.IntN(4096)))
+		}
+	case n < 70:
+		f := pick(m, m.facts...)
+		d.kind = "signature " + f.name
+		if !f.put(d.bytes) { // too small for this copy
+			d.kind, d.empty = "zeros", true
+		}
+	case n < 80:
+		d.kind = "partial table"
+		entry := append(noise(m.Rand, 32), "\x00\x08\x00\x00\x00\x00\x00\x00\xff\xff\x0f\x00\x00\x00\x00\x00"...)
+		switch m.IntN(6) {
+		case 0:
+			d.bytes.write(sector, []byte("EFI PART"))
+		case 1:
+			d.bytes.write(size-sector, []byte("EFI PART"))
+		case 2: // the array of a table whose headers are gone
+			d.bytes.write(2*sector, entry)
+		case 3:
+			d.bytes.write(size-sector-16384, entry)
+		case 4: // one entry of an MBR without its signature
+			d.bytes.write(446+16*m.Int64N(4), []byte{0, 0, 2, 0, 0x83, 0xff, 0xff, 0xff, 0, 8})
+		case 5:
+			d.bytes.write(510, []byte{0x55, 0xaa})
+		}
+	case n < 90:
+		d.kind = "noise"
+		at := pick(m, 0, edge-1, size-edge, size-1, m.Int64N(edge), size-1-m.Int64N(edge))
+		d.bytes.write(at, noise(m.Rand, 1+m.IntN(600)))
+	case n < 95:
+		d.kind, d.volume = "volume", true
+		if m.chance(50) {
+			d.bytes.write(0, []byte("XFSB"))
+			d.bytes.write(0x6c, []byte(Label))
+		} else {
+			d.bytes.write(1024+0x38, []byte("\x53\xef"))
+			d.bytes.write(1024+4, []byte{1})
+			d.bytes.write(1024+0x60, []byte{0x40})
+			d.bytes.write(1024+0x78, []byte(Label))
+		}
+		for range m.IntN(5) { // files
+			d.bytes.write(between(), noise(m.Rand, 4096))
+		}
+	default:
+		d.kind, d.unfinished = "unfinished volume", true
+		d.bytes.write(0, []byte(FormatMark))
+		if m.chance(50) {
+			d.bytes.write(128*kib, noise(m.Rand, 4096))
+		}
+	}
+}
+
+func (m *maker) claim(d Disk, base int64) Claim {
+	switch m.IntN(8) {
+	case 0, 1:
+		return OfSize(base)
+	case 2:
+		return Claim{MinSize: d.Size - m.Int64N(30*mib), MaxSize: d.Size + m.Int64N(30*mib)}
+	case 3:
+		return Claim{MinSize: d.Size - m.Int64N(gib), OnlyEmpty: true}
+	case 4:
+		return Claim{Serial: pick(m, d.Serial, "0123456789"), Path: d.Paths[0]}
+	case 5:
+		return Claim{Path: d.Paths[0]}
+	case 6:
+		return Claim{Model: d.Model, OnlyEmpty: m.chance(50), MaxSize: pick(m, 0, d.Size)}
+	}
+	return Claim{OnlyEmpty: true}
+}
+
+// expected is what an expert who knows the truth would do: which disk, and what with it; "" for nothing.
+func (w world) expected() (Action, string) {
+	c := w.claim
+	var wholes, unfinished, contenders, eligible []made
+	for _, d := range w.disks {
+		if d.disk.Removable && c.Serial == "" && c.Path == "" {
+			continue
+		}
+		if d.volume {
+			wholes = append(wholes, d)
+		}
+		if d.unfinished {
+			unfinished = append(unfinished, d)
+		}
+		about := d.disk.Size >= c.MinSize && (c.MaxSize == 0 || d.disk.Size <= c.MaxSize)
+		if about && w.identified(d) && len(d.disk.Uses) == 0 {
+			contenders = append(contenders, d)
+		}
+	}
+	for _, found := range []struct {
+		action Action
+		disks  []made
+	}{{Use, wholes}, {Finish, unfinished}} {
+		if len(found.disks) == 0 {
+			continue
+		}
+		found.disks = slices.DeleteFunc(found.disks, func(d made) bool { return !w.identified(d) })
+		if len(found.disks) != 1 || found.action == Finish && (len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
+			return "", ""
+		}
+		return found.action, found.disks[0].disk.Device
+	}
+	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool { return d.disk.Size != c.wanted })
+	if len(exact) > 0 {
+		contenders = exact
+	}
+	for _, d := range contenders {
+		if d.unreadable {
+			return "", ""
+		}
+		if d.empty && !d.twin && !d.disk.ReadOnly {
+			eligible = append(eligible, d)
+		}
+	}
+	if len(eligible) != 1 || len(contenders) > 1 && !c.OnlyEmpty {
+		return "", ""
+	}
+	return Format, eligible[0].disk.Device
+}
+
+func (w world) identified(d made) bool {
+	c := w.claim
+	return (c.Serial == "" || d.disk.Serial == c.Serial) && (c.Path == "" || d.disk.Paths[0] == c.Path) && (c.Model == "" || d.disk.Model == c.Model)
+}
+
+// code is the code under test, or one with a bug.
+type code struct {
+	look   func(*sparse) Content
+	decide func([]Disk, Claim) (Choice, error)
+}
+
+// tally counts what became of worlds.
+type tally struct {
+	disks, formatted, used, refused int
+	// falseWipes are disks that were to be formatted and should not, missed those that should and were
+	// not; lost are volumes that were not found.
+	falseWipes, missed, lost []string
+}
+
+// try makes worlds until there are n disks, and counts.
+func try(t testing.TB, n int, c code) tally {
+	var sum tally
+	m := &maker{Rand: rand.New(rand.NewPCG(6, 2026)), facts: facts(t, "libblkid.txt", "copies.txt")}
+	for m.count < n {
+		w := m.world()
+		var disks []Disk
+		for _, d := range w.disks {
+			d.disk.Content = c.look(d.bytes)
+			if d.bytes.outside > 0 {
+				t.Errorf("%s: %d reads beyond the disk", d.kind, d.bytes.outside)
+			}
+			disks = append(disks, d.disk)
+		}
+		choice, err := c.decide(disks, w.claim)
+		sum.add(w, choice, err)
+	}
+	sum.disks = m.count
+	return sum
+}
+
+func (s *tally) add(w world, got Choice, err error) {
+	action, device := w.expected()
+	switch {
+	case err != nil:
+		s.refused++
+	case got.Action == Use:
+		s.used++
+	default:
+		s.formatted++
+	}
+	if got.Action == action && got.Device == device {
+		return
+	}
+	what := fmt.Sprintf("claim %v: got %s %s, want %s %s of", w.claim, got.Action, got.Device, action, device)
+	for _, d := range w.disks {
+		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v", d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable, d.twin, d.unreadable)
+	}
+	if got.Action == Format || got.Action == Finish {
+		s.falseWipes = append(s.falseWipes, what)
+	}
+	if action == Format || action == Finish {
+		s.missed = append(s.missed, what)
+	}
+	if action == Use || got.Action == Use {
+		s.lost = append(s.lost, what)
+	}
+}
+
+// generated is how many disks are made: no fewer than the 10,000 of the promise.
+const generated = 10_000
+
+func right(s *sparse) Content { return Look(s, s.size) }
+
+func TestNoDiskIsWipedByMistake(t *testing.T) {
+	got := try(t, generated, code{right, Decide})
+	for _, list := range [][]string{got.falseWipes, got.missed, got.lost} {
+		for _, what := range list[:min(len(list), 3)] {
+			t.Error(what)
+		}
+	}
+	t.Logf("%d generated disks: %d false wipes, %d missed empty disks, %d volumes lost; %d formatted, %d used, %d refused",
+		got.disks, len(got.falseWipes), len(got.missed), len(got.lost), got.formatted, got.used, got.refused)
+	if got.formatted < 100 || got.used < 100 || got.refused < 100 {
+		t.Error("the generated disks are too much alike")
+	}
+}
+
+// masked reads zeros where a bug does not look.
+type masked struct {
+	*sparse
+	hidden func(off, n int64) bool
+}
+
+func (m masked) ReadAt(p []byte, off int64) (int, error) {
+	if m.hidden(off, int64(len(p))) {
+		clear(p)
+		return len(p), nil
+	}
+	return m.sparse.ReadAt(p, off)
+}
+
+// lenient reads zeros where the disk cannot be read.
+type lenient struct{ io.ReaderAt }
+
+func (l lenient) ReadAt(p []byte, off int64) (int, error) {
+	if _, err := l.ReaderAt.ReadAt(p, off); err != nil {
+		clear(p)
+	}
+	return len(p), nil
+}
+
+// TestSeededBugsWipeDisks: the test above finds each of these.
+func TestSeededBugsWipeDisks(t *testing.T) {
+	hide := func(hidden func(s *sparse, off, n int64) bool) func(*sparse) Content {
+		return func(s *sparse) Content {
+			return Look(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
+		}
+	}
+	without := func(change func(*Disk)) func([]Disk, Claim) (Choice, error) {
+		return func(disks []Disk, c Claim) (Choice, error) {
+			disks = slices.Clone(disks)
+			for i := range disks {
+				change(&disks[i])
+			}
+			return Decide(disks, c)
+		}
+	}
+	wipes := func(s tally) int { return len(s.falseWipes) }
+	for _, bug := range []struct {
+		name string
+		code code
+		harm func(tally) int
+	}{
+		{"looks at the start only", code{hide(func(s *sparse, off, n int64) bool { return off+n > s.size-edge }), Decide}, wipes},
+		{"looks at the end only", code{hide(func(_ *sparse, off, _ int64) bool { return off < edge }), Decide}, wipes},
+		{"looks at both ends only", code{hide(func(s *sparse, off, n int64) bool { return off >= edge && off+n <= s.size-edge }), Decide}, wipes},
+		{"looks at 64 KiB of each end", code{hide(func(s *sparse, off, n int64) bool {
+			return off >= 64*kib && off+n <= s.size-64*kib && (off < edge || off+n > s.size-edge)
+		}), Decide}, wipes},
+		{"takes an unreadable disk for an empty one", code{func(s *sparse) Content { return Look(lenient{s}, s.size) }, Decide}, wipes},
+		{"believes names only", code{func(s *sparse) Content {
+			c := right(s)
+			c.Evidence = slices.DeleteFunc(c.Evidence, func(e Evidence) bool { return e.Name == Unknown })
+			return c
+		}, Decide}, wipes},
+		{"does not know its volumes", code{func(s *sparse) Content { c := right(s); c.FileSystem = ""; return c }, Decide}, wipes},
+		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
+		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
+		{"takes sticks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
+		{"takes the first empty disk that matches", code{right, func(disks []Disk, c Claim) (Choice, error) {
+			for _, d := range disks {
+				if c.matches(d) && obstacle(d, disks) == "" {
+					return Choice{Action: Format, Device: d.Device}, nil
+				}
+			}
+			return Decide(disks, c)
+		}}, wipes},
+		{"takes the only empty one whatever is asked", code{right, func(disks []Disk, c Claim) (Choice, error) { c.OnlyEmpty = true; return Decide(disks, c) }}, wipes},
+		{"refuses all", code{right, func([]Disk, Claim) (Choice, error) { return Choice{}, ErrNone }}, func(s tally) int { return len(s.missed) }},
+	} {
+		t.Run(bug.name, func(t *testing.T) {
+			got := bug.harm(try(t, 1500, bug.code))
+			if got == 0 {
+				t.Error("not noticed")
+			}
+			t.Logf("%d worlds gone wrong", got)
+		})
+	}
+}
