@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/window"
 )
 
@@ -40,6 +41,7 @@ func check(report *document.Report, m Machine) {
 		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
 	}
 	checkUpgrade(report, m.Upgrade)
+	checkDataVolume(report, m.DataVolume)
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
 		switch {
@@ -168,5 +170,33 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 		if got, err := time.ParseDuration(d.value); d.value != "" && (err != nil || got < d.least) {
 			report.Add("upgrade."+d.field, fmt.Sprintf("%s is not a duration of %s or more", document.Quote(d.value), d.least), "write one such as 10m")
 		}
+	}
+}
+
+func checkDataVolume(report *document.Report, d DataVolume) {
+	sizes := map[string]int64{}
+	for _, f := range []struct{ field, text string }{{"minSize", d.MinSize}, {"maxSize", d.MaxSize}} {
+		if f.text == "" {
+			continue
+		}
+		n, err := volume.ParseSize(f.text)
+		if err != nil {
+			report.Add("dataVolume."+f.field, err.Error(), "write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes")
+		}
+		sizes[f.field] = n
+	}
+	if least, most := sizes["minSize"], sizes["maxSize"]; least > 0 && most > 0 && least > most {
+		report.Add("dataVolume.maxSize", document.Quote(d.MaxSize)+" is less than minSize", "write the same or more")
+	}
+	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
+		if strings.TrimSpace(f.text) != f.text {
+			report.Add("dataVolume."+f.field, document.Quote(f.text)+" has blanks around it", "leave them out: those of the disk are not looked at")
+		}
+	}
+	if strings.Contains(d.Path, "/") {
+		report.Add("dataVolume.path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
+	}
+	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
+		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here", "write ext4 or xfs")
 	}
 }

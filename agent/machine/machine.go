@@ -4,6 +4,7 @@ package machine
 
 import (
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/volume"
 )
 
 // The only version and kind of document decoded here. Released versions are
@@ -28,6 +29,9 @@ type Machine struct {
 	// Upgrade says where other versions of the system come from; the zero Upgrade is
 	// nowhere.
 	Upgrade Upgrade `json:"upgrade"`
+	// DataVolume says which disk is for what the kubelet keeps, before any size that the configuration
+	// asks for; the zero DataVolume leaves it to that.
+	DataVolume DataVolume `json:"dataVolume"`
 	// DebugShell lists terminals that get a root shell without a password,
 	// without /dev/: ttyS1.
 	DebugShell []string `json:"debugShell"`
@@ -113,6 +117,28 @@ type Upgrade struct {
 	// Window is when the machine may restart to try a system, in UTC, such as "Sat,Sun
 	// 22:00-04:00"; "" is always.
 	Window string `json:"window"`
+}
+
+// DataVolume is a volume.Claim, and what is made of the disk. All that is set has to be true of it.
+type DataVolume struct {
+	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi"; both included.
+	MinSize string `json:"minSize"`
+	MaxSize string `json:"maxSize"`
+	Serial  string `json:"serial"`
+	Model   string `json:"model"`
+	// Path is a name in /dev/disk/by-path.
+	Path string `json:"path"`
+	// OnlyEmpty means the only one that is empty of several.
+	OnlyEmpty bool `json:"onlyEmpty"`
+	// FileSystem is ext4 or xfs; "" is ext4.
+	FileSystem string `json:"fileSystem"`
+}
+
+// Claim is what d says of the disk, if it was checked.
+func (d DataVolume) Claim() volume.Claim {
+	least, _ := volume.ParseSize(d.MinSize)
+	most, _ := volume.ParseSize(d.MaxSize)
+	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, Path: d.Path, OnlyEmpty: d.OnlyEmpty}
 }
 
 // Contents has at most one field set.

@@ -53,6 +53,10 @@ func TestDecode(t *testing.T) {
 			want: machine.Machine{Upgrade: machine.Upgrade{Repository: "https://updates.example/loam", Root: "{}", Version: "0.2.0", Pace: "2h", Trial: "5m", Window: "Sat 22:00-04:00"}},
 		},
 		{
+			name: "a disk for data", text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
+			want: machine.Machine{DataVolume: machine.DataVolume{MinSize: "90Gi", MaxSize: "100G", Serial: "S1", Model: "FAST 1", Path: "pci-0000:03:00.0-nvme-1", OnlyEmpty: true, FileSystem: "xfs"}},
+		},
+		{
 			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",
 			want: machine.Machine{Source: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}},
 		},
@@ -76,6 +80,7 @@ func TestDecodeErrors(t *testing.T) {
 		nameHint  = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
 		credHint  = " is not the name of a credential for Loam; hint: write a name that begins with loam. such as loam.config"
 		labelHint = "; hint: write up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
+		sizeHint  = "; hint: write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes"
 		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, without /dev/"
 	)
 	for _, test := range []struct{ name, text, want string }{
@@ -108,6 +113,14 @@ func TestDecodeErrors(t *testing.T) {
 		},
 		{name: "a credential of others", text: head + "source:\n  credential: {name: passwd.root}\n", want: `m:4: source.credential.name: "passwd.root"` + credHint},
 		{name: "a credential that is a path", text: head + "source:\n  credential: {name: loam./x}\n", want: `m:4: source.credential.name: "loam./x"` + credHint},
+		{
+			name: "sizes that are none", text: head + "dataVolume:\n  minSize: 1.5Ti\n  maxSize: '0'\n",
+			want: `m:4: dataVolume.minSize: "1.5Ti" is not a size` + sizeHint + "\n" + `m:5: dataVolume.maxSize: "0" is not a size` + sizeHint,
+		},
+		{name: "a range of no size", text: head + "dataVolume: {minSize: 100Gi, maxSize: 100G}\n", want: `m:3: dataVolume.maxSize: "100G" is less than minSize; hint: write the same or more`},
+		{name: "a disk by a name that changes", text: head + "dataVolume: {path: /dev/sdb}\n", want: `m:3: dataVolume.path: "/dev/sdb" is not a name in /dev/disk/by-path; hint: write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot`},
+		{name: "a serial with blanks", text: head + "dataVolume: {serial: 'S1 '}\n", want: `m:3: dataVolume.serial: "S1 " has blanks around it; hint: leave them out: those of the disk are not looked at`},
+		{name: "a file system that is not made here", text: head + "dataVolume: {fileSystem: btrfs}\n", want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`},
 		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},
 		{name: "two shells on a terminal", text: head + "debugShell: [ttyS1, ttyS1]\n", want: `m:3: debugShell[1]: "ttyS1" given twice; hint: keep one of them`},
 	} {
