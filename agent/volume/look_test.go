@@ -11,7 +11,7 @@ import (
 // related are names that a bare magic does not tell apart, as more of the superblock would.
 func related(name string) []string {
 	for _, family := range [][]string{
-		{"ext2", "ext3", "ext4", "ext4dev", "jbd"}, {"hfs", "hfsplus"}, {"gfs", "gfs2"}, {"dos", "PMBR", "vfat", "minix", "gpt"},
+		{"ext2", "ext3", "ext4", "ext4dev", "jbd"}, {"hfs", "hfsplus"}, {"gfs", "gfs2"}, {"dos", "PMBR", "vfat", "minix", "gpt", "exfat", "ntfs"},
 		{"bcache", "bcachefs"}, {"squashfs", "squashfs3"}, {"scoutfs_meta", "scoutfs_data"}, {"udf", "iso9660"},
 	} {
 		if slices.Contains(family, name) {
