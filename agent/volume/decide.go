@@ -9,12 +9,12 @@ import (
 type Action string
 
 const (
-	// Use: the device has the data volume.
-	Use Action = "use"
-	// Format: the disk is empty, and claimed.
-	Format Action = "format"
-	// Finish: a power cut has left a volume unfinished; format again.
-	Finish Action = "finish"
+	// ToUse: the device has the data volume.
+	ToUse Action = "use"
+	// ToFormat: the disk is empty, and claimed.
+	ToFormat Action = "format"
+	// ToFinish: a power cut has left a volume unfinished; format again.
+	ToFinish Action = "finish"
 )
 
 // Choice is the data volume.
@@ -22,8 +22,9 @@ type Choice struct {
 	Action Action
 	// Device is the node of the disk, or of the partition that has the volume.
 	Device string
-	// FileSystem is what a device to Use has; "" for the others.
+	// FileSystem is what a device to use has; "" for the others. Grow says that the device is larger.
 	FileSystem string
+	Grow       bool
 	// Size is that of the disk, in bytes.
 	Size int64
 }
@@ -70,7 +71,7 @@ func choose(disks []Disk, c Claim) (choice Choice, why string) {
 	case slices.ContainsFunc(candidates, unreadable):
 		return Choice{}, "a disk that matches cannot be read, and may be the volume"
 	}
-	return Choice{Action: Format, Device: free[0].Device, Size: free[0].Size}, ""
+	return Choice{Action: ToFormat, Device: free[0].Device, Size: free[0].Size}, ""
 }
 
 // volume is a device that has the data volume, or is to.
@@ -90,15 +91,15 @@ func volumes(disks []Disk, removable bool) []volume {
 		choice := Choice{Device: d.Device, Size: d.Size}
 		switch c := d.Content; {
 		case c.FileSystem != "":
-			choice.Action, choice.FileSystem = Use, c.FileSystem
+			choice.Action, choice.FileSystem, choice.Grow = ToUse, c.FileSystem, grows(c, d.Size)
 			whole = append(whole, volume{d, choice})
 		case c.Unfinished:
-			choice.Action = Finish
+			choice.Action = ToFinish
 			unfinished = append(unfinished, volume{d, choice})
 		}
 		for _, p := range d.Parts {
 			if fs := p.Content.FileSystem; fs != "" {
-				whole = append(whole, volume{d, Choice{Use, p.Device, fs, d.Size}})
+				whole = append(whole, volume{d, Choice{ToUse, p.Device, fs, grows(p.Content, p.Size), d.Size}})
 			}
 		}
 	}
@@ -107,6 +108,10 @@ func volumes(disks []Disk, removable bool) []volume {
 	}
 	return unfinished
 }
+
+// grows reports whether there is room behind a file system: more than the rest that is too short for
+// one of its blocks or groups.
+func grows(c Content, size int64) bool { return size-c.Used >= mib }
 
 // one is the volume that the claim means, of those that were found.
 func one(found []volume, c Claim) (choice Choice, why string) {
@@ -118,7 +123,7 @@ func one(found []volume, c Claim) (choice Choice, why string) {
 		return Choice{}, "there is more than one data volume"
 	}
 	v := meant[0]
-	if v.choice.Action == Finish && (len(v.disk.Uses) > 0 || v.disk.ReadOnly) {
+	if v.choice.Action == ToFinish && (len(v.disk.Uses) > 0 || v.disk.ReadOnly) {
 		return Choice{}, "an unfinished data volume is not free"
 	}
 	return v.choice, ""

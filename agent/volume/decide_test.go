@@ -17,13 +17,15 @@ func TestDecide(t *testing.T) {
 	}
 	data := func(d *Disk) { d.Content.Evidence = []Evidence{{"zfs_member", "", 131072}} }
 	mounted := func(d *Disk) { d.Uses = []string{"mounted at /"}; data(d) }
-	ours := func(d *Disk) { d.Content = Content{Evidence: []Evidence{{"ext4", "", 1080}}, FileSystem: "ext4"} }
+	ours := func(d *Disk) {
+		d.Content = Content{Evidence: []Evidence{{"ext4", "", 1080}}, FileSystem: "ext4", Used: d.Size}
+	}
 	cut := func(d *Disk) { d.Content = Content{Evidence: []Evidence{{marked, "", 0}}, Unfinished: true} }
 	dead := func(d *Disk) { d.Content.Evidence = []Evidence{{Name: Unreadable}} }
 	stick := func(d *Disk) { d.Removable = true }
 	parts := func(fs string) func(*Disk) {
 		return func(d *Disk) {
-			d.Parts = []Part{{d.Device + "1", Content{FileSystem: fs}}}
+			d.Parts = []Part{{d.Device + "1", d.Size - mib, Content{FileSystem: fs, Used: d.Size - mib}}}
 			d.Content.Evidence = []Evidence{{"gpt", "", 512}}
 		}
 	}
@@ -35,32 +37,33 @@ func TestDecide(t *testing.T) {
 		want  Choice
 		why   string
 	}{
-		{name: "the empty disk of that size", disks: []Disk{disk("/dev/sda", 20*gib, mounted), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{Format, "/dev/sdb", "", wanted}},
-		{name: "one a few MiB smaller, as controllers keep some", disks: []Disk{disk("/dev/sdb", wanted-8*mib)}, claim: OfSize(wanted), want: Choice{Format, "/dev/sdb", "", wanted - 8*mib}},
-		{name: "of two, that of just the size", disks: []Disk{disk("/dev/sda", wanted+mib), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{Format, "/dev/sdb", "", wanted}},
+		{name: "the empty disk of that size", disks: []Disk{disk("/dev/sda", 20*gib, mounted), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sdb", "", false, wanted}},
+		{name: "one a few MiB smaller, as controllers keep some", disks: []Disk{disk("/dev/sdb", wanted-8*mib)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sdb", "", false, wanted - 8*mib}},
+		{name: "of two, that of just the size", disks: []Disk{disk("/dev/sda", wanted+mib), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sdb", "", false, wanted}},
 		{name: "the one of just the size has data, so it may be the one that was meant", disks: []Disk{disk("/dev/sda", wanted+mib), disk("/dev/sdb", wanted, data)}, claim: OfSize(wanted), why: "no disk that matches is empty"},
 		{name: "one 17 MiB larger is another", disks: []Disk{disk("/dev/sdb", wanted+17*mib)}, claim: OfSize(wanted), why: "no disk that is free matches"},
-		{name: "of two of that size, the empty one", disks: []Disk{disk("/dev/sda", wanted, data), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{Format, "/dev/sdb", "", wanted}},
+		{name: "of two of that size, the empty one", disks: []Disk{disk("/dev/sda", wanted, data), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sdb", "", false, wanted}},
 		{name: "two empty ones", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted)}, claim: OfSize(wanted), why: "more than one empty disk matches"},
 		{name: "two that match, one with data, and nobody said that it is the empty one", disks: []Disk{disk("/dev/sda", wanted, data), disk("/dev/sdb", wanted)}, claim: Claim{MinSize: wanted}, why: "more than one disk matches"},
-		{name: "the system disk is of the same size", disks: []Disk{disk("/dev/sda", wanted, mounted), disk("/dev/sdb", wanted)}, claim: Claim{MinSize: wanted}, want: Choice{Format, "/dev/sdb", "", wanted}},
-		{name: "by serial, among others", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted)}, claim: Claim{Serial: "S-sdb"}, want: Choice{Format, "/dev/sdb", "", wanted}},
+		{name: "the system disk is of the same size", disks: []Disk{disk("/dev/sda", wanted, mounted), disk("/dev/sdb", wanted)}, claim: Claim{MinSize: wanted}, want: Choice{ToFormat, "/dev/sdb", "", false, wanted}},
+		{name: "by serial, among others", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted)}, claim: Claim{Serial: "S-sdb"}, want: Choice{ToFormat, "/dev/sdb", "", false, wanted}},
 		{name: "by serial, with data", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, data)}, claim: Claim{Serial: "S-sdb"}, why: "no disk that matches is empty"},
 		{name: "by path and a size that is not true", disks: []Disk{disk("/dev/sdb", wanted)}, claim: Claim{Path: "path-sdb", MaxSize: gib}, why: "no disk that is free matches"},
 		{name: "a stick is nobody's data volume", disks: []Disk{disk("/dev/sda", wanted, stick)}, claim: Claim{OnlyEmpty: true}, why: "no disk that is free matches"},
-		{name: "but it can be claimed", disks: []Disk{disk("/dev/sda", wanted, stick)}, claim: Claim{Serial: "S-sda"}, want: Choice{Format, "/dev/sda", "", wanted}},
+		{name: "but it can be claimed", disks: []Disk{disk("/dev/sda", wanted, stick)}, claim: Claim{Serial: "S-sda"}, want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
 		{name: "a disk that cannot be read may be the volume", disks: []Disk{disk("/dev/sda", wanted, dead), disk("/dev/sdb", wanted)}, claim: Claim{OnlyEmpty: true}, why: "a disk that matches cannot be read, and may be the volume"},
 		{name: "read-only", disks: []Disk{disk("/dev/sda", wanted, func(d *Disk) { d.ReadOnly = true })}, claim: Claim{OnlyEmpty: true}, why: "no disk that matches is empty"},
 		{name: "partitions of a table that only the kernel knows", disks: []Disk{disk("/dev/sda", wanted, func(d *Disk) { d.Parts = []Part{{Device: "/dev/sda1"}} })}, claim: Claim{OnlyEmpty: true}, why: "no disk that matches is empty"},
 		{name: "the same disk twice", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, func(d *Disk) { d.WWID = "naa.sda" })}, claim: Claim{Path: "path-sda"}, why: "no disk that matches is empty"},
-		{name: "a volume, and an empty disk", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", 70*gib, ours)}, claim: OfSize(wanted), want: Choice{Use, "/dev/sdb", "ext4", 70 * gib}},
-		{name: "a volume that is mounted", disks: []Disk{disk("/dev/sdb", wanted, mounted, ours)}, claim: OfSize(wanted), want: Choice{Use, "/dev/sdb", "ext4", wanted}},
-		{name: "a volume on a partition", disks: []Disk{disk("/dev/sdb", wanted, parts("xfs"))}, claim: OfSize(wanted), want: Choice{Use, "/dev/sdb1", "xfs", wanted}},
+		{name: "a volume, and an empty disk", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", 70*gib, ours)}, claim: OfSize(wanted), want: Choice{ToUse, "/dev/sdb", "ext4", false, 70 * gib}},
+		{name: "a volume that is mounted", disks: []Disk{disk("/dev/sdb", wanted, mounted, ours)}, claim: OfSize(wanted), want: Choice{ToUse, "/dev/sdb", "ext4", false, wanted}},
+		{name: "a volume whose disk has grown", disks: []Disk{disk("/dev/sdb", 2*wanted, func(d *Disk) { ours(d); d.Content.Used = wanted })}, claim: OfSize(wanted), want: Choice{ToUse, "/dev/sdb", "ext4", true, 2 * wanted}},
+		{name: "a volume on a partition", disks: []Disk{disk("/dev/sdb", wanted, parts("xfs"))}, claim: OfSize(wanted), want: Choice{ToUse, "/dev/sdb1", "xfs", false, wanted}},
 		{name: "the volume is on another disk than is claimed", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)}, claim: Claim{Serial: "S-sda"}, why: "there is a data volume already, on a disk that is not claimed"},
 		{name: "two volumes", disks: []Disk{disk("/dev/sda", wanted, ours), disk("/dev/sdb", wanted, ours)}, claim: OfSize(wanted), why: "there is more than one data volume"},
-		{name: "two volumes, one of them claimed", disks: []Disk{disk("/dev/sda", wanted, ours), disk("/dev/sdb", wanted, ours)}, claim: Claim{Path: "path-sdb"}, want: Choice{Use, "/dev/sdb", "ext4", wanted}},
-		{name: "the volume of a stick that somebody has plugged in", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, stick)}, claim: OfSize(wanted), want: Choice{Format, "/dev/sda", "", wanted}},
-		{name: "what a power cut has left, and an empty disk", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, cut)}, claim: OfSize(wanted), want: Choice{Finish, "/dev/sdb", "", wanted}},
+		{name: "two volumes, one of them claimed", disks: []Disk{disk("/dev/sda", wanted, ours), disk("/dev/sdb", wanted, ours)}, claim: Claim{Path: "path-sdb"}, want: Choice{ToUse, "/dev/sdb", "ext4", false, wanted}},
+		{name: "the volume of a stick that somebody has plugged in", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, stick)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
+		{name: "what a power cut has left, and an empty disk", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, cut)}, claim: OfSize(wanted), want: Choice{ToFinish, "/dev/sdb", "", false, wanted}},
 		{name: "what a power cut has left is in use", disks: []Disk{disk("/dev/sdb", wanted, cut, func(d *Disk) { d.Uses = []string{ErrBusy.Error()} })}, claim: OfSize(wanted), why: "an unfinished data volume is not free"},
 		{name: "no claim", disks: []Disk{disk("/dev/sda", wanted)}, why: "no disk is claimed"},
 		{name: "no disk", claim: OfSize(wanted), why: "no disk that is free matches"},

@@ -192,7 +192,17 @@ func (c *Content) recognise(r *reader) {
 		}
 		label, _ := r.read(kind.label, int(kind.chars))
 		if c.has(kind.name) && string(bytes.TrimRight(label, "\x00")) == Label && !slices.ContainsFunc(c.Evidence, claims) {
-			c.FileSystem = kind.name
+			c.FileSystem, c.Used = kind.name, r.used(kind.name)
 		}
 	}
+}
+
+// used is the size of the file system, by its superblock.
+func (r *reader) used(fileSystem string) int64 {
+	p := probe{r, 0}
+	if fileSystem == "xfs" {
+		return int64(uint64(p.be32(8))<<32|uint64(p.be32(12))) * int64(p.be32(4))
+	}
+	const superblock = 1 * kib
+	return int64(uint64(p.le32(superblock+0x150))<<32|uint64(p.le32(superblock+4))) * (kib << (p.le32(superblock+0x18) & 7))
 }

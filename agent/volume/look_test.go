@@ -46,7 +46,7 @@ func TestEverySignatureIsFoundAtItsPlace(t *testing.T) {
 func TestLook(t *testing.T) {
 	const size = 3*gib + 512
 	label := func(at int64, text string) piece { return piece{at, []byte(text)} }
-	ext4 := []piece{{1024 + 0x38, []byte("\x53\xef")}, {1024 + 4, []byte{1}}, {1024 + 0x60, []byte{0x40}}, label(1024+0x78, Label)}
+	ext4 := []piece{{1024 + 0x38, []byte("\x53\xef")}, {1024 + 6, []byte{1}}, {1024 + 0x60, []byte{0x40}}, label(1024+0x78, Label)}
 	xfs := []piece{{0, []byte("XFSB")}, label(0x6c, Label)}
 	mark := piece{0, []byte(FormatMark)}
 	for _, test := range []struct {
@@ -62,12 +62,12 @@ func TestLook(t *testing.T) {
 		{name: "the last byte", write: []piece{{size - 1, []byte{1}}}, broken: -1, want: Content{Evidence: []Evidence{{Unknown, "", size - 1}}}},
 		{name: "a start that cannot be read", broken: 3, want: Content{Evidence: []Evidence{{Unreadable, "", 0}}}},
 		{name: "an end that cannot be read", broken: size/512 - 1, want: Content{Evidence: []Evidence{{Unreadable, "", size - size%chunk}}}},
-		{name: "a volume", write: ext4, broken: -1, want: Content{Evidence: []Evidence{{"ext4", "", 1080}}, FileSystem: "ext4"}},
+		{name: "a volume", write: ext4, broken: -1, want: Content{Evidence: []Evidence{{"ext4", "", 1080}}, FileSystem: "ext4", Used: 64 * mib}},
 		{name: "a volume of xfs", write: xfs, broken: -1, want: Content{Evidence: []Evidence{{"xfs", "", 0}}, FileSystem: "xfs"}},
 		{name: "the file system of others", write: ext4[:3], broken: -1, want: Content{Evidence: []Evidence{{"ext4", "", 1080}}}},
 		{
 			name: "a volume whose files hold the disks of others", write: append(slices.Clone(ext4), piece{64*mib + 64, []byte("_BHRfS_M")}), broken: -1,
-			want: Content{Evidence: []Evidence{{"ext4", "", 1080}, {"btrfs", "", 64*mib + 64}}, FileSystem: "ext4"},
+			want: Content{Evidence: []Evidence{{"ext4", "", 1080}, {"btrfs", "", 64*mib + 64}}, FileSystem: "ext4", Used: 64 * mib},
 		},
 		{
 			name: "a volume that is half of a mirror", write: append(slices.Clone(ext4), piece{size - 512 - 8*kib, []byte("\xfc\x4e\x2b\xa9")}), broken: -1,

@@ -74,8 +74,8 @@ func (m Machine) disk(name string, size int64, uses map[string][]string, paths [
 	for _, p := range parts {
 		p = path.Dir(p)
 		d.Uses = append(d.Uses, append(m.holders(p), uses[m.text(p+"/dev")]...)...)
-		partition := Part{Device: block.Node(path.Base(p))}
-		partition.Content, _ = m.look(partition.Device, m.number(p+"/size")*512)
+		partition := Part{Device: block.Node(path.Base(p)), Size: m.number(p+"/size") * 512}
+		partition.Content, _ = m.look(partition.Device, partition.Size)
 		d.Parts = append(d.Parts, partition)
 	}
 	var busy bool

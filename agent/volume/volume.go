@@ -46,6 +46,7 @@ type Disk struct {
 // Part is a partition.
 type Part struct {
 	Device  string
+	Size    int64
 	Content Content
 }
 
@@ -54,8 +55,10 @@ type Content struct {
 	// Evidence is all that was found on it, in the order of its offsets; a device is
 	// empty if there is none.
 	Evidence []Evidence
-	// FileSystem is the type of the data volume on it, ext4 or xfs; "" if there is none.
+	// FileSystem is the type of the data volume on it, ext4 or xfs; "" if there is none. Used is how
+	// much of the device it has, in bytes.
 	FileSystem string
+	Used       int64
 	// Unfinished says that it has the FormatMark, and nothing that Loam does not write
 	// after it.
 	Unfinished bool

@@ -185,12 +185,12 @@ func (w world) expected() (Action, string) {
 	for _, found := range []struct {
 		action Action
 		disks  []made
-	}{{Use, wholes}, {Finish, unfinished}} {
+	}{{ToUse, wholes}, {ToFinish, unfinished}} {
 		if len(found.disks) == 0 {
 			continue
 		}
 		found.disks = slices.DeleteFunc(found.disks, func(d made) bool { return !w.identified(d) })
-		if len(found.disks) != 1 || found.action == Finish && (len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
+		if len(found.disks) != 1 || found.action == ToFinish && (len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
 			return "", ""
 		}
 		return found.action, found.disks[0].disk.Device
@@ -210,7 +210,7 @@ func (w world) expected() (Action, string) {
 	if len(eligible) != 1 || len(contenders) > 1 && !c.OnlyEmpty {
 		return "", ""
 	}
-	return Format, eligible[0].disk.Device
+	return ToFormat, eligible[0].disk.Device
 }
 
 func (w world) identified(d made) bool {
@@ -258,7 +258,7 @@ func (s *tally) add(w world, got Choice, err error) {
 	switch {
 	case err != nil:
 		s.refused++
-	case got.Action == Use:
+	case got.Action == ToUse:
 		s.used++
 	default:
 		s.formatted++
@@ -270,13 +270,13 @@ func (s *tally) add(w world, got Choice, err error) {
 	for _, d := range w.disks {
 		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v", d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable, d.twin, d.unreadable)
 	}
-	if got.Action == Format || got.Action == Finish {
+	if got.Action == ToFormat || got.Action == ToFinish {
 		s.falseWipes = append(s.falseWipes, what)
 	}
-	if action == Format || action == Finish {
+	if action == ToFormat || action == ToFinish {
 		s.missed = append(s.missed, what)
 	}
-	if action == Use || got.Action == Use {
+	if action == ToUse || got.Action == ToUse {
 		s.lost = append(s.lost, what)
 	}
 }
@@ -365,7 +365,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		{"takes the first empty disk that matches", code{right, func(disks []Disk, c Claim) (Choice, error) {
 			for _, d := range disks {
 				if c.matches(d) && obstacle(d, disks) == "" {
-					return Choice{Action: Format, Device: d.Device}, nil
+					return Choice{Action: ToFormat, Device: d.Device}, nil
 				}
 			}
 			return Decide(disks, c)

@@ -1,0 +1,113 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writable is a disk that is open to be formatted, for nobody else.
+type Writable interface {
+	Target
+	io.ReaderAt
+	io.Seeker
+	io.Closer
+}
+
+// Maker makes volumes.
+type Maker struct {
+	// Open opens a device exclusively.
+	Open func(node string) (Writable, error)
+	// Run runs a command that is at hand: see Mkfs.
+	Run func(ctx context.Context, command []string) error
+	// Scratch is a directory for a sparse file, in memory.
+	Scratch string
+}
+
+// Make formats the disk that Decide chose. Between the decision and this somebody may have taken it: so it is
+// looked at once more when nobody else can have it.
+func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize int) (err error) {
+	if c.Action != ToFormat && c.Action != ToFinish {
+		return fmt.Errorf("format %s: it was not chosen to be formatted", c.Device)
+	}
+	disk, err := m.Open(c.Device)
+	if err != nil {
+		return fmt.Errorf("format %s: %w", c.Device, err)
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != c.Size {
+		return errors.Join(fmt.Errorf("format %s: it has %d bytes, the disk that was chosen %d", c.Device, size, c.Size), err)
+	}
+	if now := Look(disk, c.Size); len(now.Evidence) > 0 && !now.Unfinished {
+		return fmt.Errorf("format %s: no longer empty: %v", c.Device, now)
+	}
+	image, err := m.image(ctx, fileSystem, c.Size, sectorSize)
+	if err != nil {
+		return fmt.Errorf("format %s: %w", c.Device, err)
+	}
+	defer image.Close()
+	data, err := DataOf(image)
+	if err != nil {
+		return fmt.Errorf("format %s: %w", c.Device, err)
+	}
+	if err := Format(disk, image, data, sectorSize); err != nil {
+		return fmt.Errorf("format %s: %w", c.Device, err)
+	}
+	return nil
+}
+
+// image is a file without a name that has the new file system.
+func (m Maker) image(ctx context.Context, fileSystem string, size int64, sectorSize int) (*os.File, error) {
+	name := filepath.Join(m.Scratch, "new-data-volume")
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(name)
+	if err := errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, sectorSize))); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// blockDevice is a disk of this machine.
+type blockDevice struct{ *os.File }
+
+// OpenDisk opens a device to be formatted. Linux gives a block device to one user at a time, and to none while it is
+// mounted, if all ask for it alone (O_EXCL without O_CREAT, open(2)).
+func OpenDisk(node string) (Writable, error) {
+	f, err := os.OpenFile(node, os.O_RDWR|unix.O_EXCL, 0)
+	return blockDevice{f}, busy(err)
+}
+
+// OpenToLook is Machine.Open for this machine.
+func OpenToLook(node string, exclusive bool) (Device, error) {
+	flags := os.O_RDONLY
+	if exclusive {
+		flags |= unix.O_EXCL
+	}
+	f, err := os.OpenFile(node, flags, 0)
+	return f, busy(err)
+}
+
+func busy(err error) error {
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// Zero has the disk write zeros, by a command of its own if it has one.
+func (d blockDevice) Zero(offset, n int64) error {
+	span := [2]uint64{uint64(offset), uint64(n)}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, d.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
+		return fmt.Errorf("zero %d bytes at %d: %w", n, offset, errno)
+	}
+	return nil
+}
