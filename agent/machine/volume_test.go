@@ -35,7 +35,8 @@ func TestWhatIsOfferedIsTaken(t *testing.T) {
 			}
 			disks = append(disks, d)
 		}
-		_, err := volume.Decide(disks, volume.OfSize(101<<30))
+		made := r.IntN(4) == 0
+		_, err := volume.Decide(volume.Facts{Disks: disks, Made: made}, volume.OfSize(101<<30))
 		refusal := (*volume.Refusal)(nil)
 		if !errors.As(err, &refusal) {
 			continue
@@ -54,7 +55,7 @@ func TestWhatIsOfferedIsTaken(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := volume.Decide(emptied(disks, c.Disk.Device, offer.emptied), m.DataVolume.Claim())
+				got, err := volume.Decide(volume.Facts{Disks: emptied(disks, c.Disk.Device, offer.emptied), Made: made}, m.DataVolume.Claim())
 				if err != nil || got.Device != c.Disk.Device {
 					t.Errorf("%s for %s takes %q\n%v\n%v", offer.yaml, c.Disk.Device, got.Device, err, refusal)
 				}

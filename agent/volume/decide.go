@@ -17,6 +17,13 @@ const (
 	ToFinish Action = "finish"
 )
 
+// Facts are all that Decide knows.
+type Facts struct {
+	Disks []Disk
+	// Made says that the node has had a data volume before.
+	Made bool
+}
+
 // Choice is the data volume.
 type Choice struct {
 	Action Action
@@ -38,28 +45,32 @@ type Choice struct {
 //   - Disks in use are not counted. Of the others that match, there has to be one, and it has to
 //     be empty; with OnlyEmpty, only one of them has to be. A disk that cannot be read is then
 //     refused for all: it may be the volume.
+//   - If the node has had a volume and it is not there, its disk is late, or broken: another disk
+//     is formatted only if the claim names it, by serial or path.
 //   - A disk that is seen twice (multipath without its mapping) is never formatted.
-func Decide(disks []Disk, c Claim) (Choice, error) {
-	disks = slices.SortedFunc(slices.Values(disks), func(a, b Disk) int { return strings.Compare(a.Device, b.Device) })
-	choice, why := choose(disks, c)
+func Decide(f Facts, c Claim) (Choice, error) {
+	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int { return strings.Compare(a.Device, b.Device) })
+	choice, why := choose(f, c)
 	if why != "" {
-		return Choice{}, newRefusal(why, disks, c)
+		return Choice{}, newRefusal(why, f, c)
 	}
 	return choice, nil
 }
 
 // choose is Decide; why is "" if there is a choice.
-func choose(disks []Disk, c Claim) (choice Choice, why string) {
+func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() {
 		return Choice{}, "no disk is claimed"
 	}
-	if found := volumes(disks, c.names()); len(found) > 0 {
+	if found := volumes(f.Disks, c.names()); len(found) > 0 {
 		return one(found, c)
 	}
-	candidates := named(disks, c)
-	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool { return obstacle(d, disks) != "" })
+	candidates := named(f.Disks, c)
+	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool { return obstacle(d, f.Disks) != "" })
 	unreadable := func(d Disk) bool { return d.Content.has(Unreadable) }
 	switch {
+	case f.Made && !c.names():
+		return Choice{}, "the data volume that the node had is not there"
 	case len(candidates) == 0:
 		return Choice{}, "no disk that is free matches"
 	case len(free) == 0:

@@ -34,6 +34,7 @@ func TestDecide(t *testing.T) {
 		name  string
 		disks []Disk
 		claim Claim
+		made  bool
 		want  Choice
 		why   string
 	}{
@@ -65,11 +66,14 @@ func TestDecide(t *testing.T) {
 		{name: "the volume of a stick that somebody has plugged in", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, stick)}, claim: OfSize(wanted), want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
 		{name: "what a power cut has left, and an empty disk", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, cut)}, claim: OfSize(wanted), want: Choice{ToFinish, "/dev/sdb", "", false, wanted}},
 		{name: "what a power cut has left is in use", disks: []Disk{disk("/dev/sdb", wanted, cut, func(d *Disk) { d.Uses = []string{ErrBusy.Error()} })}, claim: OfSize(wanted), why: "an unfinished data volume is not free"},
+		{name: "the volume's disk is late, and another is empty", disks: []Disk{disk("/dev/sda", wanted)}, claim: OfSize(wanted), made: true, why: "the data volume that the node had is not there"},
+		{name: "the volume's disk was replaced, by a person", disks: []Disk{disk("/dev/sda", wanted)}, claim: Claim{Serial: "S-sda"}, made: true, want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
+		{name: "the volume is there", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)}, claim: OfSize(wanted), made: true, want: Choice{ToUse, "/dev/sdb", "ext4", false, wanted}},
 		{name: "no claim", disks: []Disk{disk("/dev/sda", wanted)}, why: "no disk is claimed"},
 		{name: "no disk", claim: OfSize(wanted), why: "no disk that is free matches"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Decide(test.disks, test.claim)
+			got, err := Decide(Facts{test.disks, test.made}, test.claim)
 			refusal := &Refusal{}
 			if errors.As(err, &refusal); refusal.Why != test.why || (err != nil) != errors.Is(err, ErrNone) {
 				t.Errorf("why: %q, want %q", refusal.Why, test.why)
@@ -82,12 +86,12 @@ func TestDecide(t *testing.T) {
 }
 
 func TestARefusalNamesTheEvidenceAndTheWayOn(t *testing.T) {
-	_, err := Decide([]Disk{
+	_, err := Decide(Facts{Disks: []Disk{
 		{Device: "/dev/sda", Size: 500107862016, Model: "FAST", Uses: []string{"mounted at /var"}, Content: Content{Evidence: []Evidence{{"gpt", "", 512}}}},
 		{Device: "/dev/sdc", Size: 100 * gib, Model: "FAST", Serial: "S2"},
 		{Device: "/dev/sdb", Size: 100 * gib, Model: "FAST", Serial: "S1"},
 		{Device: "/dev/sdd", Size: 100*gib + 5*mib, Serial: "S3", Content: Content{Evidence: []Evidence{{"crypto_LUKS", "2", 0}, {"linux_raid_member", "1.0", 107379539968}}}},
-	}, Claim{MinSize: 90 * gib, MaxSize: 110 * gib})
+	}}, Claim{MinSize: 90 * gib, MaxSize: 110 * gib})
 	const want = `no data volume: more than one empty disk matches (claimed: 96636764160 to 118111600640 bytes)
   /dev/sdb: 107374182400 bytes, FAST, serial S1, matches: empty
     to take it: dataVolume: {serial: "S1"}

@@ -98,7 +98,7 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 								left.sectors[p.rel/512] = (*[512]byte)(p.data)
 							}
 						}
-						got, err := Decide([]Disk{{Device: "/dev/sdb", Size: size, SectorSize: 512, Content: Look(left, size)}}, OfSize(size))
+						got, err := Decide(Facts{Disks: []Disk{{Device: "/dev/sdb", Size: size, SectorSize: 512, Content: Look(left, size)}}}, OfSize(size))
 						if err != nil {
 							t.Fatal(err)
 						}

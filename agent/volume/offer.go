@@ -8,7 +8,7 @@ import (
 
 // offer is the shortest line of machine.yaml that would have Decide take the disk, as a volume or to
 // format it; "" if there is none. It is tried before it is offered.
-func offer(d Disk, all []Disk) string {
+func offer(d Disk, f Facts) string {
 	for _, try := range []struct {
 		yaml  string
 		claim Claim
@@ -19,7 +19,7 @@ func offer(d Disk, all []Disk) string {
 		{fmt.Sprintf("minSize: %q, maxSize: %q", fmt.Sprint(d.Size), fmt.Sprint(d.Size)), Claim{MinSize: d.Size, MaxSize: d.Size}},
 		{"onlyEmpty: true", Claim{OnlyEmpty: true}},
 	} {
-		if !try.claim.IsZero() && takes(try.claim, d, all) {
+		if !try.claim.IsZero() && takes(try.claim, d, f) {
 			return "dataVolume: {" + try.yaml + "}"
 		}
 	}
@@ -33,8 +33,8 @@ func first(names []string) string {
 	return names[0]
 }
 
-func takes(c Claim, d Disk, all []Disk) bool {
-	choice, why := choose(all, c)
+func takes(c Claim, d Disk, f Facts) bool {
+	choice, why := choose(f, c)
 	partition := func(p Part) bool { return p.Device == choice.Device }
 	return why == "" && (choice.Device == d.Device || slices.ContainsFunc(d.Parts, partition))
 }

@@ -28,25 +28,25 @@ type Candidate struct {
 	Offer, OfferEmptied string
 }
 
-func newRefusal(why string, disks []Disk, c Claim) *Refusal {
+func newRefusal(why string, f Facts, c Claim) *Refusal {
 	r := &Refusal{Why: why, Claim: c}
 	for _, matches := range []bool{true, false} { // those that were meant come first
-		for _, d := range disks {
+		for _, d := range f.Disks {
 			if matches == (!c.IsZero() && c.matches(d)) {
-				r.Candidates = append(r.Candidates, newCandidate(d, disks, matches))
+				r.Candidates = append(r.Candidates, newCandidate(d, f, matches))
 			}
 		}
 	}
 	return r
 }
 
-func newCandidate(d Disk, all []Disk, matches bool) Candidate {
-	c := Candidate{Disk: d, Matches: matches, Obstacle: obstacle(d, all), Offer: offer(d, all)}
+func newCandidate(d Disk, f Facts, matches bool) Candidate {
+	c := Candidate{Disk: d, Matches: matches, Obstacle: obstacle(d, f.Disks), Offer: offer(d, f)}
 	if c.Offer == "" && matches && len(d.Uses) == 0 && !d.ReadOnly && !d.Content.has(Unreadable) {
 		emptied := d
 		emptied.Content, emptied.Parts = Content{}, nil
-		others := slices.DeleteFunc(slices.Clone(all), func(o Disk) bool { return o.Device == d.Device })
-		c.OfferEmptied = offer(emptied, append(others, emptied))
+		others := slices.DeleteFunc(slices.Clone(f.Disks), func(o Disk) bool { return o.Device == d.Device })
+		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made})
 	}
 	return c
 }

@@ -20,6 +20,7 @@ type made struct {
 // world is a machine with a claim.
 type world struct {
 	disks []made
+	had   bool // a volume, once
 	claim Claim
 }
 
@@ -40,12 +41,13 @@ func (m *maker) world() world {
 	for i := range 1 + m.IntN(7) {
 		w.disks = append(w.disks, m.disk(i, base))
 	}
-	if first := &w.disks[0]; m.chance(15) && first.disk.WWID != "" { // another path to the same disk
+	if first := &w.disks[0]; m.chance(25) && first.disk.WWID != "" { // another path to the same disk
 		other := *first
 		other.disk.Device, other.disk.Paths = "/dev/sdz", []string{"pci-0000:99:00.0"}
 		first.twin, other.twin = true, true
 		w.disks = append(w.disks, other)
 	}
+	w.had = m.chance(20)
 	w.claim = m.claim(pick(m, w.disks...).disk, base)
 	return w
 }
@@ -195,6 +197,9 @@ func (w world) expected() (Action, string) {
 		}
 		return found.action, found.disks[0].disk.Device
 	}
+	if w.had && c.Serial == "" && c.Path == "" {
+		return "", ""
+	}
 	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool { return d.disk.Size != c.wanted })
 	if len(exact) > 0 {
 		contenders = exact
@@ -221,7 +226,7 @@ func (w world) identified(d made) bool {
 // code is the code under test, or one with a bug.
 type code struct {
 	look   func(*sparse) Content
-	decide func([]Disk, Claim) (Choice, error)
+	decide func(Facts, Claim) (Choice, error)
 }
 
 // tally counts what became of worlds.
@@ -246,7 +251,7 @@ func try(t testing.TB, n int, c code) tally {
 			}
 			disks = append(disks, d.disk)
 		}
-		choice, err := c.decide(disks, w.claim)
+		choice, err := c.decide(Facts{disks, w.had}, w.claim)
 		sum.add(w, choice, err)
 	}
 	sum.disks = m.count
@@ -266,7 +271,7 @@ func (s *tally) add(w world, got Choice, err error) {
 	if got.Action == action && got.Device == device {
 		return
 	}
-	what := fmt.Sprintf("claim %v: got %s %s, want %s %s of", w.claim, got.Action, got.Device, action, device)
+	what := fmt.Sprintf("claim %v: had %v, got %s %s, want %s %s of", w.claim, w.had, got.Action, got.Device, action, device)
 	for _, d := range w.disks {
 		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v", d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable, d.twin, d.unreadable)
 	}
@@ -331,13 +336,13 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 			return Look(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
 		}
 	}
-	without := func(change func(*Disk)) func([]Disk, Claim) (Choice, error) {
-		return func(disks []Disk, c Claim) (Choice, error) {
-			disks = slices.Clone(disks)
-			for i := range disks {
-				change(&disks[i])
+	without := func(change func(*Disk)) func(Facts, Claim) (Choice, error) {
+		return func(f Facts, c Claim) (Choice, error) {
+			f.Disks = slices.Clone(f.Disks)
+			for i := range f.Disks {
+				change(&f.Disks[i])
 			}
-			return Decide(disks, c)
+			return Decide(f, c)
 		}
 	}
 	wipes := func(s tally) int { return len(s.falseWipes) }
@@ -362,16 +367,17 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
 		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
 		{"takes sticks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
-		{"takes the first empty disk that matches", code{right, func(disks []Disk, c Claim) (Choice, error) {
-			for _, d := range disks {
-				if c.matches(d) && obstacle(d, disks) == "" {
+		{"takes the first empty disk that matches", code{right, func(f Facts, c Claim) (Choice, error) {
+			for _, d := range f.Disks {
+				if c.matches(d) && obstacle(d, f.Disks) == "" {
 					return Choice{Action: ToFormat, Device: d.Device}, nil
 				}
 			}
-			return Decide(disks, c)
+			return Decide(f, c)
 		}}, wipes},
-		{"takes the only empty one whatever is asked", code{right, func(disks []Disk, c Claim) (Choice, error) { c.OnlyEmpty = true; return Decide(disks, c) }}, wipes},
-		{"refuses all", code{right, func([]Disk, Claim) (Choice, error) { return Choice{}, ErrNone }}, func(s tally) int { return len(s.missed) }},
+		{"takes the only empty one whatever is asked", code{right, func(f Facts, c Claim) (Choice, error) { c.OnlyEmpty = true; return Decide(f, c) }}, wipes},
+		{"forgets that there was a volume", code{right, func(f Facts, c Claim) (Choice, error) { f.Made = false; return Decide(f, c) }}, wipes},
+		{"refuses all", code{right, func(Facts, Claim) (Choice, error) { return Choice{}, ErrNone }}, func(s tally) int { return len(s.missed) }},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			got := bug.harm(try(t, 1500, bug.code))
