@@ -85,14 +85,14 @@ func (m Machine) disk(name string, size int64, uses map[string][]string, paths [
 	return d
 }
 
-// look reads a device, also one that another has opened for itself.
+// look reads a device. To ask whether another has it for itself, it is opened exclusively, and closed at
+// once: whoever wants to mount it meanwhile would fail.
 func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	f, err := m.Open(node, true)
-	if errors.Is(err, ErrBusy) {
-		busy = true
-		f, err = m.Open(node, false)
+	if busy = errors.Is(err, ErrBusy); err == nil {
+		f.Close()
 	}
-	if err != nil {
+	if f, err = m.Open(node, false); err != nil {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}, busy
 	}
 	defer f.Close()

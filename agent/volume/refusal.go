@@ -56,31 +56,34 @@ func (r *Refusal) Unwrap() error { return ErrNone }
 
 // Error names the claim, each disk with its evidence, and what to write to machine.yaml.
 func (r *Refusal) Error() string {
+	text := fmt.Sprintf("%v: %s", ErrNone, r.Why)
+	switch {
+	case len(r.Candidates) == 0:
+		return text + "; the machine has no disk at all"
+	case r.Claim.IsZero():
+		return text
+	}
+	text += fmt.Sprintf(" (claimed: %s)\n%s", r.Claim, strings.TrimSuffix(r.List(), "\n"))
+	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Offer != "" }) {
+		text += "\nhint: write the line of the disk that is meant to machine.yaml"
+	}
+	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.OfferEmptied != "" }) {
+		text += "\nhint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)"
+	}
+	return text
+}
+
+// List is a line or two for each disk.
+func (r *Refusal) List() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %s", ErrNone, r.Why)
-	if !r.Claim.IsZero() {
-		fmt.Fprintf(&b, " (claimed: %s)", r.Claim)
-	}
-	if len(r.Candidates) == 0 {
-		b.WriteString("; the machine has no disk at all")
-	}
-	var offers, blocked bool
 	for _, c := range r.Candidates {
-		b.WriteString("\n  " + c.String())
+		fmt.Fprintf(&b, "  %s\n", c)
 		if c.Offer != "" {
-			fmt.Fprintf(&b, "\n    to take it: %s", c.Offer)
-			offers = true
+			fmt.Fprintf(&b, "    to take it: %s\n", c.Offer)
 		}
 		if c.OfferEmptied != "" {
-			fmt.Fprintf(&b, "\n    to take it once it is empty: %s", c.OfferEmptied)
+			fmt.Fprintf(&b, "    to take it once it is empty: %s\n", c.OfferEmptied)
 		}
-		blocked = blocked || c.OfferEmptied != ""
-	}
-	if offers {
-		b.WriteString("\nhint: write the line of the disk that is meant to machine.yaml")
-	}
-	if blocked {
-		b.WriteString("\nhint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)")
 	}
 	return b.String()
 }
