@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
@@ -91,7 +92,7 @@ func format(device string) error {
 		return err
 	}
 	// What an earlier life left on the disk must not look like a journal. The first block stays until the end.
-	if err := zero(f, first, t.Size-first); err != nil {
+	if err := block.Zero(f, first, t.Size-first); err != nil {
 		return err
 	}
 	for _, e := range t.Extents {
@@ -109,14 +110,6 @@ func format(device string) error {
 		return err
 	}
 	return f.Sync()
-}
-
-func zero(f *os.File, start, length int64) error {
-	span := [2]uint64{uint64(start), uint64(length)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
-		return fmt.Errorf("zero %d bytes at %d: %w", length, start, errno)
-	}
-	return nil
 }
 
 // blkpg is BLKPG: _IO(0x12, 105) (linux/blkpg.h).

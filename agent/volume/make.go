@@ -7,9 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/block"
 )
 
 // Writable is a disk that is open to be formatted, for nobody else.
@@ -103,11 +104,5 @@ func busy(err error) error {
 	return err
 }
 
-// Zero has the disk write zeros, by a command of its own if it has one.
-func (d blockDevice) Zero(offset, n int64) error {
-	span := [2]uint64{uint64(offset), uint64(n)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, d.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
-		return fmt.Errorf("zero %d bytes at %d: %w", n, offset, errno)
-	}
-	return nil
-}
+// Zero is block.Zero.
+func (d blockDevice) Zero(offset, n int64) error { return block.Zero(d.File, offset, n) }
