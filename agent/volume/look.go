@@ -12,67 +12,6 @@ import (
 // edge is how much at each end of a device must be zero.
 const edge = mib
 
-// chunk is how much of a device is read at once.
-const chunk = 16 * kib
-
-// maxFailed is how many reads of a device may fail before no more are tried: each can
-// take the kernel half a minute, and one is enough not to call it empty.
-const maxFailed = 3
-
-// reader reads a device of size bytes by chunks, each of them once.
-type reader struct {
-	device io.ReaderAt
-	size   int64
-	chunks map[int64][]byte // by their start; nil for one that cannot be read
-	failed []int64
-	// zeros is what all chunks of zeros share.
-	zeros, scratch []byte
-}
-
-func newReader(device io.ReaderAt, size int64) *reader {
-	return &reader{device: device, size: size, chunks: map[int64][]byte{}, zeros: make([]byte, chunk), scratch: make([]byte, chunk)}
-}
-
-// read returns n bytes at offset, at most a chunk; ok is false if the device has no such bytes, or
-// cannot read them. The result is not to be changed.
-func (r *reader) read(offset int64, n int) (b []byte, ok bool) {
-	if offset < 0 || offset > r.size-int64(n) {
-		return nil, false
-	}
-	start := offset - offset%chunk
-	first := r.chunk(start)
-	if first == nil {
-		return nil, false
-	}
-	if first = first[offset-start:]; n <= len(first) {
-		return first[:n], true
-	}
-	rest := r.chunk(start + chunk)
-	if rest == nil {
-		return nil, false
-	}
-	return slices.Concat(first, rest[:n-len(first)]), true
-}
-
-// chunk is the one that begins there, which is within the device; nil if it cannot be read.
-func (r *reader) chunk(start int64) []byte {
-	if b, known := r.chunks[start]; known || len(r.failed) == maxFailed {
-		return b
-	}
-	b := r.scratch[:min(chunk, r.size-start)]
-	if n, _ := r.device.ReadAt(b, start); n < len(b) {
-		r.failed = append(r.failed, start)
-		r.chunks[start] = nil
-		return nil
-	}
-	if zeros := r.zeros[:len(b)]; bytes.Equal(b, zeros) {
-		r.chunks[start] = zeros
-	} else {
-		r.chunks[start] = slices.Clone(b)
-	}
-	return r.chunks[start]
-}
-
 // Look reads what a device of size bytes holds, and nothing outside of it. What cannot be
 // read is evidence, as is a device without any bytes.
 func Look(device io.ReaderAt, size int64) Content {
@@ -166,43 +105,4 @@ func (r *reader) firstByte(start, end int64) int64 {
 		}
 	}
 	return first
-}
-
-// metadata is how much at the start of ext4 and xfs is theirs alone.
-const metadata = 8 * kib
-
-// recognise tells a data volume, whole or unfinished. A whole one is a file system of a kind
-// that Loam makes, with the Label, and nothing else that lays claim to the device; what is
-// between its start and the last MiB is content, whatever it looks like (disk images are
-// files, too). Of an unfinished one, nothing but the file system and its copies may be there.
-func (c *Content) recognise(r *reader) {
-	for _, kind := range []struct {
-		name         string
-		label, chars int64
-	}{{"ext4", 1*kib + 0x78, 16}, {"xfs", 0x6c, 12}} {
-		other := func(ev Evidence) bool {
-			return ev.Name != kind.name && ev.Name != Unknown && ev.Name != marked
-		}
-		claims := func(ev Evidence) bool {
-			return other(ev) && ev.Name != Unreadable && (ev.Offset < metadata || ev.Offset >= r.size-edge)
-		}
-		if c.has(marked) {
-			c.Unfinished = c.Unfinished || !slices.ContainsFunc(c.Evidence, other)
-			continue
-		}
-		label, _ := r.read(kind.label, int(kind.chars))
-		if c.has(kind.name) && string(bytes.TrimRight(label, "\x00")) == Label && !slices.ContainsFunc(c.Evidence, claims) {
-			c.FileSystem, c.Used = kind.name, r.used(kind.name)
-		}
-	}
-}
-
-// used is the size of the file system, by its superblock.
-func (r *reader) used(fileSystem string) int64 {
-	p := probe{r, 0}
-	if fileSystem == "xfs" {
-		return int64(uint64(p.be32(8))<<32|uint64(p.be32(12))) * int64(p.be32(4))
-	}
-	const superblock = 1 * kib
-	return int64(uint64(p.le32(superblock+0x150))<<32|uint64(p.le32(superblock+4))) * (kib << (p.le32(superblock+0x18) & 7))
 }

@@ -80,6 +80,14 @@ func TestLook(t *testing.T) {
 			want:  Content{Evidence: []Evidence{{marked, "", 0}, {"ext4", "", 128*mib + 0x38}}, Unfinished: true},
 		},
 		{
+			name: "a mark, and the file system of others", write: append(slices.Clone(ext4[:3]), piece{1024 + 0x78, []byte("photos")}, mark), broken: -1,
+			want: Content{Evidence: []Evidence{{marked, "", 0}, {"ext4", "", 1080}}},
+		},
+		{
+			name: "a mark, and the volume but for its first sector", write: append(slices.Clone(ext4), mark), broken: -1,
+			want: Content{Evidence: []Evidence{{marked, "", 0}, {"ext4", "", 1080}}, Unfinished: true},
+		},
+		{
 			name: "a mark, and the volume of others", write: []piece{mark, {512, []byte("LABELONE")}}, broken: -1,
 			want: Content{Evidence: []Evidence{{marked, "", 0}, {"LVM2_member", "", 512}}},
 		},

@@ -99,16 +99,6 @@ func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	return Look(f, size), busy
 }
 
-// holders are what the kernel has made of a device: mappings, arrays.
-func (m Machine) holders(dir string) []string {
-	var out []string
-	entries, _ := fs.ReadDir(m.Root, dir+"/holders")
-	for _, e := range entries {
-		out = append(out, "held by "+e.Name())
-	}
-	return out
-}
-
 // serial is the serial number: of the device itself, or of page 0x80 of SCSI's vital product data, after its
 // header of four bytes.
 func (m Machine) serial(dir string) string {
@@ -134,38 +124,6 @@ func (m Machine) paths() map[string][]string {
 		}
 	}
 	return out
-}
-
-// uses are what devices are used for, by their numbers as in sysfs (8:1): mounts (proc_pid_mountinfo(5))
-// and swap areas.
-func (m Machine) uses() (map[string][]string, error) {
-	out := map[string][]string{}
-	mounts, err := fs.ReadFile(m.Root, "proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			if use := "mounted at " + f[4]; !slices.Contains(out[f[2]], use) {
-				out[f[2]] = append(out[f[2]], use)
-			}
-		}
-	}
-	swaps, err := fs.ReadFile(m.Root, "proc/swaps")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list swap areas: %w", err)
-	}
-	for line := range strings.Lines(string(swaps)) {
-		f := strings.Fields(line)
-		if len(f) == 0 || !strings.HasPrefix(f[0], "/dev/") {
-			continue
-		}
-		name := strings.ReplaceAll(strings.TrimPrefix(f[0], "/dev/"), "/", "!")
-		if number := m.text(path.Join("sys/class/block", name, "dev")); number != "" {
-			out[number] = append(out[number], "swap area")
-		}
-	}
-	return out, nil
 }
 
 // first is the text of the first of the files that has any.

@@ -1,0 +1,52 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// holders are what the kernel has made of a device: mappings, arrays.
+func (m Machine) holders(dir string) []string {
+	var out []string
+	entries, _ := fs.ReadDir(m.Root, dir+"/holders")
+	for _, e := range entries {
+		out = append(out, "held by "+e.Name())
+	}
+	return out
+}
+
+// uses are what devices are used for, by their numbers as in sysfs (8:1): mounts (proc_pid_mountinfo(5))
+// and swap areas.
+func (m Machine) uses() (map[string][]string, error) {
+	out := map[string][]string{}
+	mounts, err := fs.ReadFile(m.Root, "proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if use := "mounted at " + f[4]; !slices.Contains(out[f[2]], use) {
+				out[f[2]] = append(out[f[2]], use)
+			}
+		}
+	}
+	swaps, err := fs.ReadFile(m.Root, "proc/swaps")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list swap areas: %w", err)
+	}
+	for line := range strings.Lines(string(swaps)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || !strings.HasPrefix(f[0], "/dev/") {
+			continue
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(f[0], "/dev/"), "/", "!")
+		if number := m.text(path.Join("sys/class/block", name, "dev")); number != "" {
+			out[number] = append(out[number], "swap area")
+		}
+	}
+	return out, nil
+}
