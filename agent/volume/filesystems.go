@@ -1,6 +1,6 @@
 package volume
 
-// fileSystems are those of libblkid 2.41 (libblkid/src/superblocks), at their copies too.
+// fileSystems are those of libblkid 2.43 (libblkid/src/superblocks), at their copies too.
 func fileSystems() []signature {
 	out := []signature{
 		{name: "vfat", at: from(0, 6*512, 6*4*kib), check: isFAT},

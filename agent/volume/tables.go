@@ -1,6 +1,6 @@
 package volume
 
-// partitionTables are the partition tables of libblkid 2.41
+// partitionTables are the partition tables of libblkid 2.43
 // (libblkid/src/partitions), and what blkid does not look for: the copies of GPT at
 // the end, and Windows' dynamic disks.
 func partitionTables() []signature {
