@@ -49,6 +49,9 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		}
 	}
 	a.DebugShells, from = m.DebugShell, m.Upgrade
+	if m.DataVolume != (machine.DataVolume{}) {
+		a.Status.Warnings = append(a.Status.Warnings, "dataVolume of machine.yaml: it is not formatted or mounted yet\nhint: loam disks shows which disk it is")
+	}
 	in, err := reset.meets(text, m)
 	if err != nil {
 		a.Status.Error = describe(err)
