@@ -60,12 +60,30 @@ func Observe(m Machine) ([]Disk, error) {
 	return disks, nil
 }
 
+// ObserveOne reads the facts of the disk of a device node.
+func ObserveOne(m Machine, device string) (Disk, error) {
+	name := strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
+	sectors := m.number(path.Join("sys/block", name, "size"))
+	if parent, _ := fs.Glob(m.Root, path.Join("sys/block/*", name, "partition")); len(parent) > 0 {
+		disk := path.Base(path.Dir(path.Dir(parent[0])))
+		return Disk{}, fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk))
+	}
+	if sectors == 0 {
+		return Disk{}, fmt.Errorf("%s: no disk, or one without a medium\nhint: lsblk lists them", device)
+	}
+	uses, err := m.uses()
+	if err != nil {
+		return Disk{}, err
+	}
+	return m.disk(name, sectors*512, uses, m.paths()[name]), nil
+}
+
 func (m Machine) disk(name string, size int64, uses map[string][]string, paths []string) Disk {
 	dir := path.Join("sys/block", name)
 	target, _ := fs.ReadLink(m.Root, dir)
 	d := Disk{
 		Device: block.Node(name), Size: size, SectorSize: int(m.number(dir + "/queue/logical_block_size")), Paths: paths,
-		Serial: m.serial(dir), Model: m.first(dir+"/device/model", dir+"/device/name"), WWID: m.first(dir+"/wwid", dir+"/device/wwid"),
+		Serial: m.serial(dir, target), Model: m.first(dir+"/device/model", dir+"/device/name"), WWID: m.first(dir+"/wwid", dir+"/device/wwid"),
 		Removable: m.number(dir+"/removable") == 1 || strings.Contains(target, "/usb"),
 		ReadOnly:  m.number(dir+"/ro") == 1,
 	}
@@ -99,17 +117,18 @@ func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	return Look(f, size), busy
 }
 
-// serial is the serial number: of the device itself, or of page 0x80 of SCSI's vital product data, after its
-// header of four bytes.
-func (m Machine) serial(dir string) string {
+// serial is the serial number: of the device itself, of page 0x80 of SCSI's vital product data, after its
+// header of four bytes, or of the USB device that it is part of; target is where dir leads to.
+func (m Machine) serial(dir, target string) string {
 	if s := m.first(dir+"/serial", dir+"/device/serial"); s != "" {
 		return s
 	}
-	page, err := fs.ReadFile(m.Root, dir+"/device/vpd_pg80")
-	if err != nil || len(page) < 4 {
-		return ""
+	page, _ := fs.ReadFile(m.Root, dir+"/device/vpd_pg80")
+	serial := printable(string(page[min(4, len(page)):]))
+	for at := path.Dir(path.Join("sys/block", target)); serial == "" && strings.Contains(at, "/usb"); at = path.Dir(at) {
+		serial = m.text(at + "/serial")
 	}
-	return printable(string(page[4:]))
+	return serial
 }
 
 // paths are the names in /dev/disk/by-path by the names of their devices.

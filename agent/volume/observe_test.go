@@ -33,6 +33,7 @@ func TestObserve(t *testing.T) {
 		"sys/devices/pci0/ata1/block/sda/sda3/partition": file("3\n"), "sys/devices/pci0/ata1/block/sda/sda3/dev": file("8:3\n"),
 		"sys/devices/pci0/nvme/nvme0/nvme0n1/size": file("16777216\n"), "sys/devices/pci0/nvme/nvme0/nvme0n1/queue/logical_block_size": file("4096\n"),
 		"sys/devices/pci0/nvme/nvme0/nvme0n1/wwid": file("eui.0025\n"), "sys/devices/pci0/nvme/nvme0/nvme0n1/device/serial": file("N1  \n"),
+		"sys/devices/pci0/usb1/1-1/serial": file("U1\n"), "sys/devices/pci0/usb1/serial": file("0000:00:14.0\n"),
 		"sys/devices/pci0/usb1/1-1/block/sdb/size": file("2048\n"), "sys/devices/pci0/usb1/1-1/block/sdb/ro": file("1\n"),
 		"sys/devices/pci0/block/sdc/size":       file("4194304\n"),
 		"sys/devices/virtual/block/loop0/size":  file("2048\n"),
@@ -68,7 +69,7 @@ func TestObserve(t *testing.T) {
 			Content: Content{Evidence: []Evidence{{"gpt", "", 512}}},
 			Parts:   []Part{{Device: "/dev/sda1", Content: unread}, {Device: "/dev/sda2", Content: unread}, {Device: "/dev/sda3", Content: unread}},
 		},
-		{Device: "/dev/sdb", Size: mib, Removable: true, ReadOnly: true, Content: unread},
+		{Device: "/dev/sdb", Size: mib, Serial: "U1", Removable: true, ReadOnly: true, Content: unread},
 		{Device: "/dev/sdc", Size: 2 * gib, Uses: []string{"opened exclusively"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

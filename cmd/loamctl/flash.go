@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/image/flash"
 	"github.com/loam-os/loam/image/inspect"
 )
@@ -58,7 +59,7 @@ func (f *flashing) run(ctx context.Context) error {
 			return err
 		}
 	}
-	target, err := observe(f.device)
+	disk, err := observe(f.device)
 	if err != nil {
 		return err
 	}
@@ -72,98 +73,78 @@ func (f *flashing) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", source.File, err)
 	}
-	f.show(target, im, source.File)
-	if err := flash.Check(target, im); err != nil {
+	f.show(disk, im, source.File)
+	if err := obstacle(disk, im); err != nil {
 		return err
 	}
-	if err := f.confirm(target); err != nil {
+	if err := f.confirm(disk); err != nil {
 		return err
 	}
-	disk, err := flash.Open(target.Device)
+	to, err := flash.Open(disk.Device)
 	if err != nil {
 		return err
 	}
-	err = flash.Write(ctx, disk, target.Size, layers, im, f.progress(time.Now))
-	if err = errors.Join(err, disk.Close()); err != nil {
-		return fmt.Errorf("%s: %w", target.Device, err)
+	err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
+	if err = errors.Join(err, to.Close()); err != nil {
+		return fmt.Errorf("%s: %w", disk.Device, err)
 	}
-	_, err = fmt.Fprintf(f.out, "%s: done; it can be taken out\n", target.Device)
+	_, err = fmt.Fprintf(f.out, "%s: done; it can be taken out\n", disk.Device)
 	return err
 }
 
 // observe looks at the disk that a path leads to.
-func observe(device string) (flash.Target, error) {
+func observe(device string) (volume.Disk, error) {
 	at, err := filepath.EvalSymlinks(device)
 	if err != nil {
-		return flash.Target{}, err
+		return volume.Disk{}, err
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return flash.Target{}, err
+	return volume.ObserveOne(volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook}, at)
+}
+
+// obstacle says why an image cannot go to a disk, nil if it can.
+func obstacle(d volume.Disk, im flash.Image) error {
+	switch {
+	case len(d.Uses) > 0:
+		return fmt.Errorf("%s: it is in use: %s\nhint: unmount it first, if it is the one that is meant: lsblk %s", d.Device, strings.Join(d.Uses, ", "), d.Device)
+	case d.ReadOnly:
+		return fmt.Errorf("%s: it is read-only\nhint: an SD card has a switch for that", d.Device)
+	case d.SectorSize != im.Table.SectorSize:
+		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\nhint: loamctl build --sector-size %d", d.Device, d.SectorSize, im.Table.SectorSize, d.SectorSize)
+	case d.Size < im.Table.DiskSize:
+		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB", d.Device, d.Size>>20, im.Table.DiskSize>>20)
 	}
-	swaps, _ := os.ReadFile("/proc/swaps") // Not on a kernel without swap.
-	host := flash.Host{Sys: os.DirFS("/sys"), Udev: os.DirFS("/run/udev/data"), Mounts: string(mounts), Swaps: string(swaps)}
-	return host.Observe(at)
+	return nil
 }
 
 // show says what would be lost.
-func (f *flashing) show(t flash.Target, im flash.Image, file string) {
+func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	kind := "fixed"
-	if t.Removable {
-		kind = "removable"
-	}
-	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\n", t.Device, cmp.Or(t.Model, "unknown"), cmp.Or(t.Serial, "none"),
-		mebibytes(t.Size), t.SectorSize, kind)
-	for i, line := range content(t) {
-		fmt.Fprintf(w, "%s\t%s\n", map[bool]string{true: "holds"}[i == 0], line)
+	kind := map[bool]string{false: "fixed", true: "removable"}[d.Removable]
+	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\nholds\t%s\n",
+		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), mebibytes(d.Size), d.SectorSize, kind, d.Content)
+	for _, p := range d.Parts {
+		fmt.Fprintf(w, "\t%s, %s: %s\n", p.Device, mebibytes(p.Size), p.Content)
 	}
 	fmt.Fprintf(w, "image\t%s, %s to write\n", file, mebibytes(im.Bytes()))
 	_ = w.Flush()
 }
 
-// content is what is on a disk now, as far as it can be told.
-func content(t flash.Target) []string {
-	f, err := os.Open(t.Device)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	defer f.Close()
-	im, err := inspect.Read(f, t.Size)
-	if im.Disk == nil {
-		return []string{"no GUID partition table: " + cmp.Or(firstLine(err), "nothing")}
-	}
-	var lines []string
-	for _, p := range im.Disk.Partitions {
-		lines = append(lines, fmt.Sprintf("partition %d, %s, %s", p.Index, mebibytes(p.Size), cmp.Or(p.Label, "no label")))
-	}
-	for _, u := range im.UKIs {
-		lines = append(lines, "boot entry of "+u.ImageID+" "+u.Version)
-	}
-	return lines
-}
-
-func firstLine(err error) string {
-	if err == nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}
+// word is what a person has to say to have a disk overwritten: its serial number, or its node if it has none.
+func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
 
 // confirm has a person say which disk it is.
-func (f *flashing) confirm(t flash.Target) error {
+func (f *flashing) confirm(d volume.Disk) error {
 	said := f.wipe
 	if said == "" {
-		fmt.Fprintf(f.out, "All of it is lost. Type %s to go on: ", t.Word())
+		fmt.Fprintf(f.out, "All of it is lost. Type %s to go on: ", word(d))
 		line, err := bufio.NewReader(f.in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		said = strings.TrimSpace(line)
 	}
-	if said != t.Word() {
-		return fmt.Errorf("%s: its serial number is %q, not %q: nothing was written", t.Device, t.Word(), said)
+	if said != word(d) {
+		return fmt.Errorf("%s: its serial number is %q, not %q: nothing was written", d.Device, word(d), said)
 	}
 	return nil
 }

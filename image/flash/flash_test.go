@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/uuid"
 
@@ -214,72 +213,5 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 	disk := &memory{blocks: map[int64][]byte{}, lies: table.Partition(4).Start + 8192}
 	if err := Write(t.Context(), disk, size, source, im, quiet); err == nil || !strings.Contains(err.Error(), "reads back as something else") {
 		t.Errorf("%v", err)
-	}
-}
-
-func host(change func(files fstest.MapFS)) Host {
-	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	files := fstest.MapFS{
-		"class/block/sdb/size": file("8000000\n"), "class/block/sdb/queue/logical_block_size": file("512\n"), "class/block/sdb/dev": file("8:16\n"),
-		"class/block/sdb/removable": file("1\n"), "class/block/sdb/ro": file("0\n"), "class/block/sdb/device/model": file("Stick   \n"),
-		"class/block/sdb/device/vpd_pg80": file("\x00\x80\x00\x08  AB1234"),
-		"class/block/sdb/sdb1/partition":  file("1\n"), "class/block/sdb1/partition": file("1\n"), "class/block/sdb1/dev": file("8:17\n"),
-	}
-	change(files)
-	return Host{Sys: files}
-}
-
-func TestObserve(t *testing.T) {
-	h := host(func(fstest.MapFS) {})
-	got, err := h.Observe("/dev/sdb")
-	if err != nil || got.Model != "Stick" || got.Serial != "AB1234" || got.Size != 8000000*512 || !got.Removable || got.System || len(got.Uses) > 0 || got.Word() != "AB1234" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	h.Udev = fstest.MapFS{"b8:16": {Data: []byte("S:disk/by-id/x\nE:ID_MODEL=Ultra_Fit\nE:ID_SERIAL_SHORT=4C53\n")}}
-	if got, err := h.Observe("/dev/sdb"); err != nil || got.Model != "Ultra Fit" || got.Serial != "4C53" {
-		t.Errorf("as udev knows it: %+v, %v", got, err)
-	}
-	for device, want := range map[string]string{"/dev/sdc": "no block device", "/dev/sdb1": "it is a partition"} {
-		if _, err := h.Observe(device); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", device, err, want)
-		}
-	}
-}
-
-func TestCheckRefuses(t *testing.T) {
-	im := Image{Table: gpt.Table{SectorSize: 512, DiskSize: 3 << 30}}
-	none := func(fstest.MapFS) {}
-	crypt := func(files fstest.MapFS) {
-		files["class/block/sdb1/holders/dm-0/x"] = &fstest.MapFile{}
-		files["class/block/dm-0/dev"] = &fstest.MapFile{Data: []byte("253:0\n")}
-	}
-	for _, test := range []struct {
-		name   string
-		host   Host
-		mounts string
-		swaps  string
-		want   string
-	}{
-		{name: "nothing against it", host: host(none)},
-		{name: "it is mounted", host: host(none), mounts: "36 35 8:16 / /mnt rw - ext4 /dev/sdb rw\n", want: "in use: sdb is mounted on /mnt\nhint: unmount"},
-		{name: "a partition is mounted", host: host(none), mounts: "36 35 8:17 / /media/stick rw - vfat /dev/sdb1 rw\n", want: "sdb1 is mounted on /media/stick"},
-		{name: "the machine runs from it", host: host(none), mounts: "36 35 8:17 / / rw - ext4 /dev/sdb1 rw\n", want: "this machine runs from it"},
-		{name: "by way of a mapping", host: host(crypt), mounts: "36 35 253:0 / / rw - ext4 /dev/mapper/root rw\n", want: "this machine runs from it: dm-0 is made of sdb1, dm-0 is mounted on /"},
-		{name: "part of a mapping", host: host(crypt), want: "in use: dm-0 is made of sdb1"},
-		{name: "swap", host: host(none), swaps: "Filename Type Size Used Priority\n/dev/sdb1 partition 1 0 -2\n", want: "sdb1 is swap"},
-		{name: "read-only", host: host(func(f fstest.MapFS) { f["class/block/sdb/ro"].Data = []byte("1\n") }), want: "read-only\nhint: an SD card"},
-		{name: "other sectors", host: host(func(f fstest.MapFS) { f["class/block/sdb/queue/logical_block_size"].Data = []byte("4096\n") }), want: "hint: loamctl build --sector-size 4096"},
-		{name: "too small", host: host(func(f fstest.MapFS) { f["class/block/sdb/size"].Data = []byte("6291455\n") }), want: "it has 3071 MiB, the image needs 3072 MiB"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.host.Mounts, test.host.Swaps = test.mounts, test.swaps
-			target, err := test.host.Observe("/dev/sdb")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Check(target, im); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
-		})
 	}
 }
