@@ -144,7 +144,7 @@ func (f *flashing) confirm(d volume.Disk) error {
 		said = strings.TrimSpace(line)
 	}
 	if said != word(d) {
-		return fmt.Errorf("%s: its serial number is %q, not %q: nothing was written", d.Device, word(d), said)
+		return fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written", d.Device, word(d), said)
 	}
 	return nil
 }
