@@ -70,7 +70,7 @@ func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	stub := readFile(t, filepath.Join(b.tools.Dir, loader.Stub(b.manifest.Arch)))
+	stub := readFile(t, filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Stub(b.manifest.Arch)))
 	var own []uki.Section
 	for _, s := range change(sections) {
 		for _, name := range uki.Names() {
