@@ -39,8 +39,8 @@ func (im Image) Bytes() (n int64) {
 
 // Look finds what of an image has to be on a disk, whatever was there before: its partition tables, what files on the ESP have, the systems in
 // slots, and the zeros that say that a partition is empty. What is free is not written, so that only what is there takes time.
-func Look(r io.ReaderAt, size int64, sectorSize int) (Image, error) {
-	table, err := gpt.Read(r, size, sectorSize)
+func Look(r io.ReaderAt, size int64) (Image, error) {
+	table, err := gpt.Find(r, size)
 	if err != nil {
 		return Image{}, err
 	}
@@ -53,7 +53,7 @@ func Look(r io.ReaderAt, size int64, sectorSize int) (Image, error) {
 		var used []Extent
 		switch partitions.RoleOf(p.Type) {
 		case partitions.ESP:
-			used, err = usedOfESP(part, sectorSize)
+			used, err = usedOfESP(part, table.SectorSize)
 		case partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)
 		case partitions.Root: // with its hash tree
@@ -74,7 +74,7 @@ func Look(r io.ReaderAt, size int64, sectorSize int) (Image, error) {
 }
 
 func usedOfESP(part *io.SectionReader, sectorSize int) (all []Extent, err error) {
-	esp, err := fat.Open(readOnly{part}, part.Size(), sectorSize)
+	esp, err := fat.Open(fat.ReadOnly(part), part.Size(), sectorSize)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,6 @@ func usedOfESP(part *io.SectionReader, sectorSize int) (all []Extent, err error)
 	}
 	return all, nil
 }
-
-// readOnly is a partition that nothing is written to.
-type readOnly struct{ *io.SectionReader }
-
-func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
-func (readOnly) Sync() error                        { return nil }
 
 // usedOfSlot is a hash tree and, relative to it, the root that it is about; of a free slot nothing.
 func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]Extent, error) {

@@ -153,7 +153,7 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 		if _, err := part(8).ReadAt(start, 0); err != nil || len(bytes.Trim(start, "\x00")) > 0 {
 			t.Error("the state partition does not look empty")
 		}
-		files, err := fat.Open(readOnly{part(1)}, part(1).Size(), sector)
+		files, err := fat.Open(fat.ReadOnly(part(1)), part(1).Size(), sector)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 // TestADiskThatIsHalfWrittenDoesNotBoot: the table comes last, wherever the power is cut.
 func TestADiskThatIsHalfWrittenDoesNotBoot(t *testing.T) {
 	source, _, size := image(t, 512)
-	im, err := Look(source, size, 512)
+	im, err := Look(source, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestADiskThatIsHalfWrittenDoesNotBoot(t *testing.T) {
 
 func TestADiskThatLiesIsFound(t *testing.T) {
 	source, table, size := image(t, 512)
-	im, err := Look(source, size, 512)
+	im, err := Look(source, size)
 	if err != nil {
 		t.Fatal(err)
 	}

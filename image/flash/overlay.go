@@ -59,25 +59,14 @@ const MachineFile = "loam/machine.yaml"
 
 // Prepare puts a machine.yaml, nil for none, on the ESP of an image, and says what of it is to be written.
 func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
-	im, err := lookAny(o, size)
+	im, err := Look(o, size)
 	if err != nil || machine == nil {
 		return im, err
 	}
 	if err := o.setMachine(im.Table, machine); err != nil {
 		return im, fmt.Errorf("put machine.yaml on the ESP: %w", err)
 	}
-	return Look(o, size, im.Table.SectorSize)
-}
-
-// lookAny tries both sizes of sectors.
-func lookAny(r io.ReaderAt, size int64) (Image, error) {
-	im, err := Look(r, size, 512)
-	if err != nil {
-		if other, otherErr := Look(r, size, 4096); otherErr == nil {
-			return other, nil
-		}
-	}
-	return im, err
+	return Look(o, size)
 }
 
 func (o *Overlay) setMachine(table gpt.Table, text []byte) error {

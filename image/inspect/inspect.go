@@ -94,9 +94,9 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 		u, err := readUKI(io.NewSectionReader(r, 0, size))
 		return Image{Format: "UKI", UKIs: []UKI{u}}, err
 	}
-	table, err := readTable(r, size)
+	table, err := gpt.Find(r, size)
 	if err != nil {
-		return Image{}, err
+		return Image{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", err)
 	}
 	im := Image{Format: "raw", Disk: &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize}}
 	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {
@@ -114,22 +114,9 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 	return im, nil
 }
 
-// readTable tries both sizes of sectors: which it is, only the place of the table says.
-func readTable(r io.ReaderAt, size int64) (gpt.Table, error) {
-	var errs [2]error
-	for i, sector := range []int{512, 4096} {
-		table, err := gpt.Read(r, size, sector)
-		if err == nil {
-			return table, nil
-		}
-		errs[i] = err
-	}
-	return gpt.Table{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", errs[0])
-}
-
 // readESP reads the loader and the entries.
 func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
-	esp, err := fat.Open(readOnly{part}, part.Size(), sectorSize)
+	esp, err := fat.Open(fat.ReadOnly(part), part.Size(), sectorSize)
 	if err != nil {
 		return err
 	}
@@ -170,12 +157,6 @@ func (u UKI) name() bootentry.Name {
 	}
 	return n
 }
-
-// readOnly is a partition that nothing is written to.
-type readOnly struct{ *io.SectionReader }
-
-func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
-func (readOnly) Sync() error                        { return nil }
 
 func readUKI(r *io.SectionReader) (UKI, error) {
 	sections, err := uki.Parse(r)

@@ -29,6 +29,14 @@ type Device interface {
 	Sync() error // returns when all that was written is durable
 }
 
+// ReadOnly is a partition that nothing is written to.
+func ReadOnly(r io.ReaderAt) Device { return readOnly{r} }
+
+type readOnly struct{ io.ReaderAt }
+
+func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (readOnly) Sync() error                        { return nil }
+
 // BootDir is the directory of UKIs. Names in it take four directory slots: see image/esp and firmware/bootentry.
 const BootDir = "EFI/Linux"
 

@@ -51,6 +51,17 @@ type disk struct {
 }
 
 // read reads and checks the copy whose header is in sector at.
+// Find is Read of a disk image, of which nobody says how large its sectors are.
+func Find(r io.ReaderAt, size int64) (Table, error) {
+	table, err := Read(r, size, 512)
+	if err != nil {
+		if other, otherErr := Read(r, size, 4096); otherErr == nil {
+			return other, nil
+		}
+	}
+	return table, err
+}
+
 func (d disk) read(at uint64) (Table, error) {
 	if d.sectors < 3 || at < 1 || at >= d.sectors {
 		return Table{}, fmt.Errorf("header sector %d: outside the disk's %d sectors", at, d.sectors)
