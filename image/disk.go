@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
@@ -90,28 +88,6 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])
 	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, p.Table.SectorSize, id, files); err != nil {
 		return fmt.Errorf("write ESP: %w", err)
-	}
-	return nil
-}
-
-// eachExtent calls do for every run of f that may hold other bytes than zero.
-func eachExtent(f *os.File, size int64, do func(start, end int64) error) error {
-	for pos := int64(0); pos < size; {
-		start, err := unix.Seek(int(f.Fd()), pos, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("find data in %s: %w", f.Name(), err)
-		}
-		end, err := unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return fmt.Errorf("find hole in %s: %w", f.Name(), err)
-		}
-		if err := do(start, end); err != nil {
-			return err
-		}
-		pos = end
 	}
 	return nil
 }

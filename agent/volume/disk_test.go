@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// sparse is a disk in memory of which only the sectors exist that were written.
-type sparse struct {
+// inMemory is a disk in memory of which only the sectors exist that were written.
+type inMemory struct {
 	size    int64
 	sectors map[int64]*[512]byte
 	// broken is a sector that cannot be read; -1 is none.
@@ -20,13 +20,13 @@ type sparse struct {
 	outside int
 }
 
-func newSparse(size int64) *sparse {
-	return &sparse{size: size, sectors: map[int64]*[512]byte{}, broken: -1}
+func newSparse(size int64) *inMemory {
+	return &inMemory{size: size, sectors: map[int64]*[512]byte{}, broken: -1}
 }
 
 var errBroken = errors.New("input/output error")
 
-func (s *sparse) ReadAt(p []byte, off int64) (int, error) {
+func (s *inMemory) ReadAt(p []byte, off int64) (int, error) {
 	end := off + int64(len(p))
 	if off < 0 || end > s.size {
 		s.outside++
@@ -53,7 +53,7 @@ func (s *sparse) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // write puts what of b is on the disk there.
-func (s *sparse) write(off int64, b []byte) {
+func (s *inMemory) write(off int64, b []byte) {
 	for i, v := range b {
 		at := off + int64(i)
 		if at < 0 || at >= s.size {
@@ -86,7 +86,7 @@ func (f fact) at(size int64) int64 {
 }
 
 // put writes the signature to a disk; ok is false if the disk has no room for it.
-func (f fact) put(s *sparse) (ok bool) {
+func (f fact) put(s *inMemory) (ok bool) {
 	at := f.at(s.size)
 	if at < 0 || at+int64(len(f.bytes[0].data)) > s.size {
 		return false

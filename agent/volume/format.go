@@ -2,13 +2,11 @@ package volume
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 
-	"golang.org/x/sys/unix"
+	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // Target is a disk that is formatted. Zero makes n bytes zeros (BLKZEROOUT).
@@ -17,9 +15,6 @@ type Target interface {
 	Sync() error
 	Zero(offset, n int64) error
 }
-
-// Span is a part of a device, in bytes; End is after the last one.
-type Span struct{ Start, End int64 }
 
 // Mkfs is the command that makes the file system in a sparse file as large as the disk, with project quota. Nothing that
 // it leaves a hole may be relied on to be zero on the disk: so the inode tables are left to the kernel, which zeroes them
@@ -36,7 +31,7 @@ func Mkfs(fileSystem, file string, sectorSize int) []string {
 //
 // The FormatMark is there before all else, and the first sector, which replaces it, comes last and alone. So a power
 // cut anywhere leaves a disk that is empty, or has the mark, or the volume.
-func Format(target Target, image io.ReaderAt, data []Span, sectorSize int) error {
+func Format(target Target, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
 	first := make([]byte, sectorSize)
 	if _, err := image.ReadAt(first, 0); err != nil {
 		return fmt.Errorf("read new file system: %w", err)
@@ -52,7 +47,7 @@ func Format(target Target, image io.ReaderAt, data []Span, sectorSize int) error
 		}
 	}
 	for _, span := range data {
-		if err := copySpan(target, image, Span{max(span.Start, int64(sectorSize)), span.End}); err != nil {
+		if err := copySpan(target, image, sparse.Extent{Start: max(span.Start, int64(sectorSize)), End: span.End}); err != nil {
 			return fmt.Errorf("write file system: %w", err)
 		}
 	}
@@ -73,7 +68,7 @@ func writeSynced(target Target, sector []byte) error {
 	return target.Sync()
 }
 
-func copySpan(target io.WriterAt, image io.ReaderAt, s Span) error {
+func copySpan(target io.WriterAt, image io.ReaderAt, s sparse.Extent) error {
 	buffer := make([]byte, min(mib, max(0, s.End-s.Start)))
 	for at := s.Start; at < s.End; at += int64(len(buffer)) {
 		buffer = buffer[:min(int64(len(buffer)), s.End-at)]
@@ -89,31 +84,13 @@ func copySpan(target io.WriterAt, image io.ReaderAt, s Span) error {
 
 // xfsLog is where the superblock of XFS in sector says its log is (xfs_sb, big-endian). Blocks of a former log in it would
 // look newer than those that mkfs.xfs leaves zero.
-func xfsLog(sector []byte) (Span, bool) {
+func xfsLog(sector []byte) (sparse.Extent, bool) {
 	be := binary.BigEndian
 	if string(sector[:4]) != "XFSB" {
-		return Span{}, false
+		return sparse.Extent{}, false
 	}
 	block, start, group := int64(be.Uint32(sector[4:])), be.Uint64(sector[48:]), int64(be.Uint32(sector[84:]))
 	shift := sector[124]
 	at := (int64(start>>shift)*group + int64(start&(1<<shift-1))) * block
-	return Span{at, at + int64(be.Uint32(sector[96:]))*block}, start != 0
-}
-
-// DataOf are the parts of a sparse file that are no holes (SEEK_DATA of lseek(2)).
-func DataOf(f *os.File) ([]Span, error) {
-	var out []Span
-	for at := int64(0); ; {
-		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("find data of %s: %w", f.Name(), err)
-		}
-		if at, err = unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE); err != nil {
-			return nil, fmt.Errorf("find hole of %s: %w", f.Name(), err)
-		}
-		out = append(out, Span{start, at})
-	}
+	return sparse.Extent{Start: at, End: at + int64(be.Uint32(sector[96:]))*block}, start != 0
 }

@@ -10,12 +10,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/loam-os/loam/partitions/sparse"
 	"github.com/loam-os/loam/test/judge"
 )
 
 // recorded is a target that keeps what was written since it was synced.
 type recorded struct {
-	disk    *sparse
+	disk    *inMemory
 	pending []piece
 	// atSync is called before what is pending becomes durable.
 	atSync func()
@@ -48,7 +49,7 @@ func (r *recorded) Sync() error {
 }
 
 // image has mkfs make a file system for a disk.
-func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, []Span) {
+func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, []sparse.Extent) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
 	file := create(t, path, size)
@@ -57,7 +58,7 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 		t.Skip(err) // not in the tools tree
 	}
 	judge.Run(t, command[0], command[1:]...)
-	data, err := DataOf(file)
+	data, err := sparse.Data(file, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 }
 
 // used is a disk that is empty, as far as Look goes, and full of old data.
-func used(t *testing.T, r *rand.Rand, size int64) *sparse {
+func used(t *testing.T, r *rand.Rand, size int64) *inMemory {
 	t.Helper()
 	disk := newSparse(size)
 	for range 300 {

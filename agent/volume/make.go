@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // Writable is a disk that is open to be formatted, for nobody else.
@@ -53,7 +54,7 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 		return fmt.Errorf("format %s: %w", c.Device, err)
 	}
 	defer image.Close()
-	data, err := DataOf(image)
+	data, err := sparse.Data(image, c.Size)
 	if err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // opened is a sparse disk that is open.
-type opened struct{ *sparse }
+type opened struct{ *inMemory }
 
 func (opened) Close() error { return nil }
 

@@ -10,7 +10,7 @@ import (
 
 // code is the code under test, or one with a bug.
 type code struct {
-	look   func(*sparse) Content
+	look   func(*inMemory) Content
 	decide func(Facts, Claim) (Choice, error)
 }
 
@@ -74,7 +74,7 @@ func (s *tally) add(w world, got Choice, err error) {
 // generated is how many disks are made: no fewer than the 10,000 of the promise.
 const generated = 10_000
 
-func right(s *sparse) Content { return Look(s, s.size) }
+func right(s *inMemory) Content { return Look(s, s.size) }
 
 func TestNoDiskIsWipedByMistake(t *testing.T) {
 	got := try(t, generated, code{right, Decide})
@@ -92,7 +92,7 @@ func TestNoDiskIsWipedByMistake(t *testing.T) {
 
 // masked reads zeros where a bug does not look.
 type masked struct {
-	*sparse
+	*inMemory
 	hidden func(off, n int64) bool
 }
 
@@ -101,7 +101,7 @@ func (m masked) ReadAt(p []byte, off int64) (int, error) {
 		clear(p)
 		return len(p), nil
 	}
-	return m.sparse.ReadAt(p, off)
+	return m.inMemory.ReadAt(p, off)
 }
 
 // lenient reads zeros where the disk cannot be read.
@@ -116,8 +116,8 @@ func (l lenient) ReadAt(p []byte, off int64) (int, error) {
 
 // TestSeededBugsWipeDisks: the test above finds each of these.
 func TestSeededBugsWipeDisks(t *testing.T) {
-	hide := func(hidden func(s *sparse, off, n int64) bool) func(*sparse) Content {
-		return func(s *sparse) Content {
+	hide := func(hidden func(s *inMemory, off, n int64) bool) func(*inMemory) Content {
+		return func(s *inMemory) Content {
 			return Look(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
 		}
 	}
@@ -136,19 +136,19 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		code code
 		harm func(tally) int
 	}{
-		{"looks at the start only", code{hide(func(s *sparse, off, n int64) bool { return off+n > s.size-edge }), Decide}, wipes},
-		{"looks at the end only", code{hide(func(_ *sparse, off, _ int64) bool { return off < edge }), Decide}, wipes},
-		{"looks at both ends only", code{hide(func(s *sparse, off, n int64) bool { return off >= edge && off+n <= s.size-edge }), Decide}, wipes},
-		{"looks at 64 KiB of each end", code{hide(func(s *sparse, off, n int64) bool {
+		{"looks at the start only", code{hide(func(s *inMemory, off, n int64) bool { return off+n > s.size-edge }), Decide}, wipes},
+		{"looks at the end only", code{hide(func(_ *inMemory, off, _ int64) bool { return off < edge }), Decide}, wipes},
+		{"looks at both ends only", code{hide(func(s *inMemory, off, n int64) bool { return off >= edge && off+n <= s.size-edge }), Decide}, wipes},
+		{"looks at 64 KiB of each end", code{hide(func(s *inMemory, off, n int64) bool {
 			return off >= 64*kib && off+n <= s.size-64*kib && (off < edge || off+n > s.size-edge)
 		}), Decide}, wipes},
-		{"takes an unreadable disk for an empty one", code{func(s *sparse) Content { return Look(lenient{s}, s.size) }, Decide}, wipes},
-		{"believes names only", code{func(s *sparse) Content {
+		{"takes an unreadable disk for an empty one", code{func(s *inMemory) Content { return Look(lenient{s}, s.size) }, Decide}, wipes},
+		{"believes names only", code{func(s *inMemory) Content {
 			c := right(s)
 			c.Evidence = slices.DeleteFunc(c.Evidence, func(e Evidence) bool { return e.Name == Unknown })
 			return c
 		}, Decide}, wipes},
-		{"does not know its volumes", code{func(s *sparse) Content { c := right(s); c.FileSystem = ""; return c }, Decide}, wipes},
+		{"does not know its volumes", code{func(s *inMemory) Content { c := right(s); c.FileSystem = ""; return c }, Decide}, wipes},
 		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
 		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
 		{"takes sticks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},

@@ -9,7 +9,7 @@ import (
 // made is a generated disk: what Observe would have seen of it, but for its content, and the truth.
 type made struct {
 	disk                      Disk
-	bytes                     *sparse
+	bytes                     *inMemory
 	kind                      string
 	empty, volume, unfinished bool
 	unreadable, twin          bool

@@ -2,12 +2,11 @@ package qcow2
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // Write writes the first size bytes of src, a sparse file, as a qcow2 image to dst, an empty file. Holes are skipped without being
@@ -46,14 +45,13 @@ func Write(dst io.WriterAt, src *os.File, size int64) error {
 // dataClusters lists the clusters of src that are not zero.
 func dataClusters(src *os.File, size int64) (clusters []int64, err error) {
 	buf, zero := make([]byte, clusterSize), make([]byte, clusterSize)
+	data, err := sparse.Data(src, size)
+	if err != nil {
+		return nil, err
+	}
 	next := int64(0)
-	for next*clusterSize < size {
-		start, end, err := extent(src, next*clusterSize, size)
-		if err != nil {
-			return nil, err
-		}
-		next = max(next, start/clusterSize)
-		for ; next*clusterSize < end; next++ {
+	for _, e := range data {
+		for next = max(next, e.Start/clusterSize); next*clusterSize < e.End; next++ {
 			if err := readCluster(src, next, size, buf); err != nil {
 				return nil, err
 			}
@@ -63,21 +61,6 @@ func dataClusters(src *os.File, size int64) (clusters []int64, err error) {
 		}
 	}
 	return clusters, nil
-}
-
-// extent finds the next range of src, from off on and before size, that is no hole. With none left it is empty, at size.
-func extent(src *os.File, off, size int64) (start, end int64, err error) {
-	start, err = src.Seek(off, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) || err == nil && start >= size {
-		return divUp(size, clusterSize) * clusterSize, size, nil
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("find data from byte %d: %w", off, err)
-	}
-	if end, err = src.Seek(start, unix.SEEK_HOLE); err != nil {
-		return 0, 0, fmt.Errorf("find hole from byte %d: %w", start, err)
-	}
-	return start, min(end, size), nil
 }
 
 // readCluster fills buf with a cluster of src; what lies beyond size is zero.

@@ -19,13 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/sparse"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -349,14 +348,11 @@ func (r *replay) extract(p gpt.Partition) string {
 	if err == nil {
 		err = f.Truncate(p.Size)
 	}
-	for at := p.Start; err == nil; {
-		start, e := unix.Seek(int(r.disk.Fd()), at, unix.SEEK_DATA)
-		if e != nil || start >= p.End() { // ENXIO: no more data
-			break
-		}
-		at, err = unix.Seek(int(r.disk.Fd()), start, unix.SEEK_HOLE)
-		if at = min(at, p.End()); err == nil {
-			_, err = io.Copy(io.NewOffsetWriter(f, start-p.Start), io.NewSectionReader(r.disk, start, at-start))
+	data, dataErr := sparse.Data(r.disk, p.End())
+	err = errors.Join(err, dataErr)
+	for _, e := range data {
+		if start := max(e.Start, p.Start); start < e.End && err == nil {
+			_, err = io.Copy(io.NewOffsetWriter(f, start-p.Start), io.NewSectionReader(r.disk, start, e.End-start))
 		}
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -1,0 +1,39 @@
+package sparse
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestData(t *testing.T) {
+	const mib = 1 << 20
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := []Extent{{mib, 2 * mib}, {4 * mib, 5 * mib}}
+	if err := f.Truncate(8 * mib); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range want {
+		if _, err := f.WriteAt(make([]byte, mib), e.Start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size, want := range map[int64][]Extent{
+		8 * mib: want, 4*mib + 4096: {want[0], {4 * mib, 4*mib + 4096}}, 4 * mib: want[:1], mib: nil, 0: nil,
+	} {
+		if got, err := Data(f, size); err != nil || !slices.Equal(got, want) {
+			t.Errorf("of %d bytes: %v, want %v, %v", size, got, want, err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Data(f, mib); err == nil {
+		t.Error("a closed file has data")
+	}
+}
