@@ -16,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/dm"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/uevent"
 	"github.com/loam-os/loam/firmware/osrelease"
 )
 
@@ -79,11 +80,11 @@ func (i *Init) Main() error {
 
 // find loads drivers and looks at the disks until Decide has what it needs.
 func (i *Init) find() (Decision, error) {
-	events, err := openUevents()
+	events, err := uevent.Open(uevent.Kernel, "")
 	if err != nil {
 		return Decision{}, err
 	}
-	defer events.close()
+	defer events.Close()
 	modules, err := newModuleLoader(i.console.Log)
 	if err != nil {
 		return Decision{}, err
@@ -106,14 +107,14 @@ func (i *Init) find() (Decision, error) {
 			return Decision{}, err
 		}
 		d, err := Decide(facts)
-		if err == nil && d.Removable && events.wait(started.Add(courtesy)) {
+		if err == nil && d.Removable && events.Wait(started.Add(courtesy)) {
 			modules.coldplug()
 			continue
 		}
 		if !errors.Is(err, ErrNotThere) {
 			return d, err
 		}
-		if !events.wait(deadline) {
+		if !events.Wait(deadline) {
 			return Decision{}, fmt.Errorf("%w\nhint: waited %s for it; is the disk plugged in, and is it the one that was flashed?", err, patience)
 		}
 		modules.coldplug()

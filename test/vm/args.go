@@ -50,6 +50,8 @@ type Config struct {
 	// Forward are ports of this host's loopback that lead to TCP ports of the
 	// machine.
 	Forward map[int]int
+	// Arguments are more of QEMU's, for further devices.
+	Arguments []string
 	// Dir is for sockets and logs; its path must be short (unix(7): 108 bytes).
 	Dir string
 }
@@ -101,7 +103,7 @@ func (c Config) arguments() []string {
 	if c.NoReboot {
 		args = append(args, "-no-reboot")
 	}
-	return append(args, c.smbios()...)
+	return slices.Concat(args, c.smbios(), c.Arguments)
 }
 
 func (c Config) machine() []string {

@@ -1,0 +1,84 @@
+// Package uevent hears of devices that come, change and go.
+package uevent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Groups of NETLINK_KOBJECT_UEVENT: what the kernel says (lib/kobject_uevent.c), and what udevd says of the same when it has made the device's
+// names (sd-device, MONITOR_GROUP_UDEV).
+const (
+	Kernel = 1
+	Udev   = 2
+)
+
+// Events are those of a machine.
+type Events struct {
+	fd        int
+	subsystem []byte
+}
+
+// Open listens to groups for devices of that subsystem, "" for all.
+func Open(groups uint32, subsystem string) (*Events, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	if err != nil {
+		return nil, fmt.Errorf("open device events: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("listen to device events: %w", err)
+	}
+	e := &Events{fd: fd}
+	if subsystem != "" {
+		e.subsystem = []byte("\x00SUBSYSTEM=" + subsystem + "\x00")
+	}
+	return e, nil
+}
+
+// Close ends it.
+func (e *Events) Close() { unix.Close(e.fd) }
+
+// Wait returns true when something has happened, and all of it is taken in, or when others is ready; false at the
+// deadline. Without a deadline it waits for ever.
+func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
+	for {
+		left := -1
+		if !deadline.IsZero() {
+			if left = int(time.Until(deadline).Milliseconds()) + 1; left <= 0 {
+				return false
+			}
+		}
+		fds := append([]unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}, others...)
+		n, err := unix.Poll(fds, left)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		if concerns := e.drain(); concerns || fds[0].Revents == 0 {
+			return true
+		}
+	}
+}
+
+// drain empties the socket. An overrun (ENOBUFS) is an event like any other: the caller looks at the machine anew.
+func (e *Events) drain() (concerns bool) {
+	var b [8192]byte
+	for {
+		n, _, err := unix.Recvfrom(e.fd, b[:], 0)
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			concerns = true
+		case err != nil:
+			return concerns
+		case bytes.Contains(b[:n], e.subsystem):
+			concerns = true
+		}
+	}
+}
