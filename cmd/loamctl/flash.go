@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
-	"github.com/loam-os/loam/image/flash"
 	"github.com/loam-os/loam/image/inspect"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
-	"github.com/loam-os/loam/image/flash"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 

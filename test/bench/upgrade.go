@@ -63,7 +63,7 @@ var fillSlot = benchmark{"FillSlot", "./agent/upgrade", "upgrade/", 9, 9, []figu
 }, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; by O_DIRECT; what is there is known, or read and hashed; what is written is verified and made durable every 2 MiB"}
 
 // flashDisk writes 256 MiB, as fillSlot does.
-var flashDisk = benchmark{"Flash", "./image/flash", "flash/", 9, 9, []figure{
+var flashDisk = benchmark{"Flash", "./agent/flash", "flash/", 9, 9, []figure{
 	{"write", "noise", "times-dd", 1 / 0.9},
 }, "256 MiB from a file, by O_DIRECT, both on one disk, in turns; reading back is not in it"}
 

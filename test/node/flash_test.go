@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/image/flash"
 	"github.com/loam-os/loam/image/inspect"
 )
 

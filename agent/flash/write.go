@@ -33,15 +33,21 @@ func Open(device string) (*os.File, error) {
 	return f, err
 }
 
-// Write writes an image to a disk of size bytes, reads it back, and makes it durable. The start of the disk, with the table, goes last: a disk
-// of which only a part is written does not boot. What an older backup table has at the end of a larger disk goes first.
+// Mark is at the start of a disk from before the first byte of an image is written to it until the last one is: that disk was empty, or somebody has
+// said that all on it may go.
+const Mark = "LOAM SYSTEM, BEING WRITTEN\n"
+
+// Write writes an image to a disk of size bytes, reads it back, and makes it durable. The Mark comes first, and what an older backup table has at the
+// end of a larger disk goes with it; the start of the disk, with the table, comes last, and its first sector, which replaces the Mark, alone. So a
+// power cut leaves what was there before, a disk with the Mark, or all of the image.
 func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image, progress Progress) error {
 	if err := clearEnds(to, size, im.Table.DiskSize); err != nil {
 		return err
 	}
-	first, others := split(im.Extents, stride)
+	start, others := split(im.Extents, stride)
+	_, start = split(start, align)
 	c := copier{disk: to, from: from, progress: progress, all: im.Bytes()}
-	for _, extents := range [][]Extent{others, first} {
+	for _, extents := range [][]Extent{others, start} {
 		if err := c.each(ctx, extents, "write", c.write); err != nil {
 			return err
 		}
@@ -49,20 +55,49 @@ func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image,
 			return fmt.Errorf("make it durable: %w", err)
 		}
 	}
+	if err := c.finish(); err != nil {
+		return fmt.Errorf("write at 0: %w", err)
+	}
 	c.done = 0
 	return c.each(ctx, im.Extents, "verify", c.verify)
 }
 
-// clearEnds makes the start of a disk, and what could have a backup table after the image, zeros.
+// clearEnds makes the start of a disk zeros after the Mark, and all zeros what could have a backup table after the image.
 func clearEnds(to Disk, size, image int64) error {
-	zeros := make([]byte, stride)
+	clear := make([]byte, stride)
+	copy(clear, Mark)
 	tail := max(image, size-1<<20)
-	for _, e := range []Extent{{tail, size - tail}, {0, stride}} {
-		if _, err := to.WriteAt(zeros[:e.Len], e.Off); err != nil && e.Len > 0 {
+	for _, e := range []Extent{{0, stride}, {tail, size - tail}} {
+		if _, err := to.WriteAt(clear[:e.Len], e.Off); err != nil && e.Len > 0 {
 			return fmt.Errorf("clear the disk at %d: %w", e.Off, err)
 		}
+		if err := to.Sync(); err != nil {
+			return fmt.Errorf("clear the disk at %d: %w", e.Off, err)
+		}
+		copy(clear, make([]byte, len(Mark)))
 	}
-	return to.Sync()
+	return nil
+}
+
+// finish writes the first block of the image: all but the first sector, then that.
+func (c *copier) finish() error {
+	last := make([]byte, align)
+	if _, err := c.from.ReadAt(last, 0); err != nil {
+		return err
+	}
+	block := bytes.Clone(last)
+	copy(block, Mark)
+	for _, b := range [][]byte{block, last} {
+		if _, err := c.disk.WriteAt(b, 0); err != nil {
+			return err
+		}
+		if err := c.disk.Sync(); err != nil {
+			return err
+		}
+	}
+	c.done += align
+	c.progress("write", c.done, c.all)
+	return nil
 }
 
 // split takes what is before an offset apart.
