@@ -37,8 +37,8 @@ tests the build that --out names, which must be there.`,
 
 // judges are the real tools that tests trust more than our own code.
 var judges = [...]string{
-	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "hash-to-efi-sig-list", "mcopy", "mdir",
-	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.fat", "mksquashfs", "mkswap", "objdump", "pesign", "qemu-img", "sbsign", "sbverify", "sfdisk", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
+	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
+	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.fat", "mksquashfs", "mkswap", "objdump", "openssl", "osslsigncode", "pesign", "qemu-img", "sbsign", "sbverify", "sfdisk", "softhsm2-util", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
 	"veritysetup", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }
 
