@@ -1,4 +1,4 @@
-// Package authenticode reads who has signed an EFI image, and what of it (Microsoft's "Windows Authenticode Portable Executable
+// Package authenticode signs EFI images, and reads who has signed them, and what of them (Microsoft's "Windows Authenticode Portable Executable
 // Signature Format", as UEFI 32.2.4 takes it up).
 package authenticode
 

@@ -17,6 +17,8 @@ const (
 	securityOffset = 112 + 8*pe.IMAGE_DIRECTORY_ENTRY_SECURITY
 	// maxTable bounds the table of signatures.
 	maxTable = 1 << 20
+	// header of a WIN_CERTIFICATE, pkcsSignedData is the type of one that is a signature.
+	header, pkcsSignedData = 8, 2
 )
 
 // layout is where in the file the fields are that the digest leaves out, and the table of signatures, which ends the file.
@@ -86,7 +88,6 @@ func (l layout) digest(r io.ReaderAt) ([]byte, error) {
 
 // table is the PKCS #7 data of each signature (WIN_CERTIFICATE, UEFI 32.2.4). Firmware passes over other kinds of entries, too.
 func (l layout) table(r io.ReaderAt) (all [][]byte, err error) {
-	const header, pkcsSignedData = 8, 2
 	b := make([]byte, l.end-l.table0)
 	if _, err := r.ReadAt(b, l.table0); err != nil && len(b) > 0 {
 		return nil, err

@@ -31,11 +31,18 @@ func Find(t testing.TB, name string) string {
 // Run runs the tool name, which must succeed, and returns what it prints.
 func Run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(Find(t, name), args...).CombinedOutput()
+	out, err := Try(t, name, args...)
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
-	return string(out)
+	return out
+}
+
+// Try runs the tool name, and returns what it prints, and its verdict.
+func Try(t testing.TB, name string, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.Command(Find(t, name), args...).CombinedOutput()
+	return string(out), err
 }
 
 // Dir is the directory that an environment variable names: LOAM_BUILD, a

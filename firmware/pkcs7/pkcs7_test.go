@@ -1,0 +1,71 @@
+package pkcs7_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/firmware/pkcs7"
+	"github.com/loam-os/loam/test/judge"
+	"github.com/loam-os/loam/test/keys"
+)
+
+func TestOpensslVerifiesWhatIsDetached(t *testing.T) {
+	key := keys.New(t, "one")
+	content, dir := []byte("content"), t.TempDir()
+	signed, err := key.Detached(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := key.Detached(content)
+	if err != nil || !bytes.Equal(signed, again) {
+		t.Errorf("signed again, it is another: %v", err)
+	}
+	if signed, err = pkcs7.Wrap(signed); err != nil {
+		t.Fatal(err)
+	}
+	signature, text := filepath.Join(dir, "signature"), filepath.Join(dir, "content")
+	if err := os.WriteFile(signature, signed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"smime", "-verify", "-binary", "-inform", "der", "-in", signature, "-content", text, "-certfile", key.CertificateFile, "-nointern", "-noverify"}
+	for what, want := range map[string]bool{"content": true, "Content": false} {
+		if err := os.WriteFile(text, []byte(what), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := judge.Try(t, "openssl", args...)
+		if (err == nil) != want {
+			t.Errorf("openssl about %q: %v\n%s", what, err, out)
+		}
+	}
+}
+
+func TestKeysThatFirmwareDoesNotVerifyAreRefused(t *testing.T) {
+	short, errShort := rsa.GenerateKey(rand.Reader, 1024) // to be refused
+	curve, errCurve := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if errShort != nil || errCurve != nil {
+		t.Fatal(errShort, errCurve)
+	}
+	one, two := keys.New(t, "one"), keys.New(t, "two")
+	for _, tc := range []struct {
+		name string
+		of   keys.Pair
+		key  crypto.Signer
+		err  string
+	}{
+		{"RSA of 1024 bits", keys.Write(t, "short", short), short, "want an RSA key of 2048 bits"},
+		{"an elliptic curve", keys.Write(t, "curve", curve), curve, "want an RSA key"},
+		{"a certificate of another key", one, two.Private, "it is of another key"},
+	} {
+		if _, err := pkcs7.NewSigner(tc.of.Certificate, tc.key); err == nil || !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
