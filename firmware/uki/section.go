@@ -25,13 +25,18 @@ func (ss Sections) Section(name string) ([]byte, bool) {
 	return ss[i].Data, true
 }
 
-// Names of the sections of a UKI that Build adds, in the order that ukify writes them. SBOM is one that the stub leaves alone.
+// Names of the sections of a UKI that Build adds, in the order that ukify writes them. The stub leaves SBOM and
+// LoaderSignature alone.
 func Names() []string {
-	return []string{".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", SBOM, ".linux", ".initrd", ".ucode", ".pcrsig"}
+	return []string{".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", SBOM, ".linux", ".initrd", ".ucode", ".pcrsig", LoaderSignature}
 }
 
 // SBOM is the section that has an SPDX document of what is in the image.
 const SBOM = ".sbom"
+
+// LoaderSignature is the section that has the signature (Authenticode) of the loader which the system brings. That is in the root file system,
+// which is the same whoever signs.
+const LoaderSignature = ".ldrsig"
 
 // stubSections of a UKI come with the stub.
 func stubSections() []string { return []string{".sbat", ".sdmagic"} }
