@@ -20,7 +20,6 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/sbom"
-	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/partitions/verity"
@@ -38,8 +37,8 @@ type Build struct {
 	// Source is the project's directory; Out is replaced by the finished build.
 	Source, Out string
 	Steps       *step.Log
-	// Signer signs what Plan.Spec says is signed.
-	Signer sign.Signer
+	// Keys sign the build.
+	Keys Keys
 	// BuildFlags are added to `go build`.
 	BuildFlags []string
 }
@@ -49,7 +48,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err := b.resolve(); err != nil {
 		return manifest.Manifest{}, err
 	}
-	unlock, err := b.lock()
+	unlock, err := lock(b.Out)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
@@ -68,32 +67,44 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 		return manifest.Manifest{}, err
 	}
 	m, err := b.describe(dir, kernel, root)
+	if err != nil || b.Keys.none() {
+		return m, errors.Join(err, replace(dir, b.Out))
+	}
+	signed := b.Out + ".signed"
+	defer os.RemoveAll(signed)
+	err = b.Steps.Do("sign", "", func(io.Writer) error {
+		m, err = signInto(signed, dir, b.Keys)
+		return err
+	})
 	if err != nil {
 		return m, err
 	}
-	return m, replace(dir, b.Out)
+	return m, replace(signed, b.Out)
 }
 
-// lock keeps other builds away from Out, and Out from being anything but a build.
-func (b *Build) lock() (unlock func(), err error) {
-	if entries, err := os.ReadDir(b.Out); err == nil && len(entries) > 0 {
-		if _, err := os.Stat(filepath.Join(b.Out, ManifestName)); err != nil {
-			return nil, fmt.Errorf("%s: not empty, and not a build\nhint: name another directory with --out; a build replaces it whole", b.Out)
+// lock keeps other builds away from the directory out, and out from being anything but a build.
+func lock(out string) (unlock func(), err error) {
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		if _, err := os.Stat(filepath.Join(out, ManifestName)); err != nil {
+			return nil, fmt.Errorf("%s: not empty, and not a build\nhint: name another directory with --out; a build replaces it whole", out)
 		}
 	}
-	f, err := os.OpenFile(b.Out+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(out+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: another build is under way: %w", b.Out, err)
+		return nil, fmt.Errorf("%s: another build is under way: %w", out, err)
 	}
 	return func() { f.Close() }, nil
 }
 
-// replace puts the directory fresh in the place of old, if there is one, in one step.
+// replace puts the directory fresh, once it is durable, in the place of old, if there is one, in one step.
 func replace(fresh, old string) error {
+	if err := syncAll(fresh); err != nil {
+		return err
+	}
 	if _, err := os.Stat(old); errors.Is(err, fs.ErrNotExist) {
 		return os.Rename(fresh, old)
 	}
@@ -101,6 +112,19 @@ func replace(fresh, old string) error {
 		return fmt.Errorf("put the build in place of %s: %w", old, err)
 	}
 	return os.RemoveAll(fresh)
+}
+
+// syncAll makes what was written to the file system of a directory durable.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
 }
 
 // resolve makes the paths absolute.
@@ -142,8 +166,6 @@ func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
 const (
 	loam    = "loam"
 	initBin = "init"
-	// loaderBin is systemd-boot.
-	loaderBin = "loader.efi"
 )
 
 // root makes the root tree and the programs, and of tree and loam the root file
@@ -164,10 +186,6 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 		return root, err
 	}
 	defer os.Remove(release)
-	boot, err := b.loader(ctx, dir)
-	if err != nil {
-		return root, err
-	}
 	return root, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
 		params.Log = w
 		return rootfs.Image(ctx, b.Tools, root, rootfs.ImageParams{
@@ -175,7 +193,7 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 			Files: []rootfs.File{
 				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
 				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
-				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: boot},
+				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: b.loader()},
 			},
 		}, b.output(dir, ".root"))
 	})
@@ -212,7 +230,7 @@ func (b *Build) lineage(purpose string) uuid.UUID {
 // image makes all that hangs on the root file system, up to the disk images.
 func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel string, err error) {
 	in := parts{root: b.output(dir, ".root"), verity: b.output(dir, ".verity")}
-	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(ctx, dir, &in) })
+	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(&in) })
 	if err != nil {
 		return "", err
 	}
@@ -242,9 +260,8 @@ func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel
 	return kernel, nil
 }
 
-// hash makes the verity tree, settles the plan with its root hash, and has that
-// signed.
-func (b *Build) hash(ctx context.Context, dir string, in *parts) error {
+// hash makes the verity tree, and settles the plan with its root hash.
+func (b *Build) hash(in *parts) error {
 	data, err := os.Open(in.root)
 	if err != nil {
 		return err
@@ -263,10 +280,8 @@ func (b *Build) hash(ctx context.Context, dir string, in *parts) error {
 	if err := errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
-	if b.Plan, err = b.Plan.Settle(hash); err != nil {
-		return err
-	}
-	return b.signRoot(ctx, dir, in)
+	b.Plan, err = b.Plan.Settle(hash)
+	return err
 }
 
 func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts, w io.Writer) (kernel string, err error) {
@@ -282,7 +297,7 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if err != nil {
 		return "", err
 	}
-	if in.loader, err = os.ReadFile(filepath.Join(dir, loaderBin)); err != nil {
+	if in.loader, err = os.ReadFile(b.loader()); err != nil {
 		return "", err
 	}
 	software, err := b.software(dir, root)
@@ -292,11 +307,10 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if in.uki, err = makeUKI(b.Plan, stub, software, root.Kernel, kernel, archive); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin)), os.Remove(filepath.Join(dir, loaderBin))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin))); err != nil {
 		return "", err
 	}
-	in.uki, err = b.program(ctx, b.output(dir, ".efi"), in.uki)
-	return kernel, err
+	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)
 }
 
 // software writes which software is in the image.
@@ -317,48 +331,9 @@ func (b *Build) software(dir string, root rootfs.Root) ([]byte, error) {
 	return text, os.WriteFile(b.output(dir, sbomSuffix), text, 0o644)
 }
 
-// loader puts systemd-boot into dir, and returns its file.
-func (b *Build) loader(ctx context.Context, dir string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch)))
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, loaderBin)
-	_, err = b.program(ctx, file, content)
-	return file, err
-}
-
-// program writes an EFI program, signed if the image is, and returns what it wrote.
-func (b *Build) program(ctx context.Context, file string, content []byte) ([]byte, error) {
-	if !b.Plan.Spec.Signed {
-		return content, os.WriteFile(file, content, 0o644)
-	}
-	plain := file + ".unsigned"
-	defer os.Remove(plain)
-	if err := os.WriteFile(plain, content, 0o644); err != nil {
-		return nil, err
-	}
-	if err := b.signer().Program(ctx, plain, file); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
-}
-
-func (b *Build) signer() sign.Signer {
-	s := b.Signer
-	s.Tools = b.Tools
-	return s
-}
-
-// signRoot signs the root hash, if the image is signed.
-func (b *Build) signRoot(ctx context.Context, dir string, in *parts) (err error) {
-	if !b.Plan.Spec.Signed {
-		return nil
-	}
-	if in.sig, err = b.signer().RootHash(ctx, b.Plan.RootHash); err != nil {
-		return err
-	}
-	return os.WriteFile(b.output(dir, sigSuffix), in.sig, 0o644)
+// loader is the file of systemd-boot.
+func (b *Build) loader() string {
+	return filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch))
 }
 
 // tool runs programs of the tools tree that see dir.

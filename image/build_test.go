@@ -10,11 +10,11 @@ import (
 func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	dir := t.TempDir()
 	b := Build{Out: filepath.Join(dir, "out")}
-	unlock, err := b.lock()
+	unlock, err := lock(b.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.lock(); err == nil || !strings.Contains(err.Error(), "another build is under way") {
+	if _, err := lock(b.Out); err == nil || !strings.Contains(err.Error(), "another build is under way") {
 		t.Errorf("a second build beside the first: %v", err)
 	}
 	unlock()
@@ -24,7 +24,7 @@ func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.Out, "thesis.tex"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.lock(); err == nil || !strings.Contains(err.Error(), "not a build") {
+	if _, err := lock(b.Out); err == nil || !strings.Contains(err.Error(), "not a build") {
 		t.Errorf("a directory of something else: %v", err)
 	}
 	fresh := filepath.Join(dir, "fresh")

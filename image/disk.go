@@ -16,7 +16,6 @@ import (
 // parts are the finished pieces of an image.
 type parts struct {
 	root, verity string // files
-	sig          []byte // of the root hash, nil if it is not signed
 	uki          []byte
 	loader       []byte // systemd-boot
 }
@@ -42,11 +41,6 @@ func writeRaw(file string, p Plan, in parts) (err error) {
 	}
 	if err := writePart(f, p.slot(partitions.RootVerity), in.verity); err != nil {
 		return err
-	}
-	if in.sig != nil {
-		if _, err := f.WriteAt(in.sig, p.slot(partitions.RootVeritySig).Start); err != nil {
-			return fmt.Errorf("write the signature of the root hash: %w", err)
-		}
 	}
 	state := p.slot(partitions.State)
 	_, err = f.WriteAt([]byte(ext4.FormatMark), state.Start)

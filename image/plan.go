@@ -56,7 +56,7 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	p.Cmdline = cmdline(p.Spec.Arch, root)
 	p.Table, err = partitions.Place(p.defs, partitions.Params{
 		Arch: p.Spec.Arch, RootHash: root, SectorSize: p.Spec.SectorSize,
-		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version, Signed: p.Spec.Signed,
+		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
 	})
 	return p, err
 }
@@ -96,9 +96,6 @@ func (p Plan) Images() []string {
 	var names []string
 	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", sbomSuffix} {
 		names = append(names, p.Base()+suffix)
-	}
-	if p.Spec.Signed {
-		names = append(names, p.Base()+sigSuffix)
 	}
 	return names
 }

@@ -19,8 +19,6 @@ type Spec struct {
 	// SectorSize is that of the disks that the image is for: 512 or 4096 bytes.
 	SectorSize int
 	Release    Release
-	// Signed says that programs and root hash are signed with a key of the image's owner.
-	Signed bool
 }
 
 // Release is what the file os-release says: the only place of a version.

@@ -63,12 +63,21 @@ func TestPlaceOurDisk(t *testing.T) {
 
 func TestTheSignatureOfASignedImageHasItsPlace(t *testing.T) {
 	p := params()
-	p.Signed = true
 	got, err := Place(definitions(t), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sig := got.Partitions[1]
+	slots, err := Slots(got, p.Arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := slots[0].Seal(got, p.Arch, p.RootHash, p.Label(), true)
+	for i, have := range got.Partitions {
+		if i != 1 && signed.Partitions[i] != have {
+			t.Errorf("partition %d becomes %+v", i+1, signed.Partitions[i])
+		}
+	}
+	sig := signed.Partitions[1]
 	if sig.Label != p.Label() || sig.Attributes != gpt.ReadOnly || sig.UUID != SigUUID(p.RootHash) {
 		t.Errorf("%+v", sig)
 	}

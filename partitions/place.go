@@ -16,7 +16,6 @@ type Params struct {
 	RootHash   [32]byte
 	ImageID    string
 	Version    string
-	Signed     bool  // whether there is a signature of the root hash
 	DiskSize   int64 // bytes; 0: as small as the definitions allow
 	SectorSize int   // bytes: 512 or 4096
 }
@@ -59,14 +58,9 @@ func (p Params) partition(d Definition, index int, start int64) (gpt.Partition, 
 		return part, fmt.Errorf("label %s: image ID %q or version %q is empty", d.Label, p.ImageID, p.Version)
 	}
 	part.Label = strings.NewReplacer("%M", p.ImageID, "%A", p.Version).Replace(d.Label)
-	switch {
-	case d.Role == RootVeritySig && !p.Signed:
-		part.Label, part.Attributes = EmptyLabel, part.Attributes|gpt.NoAuto
-		fallthrough
-	case part.Label == EmptyLabel || d.Role == ESP || d.Role == State:
+	part.UUID = slotUUID(d.Role, p.RootHash)
+	if part.Label == EmptyLabel || d.Role == ESP || d.Role == State {
 		part.UUID = derive(p.RootHash, d.File)
-	default:
-		part.UUID = slotUUID(d.Role, p.RootHash)
 	}
 	return part, nil
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/partitions/fat"
 )
 
 // renewBoot makes what is on the ESP beside boot entries that of the system that
 // has proven itself. That it cannot is no reason against the system.
 func (u *Upgrader) renewBoot(v View) {
-	if err := u.renewLoader(); err != nil {
+	if err := u.renewLoader(v); err != nil {
 		u.Log.Warn("renew the boot loader", zap.Error(err))
 	}
 	if err := u.renewRecovery(v); err != nil {
@@ -29,7 +31,7 @@ func (u *Upgrader) renewBoot(v View) {
 // the content is whole on the disk before one write of one sector makes it that of
 // the file. Any other program stays, and so does one if the firmware would not start
 // its successor.
-func (u *Upgrader) renewLoader() error {
+func (u *Upgrader) renewLoader(v View) error {
 	if u.Loader == nil {
 		return nil
 	}
@@ -55,7 +57,10 @@ func (u *Upgrader) renewLoader() error {
 	if bootentry.CompareVersions(version, there) <= 0 {
 		return nil
 	}
-	if err := u.startsLoader(own); err != nil {
+	if own, err = u.signedLoader(v, own); err == nil {
+		err = u.startsLoader(own)
+	}
+	if err != nil {
 		return fmt.Errorf("of the running system: %w", err)
 	}
 	u.Log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
@@ -63,6 +68,23 @@ func (u *Upgrader) renewLoader() error {
 		return err
 	}
 	return u.esp.WriteFile(path, own)
+}
+
+// signedLoader is the loader of the running system with the signature that its UKI has for it, if that has one.
+func (u *Upgrader) signedLoader(v View, own []byte) ([]byte, error) {
+	e := find(v, v.Running.RootHash)
+	if e == nil {
+		return own, nil
+	}
+	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := uki.ReadSection(r, uki.LoaderSignature)
+	if err != nil { // It is of a build that is not signed.
+		return own, nil
+	}
+	return authenticode.Attach(own, signature)
 }
 
 // startsLoader is nil for a program that the firmware starts.

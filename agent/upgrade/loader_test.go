@@ -2,13 +2,19 @@ package upgrade
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"testing"
 	"testing/fstest"
 
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
+	"github.com/loam-os/loam/test/keys"
 )
 
 // onESP is the content of a file there.
@@ -70,6 +76,56 @@ func TestASystemThatIsWellBringsItsLoader(t *testing.T) {
 			}
 			if got := onESP(t, c.u, loader.Path(arch)); !bytes.Equal(got, tc.want) {
 				t.Errorf("the ESP has %q", got)
+			}
+		})
+	}
+}
+
+// TestTheLoaderIsSignedAsItsUKISays: the root file system has it without signature, as it is the same whoever signs.
+func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
+	key, other := keys.New(t, "one"), keys.New(t, "other")
+	there, own := smallLoader("257.9"), smallLoader("258")
+	signature, err := authenticode.Sign(own, key.Signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := authenticode.Attach(own, signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name      string
+		db        keys.Pair
+		signature []byte
+		want      []byte
+	}{
+		{"by one whom the firmware knows", key, signature, signed},
+		{"by one whom it does not know", other, signature, there},
+		{"by nobody", key, nil, there},
+		{"with what is no signature", key, []byte("what"), there},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCourse(t, "1.0.0", "2.0.0")
+			closeESP, err := c.u.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeESP()
+			all, err := entries(c.u.esp)
+			v := View{Running: c.running, Entries: all}
+			sections := []uki.Section{{Name: ".linux", Data: []byte("linux")}}
+			if tc.signature != nil {
+				sections = append(sections, uki.Section{Name: uki.LoaderSignature, Data: tc.signature})
+			}
+			err = errors.Join(err, c.u.esp.WriteFile(loader.Path(arch), there), c.u.esp.WriteFile(fat.BootDir+"/"+all[0].File, smallPE(sections...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.u.Loader = func() ([]byte, error) { return own, nil }
+			c.u.Sys = firmware.SecureBoot(firmware.SignatureList(string(efivar.X509), string(tc.db.Certificate.Raw)), nil)
+			err = c.u.renewLoader(v)
+			if got := onESP(t, c.u, loader.Path(arch)); !bytes.Equal(got, tc.want) {
+				t.Errorf("the ESP has %d bytes: %v", len(got), err)
 			}
 		})
 	}

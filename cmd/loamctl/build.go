@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,8 +28,7 @@ type buildOptions struct {
 	release    string
 	mirrors    []string
 	flagsForGo []string
-	// key and certificate sign the image, "" for none.
-	key, certificate string
+	sign       signOptions
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -41,8 +39,7 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
 	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
-	f.StringVar(&o.key, "sign-key", "", "private key that signs what firmware starts and the root hash: PEM file or pkcs11: URI")
-	f.StringVar(&o.certificate, "sign-certificate", "", "certificate of that key: PEM file")
+	o.sign.flags(f, "sign-")
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
 }
 
@@ -53,7 +50,7 @@ type builder struct {
 	cache   string
 	tools   tools.Tree
 	steps   *step.Log
-	signer  sign.Signer
+	keys    image.Keys
 }
 
 func buildCommand() *cobra.Command {
@@ -99,18 +96,7 @@ func (o buildOptions) decide() (image.Plan, error) {
 	if err != nil {
 		return image.Plan{}, err
 	}
-	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, SectorSize: o.sectorSize, Release: release, Signed: o.key != ""})
-}
-
-// signer signs the image, if anything does.
-func (o buildOptions) signer() (sign.Signer, error) {
-	switch {
-	case o.key == "" && o.certificate == "":
-		return sign.Signer{}, nil
-	case o.key == "" || o.certificate == "":
-		return sign.Signer{}, errors.New("--sign-key and --sign-certificate: one without the other")
-	}
-	return sign.Open(o.key, o.certificate)
+	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, SectorSize: o.sectorSize, Release: release})
 }
 
 // open plans the build and makes its tools ready.
@@ -122,8 +108,8 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	if os.Geteuid() != 0 {
 		return nil, tools.ErrNotRoot
 	}
-	signer, err := o.signer()
-	if err != nil {
+	b := &builder{plan: plan}
+	if b.keys, err = o.sign.keys(sign.Tokens{Context: ctx, Tools: func() (tools.Tree, error) { return b.tools, nil }, PIN: askPIN}); err != nil {
 		return nil, err
 	}
 	if o.out == "" {
@@ -132,15 +118,13 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return nil, err
 	}
-	cache, err := cacheDir()
-	if err != nil {
+	if b.cache, err = cacheDir(); err != nil {
 		return nil, err
 	}
-	steps, err := step.New(os.Stdout, o.out+".log")
-	if err != nil {
+	if b.steps, err = step.New(os.Stdout, o.out+".log"); err != nil {
 		return nil, err
 	}
-	b := &builder{options: o, plan: plan, cache: cache, steps: steps, signer: signer}
+	b.options = o
 	return b, b.ready(ctx)
 }
 
@@ -190,7 +174,7 @@ func (b *builder) ready(ctx context.Context) error {
 func (b *builder) run() image.Build {
 	return image.Build{
 		Plan: b.plan, Tools: b.tools, Cache: b.cache, Source: b.options.source, Out: b.options.out,
-		Steps: b.steps, Signer: b.signer, BuildFlags: b.options.flagsForGo,
+		Steps: b.steps, Keys: b.keys, BuildFlags: b.options.flagsForGo,
 	}
 }
 

@@ -1,102 +1,98 @@
-// Package sign signs images with keys of their owner: programs that firmware starts, and root hashes. It runs systemd-sbsign and openssl of
-// the tools tree, which know keys in files (PKCS#8, PEM) and in tokens (PKCS#11).
+// Package sign knows the keys of an image's owner, in files and in tokens, and signs root hashes with them.
 package sign
 
 import (
-	"bytes"
-	"context"
+	"crypto"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/loam-os/loam/image/tools"
+	"github.com/loam-os/loam/firmware/pkcs7"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Signer signs with one key.
-type Signer struct {
-	Tools tools.Tree
-
-	key, certificate string // absolute paths, or a URI
-	der              []byte // of the certificate
-}
-
-// Open reads the certificate, a PEM file. The key is a file, or a PKCS#11 URI (RFC 7512).
-func Open(key, certificate string) (s Signer, err error) {
-	if s.certificate, err = filepath.Abs(certificate); err != nil {
-		return s, err
+// Open reads a key and its certificate, a PEM file. The key is a PEM file (PKCS #8), or a PKCS #11 URI (RFC 7512), which is one of tokens.
+func Open(key, certificate string, tokens Tokens) (pkcs7.Signer, error) {
+	c, err := ReadCertificate(certificate)
+	if err != nil {
+		return pkcs7.Signer{}, err
 	}
-	if s.der, err = readPEM(certificate, "CERTIFICATE"); err != nil {
-		return s, err
+	var private crypto.Signer
+	if strings.HasPrefix(key, scheme) {
+		private, err = tokens.open(key, c)
+	} else {
+		private, err = readKey(key)
 	}
-	if _, err := x509.ParseCertificate(s.der); err != nil {
+	if err != nil {
+		return pkcs7.Signer{}, err
+	}
+	s, err := pkcs7.NewSigner(c, private)
+	if err != nil {
 		return s, fmt.Errorf("%s: %w", certificate, err)
 	}
-	if s.key = key; s.token() {
-		return s, nil
-	}
-	if _, err := readPEM(key, "PRIVATE KEY"); err != nil {
-		return s, err
-	}
-	s.key, err = filepath.Abs(key)
-	return s, err
+	return s, nil
 }
 
-func readPEM(file, kind string) ([]byte, error) {
+// ReadCertificate reads a PEM file, or one in DER, as vendors give theirs away.
+func ReadCertificate(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
+	if c, err := x509.ParseCertificate(text); err == nil {
+		return c, nil
+	}
+	der, err := decode(file, text, "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+func readKey(file string) (crypto.Signer, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	der, err := decode(file, text, "PRIVATE KEY")
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\nhint: `openssl pkcs8 -topk8 -nocrypt -in %[1]s` makes PKCS #8 of other forms", file, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("%s: a %T does not sign", file, key)
+	}
+	return signer, nil
+}
+
+// decode reads the one block of a PEM file, which is of that kind.
+func decode(file string, text []byte, kind string) ([]byte, error) {
 	block, _ := pem.Decode(text)
-	if block == nil || !strings.HasSuffix(block.Type, kind) {
+	if block == nil || block.Type != kind {
 		return nil, fmt.Errorf("%s: want a PEM file with a %s\nhint: `openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out certificate.pem -subj /CN=loam -days 3650` makes both", file, kind)
 	}
 	return block.Bytes, nil
 }
 
-func (s Signer) token() bool { return strings.HasPrefix(s.key, "pkcs11:") }
-
-// Program signs a PE file for Secure Boot (Authenticode) and writes it to another. The signature has the time in it: signed twice, the same
-// program has two.
-func (s Signer) Program(ctx context.Context, from, to string) error {
-	args := []string{"sign", "--private-key=" + s.key, "--certificate=" + s.certificate, "--output=" + to}
-	if s.token() {
-		args = append(args, "--private-key-source=provider:pkcs11")
-	}
-	if _, err := s.run(ctx, nil, []string{from, filepath.Dir(to)}, "/usr/lib/systemd/systemd-sbsign", append(args, from)...); err != nil {
-		return fmt.Errorf("sign %s: %w", filepath.Base(from), err)
-	}
-	return nil
-}
-
 // RootHash makes the content of a verity-sig partition.
-func (s Signer) RootHash(ctx context.Context, hash [32]byte) ([]byte, error) {
-	args := []string{"smime", "-sign", "-binary", "-noattr", "-nocerts", "-outform", "der", "-inkey", s.key, "-signer", s.certificate}
-	if s.token() {
-		args = append(args, "-provider", "pkcs11", "-provider", "default")
+func RootHash(by pkcs7.Signer, hash [32]byte) ([]byte, error) {
+	signed, err := by.Detached([]byte(hex.EncodeToString(hash[:])))
+	if err == nil {
+		signed, err = pkcs7.Wrap(signed)
 	}
-	pkcs7, err := s.run(ctx, []byte(hex.EncodeToString(hash[:])), nil, "openssl", args...)
 	if err != nil {
-		return nil, fmt.Errorf("sign the root hash: %w", err)
+		return nil, fmt.Errorf("root hash: %w", err)
 	}
-	return verity.NewSignature(hash, s.der, pkcs7).Encode()
-}
-
-// run runs a tool that sees key, certificate and binds, and returns what it prints.
-func (s Signer) run(ctx context.Context, stdin []byte, binds []string, name string, args ...string) ([]byte, error) {
-	binds = append(binds, s.certificate)
-	if !s.token() {
-		binds = append(binds, s.key)
-	}
-	var stdout, stderr bytes.Buffer
-	cmd := s.Tools.Command(ctx, binds, name, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(name), err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return stdout.Bytes(), nil
+	return verity.NewSignature(hash, by.Certificate.Raw, signed).Encode()
 }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/tools"
+)
+
+// signOptions are the flags of every command that signs a build.
+type signOptions struct {
+	// key and certificate are "" for none.
+	key, certificate string
+}
+
+func (o *signOptions) flags(f *pflag.FlagSet, prefix string) {
+	f.StringVar(&o.key, prefix+"key", "", "private key that signs what firmware starts and the root hash: PKCS #8 file (PEM), or pkcs11: URI")
+	f.StringVar(&o.certificate, prefix+"certificate", "", "certificate of that key: PEM file")
+}
+
+// keys opens the keys, if there are any.
+func (o signOptions) keys(tokens sign.Tokens) (k image.Keys, err error) {
+	switch {
+	case o.key == "" && o.certificate == "":
+		return k, nil
+	case o.key == "" || o.certificate == "":
+		return k, errors.New("key and certificate: one without the other\nhint: name both")
+	}
+	k.Programs, err = sign.Open(o.key, o.certificate, tokens)
+	return k, err
+}
+
+func signCommand() *cobra.Command {
+	var o signOptions
+	var source string
+	cmd := &cobra.Command{
+		Use:   "sign BUILD_DIR",
+		Short: "Sign a build with own keys, for Secure Boot",
+		Long: `sign signs, in all files of a build, the boot loader, the unified kernel images and the root
+hash; the root file system stays as it is. Signatures that the build has are replaced. The
+directory has the build as it was before, or all of it signed. The same keys make the same bytes.
+
+The key is a file, or a pkcs11: URI (RFC 7512) with module-path, the token's library. Its PIN is in
+the file that pin-source names, or in the environment as LOAM_PIN, or asked for.`,
+		Example: `  loamctl sign build/amd64-cloud --key db.key --certificate db.pem
+  loamctl sign build/amd64-cloud --certificate db.pem \
+    --key 'pkcs11:token=loam;object=db?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:pin'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := o.keys(sign.Tokens{Context: cmd.Context(), PIN: askPIN, Tools: func() (tools.Tree, error) { return toolsTree(cmd.Context(), source) }})
+			if err != nil {
+				return err
+			}
+			m, err := image.Sign(args[0], k)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n", m.ImageID, m.Version, m.Arch, m.Profile, k.Programs.Certificate.Subject)
+			return err
+		},
+	}
+	o.flags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&source, "source", ".", "directory of Loam's sources, whose tools reach keys in tokens")
+	_ = errors.Join(cmd.MarkFlagRequired("key"), cmd.MarkFlagRequired("certificate")) // they are flags, see above
+	return cmd
+}
+
+// toolsTree is the tools tree of builds for this machine's architecture.
+func toolsTree(ctx context.Context, source string) (tools.Tree, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return tools.Tree{}, err
+	}
+	packages, err := tools.ReadList(filepath.Join(source, "mkosi/tools.list"))
+	if err != nil {
+		return tools.Tree{}, fmt.Errorf("%w\nhint: run this in Loam's source directory, or name it with --source", err)
+	}
+	return tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
+}
+
+// askPIN has the PIN of a token from the environment, or from whoever is at the terminal.
+func askPIN(uri string) ([]byte, error) {
+	if pin, ok := os.LookupEnv("LOAM_PIN"); ok {
+		return []byte(pin), nil
+	}
+	terminal := int(os.Stdin.Fd())
+	if !term.IsTerminal(terminal) {
+		return nil, fmt.Errorf("%s: no PIN\nhint: pin-source=file:FILE in the URI, or LOAM_PIN in the environment", uri)
+	}
+	fmt.Fprintf(os.Stderr, "PIN of %s: ", uri)
+	pin, err := term.ReadPassword(terminal)
+	fmt.Fprintln(os.Stderr)
+	return bytes.TrimSpace(pin), err
+}

@@ -1,0 +1,147 @@
+package image
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/test/judge"
+	"github.com/loam-os/loam/test/keys"
+)
+
+// copied is a copy of a build.
+func (b build) copied(t *testing.T) build {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "build")
+	if out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
+	}
+	return open(t, dir)
+}
+
+// signed is the build, signed.
+func (b build) signed(t *testing.T, by ...keys.Pair) build {
+	t.Helper()
+	for _, key := range by {
+		if _, err := image.Sign(b.dir, image.Keys{Programs: key.Signer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return open(t, b.dir)
+}
+
+// TestSignedBuild: all that firmware starts is signed, in all files, by one key, whoever has signed it before, and nothing else is another.
+// With LOAM_PLACES=1, the same bytes come of a build that nobody has signed before.
+func TestSignedBuild(t *testing.T) {
+	plain := underTest(t)
+	key, other := keys.New(t, "owner"), keys.New(t, "other")
+	b := plain.copied(t).signed(t, other, key)
+	if os.Getenv("LOAM_PLACES") != "" {
+		once := plain.copied(t).signed(t, key)
+		for _, name := range []string{image.SumsName, image.ManifestName} {
+			if readFile(t, filepath.Join(b.dir, name)) != readFile(t, filepath.Join(once.dir, name)) {
+				t.Errorf("%s: signed by another before, it is another", name)
+			}
+		}
+	}
+	for _, f := range plain.manifest.Files {
+		same := slices.Contains(b.manifest.Files, f)
+		if want := slices.Contains([]string{".root", ".verity", ".json"}, filepath.Ext(f.Name)); same != want {
+			t.Errorf("%s is the same: %v", f.Name, same)
+		}
+	}
+	disk := b.disk(t)
+	disk.Table(t)
+	disk.FAT(t)
+	judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", b.file(t, ".raw"), b.file(t, ".qcow2"))
+	judge.Run(t, "sh", "-c", "zstd -dc "+b.file(t, ".raw.zst")+" | cmp - "+b.file(t, ".raw"))
+	for name, program := range b.programs(t) {
+		file := filepath.Join(t.TempDir(), "program.efi")
+		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		judge.Run(t, "sbverify", "--cert", key.CertificateFile, file)
+		if im, err := authenticode.ReadFile(file); err != nil || len(im.Signatures) != 1 {
+			t.Errorf("%s: %d signatures, %v", name, len(im.Signatures), err)
+		}
+	}
+	b.checkLoaderSignature(t)
+}
+
+// programs are those that firmware starts, by where they are.
+func (b build) programs(t *testing.T) map[string]string {
+	t.Helper()
+	raw, err := os.Open(b.file(t, ".raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	all := map[string]string{}
+	for _, f := range b.manifest.Files {
+		if strings.HasSuffix(f.Name, ".efi") {
+			all[f.Name] = readFile(t, filepath.Join(b.dir, f.Name))
+		}
+	}
+	for _, path := range []string{loader.Path(b.manifest.Arch), b.manifest.UKI, loader.RecoveryUKI} {
+		content, err := esp.Read(partitionReader{raw, b.partition(t, partitions.ESP).Start}, b.manifest.SectorSize, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[path] = string(content)
+	}
+	return all
+}
+
+// partitionReader reads from an offset of a disk.
+type partitionReader struct {
+	*os.File
+	at int64
+}
+
+func (p partitionReader) ReadAt(b []byte, off int64) (int, error) { return p.File.ReadAt(b, p.at+off) }
+
+// checkLoaderSignature: what the UKI has makes of the loader in the root file system that on the ESP.
+func (b build) checkLoaderSignature(t *testing.T) {
+	t.Helper()
+	signature, err := uki.ReadSection(strings.NewReader(b.programs(t)[b.manifest.UKI]), uki.LoaderSignature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := readFile(t, filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Installed(b.manifest.Arch)))
+	signed, err := authenticode.Attach([]byte(installed), signature)
+	if err != nil || string(signed) != b.programs(t)[loader.Path(b.manifest.Arch)] {
+		t.Errorf("the loader is another: %v", err)
+	}
+}
+
+// TestABuildThatIsNotWholeIsNotSigned, and stays as it is.
+func TestABuildThatIsNotWholeIsNotSigned(t *testing.T) {
+	b := underTest(t)
+	dir := linked(t, b)
+	flip(t, dir, b.name(t, ".root"), 4096)
+	before := readFile(t, filepath.Join(dir, image.SumsName))
+	if _, err := image.Sign(dir, image.Keys{Programs: keys.New(t, "owner").Signer}); err == nil || !strings.Contains(err.Error(), "data block 1 ") {
+		t.Errorf("signed: %v", err)
+	}
+	if readFile(t, filepath.Join(dir, image.SumsName)) != before {
+		t.Error("it is another")
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
