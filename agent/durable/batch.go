@@ -1,15 +1,12 @@
 package durable
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
 
 // Batch makes new names that nothing refers to yet, and all of them durable at
@@ -70,7 +67,7 @@ func (b *Batch) Symlink(target, name string) error {
 // Sync makes the batch durable.
 func (b *Batch) Sync() error {
 	if len(b.files)+len(b.dirs) > manySyncs {
-		return b.syncAll()
+		return b.dir.SyncAll()
 	}
 	for _, name := range b.files {
 		if err := b.dir.syncFile(name); err != nil {
@@ -81,21 +78,6 @@ func (b *Batch) Sync() error {
 		if err := b.dir.SyncDir(name); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (b *Batch) syncAll() error {
-	if err := b.dir.step(Step{Op: SyncAll, Name: "."}); err != nil {
-		return err
-	}
-	f, err := b.dir.root.Open(".")
-	if err != nil {
-		return fmt.Errorf("sync the file system: %w", err)
-	}
-	err = unix.Syncfs(int(f.Fd())) // reports errors of write-back since Linux 5.8
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("sync the file system: %w", err)
 	}
 	return nil
 }

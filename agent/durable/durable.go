@@ -15,6 +15,8 @@ import (
 	"os"
 	"path"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dir is a directory tree that is changed durably. It has one writer.
@@ -147,6 +149,33 @@ func (d *Dir) RemoveAll(name string) error {
 	}
 	if err := d.root.RemoveAll(name); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
+}
+
+// Move makes from, whatever it is, be called name, which must not be there or be what a rename(2) replaces.
+func (d *Dir) Move(from, name string) error {
+	if err := d.step(Step{Op: Rename, Name: name, From: from}); err != nil {
+		return err
+	}
+	if err := d.root.Rename(from, name); err != nil {
+		return fmt.Errorf("move %s to %s: %w", from, name, err)
+	}
+	return errors.Join(d.SyncDir(path.Dir(name)), d.SyncDir(path.Dir(from)))
+}
+
+// SyncAll makes all of the file system durable that the directory is on.
+func (d *Dir) SyncAll() error {
+	if err := d.step(Step{Op: SyncAll, Name: "."}); err != nil {
+		return err
+	}
+	f, err := d.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("sync the file system: %w", err)
+	}
+	err = unix.Syncfs(int(f.Fd())) // reports errors of write-back since Linux 5.8
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("sync the file system: %w", err)
 	}
 	return nil
 }
