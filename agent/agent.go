@@ -85,6 +85,8 @@ type Agent struct {
 	Contents <-chan []string
 	// Cluster is told how the node stands; nil without one.
 	Cluster Cluster
+	// Volumes tell how the data volume is; nil where none is looked after.
+	Volumes <-chan *status.Volume
 	// Upgrades bring other systems; nil where none can be brought.
 	Upgrades Upgrades
 	// Asked are the wishes of people; nil for none.
@@ -217,6 +219,8 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case <-n.linked:
 		l.show(ctx)
 	case <-n.brought:
+		l.show(ctx)
+	case l.status.Volume = <-l.Volumes:
 		l.show(ctx)
 	case s := <-n.shells:
 		l.shellOpened(s)

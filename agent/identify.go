@@ -20,7 +20,7 @@ import (
 // identify finds machine.yaml and takes from it who the node is, and which cluster
 // it is part of, nil for none, and where its systems come from. A machine.yaml that is wrong leaves the node as it
 // is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset) (joined *cluster.Cluster, from machine.Upgrade) {
+func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset, data *dataVolume) (joined *cluster.Cluster, from machine.Upgrade) {
 	pulled := newImages(durable.New(root, nil), a.Units.Start)
 	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
 	watched := func([]osc.Reference) []string { return nil }
@@ -49,9 +49,6 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		}
 	}
 	a.DebugShells, from = m.DebugShell, m.Upgrade
-	if m.DataVolume != (machine.DataVolume{}) {
-		a.Status.Warnings = append(a.Status.Warnings, "dataVolume of machine.yaml: it is not formatted or mounted yet\nhint: loam disks shows which disk it is")
-	}
 	in, err := reset.meets(text, m)
 	if err != nil {
 		a.Status.Error = describe(err)
@@ -67,6 +64,11 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	config, token, ok, err := clusterOf(m.Source, root)
 	if err != nil {
 		a.Status.Error = describe(err)
+	}
+	if err == nil || m.DataVolume != (machine.DataVolume{}) {
+		if err := data.claims(m.DataVolume, config.DataVolumeSize); err != nil {
+			a.Status.Warnings = append(a.Status.Warnings, err.Error())
+		}
 	}
 	if err != nil || !ok {
 		return nil, from

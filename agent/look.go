@@ -55,7 +55,7 @@ func (l *loop) show(ctx context.Context) {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, l.failed, failure(l.states), l.drifted)
+	l.status.Error = firstOf(l.asked, l.unfinished, problemOf(l.status.Volume), l.failed, failure(l.states), l.drifted)
 	l.publish(decidePhase(l.status, l.current.Name() != ""))
 }
 

@@ -121,7 +121,12 @@ func Run(ctx context.Context, env Env) error {
 	if err != nil {
 		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
 	}
-	joined, from := env.identify(ctx, agent, root, imageRoot, contents, record, wishes, reset)
+	data := &dataVolume{Node: DataVolume(root, env.Root, systemd), log: env.Log, changed: make(chan *status.Volume, 1)}
+	agent.Engine, agent.Volumes = claimingEngine{engine, data}, data.changed
+	joined, from := env.identify(ctx, agent, root, imageRoot, contents, record, wishes, reset, data)
+	if err := data.start(ctx, env.Uptime(), agent.Ready); err != nil {
+		agent.Status.Warnings = append(agent.Status.Warnings, err.Error())
+	}
 	agent.Status.Reset = reset.status()
 	env.remember(agent, root)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -142,6 +147,7 @@ func Run(ctx context.Context, env Env) error {
 		}
 	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
+	group.Go(func() { data.watch(ctx, cancel) })
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}
@@ -153,8 +159,10 @@ func Run(ctx context.Context, env Env) error {
 		group.Go(func() { asking.goOn(ctx, env.Log) })
 	}
 	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), asking)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrRenamed) || errors.Is(cause, ErrReset) || errors.Is(cause, ErrFollows) {
-		return cause
+	for _, end := range []error{ErrRenamed, ErrReset, ErrFollows, ErrDataVolume} {
+		if cause := context.Cause(ctx); errors.Is(cause, end) {
+			return cause
+		}
 	}
 	return err
 }

@@ -22,6 +22,8 @@ type Config struct {
 	Zone, KubernetesVersion string
 	// Tokens are Secrets whose token is kept in a file.
 	Tokens []Token
+	// DataVolumeSize is that of the disk for what the kubelet keeps, in bytes; 0 for none.
+	DataVolumeSize int64
 	// Warnings say, to a person, what was left out where this was read.
 	Warnings []string
 }

@@ -21,6 +21,9 @@ type nodeAgentConfiguration struct {
 		CABundle []byte `json:"caBundle"`
 		CAFile   string `json:"caFile"`
 	} `json:"apiServer"`
+	Bootstrap struct {
+		KubeletDataVolumeSize int64 `json:"kubeletDataVolumeSize"`
+	} `json:"bootstrap"`
 	Controllers struct {
 		OperatingSystemConfig struct {
 			SecretName        string `json:"secretName"`
@@ -48,8 +51,8 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("read the node agent's configuration: %w", err)
 	}
-	var read nodeAgentConfiguration
-	if err := yaml.Unmarshal(text, &read); err != nil {
+	read, err := decodeNodeAgent(text)
+	if err != nil {
 		return Config{}, fmt.Errorf("read /%s: %w", name, err)
 	}
 	o := read.Controllers.OperatingSystemConfig
@@ -61,7 +64,7 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	case o.SecretName == "":
 		return Config{}, fmt.Errorf("/%s: controllers.operatingSystemConfig.secretName: empty", name)
 	}
-	c := Config{Server: read.APIServer.Server, CA: read.APIServer.CABundle, SecretName: o.SecretName, KubernetesVersion: o.KubernetesVersion}
+	c := Config{Server: read.APIServer.Server, CA: read.APIServer.CABundle, SecretName: o.SecretName, KubernetesVersion: o.KubernetesVersion, DataVolumeSize: read.Bootstrap.KubeletDataVolumeSize}
 	if len(c.CA) == 0 {
 		file := read.APIServer.CAFile
 		if file == "" {
@@ -82,6 +85,19 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	}
 	c.dropBadLabels("/"+path.Join(dir, "zone"), "/"+name)
 	return c, nil
+}
+
+func decodeNodeAgent(text []byte) (read nodeAgentConfiguration, err error) {
+	return read, yaml.Unmarshal(text, &read)
+}
+
+// DataVolumeSize is the bootstrap.kubeletDataVolumeSize of a configuration of Gardener's node agent, in bytes; 0 for none.
+func DataVolumeSize(text []byte) (int64, error) {
+	read, err := decodeNodeAgent(text)
+	if err != nil {
+		return 0, fmt.Errorf("read the node agent's configuration: %w", err)
+	}
+	return read.Bootstrap.KubeletDataVolumeSize, nil
 }
 
 // dropBadLabels leaves out what no label of the Node can say, read from there: the

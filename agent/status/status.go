@@ -84,6 +84,9 @@ type Status struct {
 	// Cluster is how the node stands with its cluster; nil without one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
+	// Volume is the data volume; nil if none is claimed.
+	Volume *Volume `json:"volume,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
@@ -94,6 +97,17 @@ type Status struct {
 	AppliedAt time.Duration `json:"appliedAt,omitempty"`
 	// AgentRSS is the agent's resident memory in bytes.
 	AgentRSS int64 `json:"agentRSS"`
+}
+
+// Volume is the disk for what the kubelet keeps.
+type Volume struct {
+	// Device is "" if it is not mounted, FileSystem ext4 or xfs, Size in bytes, 0 for a disk that is gone.
+	Device     string `json:"device,omitempty"`
+	FileSystem string `json:"fileSystem,omitempty"`
+	Size       int64  `json:"size,omitempty"`
+	// Problem is what is wrong with it, with each disk and what stands in its way.
+	Problem  string   `json:"problem,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Cluster is the cluster a node is part of.

@@ -57,6 +57,7 @@ func (t *table) node(s Status) {
 	if s.Drift.Repaired > 0 {
 		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s", count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
 	}
+	t.volume(s.Volume)
 	t.row("machine.yaml", s.Machine)
 	t.row("files", fmt.Sprint(s.Files))
 	t.row("uptime", seconds(s.Uptime)+" since kernel start")
@@ -144,6 +145,23 @@ func (t *table) error(e *Error) {
 	}
 	t.row("error", optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
 	t.row("hint", e.Hint)
+}
+
+func (t *table) volume(v *Volume) {
+	switch {
+	case v == nil:
+	case v.Device == "":
+		t.row("data volume", "none: the kubelet does not start")
+	case v.Size == 0:
+		t.row("data volume", v.Device+" is gone")
+	default:
+		t.row("data volume", fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
+	}
+	if v != nil {
+		for _, w := range v.Warnings {
+			t.row("warning", w)
+		}
+	}
 }
 
 func (t *table) cluster(c *Cluster) {

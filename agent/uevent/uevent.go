@@ -3,6 +3,7 @@ package uevent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -65,6 +66,25 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 			return true
 		}
 	}
+}
+
+// Next is Wait without a deadline, false when ctx has ended.
+func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
+	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(end)
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_, _ = unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // Eight bytes to an eventfd of 0 do not fail.
+	})
+	happened := e.Wait(time.Time{}, append(others, unix.PollFd{Fd: int32(end), Events: unix.POLLIN})...)
+	if !stop() {
+		<-woken
+	}
+	return happened && ctx.Err() == nil
 }
 
 // drain empties the socket. An overrun (ENOBUFS) is an event like any other: the caller looks at the machine anew.

@@ -11,13 +11,16 @@ import (
 // Claim says which disk is meant. A zero field says nothing; a zero Claim means no disk.
 type Claim struct {
 	// MinSize and MaxSize are in bytes, both included.
-	MinSize, MaxSize int64
+	MinSize int64 `json:"minSize,omitempty"`
+	MaxSize int64 `json:"maxSize,omitempty"`
 	// Serial and Model are as sysfs has them, Path is a name in /dev/disk/by-path.
-	Serial, Model, Path string
+	Serial string `json:"serial,omitempty"`
+	Model  string `json:"model,omitempty"`
+	Path   string `json:"path,omitempty"`
 	// OnlyEmpty means that one of several disks that match is meant if only that one is empty.
-	OnlyEmpty bool
-	// wanted is a size in bytes that the disk should have, about.
-	wanted int64
+	OnlyEmpty bool `json:"onlyEmpty,omitempty"`
+	// About is a size in bytes that the disk should have, more or less.
+	About int64 `json:"about,omitempty"`
 }
 
 // slack is how much a disk may be smaller or larger than kubeletDataVolumeSize: what controllers
@@ -27,7 +30,7 @@ const slack = 16 * mib
 // OfSize is the claim that Gardener's kubeletDataVolumeSize makes: the only empty disk
 // of size bytes. A disk of just that size is meant before any that is off by up to 16 MiB.
 func OfSize(size int64) Claim {
-	return Claim{MinSize: max(size-slack, 1), MaxSize: size + slack, OnlyEmpty: true, wanted: size}
+	return Claim{MinSize: max(size-slack, 1), MaxSize: size + slack, OnlyEmpty: true, About: size}
 }
 
 // IsZero reports whether the claim means no disk.
@@ -57,8 +60,8 @@ func (c Claim) String() string {
 		}
 	}
 	switch {
-	case c.wanted != 0:
-		out = append(out, fmt.Sprintf("about %d bytes", c.wanted))
+	case c.About != 0:
+		out = append(out, fmt.Sprintf("about %d bytes", c.About))
 	case c.MinSize != 0 && c.MaxSize != 0:
 		out = append(out, fmt.Sprintf("%d to %d bytes", c.MinSize, c.MaxSize))
 	case c.MinSize != 0:

@@ -46,7 +46,8 @@ type Choice struct {
 //     be empty; with OnlyEmpty, only one of them has to be. A disk that cannot be read is then
 //     refused for all: it may be the volume.
 //   - If the node has had a volume and it is not there, its disk is late, or broken: another disk
-//     is formatted only if the claim names it, by serial or path.
+//     is formatted only if the claim names it, by serial or path. If nothing is claimed any more, the
+//     volume is used all the same.
 //   - A disk that is seen twice (multipath without its mapping) is never formatted.
 func Decide(f Facts, c Claim) (Choice, error) {
 	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int { return strings.Compare(a.Device, b.Device) })
@@ -59,7 +60,7 @@ func Decide(f Facts, c Claim) (Choice, error) {
 
 // choose is Decide; why is "" if there is a choice.
 func choose(f Facts, c Claim) (choice Choice, why string) {
-	if c.IsZero() {
+	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
 	if found := volumes(f.Disks, c.names()); len(found) > 0 {
@@ -144,7 +145,7 @@ func one(found []volume, c Claim) (choice Choice, why string) {
 // that is wanted are meant before those of about that size.
 func named(disks []Disk, c Claim) []Disk {
 	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return len(d.Uses) > 0 || !c.matches(d) })
-	if exact := func(d Disk) bool { return d.Size == c.wanted }; slices.ContainsFunc(out, exact) {
+	if exact := func(d Disk) bool { return d.Size == c.About }; slices.ContainsFunc(out, exact) {
 		out = slices.DeleteFunc(out, func(d Disk) bool { return !exact(d) })
 	}
 	return out

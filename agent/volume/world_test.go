@@ -198,7 +198,7 @@ func (w world) expected() (Action, string) {
 	if w.had && c.Serial == "" && c.Path == "" {
 		return "", ""
 	}
-	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool { return d.disk.Size != c.wanted })
+	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool { return d.disk.Size != c.About })
 	if len(exact) > 0 {
 		contenders = exact
 	}

@@ -129,6 +129,11 @@ func (v *VM) Wait(ctx context.Context) error {
 // PowerOff presses the power button.
 func (v *VM) PowerOff() error { return v.qmp.command("system_powerdown", nil) }
 
+// Command is one of the QEMU Machine Protocol, such as device_add.
+func (v *VM) Command(name string, arguments map[string]any) error {
+	return v.qmp.command(name, arguments)
+}
+
 // Reset presses the reset button: nothing is written any more.
 func (v *VM) Reset() error { return v.qmp.command("system_reset", nil) }
 

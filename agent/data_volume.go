@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/uevent"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+// ErrDataVolume means that the data volume can be had now: the agent ends, to be started again with it.
+var ErrDataVolume = errors.New("the data volume is there")
+
+// DataVolume is the node's, whose root directory is at path. units may be nil for one that makes none.
+func DataVolume(root *os.Root, path string, units Units) volume.Node {
+	return volume.Node{
+		Machine: volume.Machine{Root: os.DirFS(path), Open: func(node string, exclusive bool) (volume.Device, error) {
+			return volume.OpenToLook(filepath.Join(path, node), exclusive)
+		}},
+		Maker:  volume.Maker{Open: volume.OpenDisk, Run: linux{}.Run, Scratch: filepath.Join(path, "run/loam")},
+		System: linux{}, Dir: durable.New(root, nil), Path: path,
+		InUse: func(ctx context.Context) bool {
+			if units == nil {
+				return true
+			}
+			states, err := units.Show(ctx, []string{kubeletUnit})
+			mounts, _ := nodeMounts().Table()
+			return err != nil || len(toUnmount(mountPoints(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && states[0].MainPID != 0
+		},
+	}
+}
+
+// linux is volume.System.
+type linux struct{}
+
+// Run is of volume.System. The error has what the command said last.
+func (linux) Run(ctx context.Context, command []string) error {
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		out = bytes.TrimSpace(out)
+		return fmt.Errorf("%s: %w: %s", command[0], err, out[bytes.LastIndexByte(out, '\n')+1:])
+	}
+	return nil
+}
+
+func (linux) Mount(device, dir, fileSystem, options string) error {
+	return unix.Mount(device, dir, fileSystem, unix.MS_NOATIME, options)
+}
+
+func (linux) Unmount(dir string) error { return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW) }
+
+// dataVolume looks after the node's: before the loop starts, when a configuration claims one, and while the node runs.
+type dataVolume struct {
+	volume.Node
+	log *zap.Logger
+	// own says that machine.yaml claims one: what a configuration asks for does not count.
+	own bool
+	// changed has how it is; of two that nobody has taken the newer counts.
+	changed chan *status.Volume
+
+	mu    sync.Mutex
+	there bool
+}
+
+// claims is what machine.yaml says, or else the size in the files of Gardener's node agent.
+func (d *dataVolume) claims(m machine.DataVolume, size int64) error {
+	claim := m.Claim()
+	if d.own = !claim.IsZero(); !d.own && size > 0 {
+		claim = volume.OfSize(size)
+	}
+	record, was, err := volume.ReadRecord(d.Dir.Root().FS())
+	switch {
+	case err != nil:
+		return err
+	case !claim.IsZero():
+	case was && !record.Made:
+		return d.Dir.Remove(volume.RecordFile) // It is not claimed any more, and never was there.
+	default:
+		return nil
+	}
+	want := volume.Record{Claim: claim, FileSystem: cmp.Or(m.FileSystem, "ext4"), Made: record.Made}
+	if want == record {
+		return nil
+	}
+	return want.Write(d.Dir)
+}
+
+// start brings what is claimed. When the machine has just started, disks may come late, and their names: it waits for them, a little. Who
+// has started the agent need not wait for what is carried over.
+func (d *dataVolume) start(ctx context.Context, uptime time.Duration, ready func() error) error {
+	if _, claimed, err := volume.ReadRecord(d.Dir.Root().FS()); err != nil || !claimed {
+		return err
+	}
+	events, err := uevent.Open(uevent.Udev, "block")
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	if err := ready(); err != nil {
+		return err
+	}
+	deadline := time.Now()
+	if uptime < starting {
+		deadline = deadline.Add(late)
+	}
+	for {
+		if err := d.bring(ctx); !errors.Is(err, volume.ErrNone) || !events.Wait(deadline) {
+			return nil // It is told.
+		}
+	}
+}
+
+// starting is how long after power on a machine may still find its disks, late how long one waits for them.
+const (
+	starting = 2 * time.Minute
+	late     = 10 * time.Second
+)
+
+// bring makes and mounts what is claimed, and tells how it is.
+func (d *dataVolume) bring(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.Bring(ctx)
+	if err != nil {
+		d.log.Error("data volume", zap.Error(err))
+	} else if s.Device != "" {
+		d.log.Info("data volume mounted", zap.String("device", s.Device), zap.String("fileSystem", s.FileSystem), zap.Int64("bytes", s.Size))
+	}
+	d.tell(s, err)
+	return err
+}
+
+// tell has what is known of the volume shown; nothing if none is claimed.
+func (d *dataVolume) tell(s volume.State, err error) {
+	d.there = s.Device != ""
+	if !d.there && err == nil {
+		return
+	}
+	v := &status.Volume{Device: s.Device, FileSystem: s.FileSystem, Size: s.Size, Warnings: s.Warnings}
+	if err != nil {
+		v.Problem = err.Error()
+	}
+	select {
+	case <-d.changed:
+	default:
+	}
+	d.changed <- v
+}
+
+// watch tells what becomes of the volume when disks come, go and grow, until ctx ends.
+func (d *dataVolume) watch(ctx context.Context, end context.CancelCauseFunc) {
+	events, err := uevent.Open(uevent.Udev, "block")
+	if err != nil {
+		d.log.Error("disks are not watched", zap.Error(err))
+		return
+	}
+	defer events.Close()
+	for events.Next(ctx) {
+		if err := d.again(ctx); err != nil {
+			end(err)
+		}
+	}
+}
+
+// again looks at the volume. One that was missing and can be had has the agent start anew: what it has written and watches is beneath it.
+func (d *dataVolume) again(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.there {
+		d.tell(d.Look(ctx))
+		return nil
+	}
+	s, err := d.Use(ctx)
+	if s.Device != "" || errors.Is(err, volume.ErrNew) && !d.InUse(ctx) {
+		return ErrDataVolume
+	}
+	d.tell(s, err)
+	return nil
+}
+
+// claimingEngine has the volume that a configuration claims before the configuration, so that the kubelet finds it.
+type claimingEngine struct {
+	Engine
+	volume *dataVolume
+}
+
+// Apply is of Engine. A node that is to have a volume, and never had one, is not set up: a person has to say which disk is meant.
+func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
+	if err := e.volume.asked(ctx, r.Desired); err != nil {
+		return generation.Manifest{}, err
+	}
+	return e.Engine.Apply(ctx, r)
+}
+
+// asked brings the volume that a configuration's files for Gardener's node agent ask for, and any that was claimed before and never was there.
+func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
+	size, err := sizeAsked(desired)
+	if err == nil && size > 0 && !d.own {
+		err = d.claims(machine.DataVolume{}, size)
+	}
+	if err != nil {
+		return err
+	}
+	if record, claimed, err := volume.ReadRecord(d.Dir.Root().FS()); err != nil || !claimed || record.Made {
+		return err
+	}
+	err = d.bring(ctx)
+	if errors.Is(err, volume.ErrInUse) {
+		return nil // It has to wait for a restart; the configuration does not.
+	}
+	return err
+}
+
+// sizeAsked is the size of a data volume in a configuration, in bytes; 0 for none.
+func sizeAsked(desired config.Desired) (int64, error) {
+	for _, f := range desired.Files {
+		if match, _ := filepath.Match(cluster.Directory+"/config-*.yaml", f.Path); !match {
+			continue
+		}
+		opened, err := f.Content.Open()
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		text, err := io.ReadAll(opened)
+		if err = errors.Join(err, opened.Close()); err != nil {
+			return 0, fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		if size, err := cluster.DataVolumeSize(text); err != nil || size > 0 {
+			return size, err
+		}
+	}
+	return 0, nil
+}
+
+// problemOf is what is wrong with a data volume, for the status.
+func problemOf(v *status.Volume) *status.Error {
+	if v == nil || v.Problem == "" {
+		return nil
+	}
+	problem, hint, _ := strings.Cut(v.Problem, "\nhint: ")
+	problem, more, _ := strings.Cut(problem, "\n")
+	if more != "" {
+		hint = "loam disks machine.yaml shows each disk, and the line of machine.yaml that would take it"
+	}
+	return &status.Error{Problem: problem, Hint: hint}
+}

@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+const gib = 1 << 30
+
+// diskless is a node without any disk.
+func diskless(t *testing.T) *dataVolume {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"sys/block", "proc/self", "var/lib/loam", "run/loam"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "proc/self/mountinfo"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return &dataVolume{
+		Node: volume.Node{Machine: volume.Machine{Root: os.DirFS(dir)}, Dir: durable.New(root, nil), Path: dir, InUse: func(context.Context) bool { return false }},
+		log:  zap.NewNop(), changed: make(chan *status.Volume, 1),
+	}
+}
+
+// TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
+func TestWhatANodeRemembersOfClaims(t *testing.T) {
+	mine := machine.DataVolume{Serial: "S1", FileSystem: "xfs"}
+	of := func(made bool) volume.Record {
+		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}
+	}
+	own := volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "xfs"}
+	for _, test := range []struct {
+		name   string
+		before volume.Record
+		claim  machine.DataVolume
+		size   int64
+		want   volume.Record
+	}{
+		{name: "nothing is claimed"},
+		{name: "machine.yaml claims", claim: mine, want: own},
+		{name: "Gardener claims", size: 50 * gib, want: of(false)},
+		{name: "machine.yaml counts before Gardener", claim: mine, size: 50 * gib, want: own},
+		{name: "a claim changes, and the volume was made", before: of(true), claim: mine, want: volume.Record{Claim: own.Claim, FileSystem: "xfs", Made: true}},
+		{name: "a claim goes that never had a disk", before: of(false)},
+		{name: "a claim goes, and its volume stays", before: of(true), want: of(true)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := diskless(t)
+			if test.before != (volume.Record{}) {
+				if err := test.before.Write(d.Dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.claims(test.claim, test.size); err != nil {
+				t.Fatal(err)
+			}
+			got, there, err := volume.ReadRecord(d.Dir.Root().FS())
+			if err != nil || got != test.want || there != (test.want != volume.Record{}) {
+				t.Errorf("%+v, %v, %v", got, there, err)
+			}
+		})
+	}
+}
+
+// applying is an engine that counts.
+type applying struct {
+	Engine
+	n int
+}
+
+func (a *applying) Apply(context.Context, apply.Request) (generation.Manifest, error) {
+	a.n++
+	return generation.Manifest{}, nil
+}
+
+func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
+	file := func(path, text string) config.Desired {
+		return config.Desired{Files: []config.File{{Path: path, Content: config.Inline([]byte(text))}}}
+	}
+	const agentFile = "/var/lib/gardener-node-agent/config-v1.150.0.yaml"
+	sized := file(agentFile, "kind: NodeAgentConfiguration\nbootstrap: {kubeletDataVolumeSize: 53687091200}\n")
+	for _, test := range []struct {
+		name    string
+		before  volume.Record
+		desired config.Desired
+		applied bool
+		err     string
+	}{
+		{name: "no volume", desired: file("/etc/a", "bootstrap: {kubeletDataVolumeSize: 1}"), applied: true},
+		{name: "a node agent without one", desired: file(agentFile, "kind: NodeAgentConfiguration\n"), applied: true},
+		{name: "a size, and no disk", desired: sized, err: "no disk that is free matches"},
+		{name: "claimed before, and no disk", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), err: "no disk that is free matches"},
+		{name: "its disk has gone: the node goes on", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4", Made: true}, desired: sized, applied: true},
+		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "read the node agent's configuration"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d, engine := diskless(t), &applying{}
+			if test.before != (volume.Record{}) {
+				if err := test.before.Write(d.Dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := claimingEngine{engine, d}.Apply(t.Context(), apply.Request{Desired: test.desired})
+			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("applied %d times, %v", engine.n, err)
+			}
+		})
+	}
+}
+
+func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
+	d := diskless(t)
+	if err := d.claims(machine.DataVolume{Serial: "S1"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.bring(t.Context()); !errors.Is(err, volume.ErrNone) {
+		t.Fatal(err)
+	}
+	if got := problemOf(<-d.changed); got.Problem != "no data volume: no disk that is free matches; the machine has no disk at all" {
+		t.Errorf("%+v", got)
+	}
+	got := problemOf(&status.Volume{Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …\nhint: write it"})
+	if got.Problem != `no data volume: why (claimed: serial "S1")` || !strings.HasPrefix(got.Hint, "loam disks") {
+		t.Errorf("%+v", got)
+	}
+	if problemOf(nil) != nil || problemOf(&status.Volume{Device: "/dev/sdb"}) != nil {
+		t.Error("a problem where there is none")
+	}
+}

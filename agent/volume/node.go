@@ -1,0 +1,244 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/durable"
+)
+
+// Mountpoint is where the data volume belongs: what the kubelet keeps.
+const Mountpoint = "/var/lib/kubelet"
+
+// Options of the mount: pods are given room by project quota.
+const options = "prjquota"
+
+// System is what is done to a machine.
+type System interface {
+	// Run runs a command. The error of one that fails has ExitCode() int.
+	Run(ctx context.Context, command []string) error
+	Mount(device, dir, fileSystem, options string) error
+	Unmount(dir string) error
+}
+
+// Node is a machine that has a data volume, or is to have one.
+type Node struct {
+	Machine Machine
+	Maker   Maker
+	System  System
+	// Dir is the root directory, Path its name.
+	Dir  *durable.Dir
+	Path string
+	// InUse reports whether something uses what is at Mountpoint now, so that nothing else can take its place. Only Bring asks.
+	InUse func(ctx context.Context) bool
+}
+
+// State is a data volume that is mounted; the zero State is none.
+type State struct {
+	Device, FileSystem string
+	// Size is that of the disk in bytes; 0 if it is gone.
+	Size int64
+	// Warnings are for a person.
+	Warnings []string
+}
+
+// ErrInUse says that the volume has to wait for a restart of the machine.
+var ErrInUse = errors.New("the kubelet is running without its data volume\nhint: the volume is made when the machine restarts, before the kubelet starts")
+
+// Bring makes the data volume that the record claims, if need be, and mounts it. It changes nothing without a record.
+func (n Node) Bring(ctx context.Context) (State, error) {
+	return n.bring(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
+		if n.InUse(ctx) {
+			return ErrInUse
+		}
+		if c.Action != ToUse {
+			if err := n.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize); err != nil {
+				return err
+			}
+			c.FileSystem = record.FileSystem
+		}
+		return n.adopt(ctx, f, c)
+	})
+}
+
+// ErrNew says that there is a volume, or a disk for one, that the node has not had before.
+var ErrNew = errors.New("the data volume is not made yet")
+
+// Use mounts the data volume that the node has had before, and makes none.
+func (n Node) Use(ctx context.Context) (State, error) {
+	return n.bring(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
+}
+
+// bring mounts a volume that the node has had, and has take see to any other before.
+func (n Node) bring(ctx context.Context, take func(context.Context, Record, Facts, Choice) error) (State, error) {
+	unlock, err := n.lock()
+	if err != nil {
+		return State{}, err
+	}
+	defer unlock()
+	record, claimed, err := ReadRecord(n.Dir.Root().FS())
+	if err != nil || !claimed {
+		return State{}, err
+	}
+	if s, err := n.Mounted(); err != nil || s.Device != "" {
+		return s, errors.Join(err, n.keep(record))
+	}
+	facts, choice, err := n.choose(record)
+	if err != nil {
+		return State{}, err
+	}
+	if choice.Action != ToUse || !record.Made {
+		if err := take(ctx, record, facts, choice); err != nil {
+			return State{}, err
+		}
+		if facts, choice, err = n.choose(record); err != nil {
+			return State{}, err
+		}
+	}
+	if err := n.mount(ctx, facts, choice, Mountpoint); err != nil {
+		return State{}, err
+	}
+	s, err := n.Mounted()
+	if choice.Grow {
+		s.Warnings = n.grow(ctx, choice)
+	}
+	return s, errors.Join(err, n.keep(record))
+}
+
+// choose looks at the disks.
+func (n Node) choose(record Record) (Facts, Choice, error) {
+	disks, err := Observe(n.Machine)
+	if err != nil {
+		return Facts{}, Choice{}, err
+	}
+	facts := Facts{Disks: disks, Made: record.Made}
+	choice, err := Decide(facts, record.Claim)
+	return facts, choice, err
+}
+
+// keep records that the node has a volume.
+func (n Node) keep(record Record) error {
+	if record.Made {
+		return nil
+	}
+	record.Made = true
+	return record.Write(n.Dir)
+}
+
+// adopt brings what the kubelet has kept so far to a volume that the node has not had before.
+func (n Node) adopt(ctx context.Context, f Facts, c Choice) (err error) {
+	const scratch = "/run/loam/data-volume"
+	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
+		return err
+	}
+	if err := n.mount(ctx, f, c, scratch); err != nil {
+		return err
+	}
+	from := filepath.Join(n.Path, Mountpoint)
+	err = carry(ctx, from, filepath.Join(n.Path, scratch), func(ctx context.Context, from, to string) error {
+		return n.System.Run(ctx, []string{"cp", "--archive", "--one-file-system", from + "/.", to})
+	}, nil)
+	return errors.Join(err, n.System.Unmount(filepath.Join(n.Path, scratch)))
+}
+
+// mount mounts the volume at dir, after its file system has been checked. A volume of Gardener's may have no project quota.
+func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
+	if err := n.Dir.MkdirAll(dir[1:]); err != nil {
+		return err
+	}
+	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
+		if err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device}); err != nil && exitCode(err) != mended {
+			return fmt.Errorf("check data volume %s: %w\nhint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell mends it, and may lose files", c.Device, err)
+		}
+	}
+	err := n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, options)
+	if errors.Is(err, unix.EINVAL) {
+		err = n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, "")
+	}
+	if err != nil {
+		return fmt.Errorf("mount data volume %s at %s: %w", c.Device, dir, err)
+	}
+	return nil
+}
+
+// mended is how e2fsck(8) says that it has mended all there was.
+const mended = 1
+
+func exitCode(err error) int {
+	var exited interface{ ExitCode() int }
+	if errors.As(err, &exited) {
+		return exited.ExitCode()
+	}
+	return -1
+}
+
+// grow lets a volume that is mounted have all of its device. One that cannot is smaller than it could be, and no reason to go without.
+func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
+	command := []string{"resize2fs", c.Device}
+	if c.FileSystem == "xfs" {
+		command = []string{"xfs_growfs", filepath.Join(n.Path, Mountpoint)}
+	}
+	if err := n.System.Run(ctx, command); err != nil {
+		warnings = append(warnings, fmt.Sprintf("data volume %s: its disk has grown, and it has not: %v", c.Device, err))
+	}
+	return warnings
+}
+
+// Mounted is the volume at Mountpoint.
+func (n Node) Mounted() (State, error) {
+	text, err := n.Dir.Root().ReadFile("proc/self/mountinfo")
+	if err != nil {
+		return State{}, fmt.Errorf("list mounts: %w", err)
+	}
+	var s State
+	for line := range strings.Lines(string(text)) { // The last one covers those before.
+		before, after, _ := strings.Cut(line, " - ")
+		if at, what := strings.Fields(before), strings.Fields(after); len(at) > 4 && at[4] == Mountpoint && len(what) > 1 {
+			s = State{Device: what[1], FileSystem: what[0]}
+		}
+	}
+	if s.Device != "" {
+		s.Size = n.Machine.number(sizeFile(s.Device)) * 512
+	}
+	return s, nil
+}
+
+func sizeFile(device string) string {
+	return "sys/class/block/" + strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!") + "/size"
+}
+
+// lock keeps another process from doing the same.
+func (n Node) lock() (unlock func(), err error) {
+	if err := n.Dir.MkdirAll("run/loam"); err != nil {
+		return nil, err
+	}
+	f, err := n.Dir.Root().OpenFile("run/loam/data-volume.lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the data volume: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// disk is the one that the choice is on.
+func disk(f Facts, c Choice) Disk {
+	for _, d := range f.Disks {
+		if d.Device == c.Device {
+			return d
+		}
+		for _, p := range d.Parts {
+			if p.Device == c.Device {
+				return d
+			}
+		}
+	}
+	return Disk{}
+}
