@@ -40,7 +40,7 @@ var judges = [...]string{
 	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
 	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs", "mkntfs", "mksquashfs", "mkswap", "mkudffs", "objdump", "openssl", "osslsigncode", "pesign", "qemu-img",
 	"sbsign", "sbverify", "sfdisk", "softhsm2-util", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
-	"veritysetup", "xfs_repair", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
+	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }
 
 func (b *builder) writeJudges(ctx context.Context, dir string) error {

@@ -1,0 +1,94 @@
+// Package drive finds drives by the label of their file system, and reads files from them: what a hypervisor or a person hands over.
+package drive
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/block"
+)
+
+// Drive is a disk, or a partition of one.
+type Drive struct {
+	// Device is the device node, such as /dev/sr0.
+	Device string
+	FileSystem
+}
+
+// String is what a person is told of it.
+func (d Drive) String() string { return fmt.Sprintf("drive %s (%s)", d.Device, d.Label) }
+
+// notDrives are block devices that nobody hands over: this system makes them itself; or a floppy's, which takes seconds to say that it is
+// empty.
+var notDrives = []string{"ram", "loop", "dm-", "zram", "md", "nbd", "fd"}
+
+// Find lists the drives that have one of the labels, whatever its case. A disk that has it as a whole is one drive, also if it has partitions
+// too. A disk that cannot be read is an error only if none was found: it may have been meant, or it is just broken.
+func Find(labels ...string) ([]Drive, error) {
+	disks, err := os.ReadDir("/sys/block")
+	if err != nil {
+		return nil, fmt.Errorf("list drives: %w", err)
+	}
+	var found []Drive
+	var unread []error
+	for _, disk := range disks {
+		if slices.ContainsFunc(notDrives, func(no string) bool { return strings.HasPrefix(disk.Name(), no) }) {
+			continue
+		}
+		drives, err := onDisk(disk.Name(), labels)
+		found, unread = append(found, drives...), append(unread, err)
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, errors.Join(unread...)
+}
+
+func onDisk(name string, labels []string) (found []Drive, err error) {
+	whole, err := look(block.Node(name))
+	if err != nil {
+		return nil, err
+	}
+	if whole.has(labels) {
+		return []Drive{whole}, nil
+	}
+	nodes := block.Partitions(filepath.Join("/sys/block", name))
+	for _, number := range slices.Sorted(maps.Keys(nodes)) {
+		part, err := look(nodes[number])
+		if err != nil {
+			return nil, err
+		}
+		if part.has(labels) {
+			found = append(found, part)
+		}
+	}
+	return found, nil
+}
+
+// look reads what file system is on a device. A drive that has no medium has none, and so has one that is gone.
+func look(device string) (Drive, error) {
+	f, err := os.Open(device)
+	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+		return Drive{}, nil
+	}
+	if err != nil {
+		return Drive{}, err
+	}
+	defer f.Close()
+	fs, err := Identify(f)
+	if err != nil {
+		return Drive{}, fmt.Errorf("read %s: %w", device, err)
+	}
+	return Drive{device, fs}, nil
+}
+
+func (d Drive) has(labels []string) bool {
+	return slices.ContainsFunc(labels, func(label string) bool { return strings.EqualFold(label, d.Label) })
+}
