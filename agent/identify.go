@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"go.uber.org/zap"
 
@@ -77,13 +78,19 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	return env.join(a, &decoder, m.Source, config, token, root, wishes), from
 }
 
+// firmwareConfig is where the kernel shows the files of QEMU's fw_cfg. systemd loads the module before it starts any unit.
+const firmwareConfig = "sys/firmware/qemu_fw_cfg/by_name"
+
 // places are where machine.yaml may be.
 func (env Env) places(root *os.Root, record boot.Record) source.Env {
 	cmdline, err := root.ReadFile("proc/cmdline")
 	if err != nil {
 		env.Log.Warn("read the kernel command line", zap.Error(err))
 	}
-	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials}
+	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials, FirmwareConfig: filepath.Join(env.Root, firmwareConfig)}
+	if env.Drives != nil {
+		places.Drives = env.Drives.list
+	}
 	if record.ESP != "" {
 		places.ESP = source.Partition{Device: record.ESP}
 	}
@@ -99,6 +106,11 @@ func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Mach
 	}
 	a.Status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
+	if err == nil && m.Hostname == "" && doc.Hostname != "" {
+		if m.Hostname = doc.Hostname; !machine.IsHostname(m.Hostname) {
+			err = fmt.Errorf("host name %q beside %s: it is none\nhint: hostname in machine.yaml goes first", doc.Hostname, doc.Name)
+		}
+	}
 	return m, doc.Text, err
 }
 

@@ -33,6 +33,8 @@ type Env struct {
 	Socket string
 	// Credentials is $CREDENTIALS_DIRECTORY, "" without one.
 	Credentials string
+	// Drives are those that machine.yaml may be on; nil if none are looked for.
+	Drives *Drives
 	// Metrics is the address they are served at, Health that of the agent's own, "" for
 	// nowhere.
 	Metrics, Health string
@@ -54,7 +56,7 @@ func NodeEnv(log *zap.Logger) Env {
 		log.Warn("no status on a console", zap.Error(err))
 	}
 	return Env{
-		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Consoles: consoles, Metrics: metrics.Address, Health: metrics.HealthAddress,
+		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Drives: &Drives{}, Consoles: consoles, Metrics: metrics.Address, Health: metrics.HealthAddress,
 		Uptime: Uptime, Now: time.Now, SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) }, Log: log,
 	}
 }
@@ -148,6 +150,7 @@ func Run(ctx context.Context, env Env) error {
 	}
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	group.Go(func() { data.watch(ctx, cancel) })
+	group.Go(func() { env.watchDrives(ctx, cancel) })
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}
@@ -159,7 +162,7 @@ func Run(ctx context.Context, env Env) error {
 		group.Go(func() { asking.goOn(ctx, env.Log) })
 	}
 	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), asking)
-	for _, end := range []error{ErrRenamed, ErrReset, ErrFollows, ErrDataVolume} {
+	for _, end := range []error{ErrRenamed, ErrDrives, ErrReset, ErrFollows, ErrDataVolume} {
 		if cause := context.Cause(ctx); errors.Is(cause, end) {
 			return cause
 		}

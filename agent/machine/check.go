@@ -31,8 +31,11 @@ var (
 // maxHostname is HOST_NAME_MAX of Linux.
 const maxHostname = 64
 
+// IsHostname reports whether a node may be called that.
+func IsHostname(name string) bool { return len(name) <= maxHostname && hostname.MatchString(name) }
+
 func check(report *document.Report, m Machine) {
-	if m.Hostname != "" && (len(m.Hostname) > maxHostname || !hostname.MatchString(m.Hostname)) {
+	if m.Hostname != "" && !IsHostname(m.Hostname) {
 		report.Add("hostname", document.Quote(m.Hostname)+" is not a host name",
 			"write at most 64 lower-case letters, digits, dashes and dots")
 	}

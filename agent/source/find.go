@@ -10,15 +10,22 @@ import (
 )
 
 // Where machine.yaml is looked for, in this order: the file or ESP file in the
-// kernel parameter, the credential, the ESP.
+// kernel parameter, the credential, QEMU's fw_cfg, the ESP, a drive with one of
+// DriveLabels.
 const (
 	Parameter      = "loam.config"
 	CredentialName = "loam.machine"
+	FirmwareName   = "opt/loam/machine.yaml"
 	ESPPath        = "/loam/machine.yaml"
 )
 
 // ErrNone means that the node was given no machine.yaml.
-var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential or on the ESP")
+var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, in fw_cfg, on the ESP or on a drive")
+
+// place is where machine.yaml may be; see Source.
+type place interface {
+	Read(ctx context.Context) (Document, error)
+}
 
 // Find reads the machine.yaml of the node from the first place that has one. A
 // place that has one but cannot be read is an error: no other is tried, for the
@@ -27,9 +34,12 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
 		return readParameter(ctx, env, place)
 	}
-	places := []Source{credential{dir: env.Credentials, name: CredentialName}}
+	places := []place{credential{dir: env.Credentials, name: CredentialName}, firmwareFile{dir: env.FirmwareConfig, name: FirmwareName}}
 	if env.ESP != nil {
 		places = append(places, espFile{esp: env.ESP, path: ESPPath})
+	}
+	if env.Drives != nil {
+		places = append(places, drives(env.Drives))
 	}
 	for _, place := range places {
 		found, err := place.Read(ctx)

@@ -31,6 +31,18 @@ func (c credential) Read(context.Context) (Document, error) {
 
 func (credential) Watch(ctx context.Context) (<-chan struct{}, error) { return never(ctx), nil }
 
+// firmwareFile is a file that QEMU hands over by fw_cfg.
+type firmwareFile struct{ dir, name string }
+
+func (f firmwareFile) Read(context.Context) (Document, error) {
+	name := "fw_cfg " + f.name
+	if f.dir == "" {
+		return Document{}, fmt.Errorf("%s: %w", name, ErrAbsent)
+	}
+	text, err := readFile(filepath.Join(f.dir, f.name, "raw"))
+	return asDocument(name, text, err)
+}
+
 // espFile is a file of the EFI system partition, which changes only when a
 // person writes to it elsewhere.
 type espFile struct {

@@ -10,11 +10,13 @@ import (
 )
 
 // Document is a text and the name of the place it came from. Version is what
-// that place calls this state of it, "" if it has no such thing.
+// that place calls this state of it, Hostname what it calls the node; "" if it
+// has no such thing.
 type Document struct {
-	Name    string
-	Text    []byte
-	Version string
+	Name     string
+	Text     []byte
+	Version  string
+	Hostname string
 }
 
 // ErrAbsent is in the error of Read when there is no document at the place. The
@@ -39,8 +41,13 @@ type Env struct {
 	// Credentials is $CREDENTIALS_DIRECTORY, where systemd puts credentials; it
 	// takes them from SMBIOS OEM strings too (systemd.system-credentials(7)).
 	Credentials string
+	// FirmwareConfig is the directory of the files that QEMU hands over by name
+	// (fw_cfg; Documentation/ABI/testing/sysfs-firmware-qemu_fw_cfg).
+	FirmwareConfig string
 	// ESP reads from the EFI system partition; nil if the node has none.
 	ESP ESP
+	// Drives lists the drives with one of DriveLabels; nil if none are looked for.
+	Drives func() ([]Drive, error)
 }
 
 // New is the source that machine.yaml names.

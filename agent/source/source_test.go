@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
@@ -30,8 +32,33 @@ func (f fakeESP) Open(path string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
+// fakeDrive holds files by name. An entry "broken" cannot be read.
+type fakeDrive map[string]string
+
+func (fakeDrive) String() string { return "drive /dev/vdb (CIDATA)" }
+
+func (f fakeDrive) Read(limit int64, names ...string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, name := range names {
+		if text, ok := f[name]; ok {
+			files[name] = []byte(text)
+		}
+	}
+	if _, ok := f["broken"]; ok {
+		return nil, errors.New("input/output error")
+	}
+	return files, nil
+}
+
+func on(drives ...source.Drive) func() ([]source.Drive, error) {
+	return func() ([]source.Drive, error) { return drives, nil }
+}
+
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
+	firmware := filepath.Join(dir, "by_name")
+	write(t, filepath.Join(firmware, "opt/loam/machine.yaml/raw"), "from QEMU")
+	drive := on(fakeDrive{"machine.yaml": "from the drive"})
 	write(t, filepath.Join(dir, "m.yaml"), "from the file")
 	credentials := filepath.Join(dir, "credentials")
 	write(t, filepath.Join(credentials, "loam.machine"), "from the credential")
@@ -40,7 +67,7 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	esp := fakeESP{"/loam/machine.yaml": "from the ESP", "/x.yaml": "from elsewhere on the ESP"}
-	all := source.Env{Cmdline: "loam.config=file:" + dir + "/m.yaml", Credentials: credentials, ESP: esp}
+	all := source.Env{Cmdline: "loam.config=file:" + dir + "/m.yaml", Credentials: credentials, FirmwareConfig: firmware, ESP: esp, Drives: drive}
 
 	for _, test := range []struct {
 		name     string
@@ -56,12 +83,20 @@ func TestFind(t *testing.T) {
 			want: "from elsewhere on the ESP", wantName: "ESP file /x.yaml",
 		},
 		{
-			name: "then comes the credential", env: source.Env{Credentials: credentials, ESP: esp},
+			name: "then comes the credential", env: source.Env{Credentials: credentials, FirmwareConfig: firmware, ESP: esp, Drives: drive},
 			want: "from the credential", wantName: "credential loam.machine",
 		},
 		{
-			name: "then comes the ESP", env: source.Env{Credentials: dir, ESP: esp},
+			name: "then comes fw_cfg", env: source.Env{Credentials: dir, FirmwareConfig: firmware, ESP: esp, Drives: drive},
+			want: "from QEMU", wantName: "fw_cfg opt/loam/machine.yaml",
+		},
+		{
+			name: "then comes the ESP", env: source.Env{Credentials: dir, FirmwareConfig: dir, ESP: esp, Drives: drive},
 			want: "from the ESP", wantName: "ESP file /loam/machine.yaml",
+		},
+		{
+			name: "then comes a drive", env: source.Env{Credentials: dir, FirmwareConfig: dir, ESP: fakeESP{}, Drives: drive},
+			want: "from the drive", wantName: "machine.yaml of drive /dev/vdb (CIDATA)",
 		},
 		{name: "a node that was given nothing", env: source.Env{ESP: fakeESP{}}, wantErr: source.ErrNone.Error()},
 		{name: "a node without an ESP", env: source.Env{}, wantErr: source.ErrNone.Error()},
@@ -90,6 +125,10 @@ func TestFind(t *testing.T) {
 			wantErr: "read ESP file /loam/machine.yaml: input/output error",
 		},
 		{
+			name: "an unreadable ESP is an error, also with a drive", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}, Drives: drive},
+			wantErr: "read ESP file /loam/machine.yaml: input/output error",
+		},
+		{
 			name: "a file that is too large is an error", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": strings.Repeat("x", document.MaxSize+1)}},
 			wantErr: "read ESP file /loam/machine.yaml: more than 1572864 bytes",
 		},
@@ -101,6 +140,71 @@ func TestFind(t *testing.T) {
 			}
 			if string(found.Text) != test.want || found.Name != test.wantName {
 				t.Errorf("Find = %q from %q, want %q from %q", found.Text, found.Name, test.want, test.wantName)
+			}
+		})
+	}
+}
+
+func TestFindOnADrive(t *testing.T) {
+	const cidata, machine = "drive /dev/vdb (CIDATA)", "kind: Machine\n"
+	for _, test := range []struct {
+		name     string
+		drives   func() ([]source.Drive, error)
+		want     source.Document
+		wantErr  string
+		wantNone bool
+	}{
+		{name: "no drive", drives: on(), wantErr: source.ErrNone.Error(), wantNone: true},
+		{
+			name: "user-data that is a machine.yaml", drives: on(fakeDrive{"user-data": "apiVersion: loam.dev/v1alpha1\n" + machine}),
+			want: source.Document{Name: "user-data of " + cidata, Text: []byte("apiVersion: loam.dev/v1alpha1\n" + machine)},
+		},
+		{
+			name: "user-data that says it is ours, whatever is in it", drives: on(fakeDrive{"user-data": "#loam\nkindd: x\n"}),
+			want: source.Document{Name: "user-data of " + cidata, Text: []byte("#loam\nkindd: x\n")},
+		},
+		{
+			name: "user-data as JSON", drives: on(fakeDrive{"user-data": "{\n\"kind\": \"Machine\"}"}),
+			want: source.Document{Name: "user-data of " + cidata, Text: []byte("{\n\"kind\": \"Machine\"}")},
+		},
+		{
+			name: "machine.yaml beside the user-data of cloud-init", drives: on(fakeDrive{"machine.yaml": machine, "user-data": "#cloud-config\n"}),
+			want: source.Document{Name: "machine.yaml of " + cidata, Text: []byte(machine)},
+		},
+		{
+			name: "the host name in meta-data, in lower case", drives: on(fakeDrive{"machine.yaml": machine, "meta-data": "instance-id: x\nlocal-hostname: Node-1\n"}),
+			want: source.Document{Name: "machine.yaml of " + cidata, Text: []byte(machine), Hostname: "node-1"},
+		},
+		{
+			name: "meta-data that is no YAML is an error", drives: on(fakeDrive{"machine.yaml": machine, "meta-data": "a: [}"}),
+			wantErr: "meta-data of " + cidata + ": yaml: did not find expected node content",
+		},
+		{
+			name: "user-data of cloud-init only is an error", drives: on(fakeDrive{"user-data": "#cloud-config\nkind: Machines\n"}),
+			wantErr: cidata + ": no machine.yaml, and a user-data that begins with \"#cloud-config\"\n" +
+				"hint: give it a machine.yaml, or make it the user-data, with #loam as its first line",
+		},
+		{
+			name: "a drive without any of it is an error", drives: on(fakeDrive{}),
+			wantErr: cidata + ": neither machine.yaml nor user-data\nhint: give it a machine.yaml",
+		},
+		{name: "a drive that cannot be read is an error", drives: on(fakeDrive{"broken": ""}), wantErr: "input/output error"},
+		{
+			name: "two drives are an error", drives: on(fakeDrive{"machine.yaml": machine}, fakeDrive{}),
+			wantErr: "machine.yaml may be on any of " + cidata + ", " + cidata + "\nhint: leave the one that is meant for this node",
+		},
+		{
+			name: "drives that cannot be listed are an error", drives: func() ([]source.Drive, error) { return nil, errors.New("read /dev/sda: x") },
+			wantErr: "read /dev/sda: x",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found, err := source.Find(t.Context(), source.Env{Drives: test.drives})
+			if got := message(err); got != test.wantErr || errors.Is(err, source.ErrNone) != test.wantNone {
+				t.Fatalf("Find: error %q, want %q", got, test.wantErr)
+			}
+			if diff := cmp.Diff(test.want, found); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -1,0 +1,90 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// DriveLabels are those of drives that machine.yaml may be on: ours, and that of cloud-init's data source NoCloud, which is what hypervisors make.
+var DriveLabels = []string{"LOAM", "CIDATA"}
+
+// Drive is a drive with one of DriveLabels.
+type Drive interface {
+	// String is what a person is told of it.
+	String() string
+	// Read reads those of the files that are in its root directory, each of at most limit bytes.
+	Read(limit int64, names ...string) (map[string][]byte, error)
+}
+
+// Files of a drive.
+const (
+	machineFile = "machine.yaml"
+	userData    = "user-data"
+	metaData    = "meta-data"
+)
+
+// ours is user-data that is a machine.yaml: it says so in its first line, or is a document of that kind.
+var ours = regexp.MustCompile(`\A#loam\b|(?m:^\{?["']?kind["']?\s*:\s*["']?Machine\b)`)
+
+// drives are the drives that there are now, of which one at most may be for this node.
+type drives func() ([]Drive, error)
+
+func (d drives) Read(context.Context) (Document, error) {
+	found, err := d()
+	switch {
+	case err != nil:
+		return Document{}, err
+	case len(found) == 0:
+		return Document{}, fmt.Errorf("drive labelled %s: %w", strings.Join(DriveLabels, " or "), ErrAbsent)
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, drive := range found {
+			names[i] = drive.String()
+		}
+		return Document{}, fmt.Errorf("machine.yaml may be on any of %s\nhint: leave the one that is meant for this node", strings.Join(names, ", "))
+	}
+	return readDrive(found[0])
+}
+
+func readDrive(from Drive) (Document, error) {
+	files, err := from.Read(document.MaxSize, machineFile, userData, metaData)
+	if err != nil {
+		return Document{}, err
+	}
+	found, ok := Document{Name: fmt.Sprintf("%s of %s", machineFile, from), Text: files[machineFile]}, files[machineFile] != nil
+	if !ok && ours.Match(files[userData]) {
+		found, ok = Document{Name: fmt.Sprintf("%s of %s", userData, from), Text: files[userData]}, true
+	}
+	if !ok {
+		return Document{}, notForUs(from, files[userData])
+	}
+	if found.Hostname, err = hostnameOf(files[metaData]); err != nil {
+		return Document{}, fmt.Errorf("%s of %s: %w", metaData, from, err)
+	}
+	return found, nil
+}
+
+func notForUs(from Drive, data []byte) error {
+	if data == nil {
+		return fmt.Errorf("%s: neither %s nor %s\nhint: give it a %[2]s", from, machineFile, userData)
+	}
+	first, _, _ := bytes.Cut(data, []byte("\n"))
+	return fmt.Errorf("%s: no %s, and a %s that begins with %s\nhint: give it a %[2]s, or make it the %[3]s, with #loam as its first line",
+		from, machineFile, userData, document.Quote(string(first)))
+}
+
+// hostnameOf is what meta-data calls the node. The rest of it is not for us.
+func hostnameOf(text []byte) (string, error) {
+	var data struct {
+		Hostname string `yaml:"local-hostname"`
+	}
+	err := yaml.Unmarshal(text, &data)
+	return strings.ToLower(data.Hostname), err
+}
