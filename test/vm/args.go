@@ -20,6 +20,8 @@ type Config struct {
 	MemoryMB int
 	// Disk is a qcow2 or raw file, by its suffix; the machine writes to it.
 	Disk string
+	// Bus is what Disk hangs on, see buses; "" is virtio-blk.
+	Bus string
 	// Log is a new file that gets all that is written to Disk (QEMU's blklogwrites), "" for
 	// none.
 	Log string
@@ -152,32 +154,6 @@ func (c Config) boot() []string {
 		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
 	}
 	return args
-}
-
-func (c Config) storage() []string {
-	if c.Disk == "" {
-		return nil
-	}
-	format := "raw"
-	if filepath.Ext(c.Disk) == ".qcow2" {
-		format = "qcow2"
-	}
-	if c.Log != "" {
-		return []string{
-			"-blockdev", "driver=file,node-name=file,filename=" + c.Disk, "-blockdev", "driver=" + format + ",node-name=image,file=file",
-			"-blockdev", "driver=file,node-name=log,filename=" + c.Log,
-			"-blockdev", "driver=blklogwrites,node-name=logged,file=image,log=log,log-sector-size=512",
-			"-device", "virtio-blk-pci,drive=logged,bootindex=1,discard=off,write-zeroes=off",
-		}
-	}
-	device := "virtio-blk-pci,drive=disk,bootindex=1"
-	if c.SectorSize != 0 {
-		device += fmt.Sprintf(",logical_block_size=%d,physical_block_size=%[1]d", c.SectorSize)
-	}
-	return []string{
-		"-drive", fmt.Sprintf("if=none,id=disk,format=%s,file=%s,cache=unsafe,discard=unmap", format, c.Disk),
-		"-device", device,
-	}
 }
 
 // smbios writes credentials as files, because command lines are too short for them.
