@@ -113,8 +113,9 @@ func file(path, text string) string {
 func TestNodeConfiguredByAFile(t *testing.T) {
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
-	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n")}
-	n := m.on(t, credentials)
+	m.config.Bus = "virtio-scsi"
+	m.cdrom(m.cidata(machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n"), ""))
+	n := m.on(t, nil)
 	n.shell()
 	if s := n.status(); s.Phase != status.Waiting {
 		t.Errorf("phase %s before there is a file", s.Phase)
@@ -225,7 +226,7 @@ func TestNodeConfiguredByItsESP(t *testing.T) {
 	esp := raw + "@@1M"
 	m.tool("mmd", "-i", esp, "::/loam")
 	m.tool("mcopy", "-i", esp, filepath.Join(m.config.Dir, "machine.yaml"), filepath.Join(m.config.Dir, "config.yaml"), "::/loam/")
-	m.config.Disk = raw
+	m.config.Disk, m.config.Bus = raw, "nvme"
 	n := m.on(t, nil)
 	n.applied()
 	n.next = 0
