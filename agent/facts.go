@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/firmware/secureboot"
 )
 
 // Uptime is the time since kernel start, suspend included (CLOCK_BOOTTIME).
@@ -56,10 +57,15 @@ func image(root *os.Root) (status.Status, boot.Record, error) {
 	if err := unix.Uname(&name); err != nil {
 		return status.Status{}, boot.Record{}, fmt.Errorf("uname: %w", err)
 	}
+	sys, err := fs.Sub(root.FS(), "sys")
+	if err != nil {
+		return status.Status{}, boot.Record{}, err
+	}
 	return status.Status{
 		ImageID: release[osrelease.ImageID], ImageVersion: release[osrelease.ImageVersion],
 		Slot: record.Slot, RootHash: record.RootHash, Warnings: record.Warnings,
 		Kernel: unix.ByteSliceToString(name.Release[:]), Hostname: unix.ByteSliceToString(name.Nodename[:]),
+		SecureBoot: string(secureboot.ModeOf(sys)),
 	}, record, nil
 }
 

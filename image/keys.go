@@ -2,9 +2,13 @@ package image
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/pkcs7"
+	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/esp"
 )
 
@@ -12,12 +16,40 @@ import (
 type Keys struct {
 	// Programs signs loader, UKIs, and the root hash.
 	Programs pkcs7.Signer
-	// Enroll are the files on the ESP by which the loader makes Programs known to firmware, none for firmware that knows it; When says when.
-	Enroll []esp.File
+	// Enroll are PK.auth, KEK.auth and db.auth, by which the loader makes Programs known to firmware, none for firmware that knows it; When
+	// says when.
+	Enroll map[string][]byte
 	When   When
 }
 
 func (k Keys) none() bool { return k.Programs.Certificate == nil }
+
+// files are those for the ESP.
+func (k Keys) files() (all []esp.File) {
+	for name, content := range k.Enroll {
+		all = append(all, esp.File{Path: keysDir + "/auto/" + name, Data: content})
+	}
+	return all
+}
+
+// check makes sure that firmware which enrolls the keys starts a program.
+func (k Keys) check(program []byte) error {
+	if len(k.Enroll) == 0 {
+		return nil
+	}
+	allowed, err := efivar.ParseAuthenticated(k.Enroll["db.auth"])
+	if err != nil {
+		return fmt.Errorf("db.auth: %w", err)
+	}
+	im, err := authenticode.Read(bytes.NewReader(program), int64(len(program)))
+	if err != nil {
+		return err
+	}
+	if err := (secureboot.State{On: true, Allowed: allowed}).Check(im); err != nil {
+		return fmt.Errorf("a machine that enrolled db.auth would not start what is signed: %w\nhint: `loamctl keys --db` with the certificate that signs makes one that does", err)
+	}
+	return nil
+}
 
 // When the loader enrolls the keys on the ESP in firmware that has none (loader.conf(5), secure-boot-enroll).
 type When string

@@ -156,5 +156,8 @@ func (s *signing) program(image []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return authenticode.Attach(image, signature)
+	if image, err = authenticode.Attach(image, signature); err != nil {
+		return nil, err
+	}
+	return image, s.by.check(image)
 }

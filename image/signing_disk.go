@@ -106,7 +106,7 @@ func (s *signing) esp(dst, src *os.File, sectorSize int, p gpt.Partition) error 
 	if _, err := part.ReadAt(id[:], 67); err != nil {
 		return err
 	}
-	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize, binary.LittleEndian.Uint32(id[:]), append(files, s.by.Enroll...))
+	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize, binary.LittleEndian.Uint32(id[:]), append(files, s.by.files()...))
 }
 
 // signLoader signs the loader, if it is among the files, for UKIs to have the signature.

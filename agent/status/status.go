@@ -38,7 +38,9 @@ type Status struct {
 	Slot         string `json:"slot,omitempty"`
 	RootHash     string `json:"rootHash,omitempty"`
 	Kernel       string `json:"kernel"`
-	Hostname     string `json:"hostname"`
+	// SecureBoot is how the firmware stands to it, "" if it does not know it.
+	SecureBoot string `json:"secureBoot,omitempty"`
+	Hostname   string `json:"hostname"`
 
 	// Generation is a name such as 000042-0123456789ab, "" if there is none.
 	Generation string `json:"generation,omitempty"`

@@ -41,6 +41,7 @@ func (t *table) node(s Status) {
 	t.upgrade(s.Upgrade)
 	t.row("root hash", s.RootHash)
 	t.row("kernel", s.Kernel)
+	t.row("Secure Boot", s.SecureBoot)
 	t.row("host name", s.Hostname)
 	t.row("generation", s.Generation)
 	t.change(s.Change)

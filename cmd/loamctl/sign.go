@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,8 +25,35 @@ type signOptions struct {
 }
 
 func (o *signOptions) flags(f *pflag.FlagSet, prefix string) {
-	f.StringVar(&o.key, prefix+"key", "", "private key that signs what firmware starts and the root hash: PKCS #8 file (PEM), or pkcs11: URI")
+	f.StringVar(&o.key, prefix+"key", "", "private key: PKCS #8 file (PEM), or pkcs11: URI")
 	f.StringVar(&o.certificate, prefix+"certificate", "", "certificate of that key: PEM file")
+}
+
+// enrollOptions are the flags for firmware that does not know the key yet.
+type enrollOptions struct{ dir, when string }
+
+func (o *enrollOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.dir, "enroll", "", "put what loamctl keys has written into that directory on the ESP, for firmware in setup mode")
+	f.StringVar(&o.when, "enroll-when", string(image.IfSafe), "who enrolls it: if-safe: the loader in virtual machines, elsewhere a person by its menu; manual: a person; force: the loader")
+}
+
+// add adds it to the keys of a build.
+func (o enrollOptions) add(k *image.Keys) error {
+	if o.dir == "" {
+		return nil
+	}
+	if k.When = image.When(o.when); !slices.Contains([]image.When{image.IfSafe, image.Manual, image.Force}, k.When) {
+		return fmt.Errorf("--enroll-when %q: want if-safe, manual or force", o.when)
+	}
+	k.Enroll = map[string][]byte{}
+	for _, name := range sign.Names() {
+		content, err := os.ReadFile(filepath.Join(o.dir, name))
+		if err != nil {
+			return fmt.Errorf("--enroll: %w\nhint: loamctl keys %s makes it", err, o.dir)
+		}
+		k.Enroll[name] = content
+	}
+	return nil
 }
 
 // keys opens the keys, if there are any.
@@ -42,6 +70,7 @@ func (o signOptions) keys(tokens sign.Tokens) (k image.Keys, err error) {
 
 func signCommand() *cobra.Command {
 	var o signOptions
+	var enroll enrollOptions
 	var source string
 	cmd := &cobra.Command{
 		Use:   "sign BUILD_DIR",
@@ -53,11 +82,15 @@ directory has the build as it was before, or all of it signed. The same keys mak
 The key is a file, or a pkcs11: URI (RFC 7512) with module-path, the token's library. Its PIN is in
 the file that pin-source names, or in the environment as LOAM_PIN, or asked for.`,
 		Example: `  loamctl sign build/amd64-cloud --key db.key --certificate db.pem
+  loamctl sign build/amd64-cloud --key db.key --certificate db.pem --enroll enroll
   loamctl sign build/amd64-cloud --certificate db.pem \
     --key 'pkcs11:token=loam;object=db?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:pin'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := o.keys(sign.Tokens{Context: cmd.Context(), PIN: askPIN, Tools: func() (tools.Tree, error) { return toolsTree(cmd.Context(), source) }})
+			if err == nil {
+				err = enroll.add(&k)
+			}
 			if err != nil {
 				return err
 			}
@@ -70,6 +103,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 		},
 	}
 	o.flags(cmd.Flags(), "")
+	enroll.flags(cmd.Flags())
 	cmd.Flags().StringVar(&source, "source", ".", "directory of Loam's sources, whose tools reach keys in tokens")
 	_ = errors.Join(cmd.MarkFlagRequired("key"), cmd.MarkFlagRequired("certificate")) // they are flags, see above
 	return cmd

@@ -24,6 +24,35 @@ type State struct {
 	Allowed, Forbidden []efivar.Signature
 }
 
+// Mode is how firmware stands to Secure Boot (UEFI 32.3).
+type Mode string
+
+// Setup is off, and takes the keys of whoever gives it some first.
+const (
+	None  Mode = "" // The machine was not started by UEFI, or its firmware knows no Secure Boot.
+	Off   Mode = "off"
+	Setup Mode = "off, in setup mode"
+	On    Mode = "on"
+)
+
+// ModeOf reads the mode of this machine. sys is sysfs.
+func ModeOf(sys fs.FS) Mode {
+	is := func(name string) bool {
+		value, err := efivar.Read(sys, name, efivar.Global)
+		return err == nil && bytes.Equal(value, []byte{1})
+	}
+	_, err := efivar.Read(sys, "SecureBoot", efivar.Global)
+	switch {
+	case err != nil:
+		return None
+	case is("SecureBoot"):
+		return On
+	case is("SetupMode"):
+		return Setup
+	}
+	return Off
+}
+
 // Observe reads the variables of this machine. sys is sysfs. One that was not started by UEFI is one with Secure Boot off.
 func Observe(sys fs.FS) (State, error) {
 	on, err := efivar.Read(sys, "SecureBoot", efivar.Global)

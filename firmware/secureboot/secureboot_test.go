@@ -184,3 +184,22 @@ func TestObserve(t *testing.T) {
 		})
 	}
 }
+
+func TestModeOf(t *testing.T) {
+	const vendor = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+	value := func(b byte) *fstest.MapFile { return &fstest.MapFile{Data: []byte{6, 0, 0, 0, b}} }
+	for _, tc := range []struct {
+		name string
+		sys  fstest.MapFS
+		want Mode
+	}{
+		{"no UEFI", nil, None},
+		{"keys, switched on", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(1), efivar.Dir + "/SetupMode" + vendor: value(0)}, On},
+		{"keys, switched off", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(0), efivar.Dir + "/SetupMode" + vendor: value(0)}, Off},
+		{"no keys", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(0), efivar.Dir + "/SetupMode" + vendor: value(1)}, Setup},
+	} {
+		if got := ModeOf(tc.sys); got != tc.want {
+			t.Errorf("%s: %q", tc.name, got)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func (h header) encode(sectorSize int) []byte {
 	le.PutUint64(b[32:], h.other)
 	le.PutUint64(b[40:], h.firstUsable)
 	le.PutUint64(b[48:], h.lastUsable)
-	putGUID(b[56:], h.diskGUID)
+	PutGUID(b[56:], h.diskGUID)
 	le.PutUint64(b[72:], h.array)
 	le.PutUint32(b[80:], MaxPartitions)
 	le.PutUint32(b[84:], entrySize)
@@ -62,8 +62,8 @@ func (t Table) array() []byte {
 	b, le, sector := make([]byte, arraySize), binary.LittleEndian, int64(t.SectorSize)
 	for _, p := range t.Partitions {
 		e := b[(p.Index-1)*entrySize:][:entrySize]
-		putGUID(e, p.Type)
-		putGUID(e[16:], p.UUID)
+		PutGUID(e, p.Type)
+		PutGUID(e[16:], p.UUID)
 		le.PutUint64(e[32:], uint64(p.Start/sector))
 		le.PutUint64(e[40:], uint64(p.End()/sector)-1)
 		le.PutUint64(e[48:], p.Attributes)
@@ -88,8 +88,8 @@ func protectiveMBR(sectorSize int) []byte {
 	return b
 }
 
-// putGUID writes a UUID as UEFI does: the first three fields little-endian.
-func putGUID(b []byte, u uuid.UUID) {
+// PutGUID writes a UUID as UEFI does: the first three fields little-endian.
+func PutGUID(b []byte, u uuid.UUID) {
 	copy(b[:16], []byte{u[3], u[2], u[1], u[0], u[5], u[4], u[7], u[6]})
 	copy(b[8:16], u[8:])
 }
