@@ -30,6 +30,7 @@ var walls = map[string][]string{
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
 	"github.com/theupdateframework/":     {"image/repository"},
 	"github.com/sigstore/":               {"image/repository"},
+	"github.com/ProtonMail/":             {"image/openpgp"},
 }
 
 // notInBoot must not run as PID 1.
