@@ -67,7 +67,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 		return manifest.Manifest{}, err
 	}
 	m, err := b.describe(dir, kernel, root)
-	if err != nil || b.Keys.none() {
+	if err != nil || b.Keys.None() {
 		return m, errors.Join(err, replace(dir, b.Out))
 	}
 	signed := b.Out + ".signed"

@@ -14,15 +14,23 @@ import (
 
 // Keys sign a build.
 type Keys struct {
-	// Programs signs loader, UKIs, and the root hash.
+	// Programs signs loader, UKIs, and the root hash; without a certificate, they stay as they are.
 	Programs pkcs7.Signer
 	// Enroll are PK.auth, KEK.auth and db.auth, by which the loader makes Programs known to firmware, none for firmware that knows it; When
 	// says when.
 	Enroll map[string][]byte
 	When   When
+	// Sums signs SHA256SUMS; nil for nobody.
+	Sums SumsSigner
 }
 
-func (k Keys) none() bool { return k.Programs.Certificate == nil }
+// SumsSigner makes a detached OpenPGP signature.
+type SumsSigner interface {
+	Sign(text []byte) ([]byte, error)
+}
+
+// None is whether nothing is signed.
+func (k Keys) None() bool { return k.Programs.Certificate == nil && k.Sums == nil }
 
 // files are those for the ESP.
 func (k Keys) files() (all []esp.File) {

@@ -110,6 +110,8 @@ const (
 const (
 	ManifestName = "manifest.json"
 	SumsName     = "SHA256SUMS"
+	// SumsSignature is the detached signature of SumsName, if somebody has signed it.
+	SumsSignature = SumsName + ".gpg"
 )
 
 // String shows the plan to a person.

@@ -29,6 +29,7 @@ type buildOptions struct {
 	mirrors    []string
 	flagsForGo []string
 	sign       signOptions
+	sums       sumsOptions
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -40,6 +41,7 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
 	o.sign.flags(f, "sign-")
+	o.sums.flags(f)
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
 }
 
@@ -110,6 +112,9 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	}
 	b := &builder{plan: plan}
 	if b.keys, err = o.sign.keys(sign.Tokens{Context: ctx, Tools: func() (tools.Tree, error) { return b.tools, nil }, PIN: askPIN}); err != nil {
+		return nil, err
+	}
+	if b.keys.Sums, err = o.sums.key(); err != nil {
 		return nil, err
 	}
 	if o.out == "" {

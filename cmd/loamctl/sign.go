@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/tools"
 )
@@ -35,6 +38,21 @@ type enrollOptions struct{ dir, when string }
 func (o *enrollOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "enroll", "", "put what loamctl keys has written into that directory on the ESP, for firmware in setup mode")
 	f.StringVar(&o.when, "enroll-when", string(image.IfSafe), "who enrolls it: if-safe: the loader in virtual machines, elsewhere a person by its menu; manual: a person; force: the loader")
+}
+
+// sumsOptions are the flags of who signs SHA256SUMS.
+type sumsOptions struct{ file string }
+
+func (o *sumsOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.file, "sums-key", "", "private OpenPGP key that signs SHA256SUMS, for systemd-sysupdate and gpgv")
+}
+
+// key is nil without one.
+func (o sumsOptions) key() (image.SumsSigner, error) {
+	if o.file == "" {
+		return nil, nil
+	}
+	return openpgp.ReadKey(o.file, time.Now(), askPIN)
 }
 
 // add adds it to the keys of a build.
@@ -71,13 +89,15 @@ func (o signOptions) keys(tokens sign.Tokens) (k image.Keys, err error) {
 func signCommand() *cobra.Command {
 	var o signOptions
 	var enroll enrollOptions
+	var sums sumsOptions
 	var source string
 	cmd := &cobra.Command{
 		Use:   "sign BUILD_DIR",
-		Short: "Sign a build with own keys, for Secure Boot",
+		Short: "Sign a build with own keys, for Secure Boot and for who fetches it",
 		Long: `sign signs, in all files of a build, the boot loader, the unified kernel images and the root
 hash; the root file system stays as it is. Signatures that the build has are replaced. The
 directory has the build as it was before, or all of it signed. The same keys make the same bytes.
+With --sums-key it signs the list of digests, too, or only that.
 
 The key is a file, or a pkcs11: URI (RFC 7512) with module-path, the token's library. Its PIN is in
 the file that pin-source names, or in the environment as LOAM_PIN, or asked for.`,
@@ -91,6 +111,12 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			if err == nil {
 				err = enroll.add(&k)
 			}
+			if err == nil {
+				k.Sums, err = sums.key()
+			}
+			if err == nil && k.None() {
+				err = errors.New("no key\nhint: --key and --certificate sign for Secure Boot, --sums-key signs SHA256SUMS")
+			}
 			if err != nil {
 				return err
 			}
@@ -98,15 +124,26 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n", m.ImageID, m.Version, m.Arch, m.Profile, k.Programs.Certificate.Subject)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n", m.ImageID, m.Version, m.Arch, m.Profile, strings.Join(signedBy(k), " and "))
 			return err
 		},
 	}
 	o.flags(cmd.Flags(), "")
 	enroll.flags(cmd.Flags())
+	sums.flags(cmd.Flags())
 	cmd.Flags().StringVar(&source, "source", ".", "directory of Loam's sources, whose tools reach keys in tokens")
-	_ = errors.Join(cmd.MarkFlagRequired("key"), cmd.MarkFlagRequired("certificate")) // they are flags, see above
 	return cmd
+}
+
+// signedBy names the keys.
+func signedBy(k image.Keys) (names []string) {
+	if c := k.Programs.Certificate; c != nil {
+		names = append(names, c.Subject.String())
+	}
+	if k.Sums != nil {
+		names = append(names, fmt.Sprintf("OpenPGP key %s", k.Sums))
+	}
+	return names
 }
 
 // toolsTree is the tools tree of builds for this machine's architecture.
@@ -122,16 +159,16 @@ func toolsTree(ctx context.Context, source string) (tools.Tree, error) {
 	return tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
 }
 
-// askPIN has the PIN of a token from the environment, or from whoever is at the terminal.
-func askPIN(uri string) ([]byte, error) {
+// askPIN has the PIN of a token, or the passphrase of a key, from the environment, or from whoever is at the terminal.
+func askPIN(of string) ([]byte, error) {
 	if pin, ok := os.LookupEnv("LOAM_PIN"); ok {
 		return []byte(pin), nil
 	}
 	terminal := int(os.Stdin.Fd())
 	if !term.IsTerminal(terminal) {
-		return nil, fmt.Errorf("%s: no PIN\nhint: pin-source=file:FILE in the URI, or LOAM_PIN in the environment", uri)
+		return nil, fmt.Errorf("%s: no PIN\nhint: LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token", of)
 	}
-	fmt.Fprintf(os.Stderr, "PIN of %s: ", uri)
+	fmt.Fprintf(os.Stderr, "PIN of %s: ", of)
 	pin, err := term.ReadPassword(terminal)
 	fmt.Fprintln(os.Stderr)
 	return bytes.TrimSpace(pin), err

@@ -4,16 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/openpgp"
 )
 
 func verifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var sumsKey string
+	cmd := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Check a finished build against its manifest",
+		Short: "Check a finished build against its manifest, and who has signed it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := image.Verify(args[0])
@@ -25,7 +30,33 @@ func verifyCommand() *cobra.Command {
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: all %d files and %d partitions are as the manifest says\n",
 				m.ImageID, m.Version, m.Arch, m.Profile, len(m.Files), len(m.Partitions))
+			if err != nil || sumsKey == "" {
+				return err
+			}
+			by, err := verifySums(args[0], sumsKey)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: signed by %s\n", image.SumsName, by)
+			}
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&sumsKey, "sums-key", "", "public OpenPGP keys, one of which must have signed SHA256SUMS")
+	return cmd
+}
+
+// verifySums says who of those whose keys are in a file has signed the sums of a build.
+func verifySums(dir, keys string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, image.SumsName))
+	if err != nil {
+		return "", err
+	}
+	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
+	if err != nil {
+		return "", fmt.Errorf("%w\nhint: `loamctl sign --sums-key` makes it", err)
+	}
+	by, err := openpgp.Verify(keys, text, signature, time.Now())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Join(dir, image.SumsSignature), err)
+	}
+	return by, nil
 }
