@@ -21,6 +21,7 @@ type bundleOptions struct {
 	init, refresh       bool
 	rootKeys, threshold int
 	valid               time.Duration
+	sums                sumsOptions
 }
 
 func bundleCommand() *cobra.Command {
@@ -65,6 +66,7 @@ repository only if it was signed within the last week (--valid): --refresh signs
 	f.BoolVar(&o.refresh, "refresh", false, "publish nothing, but sign the repository again")
 	f.IntVar(&o.rootKeys, "root-keys", 1, "with --init: how many root keys")
 	f.IntVar(&o.threshold, "root-threshold", 1, "with --init: how many root keys have to sign what replaces keys")
+	o.sums.flags(f)
 	f.DurationVar(&o.valid, "valid", repository.DefaultExpiries().Timestamp, "how long nodes take updates from it after this")
 	_ = errors.Join(cmd.MarkFlagRequired("repository"), cmd.MarkFlagRequired("keys")) // they are flags, see above
 	return cmd
@@ -130,6 +132,11 @@ func (o bundleOptions) publish(out io.Writer, dir string, keys repository.Keys, 
 	b, err := packBuild(dir, o.epoch, pack.Name())
 	if err != nil {
 		return err
+	}
+	if sums, err := o.sums.key(); err != nil {
+		return err
+	} else if sums != nil {
+		b.SignSums = sums.Sign
 	}
 	r, err := repository.Publish(o.repository, keys, b, o.expiries(), now)
 	if err != nil {

@@ -24,6 +24,8 @@ import (
 type Bundle struct {
 	Index                   bundle.Index
 	Pack, Root, Verity, UKI string
+	// SignSums makes the detached OpenPGP signature of SHA256SUMS; nil for none.
+	SignSums func(text []byte) ([]byte, error)
 }
 
 // Write makes the file Pack of the other files, and Index: about is what there is to know of the system besides its content.
@@ -142,7 +144,7 @@ func place(dir string, b Bundle, r Release, index []byte) error {
 			return err
 		}
 	}
-	if err := addSums(filepath.Join(dir, "SHA256SUMS"), sums); err != nil {
+	if err := b.addSums(dir, sums); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(dir, r.stored()), index, 0o644)
@@ -167,9 +169,12 @@ func placeSignature(dir, base string, ix bundle.Index, sums map[string]string) e
 	return writeFile(filepath.Join(dir, name), content, 0o644)
 }
 
-// addSums adds files to a SHA256SUMS, as sha256sum(1) writes it, sorted by name. A file that is in it has the new sum.
-func addSums(file string, sums map[string]string) error {
-	old, err := os.ReadFile(file)
+// sumsName is the list of digests that systemd-sysupdate reads, sumsSignature what it verifies that by.
+const sumsName, sumsSignature = "SHA256SUMS", "SHA256SUMS.gpg"
+
+// addSums adds files to the SHA256SUMS of a directory, as sha256sum(1) writes it, sorted by name. A file that is in it has the new sum.
+func (b Bundle) addSums(dir string, sums map[string]string) error {
+	old, err := os.ReadFile(filepath.Join(dir, sumsName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -183,5 +188,16 @@ func addSums(file string, sums map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
 	}
-	return writeFile(file, []byte(text.String()), 0o644)
+	if b.SignSums == nil {
+		if _, err := os.Stat(filepath.Join(dir, sumsSignature)); err == nil {
+			return fmt.Errorf("%s is signed, and would not be any longer\nhint: --sums-key signs it again", sumsName)
+		}
+		return writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644)
+	}
+	signature, err := b.SignSums([]byte(text.String()))
+	if err != nil {
+		return fmt.Errorf("%s: %w", sumsName, err)
+	}
+	// Between the two, who verifies it takes nothing, and a publication that was cut off there is done again.
+	return errors.Join(writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644), writeFile(filepath.Join(dir, sumsSignature), signature, 0o644))
 }

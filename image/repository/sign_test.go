@@ -43,6 +43,24 @@ func TestAPublishedDirectory(t *testing.T) {
 	}
 }
 
+func TestSumsThatAreSignedStaySigned(t *testing.T) {
+	f := newFixture(t)
+	b := f.bundle("0.2.0")
+	b.SignSums = func(text []byte) ([]byte, error) { return append([]byte("by me: "), text...), nil }
+	_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	f.ok(err)
+	sums := f.read("SHA256SUMS")
+	if got := string(f.read("SHA256SUMS.gpg")); got != "by me: "+string(sums) {
+		t.Errorf("signature %q", got)
+	}
+	if _, err := Publish(f.dir, f.keys, f.bundle("0.3.0"), DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "hint: --sums-key signs it again") {
+		t.Errorf("a release by nobody: %v", err)
+	}
+	if string(f.read("SHA256SUMS")) != string(sums) {
+		t.Error("SHA256SUMS is another")
+	}
+}
+
 func TestPublishingAgain(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("0.2.0")

@@ -5,9 +5,9 @@
 //	metadata/N.root.json  N.targets.json  N.snapshot.json  timestamp.json
 //	targets/SHA256.BASE.index.json
 //	BASE.pack
-//	BASE.efi  BASE_ROOT-PARTUUID.root  BASE_VERITY-PARTUUID.verity  SHA256SUMS
+//	BASE.efi  BASE_ROOT-PARTUUID.root  BASE_VERITY-PARTUUID.verity  SHA256SUMS  SHA256SUMS.gpg
 //
-// BASE is bundle.Base. All files but timestamp.json and SHA256SUMS keep their content for ever.
+// BASE is bundle.Base. All files but timestamp.json, SHA256SUMS and its signature keep their content for ever.
 package repository
 
 import (

@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -32,6 +35,8 @@ func TestSysupdate(t *testing.T) {
 	rootHash := hex.EncodeToString(hash[:])
 	signature := verity.NewSignature(hash, []byte("a certificate"), []byte("a signature"))
 	m, r := b.manifest, updates.New(t)
+	key, keyring := openPGPKey(t)
+	r.SignSums = key.Sign
 	r.Publish(bundle.Sources{Signature: &signature, ImageID: m.ImageID, Version: version, Arch: m.Arch, Profile: m.Profile, RootHash: rootHash}, b.file(t, ".root"), b.file(t, ".verity"), b.file(t, ".efi"))
 	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
@@ -42,7 +47,7 @@ func TestSysupdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	arch := systemdArch[b.manifest.Arch]
-	updater := judge.Sysupdate{Disk: disk, ESP: esp, URL: server.URL, Arch: arch, Running: b.manifest.Version, Signed: true}
+	updater := judge.Sysupdate{Disk: disk, ESP: esp, URL: server.URL, Arch: arch, Running: b.manifest.Version, Signed: true, Keyring: keyring}
 	// It has the entry of what runs, as the disk has.
 	uki := filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s.efi", b.manifest.Version, arch))
 	if err := os.WriteFile(uki, nil, 0o444); err != nil {
@@ -53,6 +58,11 @@ func TestSysupdate(t *testing.T) {
 		if !regexp.MustCompile(row).MatchString(list) {
 			t.Errorf("no row %q in\n%s", row, list)
 		}
+	}
+	stranger := updater
+	_, stranger.Keyring = openPGPKey(t)
+	if out, err := stranger.Try(t, "update"); err == nil || !strings.Contains(out, "DOWNLOAD INVALID: Signature verification failed.") {
+		t.Errorf("with another keyring: %v\n%s", err, out)
 	}
 	updater.Run(t, "update")
 	sameFile(t, filepath.Join(esp, fmt.Sprintf("loam-node-os_%s_%s+3-0.efi", version, arch)), 0, b.file(t, ".efi"))
@@ -94,6 +104,24 @@ func TestSysupdate(t *testing.T) {
 		}
 		sameFile(t, disk, table.Partition(index).Start, b.file(t, name))
 	}
+}
+
+// openPGPKey is one that gpg has made, and a keyring with its public half.
+func openPGPKey(t *testing.T) (key openpgp.Key, keyring string) {
+	t.Helper()
+	home, err := os.MkdirTemp("", "pgp") // t.TempDir is too long for the socket of gpg's agent.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	private, keyring := filepath.Join(home, "private"), filepath.Join(home, "public")
+	for _, args := range [][]string{{"--quick-generate-key", "test", "ed25519", "sign", "never"}, {"--output", private, "--export-secret-keys"}, {"--output", keyring, "--export"}} {
+		judge.Run(t, "gpg", append([]string{"--homedir", home, "--batch", "--pinentry-mode", "loopback", "--passphrase", ""}, args...)...)
+	}
+	if key, err = openpgp.ReadKey(private, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return key, keyring
 }
 
 // sameFile fails unless what a file has from an offset on begins with another.

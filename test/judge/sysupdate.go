@@ -1,10 +1,14 @@
 package judge
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/image/tools"
 )
 
 // Sysupdate is systemd-sysupdate where a machine has Loam's updater.
@@ -15,10 +19,22 @@ type Sysupdate struct {
 	URL, Arch, Running string
 	// Signed transfers signatures of root hashes, too.
 	Signed bool
+	// Keyring has the OpenPGP keys of who signs the list of digests; "" if nobody does.
+	Keyring string
 }
 
-// Run runs one of its verbs.
+// Run runs one of its verbs, which must succeed.
 func (s Sysupdate) Run(t testing.TB, verb string) string {
+	t.Helper()
+	out, err := s.Try(t, verb)
+	if err != nil {
+		t.Fatalf("systemd-sysupdate %s: %v\n%s", verb, err, out)
+	}
+	return out
+}
+
+// Try runs one of its verbs.
+func (s Sysupdate) Try(t testing.TB, verb string) (string, error) {
 	t.Helper()
 	transfers := t.TempDir()
 	texts := map[string]string{
@@ -31,11 +47,20 @@ func (s Sysupdate) Run(t testing.TB, verb string) string {
 		texts["55-verity-sig.transfer"] = strings.NewReplacer("@u.verity", "@u.verity-sig", "ARCH-verity", "ARCH-verity-sig").Replace(texts["50-verity.transfer"])
 	}
 	for name, text := range texts {
-		text = "[Transfer]\nVerify=no\nProtectVersion=" + s.Running + "\n[Source]\nType=url-file\nPath=" + s.URL + "\n" + text
+		text = "[Transfer]\nProtectVersion=" + s.Running + "\n[Source]\nType=url-file\nPath=" + s.URL + "\n" + text
 		text = strings.NewReplacer("ARCH", s.Arch, "DISK", s.Disk, "ESP", s.ESP).Replace(text)
 		if err := os.WriteFile(filepath.Join(transfers, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return Run(t, "systemd-sysupdate", "--definitions="+transfers, "--verify=no", verb)
+	const program = "/usr/lib/systemd/systemd-sysupdate"
+	args := []string{"--definitions=" + transfers, fmt.Sprintf("--verify=%v", s.Keyring != ""), verb}
+	if s.Keyring == "" {
+		return Try(t, filepath.Base(program), args...)
+	}
+	cmd := tools.Tree{Dir: Dir(t, "LOAM_TOOLS_TREE")}.Command(t.Context(), []string{os.TempDir(), filepath.Dir(s.Disk)}, program, args...)
+	// Its own keyring is that of systemd-pull(8), which knows Ubuntu's keys.
+	cmd.Args = slices.Insert(cmd.Args, slices.Index(cmd.Args, "--"), "--ro-bind", s.Keyring, "/usr/lib/systemd/import-pubring.gpg")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }

@@ -17,6 +17,8 @@ type Repository struct {
 	t    testing.TB
 	Dir  string
 	keys repository.Keys
+	// SignSums signs SHA256SUMS; nil for nobody.
+	SignSums func(text []byte) ([]byte, error)
 }
 
 // New makes an empty one.
@@ -54,7 +56,7 @@ func (r Repository) Refresh() {
 // Publish adds a release of these files.
 func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()
-	b := repository.Bundle{Root: root, Verity: verity, UKI: uki, Pack: filepath.Join(r.t.TempDir(), "pack")}
+	b := repository.Bundle{SignSums: r.SignSums, Root: root, Verity: verity, UKI: uki, Pack: filepath.Join(r.t.TempDir(), "pack")}
 	err := b.Write(about)
 	if im, err := authenticode.ReadFile(uki); err == nil { // Some tests publish what is no UKI.
 		b.Index.Authenticode = im
