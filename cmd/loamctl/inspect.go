@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/image/openpgp"
 )
 
 func inspectCommand() *cobra.Command {
@@ -32,7 +36,10 @@ one to the other. IMAGE is a disk (raw, raw and packed by zstd, qcow2, a block d
 				images = append(images, im)
 			}
 			var what any = images[0]
-			show := func(w io.Writer) { showImage(w, images[0], packages) }
+			show := func(w io.Writer) {
+				showImage(w, images[0], packages)
+				showSums(w, args[0])
+			}
 			if len(images) == 2 {
 				c, err := inspect.Compare(images[0], images[1])
 				if err != nil {
@@ -67,6 +74,10 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(string(p.Role), "-"), p.Label, mebibytes(p.Start), mebibytes(p.Size), p.UUID)
 		}
 		fmt.Fprintf(w, "\nloader\tsystemd-boot %s\n", cmp.Or(d.Loader, "is not there"))
+		fmt.Fprintf(w, "signed by\t%s\n", cmp.Or(strings.Join(d.LoaderSigners, ", "), "nobody"))
+		for _, e := range d.Enroll {
+			fmt.Fprintf(w, "enrolls\t%s: PK %s; KEK %s; db %s\n", e.Name, strings.Join(e.PK, ", "), strings.Join(e.KEK, ", "), strings.Join(e.DB, ", "))
+		}
 	}
 	for _, u := range im.UKIs {
 		fmt.Fprintln(w)
@@ -88,6 +99,20 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 			}
 		}
 	}
+}
+
+// showSums says whether the sums of a build are signed. By whom, loamctl verify checks.
+func showSums(w io.Writer, dir string) {
+	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
+	if err != nil {
+		return // It is not signed, or no build.
+	}
+	id, err := openpgp.Signer(signature)
+	if err != nil {
+		fmt.Fprintf(w, "\n%s\t%v\n", image.SumsName, err)
+		return
+	}
+	fmt.Fprintf(w, "\n%s\tsigned by OpenPGP key %s, which loamctl verify --sums-key checks\n", image.SumsName, id)
 }
 
 func showComparison(w io.Writer, c inspect.Comparison) {

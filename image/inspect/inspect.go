@@ -46,6 +46,10 @@ type Disk struct {
 	Partitions []Partition `json:"partitions"`
 	// Loader is the version of systemd-boot, "" if it is not there.
 	Loader string `json:"loader,omitempty"`
+	// LoaderSigners are the subjects of the certificates that it is signed with.
+	LoaderSigners []string `json:"loaderSigners,omitempty"`
+	// Enroll are keys that the loader enrolls in firmware that has none.
+	Enroll []Enrollment `json:"enroll,omitempty"`
 	// Damage is what is wrong with either copy of the table, "" if nothing is.
 	Damage string `json:"damage,omitempty"`
 }
@@ -123,7 +127,13 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	for _, arch := range []string{"amd64", "arm64"} {
 		if r, err := esp.Open(loader.Path(arch)); err == nil {
 			im.Disk.Loader, _ = loader.Version(r)
+			if im.Disk.LoaderSigners, err = signers(r); err != nil {
+				return fmt.Errorf("%s: %w", loader.Path(arch), err)
+			}
 		}
+	}
+	if im.Disk.Enroll, err = readEnrollments(esp); err != nil {
+		return err
 	}
 	files, err := esp.ReadDir(fat.BootDir)
 	if err != nil {

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"crypto/x509"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,11 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/keys"
@@ -28,27 +34,31 @@ func (b build) copied(t *testing.T) build {
 	return open(t, dir)
 }
 
-// signed is the build, signed.
+// signed is the build, signed by one after the other, with what enrolls them.
 func (b build) signed(t *testing.T, by ...keys.Pair) build {
 	t.Helper()
 	for _, key := range by {
-		if _, err := image.Sign(b.dir, image.Keys{Programs: key.Signer}); err != nil {
+		enroll, err := sign.Authorities{PK: key.Signer, KEK: key.Signer, DB: []*x509.Certificate{key.Certificate}}.Variables()
+		if err == nil {
+			_, err = image.Sign(b.dir, image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Manual})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	return open(t, b.dir)
 }
 
-// TestSignedBuild: all that firmware starts is signed, in all files, by one key, whoever has signed it before, and nothing else is another.
-// With LOAM_PLACES=1, the same bytes come of a build that nobody has signed before.
+// TestSignedBuild: all that firmware starts is signed, in all files, and nothing else is another. With LOAM_PLACES=1, the same bytes come of a
+// build that somebody else has signed before.
 func TestSignedBuild(t *testing.T) {
 	plain := underTest(t)
 	key, other := keys.New(t, "owner"), keys.New(t, "other")
-	b := plain.copied(t).signed(t, other, key)
+	b := plain.copied(t).signed(t, key)
 	if os.Getenv("LOAM_PLACES") != "" {
-		once := plain.copied(t).signed(t, key)
+		again := plain.copied(t).signed(t, other, key)
 		for _, name := range []string{image.SumsName, image.ManifestName} {
-			if readFile(t, filepath.Join(b.dir, name)) != readFile(t, filepath.Join(once.dir, name)) {
+			if readFile(t, filepath.Join(b.dir, name)) != readFile(t, filepath.Join(again.dir, name)) {
 				t.Errorf("%s: signed by another before, it is another", name)
 			}
 		}
@@ -75,16 +85,52 @@ func TestSignedBuild(t *testing.T) {
 		}
 	}
 	b.checkLoaderSignature(t)
+	im := inspected(t, b.dir)
+	for name, signers := range map[string][]string{"loader": im.Disk.LoaderSigners, "UKI": im.UKIs[0].Signers} {
+		if !slices.Equal(signers, []string{"owner"}) {
+			t.Errorf("the %s is signed by %v", name, signers)
+		}
+	}
+	own := []string{"owner"}
+	if diff := cmp.Diff([]inspect.Enrollment{{Name: "auto", PK: own, KEK: own, DB: own}}, im.Disk.Enroll); diff != "" {
+		t.Error(diff)
+	}
+	conf := b.onESP(t, "loader/loader.conf")
+	if strings.Count(conf, "secure-boot-enroll manual\n") != 1 || strings.Count(conf, "secure-boot-enroll") != 1 {
+		t.Errorf("loader.conf: %s", conf)
+	}
+}
+
+// TestSignedSums: what only the sums' signer signs is as it was.
+func TestSignedSums(t *testing.T) {
+	plain := underTest(t)
+	key, keyring := openPGPKey(t)
+	b := plain.copied(t)
+	m, err := image.Sign(b.dir, image.Keys{Sums: key})
+	if diff := cmp.Diff(plain.manifest, m); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	judge.Run(t, "gpg", "--homedir", filepath.Dir(keyring), "--batch", "--no-default-keyring", "--keyring", keyring, "--trust-model", "always",
+		"--verify", filepath.Join(b.dir, image.SumsSignature), filepath.Join(b.dir, image.SumsName))
+}
+
+// TestKeysThatWouldNotStartTheBuildAreNotPutThere: whoever enrolled them would have a machine that starts nothing.
+func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
+	b := underTest(t)
+	key, other := keys.New(t, "owner"), keys.New(t, "other")
+	enroll, err := sign.Authorities{PK: key.Signer, KEK: key.Signer, DB: []*x509.Certificate{other.Certificate}}.Variables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = image.Sign(linked(t, b), image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Force})
+	if err == nil || !strings.Contains(err.Error(), "would not start what is signed") {
+		t.Errorf("signed: %v", err)
+	}
 }
 
 // programs are those that firmware starts, by where they are.
 func (b build) programs(t *testing.T) map[string]string {
 	t.Helper()
-	raw, err := os.Open(b.file(t, ".raw"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
 	all := map[string]string{}
 	for _, f := range b.manifest.Files {
 		if strings.HasSuffix(f.Name, ".efi") {
@@ -92,22 +138,26 @@ func (b build) programs(t *testing.T) map[string]string {
 		}
 	}
 	for _, path := range []string{loader.Path(b.manifest.Arch), b.manifest.UKI, loader.RecoveryUKI} {
-		content, err := esp.Read(partitionReader{raw, b.partition(t, partitions.ESP).Start}, b.manifest.SectorSize, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[path] = string(content)
+		all[path] = b.onESP(t, path)
 	}
 	return all
 }
 
-// partitionReader reads from an offset of a disk.
-type partitionReader struct {
-	*os.File
-	at int64
+// onESP is the content of a file there.
+func (b build) onESP(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.Open(b.file(t, ".raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	part := b.partition(t, partitions.ESP)
+	content, err := esp.Read(io.NewSectionReader(raw, part.Start, part.Size), b.manifest.SectorSize, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
-
-func (p partitionReader) ReadAt(b []byte, off int64) (int, error) { return p.File.ReadAt(b, p.at+off) }
 
 // checkLoaderSignature: what the UKI has makes of the loader in the root file system that on the ESP.
 func (b build) checkLoaderSignature(t *testing.T) {
