@@ -1,0 +1,163 @@
+// Package tftp serves files over the Trivial File Transfer Protocol, to be read only: RFC 1350 in
+// mode octet, with the options (RFC 2347) blksize (RFC 2348), tsize and timeout (RFC 2349) and
+// windowsize (RFC 7440). What is lost is sent again, as often as it takes.
+package tftp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits, so that a client that asks for much leaves something for others.
+const (
+	maxTransfers = 128
+	maxOfOneHost = 4
+)
+
+// File is what is sent.
+type File struct {
+	Content io.ReaderAt
+	Size    int64
+}
+
+// Transfer is one that has ended.
+type Transfer struct {
+	Client netip.AddrPort
+	Name   string
+	Size   int64
+	Took   time.Duration
+	// Err is nil if the client has the file, ErrNotFound if there is none of that name.
+	Err error
+}
+
+// ErrNotFound is a name that no file has.
+var ErrNotFound = errors.New("no such file")
+
+// Server answers the requests that come to a port.
+type Server struct {
+	// Files are all that can be had, by name, without a slash at the start.
+	Files map[string]File
+	// Dial makes the connection for a transfer, from a port of its own to the client.
+	Dial func(client netip.AddrPort) (net.Conn, error)
+	// Ended is told of each transfer, but not of a client that only asked how long a file is.
+	Ended func(Transfer)
+
+	mu     sync.Mutex
+	active map[netip.AddrPort]bool
+}
+
+// Serve answers until ctx ends, and waits for what is under way.
+func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	var transfers sync.WaitGroup
+	defer transfers.Wait()
+	p := make([]byte, 2048)
+	for {
+		n, from, err := conn.ReadFrom(p)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		client, err := netip.ParseAddrPort(from.String())
+		if err != nil {
+			continue
+		}
+		r, err := parseRequest(p[:n])
+		if err != nil || !r.octet {
+			if code, text := refusal(p[:n], err); code != 0 {
+				_, _ = conn.WriteTo(formatError(code, text), from)
+			}
+			continue
+		}
+		name := strings.TrimLeft(strings.ReplaceAll(r.name, `\`, "/"), "/")
+		file, ok := s.Files[name]
+		if !ok {
+			_, _ = conn.WriteTo(formatError(codeNotFound, "no such file"), from)
+			s.Ended(Transfer{Client: client, Name: name, Err: ErrNotFound})
+			continue
+		}
+		switch admitted, known := s.admit(client); {
+		case known: // The request came twice.
+		case !admitted:
+			_, _ = conn.WriteTo(formatError(codeUndefined, "too many transfers, try again"), from)
+		default:
+			transfers.Go(func() {
+				defer s.release(client)
+				s.send(ctx, client, name, file, r.options)
+			})
+		}
+	}
+}
+
+// refusal is the answer to what is no request to read bytes; code 0 is none.
+func refusal(p []byte, err error) (code uint16, text string) {
+	switch {
+	case errors.Is(err, errWrite):
+		return codeAccess, "files are only to be read here"
+	case err == nil:
+		return codeIllegal, "only mode octet is known here"
+	case operation(p) == opRead:
+		return codeIllegal, err.Error()
+	}
+	return 0, ""
+}
+
+// send is one transfer from begin to end.
+func (s *Server) send(ctx context.Context, client netip.AddrPort, name string, file File, options []option) {
+	began := time.Now()
+	conn, err := s.Dial(client)
+	if err != nil {
+		s.Ended(Transfer{Client: client, Name: name, Size: file.Size, Err: err})
+		return
+	}
+	defer conn.Close()
+	terms, agreed := negotiate(options, file.Size)
+	t := transfer{conn: conn, content: io.NewSectionReader(file.Content, 0, file.Size), buffer: make([]byte, 4+terms.block)}
+	t.window = window{terms: terms, size: file.Size}
+	if len(agreed) > 0 {
+		t.oack = formatOACK(agreed)
+	}
+	err = t.run(ctx)
+	if errors.Is(err, errEnded) && t.window.acked == 0 {
+		return
+	}
+	s.Ended(Transfer{Client: client, Name: name, Size: file.Size, Took: time.Since(began), Err: err})
+}
+
+// admit notes a transfer to client, if there is room for it. One that is under way is known.
+func (s *Server) admit(client netip.AddrPort) (admitted, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[client] {
+		return false, true
+	}
+	ofHost := 0
+	for other := range s.active {
+		if other.Addr() == client.Addr() {
+			ofHost++
+		}
+	}
+	if len(s.active) >= maxTransfers || ofHost >= maxOfOneHost {
+		return false, false
+	}
+	if s.active == nil {
+		s.active = map[netip.AddrPort]bool{}
+	}
+	s.active[client] = true
+	return true, false
+}
+
+func (s *Server) release(client netip.AddrPort) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.active, client)
+}

@@ -1,0 +1,274 @@
+package tftp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// line is one end of a way for packets, of which some are lost, come twice, or late.
+type line struct {
+	net.Conn // nil: of a connection only these are used
+	in       chan []byte
+	out      chan<- []byte
+	deadline time.Time
+	disturb  func(p []byte, deliver func([]byte))
+	sent     int // packets
+}
+
+func (l *line) Write(p []byte) (int, error) {
+	l.sent++
+	l.disturb(bytes.Clone(p), func(p []byte) {
+		select {
+		case l.out <- p:
+		default: // a full queue loses it
+		}
+	})
+	return len(p), nil
+}
+
+func (l *line) Read(p []byte) (int, error) {
+	timer := time.NewTimer(time.Until(l.deadline))
+	defer timer.Stop()
+	select {
+	case got := <-l.in:
+		return copy(p, got), nil
+	case <-timer.C:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+func (l *line) SetDeadline(t time.Time) error     { l.deadline = t; return nil }
+func (l *line) SetReadDeadline(t time.Time) error { l.deadline = t; return nil }
+func (l *line) Close() error                      { return nil }
+
+// pair are the two ends.
+func pair(disturb func(p []byte, deliver func([]byte))) (a, b *line) {
+	one, two := make(chan []byte, 64), make(chan []byte, 64)
+	return &line{in: one, out: two, disturb: disturb}, &line{in: two, out: one, disturb: disturb}
+}
+
+// bad loses, doubles and delays one packet in a hundred each.
+func bad(seed uint64) func(p []byte, deliver func([]byte)) {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	var mu sync.Mutex
+	return func(p []byte, deliver func([]byte)) {
+		mu.Lock()
+		n := dice.IntN(100)
+		mu.Unlock()
+		switch n {
+		case 0:
+		case 1:
+			deliver(p)
+			deliver(p)
+		case 2:
+			time.AfterFunc(3*time.Millisecond, func() { deliver(p) })
+		default:
+			deliver(p)
+		}
+	}
+}
+
+// client reads a file as firmware does: what comes in order is taken, the last of a window and what comes
+// before a gap is acknowledged, and the last ACK is said again if nothing comes.
+func client(conn *line, t terms) ([]byte, error) {
+	var got []byte
+	next, unacked := uint16(1), 0
+	ack := func(block uint16) {
+		unacked = 0
+		_, _ = conn.Write(binary.BigEndian.AppendUint16([]byte{0, opAck}, block))
+	}
+	p := make([]byte, 2048)
+	for silent := 0; silent < 20; {
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+		n, err := conn.Read(p)
+		switch {
+		case err != nil:
+			silent++
+			ack(next - 1)
+			continue
+		case operation(p[:n]) == opOACK:
+			ack(0)
+			continue
+		case operation(p[:n]) != opData:
+			return nil, errors.New("neither DATA nor OACK")
+		}
+		silent = 0
+		if binary.BigEndian.Uint16(p[2:]) != next {
+			ack(next - 1)
+			continue
+		}
+		got = append(got, p[4:n]...)
+		next++
+		unacked++
+		if last := n-4 < t.block; last || unacked == t.window {
+			ack(next - 1)
+			if last {
+				return got, nil
+			}
+		}
+	}
+	return nil, errors.New("the server says nothing any more")
+}
+
+// TestALineThatLoses has clients with all kinds of terms get files over bad lines. Time is not real.
+func TestALineThatLoses(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		asked []option
+		size  int
+	}{
+		{"nothing agreed", nil, 100_000},
+		{"an empty file", nil, 0},
+		{"as EDK2", []option{{"tsize", "0"}, {"blksize", "1468"}, {"windowsize", "4"}}, 3_000_000},
+		{"as iPXE", []option{{"blksize", "1432"}, {"tsize", "0"}}, 1_000_000},
+		{"a large window", []option{{"blksize", "1428"}, {"windowsize", "16"}, {"timeout", "1"}}, 3_000_000},
+		{"more blocks than there are numbers", []option{{"blksize", "8"}, {"windowsize", "16"}}, 8*65536 + 100},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				want := make([]byte, test.size)
+				rand.NewChaCha8([32]byte{}).Read(want)
+				ours, theirs := pair(bad(uint64(test.size)))
+				s := Server{Dial: func(netip.AddrPort) (net.Conn, error) { return ours, nil }, Ended: func(Transfer) {}}
+				var server sync.WaitGroup
+				server.Go(func() {
+					s.send(t.Context(), netip.AddrPort{}, "a", File{bytes.NewReader(want), int64(test.size)}, test.asked)
+				})
+				terms, _ := negotiate(test.asked, int64(test.size))
+				began := time.Now()
+				got, err := client(theirs, terms)
+				if !bytes.Equal(got, want) || err != nil {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+				if least := test.size/terms.block + 1; ours.sent > least+least/2+3 { // not all windows go twice
+					t.Errorf("%d packets for %d blocks", ours.sent, least)
+				}
+				t.Logf("%v", time.Since(began))
+				server.Wait()
+			})
+		})
+	}
+}
+
+// TestAClientThatGoes ends a transfer to nobody.
+func TestAClientThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, _ := pair(func([]byte, func([]byte)) {})
+		var ended Transfer
+		s := Server{Dial: func(netip.AddrPort) (net.Conn, error) { return ours, nil }, Ended: func(tr Transfer) { ended = tr }}
+		s.send(t.Context(), netip.AddrPort{}, "a", File{bytes.NewReader(make([]byte, 1000)), 1000}, nil)
+		if ended.Err == nil || ended.Took > time.Minute {
+			t.Errorf("%+v", ended)
+		}
+	})
+}
+
+// TestServer asks a server over real sockets.
+func TestServer(t *testing.T) {
+	want := bytes.Repeat([]byte("loam"), 10_000)
+	ended := make(chan Transfer, 10)
+	s := &Server{
+		Files: map[string]File{"v1/a.efi": {bytes.NewReader(want), int64(len(want))}},
+		Dial: func(to netip.AddrPort) (net.Conn, error) {
+			return net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, net.UDPAddrFromAddrPort(to))
+		},
+		Ended: func(tr Transfer) { ended <- tr },
+	}
+	port, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, port) }()
+	// ask sends a request and returns the first answer, and where it came from.
+	ask := func(request string) (net.PacketConn, net.Addr, []byte) {
+		t.Helper()
+		conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = conn.WriteTo([]byte(request), port.LocalAddr())
+		p := make([]byte, 2048)
+		n, from, err := conn.ReadFrom(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, from, p[:n]
+	}
+	for _, test := range []struct{ name, request, want string }{
+		{"a file that is not there", "\x00\x01../etc/passwd\x00octet\x00", "\x00\x05\x00\x01no such file\x00"},
+		{"a file of its own", "\x00\x02v1/a.efi\x00octet\x00", "\x00\x05\x00\x02files are only to be read here\x00"},
+		{"text", "\x00\x01v1/a.efi\x00netascii\x00", "\x00\x05\x00\x04only mode octet is known here\x00"},
+		{"only the size", "\x00\x01\\v1\\a.efi\x00octet\x00tsize\x000\x00", "\x00\x06tsize\x00" + strconv.Itoa(len(want)) + "\x00"},
+	} {
+		conn, from, got := ask(test.request)
+		if string(got) != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+		_, _ = conn.WriteTo(formatError(0, "enough"), from)
+	}
+	conn, from, got := ask("\x00\x01/v1/a.efi\x00octet\x00")
+	var all []byte
+	for {
+		all = append(all, got[4:]...)
+		_, _ = conn.WriteTo(append([]byte{0, opAck}, got[2:4]...), from)
+		if len(got) < 4+defaultBlock {
+			break
+		}
+		p := make([]byte, 2048)
+		n, _, err := conn.ReadFrom(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = p[:n]
+	}
+	if !bytes.Equal(all, want) {
+		t.Errorf("%d bytes", len(all))
+	}
+	if tr := <-ended; !errors.Is(tr.Err, ErrNotFound) || tr.Name != "../etc/passwd" {
+		t.Errorf("ended %+v", tr)
+	}
+	if tr := <-ended; tr.Err != nil || tr.Size != int64(len(want)) || tr.Name != "v1/a.efi" {
+		t.Errorf("ended %+v", tr)
+	}
+	conn.Close()
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneHostHasOnlyItsShare(t *testing.T) {
+	var s Server
+	for port := range uint16(maxOfOneHost) {
+		if ok, _ := s.admit(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), 1+port)); !ok {
+			t.Fatalf("transfer %d is not admitted", port)
+		}
+	}
+	if ok, known := s.admit(netip.MustParseAddrPort("192.0.2.7:99")); ok || known {
+		t.Error("one more than its share is admitted")
+	}
+	if _, known := s.admit(netip.MustParseAddrPort("192.0.2.7:1")); !known {
+		t.Error("a request that comes twice is a second transfer")
+	}
+	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.8:1")); !ok {
+		t.Error("another host is not admitted")
+	}
+	s.release(netip.MustParseAddrPort("192.0.2.7:1"))
+	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.7:1")); !ok {
+		t.Error("what has ended still counts")
+	}
+}
