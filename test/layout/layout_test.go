@@ -25,6 +25,7 @@ var walls = map[string][]string{
 	"oras.land/oras-go":                  {"image/repository"},
 	"github.com/vishvananda/netlink":     {"agent/network"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
+	"github.com/insomniacslk/dhcp":       {"image/pxe"},
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},

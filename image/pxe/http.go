@@ -1,0 +1,138 @@
+package pxe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxMACs is more than the network devices of any machine.
+const maxMACs = 64
+
+// Identity is what a machine says that it is. Nothing proves it.
+type Identity struct {
+	// MACs are in lower case, with colons, in the machine's order.
+	MACs         []string
+	Serial, UUID string
+	Arch         string
+}
+
+// Machines is what this server knows of machines.
+type Machines interface {
+	// Machine is the machine.yaml for a machine, and, for a person, where it is from; fs.ErrNotExist
+	// if there is none. The texts of all errors go to the machine.
+	Machine(id Identity) (text []byte, from string, err error)
+	// Installed has the machine boot from its own disk from now on. It returns how a person takes that back.
+	Installed(id Identity) (undo string, err error)
+	// IsInstalled reports whether it does.
+	IsInstalled(mac string) bool
+}
+
+// Said is told what was asked, by whom (a MAC, or an address), and what came of it.
+type Said func(who, asked, got string)
+
+// Handler answers what machines ask over HTTP.
+func (o Offers) Handler(machines Machines, said Said) http.Handler {
+	mux := http.NewServeMux()
+	for name, f := range o.Files() {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType(name))
+			out := &sending{ResponseWriter: w, control: http.NewResponseController(w)}
+			began := time.Now()
+			http.ServeContent(out, r, "", time.Time{}, io.NewSectionReader(f, 0, f.Size))
+			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && r.Method == http.MethodGet {
+				said(host, "loads "+path.Base(name)+" by HTTP", Amount(out.bytes, time.Since(began), out.err))
+			}
+		})
+	}
+	mux.HandleFunc("GET "+ScriptPath, func(w http.ResponseWriter, r *http.Request) {
+		arch, mac := r.FormValue("arch"), strings.ToLower(r.FormValue("mac"))
+		installed := machines.IsInstalled(mac)
+		if arch != "" {
+			said(mac, "iPXE on "+arch+" asks what to do", map[bool]string{true: "go on to the disk", false: "boot"}[installed])
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, o.Script(arch, installed))
+	})
+	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
+			text, from, err := machines.Machine(id)
+			return string(text), from, err
+		})
+	})
+	mux.HandleFunc("POST /v1/installed", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, said, "is installed", func(id Identity) (string, string, error) {
+			undo, err := machines.Installed(id)
+			return "", "boots from its disk from now on; from the network again: " + undo, err
+		})
+	})
+	return mux
+}
+
+// answer has ask say what a machine gets, and what a person is told of that.
+func answer(w http.ResponseWriter, r *http.Request, said Said, asked string, ask func(Identity) (text, got string, err error)) {
+	id, err := identify(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	text, got, err := ask(id)
+	if err != nil {
+		got = "error: " + err.Error()
+	}
+	said(id.MACs[0], asked+id.named(), got)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, text)
+	}
+}
+
+// named is the serial number, for a person.
+func (id Identity) named() string {
+	if id.Serial == "" {
+		return ""
+	}
+	return fmt.Sprintf(", serial %q", id.Serial)
+}
+
+// identify reads who a machine says that it is.
+func identify(q url.Values) (Identity, error) {
+	id := Identity{Serial: strings.TrimSpace(q.Get("serial")), UUID: strings.ToLower(q.Get("uuid")), Arch: q.Get("arch")}
+	for _, text := range q["mac"] {
+		mac, err := net.ParseMAC(text)
+		if err != nil || len(mac) != 6 {
+			return id, fmt.Errorf("mac %.40q is none", text)
+		}
+		if !slices.Contains(id.MACs, mac.String()) {
+			id.MACs = append(id.MACs, mac.String())
+		}
+	}
+	switch {
+	case len(id.MACs) == 0:
+		return id, errors.New("mac is missing")
+	case len(id.MACs) > maxMACs || len(id.Serial) > 200 || len(id.UUID) > 40:
+		return id, errors.New("more than a machine has")
+	}
+	return id, nil
+}
+
+// contentType: firmware asks it, before the end of the name, whether this is a program (EDK2, HttpBootCheckImageType).
+func contentType(name string) string {
+	if path.Ext(name) == ".efi" {
+		return "application/efi"
+	}
+	return "application/octet-stream"
+}

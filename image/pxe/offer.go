@@ -1,0 +1,49 @@
+package pxe
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Offer is what a machine is told.
+type Offer struct {
+	// Class is option 60, which has to begin as the machine's own.
+	Class string
+	// File is option 67: a name for TFTP, or a URL.
+	File string
+}
+
+// Reasons to offer nothing.
+var (
+	ErrBIOS      = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE")
+	ErrInstalled = errors.New("installed: goes on to its disk")
+)
+
+// Offers are what this server has for machines.
+type Offers struct {
+	// URL is where this server is, without a slash at the end.
+	URL string
+	// Builds are by architecture.
+	Builds map[string]*Build
+}
+
+// For decides what r gets.
+func (o Offers) For(r Request, installed bool) (Offer, error) {
+	build, ok := o.Builds[r.Arch]
+	switch {
+	case r.Kind == Init:
+		// It runs already: to ask for a file of its own build is up to it.
+		return Offer{Class: loamClass, File: o.URL}, nil
+	case installed:
+		return Offer{}, ErrInstalled
+	case r.Kind == IPXE:
+		return Offer{Class: pxeClass, File: o.URL + ScriptPath}, nil
+	case r.Kind == BIOS:
+		return Offer{}, ErrBIOS
+	case !ok:
+		return Offer{}, fmt.Errorf("no build for %s here", r.Arch)
+	case r.Kind == HTTPBoot:
+		return Offer{Class: httpClass, File: o.URL + "/" + build.Path(UKI)}, nil
+	}
+	return Offer{Class: pxeClass, File: build.Path(UKI)}, nil
+}

@@ -1,0 +1,72 @@
+package pxe
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// Ports. ProxyPort is where a machine asks again that has got its address.
+const (
+	DHCPPort   = 67
+	ProxyPort  = 4011
+	clientPort = 68
+)
+
+// discoveryControl is option 43: PXE_DISCOVERY_CONTROL (tag 6) says that the boot file of this packet is the
+// one to load, so that no menu is shown and no other server is looked for; 255 ends it.
+var discoveryControl = []byte{6, 1, 8, 255}
+
+// answers says what kind of message answers p that came to a port: an offer beside that of the
+// DHCP server, or, once the machine has its address, an ACK; false if none does.
+func answers(p *dhcpv4.DHCPv4, port int) (dhcpv4.MessageType, bool) {
+	switch kind := p.MessageType(); {
+	case port == DHCPPort && kind == dhcpv4.MessageTypeDiscover:
+		return dhcpv4.MessageTypeOffer, true
+	case port == ProxyPort && (kind == dhcpv4.MessageTypeRequest || kind == dhcpv4.MessageTypeInform):
+		return dhcpv4.MessageTypeAck, true
+	}
+	return dhcpv4.MessageTypeNone, false
+}
+
+// reply is the packet that tells offer to whom sent p.
+func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.Addr) (*dhcpv4.DHCPv4, error) {
+	ip := net.IP(server.AsSlice())
+	out, err := dhcpv4.NewReplyFromRequest(p,
+		dhcpv4.WithMessageType(kind),
+		dhcpv4.WithServerIP(ip),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(ip)),
+		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(offer.Class)),
+		// RFC 4578, section 2.3: a server that knows it returns it.
+		dhcpv4.WithOptionCopied(p, dhcpv4.OptionClientMachineIdentifier),
+		dhcpv4.WithOption(dhcpv4.OptBootFileName(offer.File)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("answer to %s: %w", p.ClientHWAddr, err)
+	}
+	out.ClientIPAddr = p.ClientIPAddr
+	if len(offer.File) < len([128]byte{}) { // the field of BOOTP, which ends with a zero
+		out.BootFileName = offer.File
+	}
+	if offer.Class == pxeClass {
+		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl))
+		out.UpdateOption(dhcpv4.OptTFTPServerName(server.String()))
+	}
+	return out, nil
+}
+
+// destination is where the answer to p goes, which came from there: to the relay, back to who has an
+// address, or to everybody (RFC 2131, section 4.1).
+func destination(p *dhcpv4.DHCPv4, from net.Addr, port int) net.Addr {
+	switch {
+	case !p.GatewayIPAddr.IsUnspecified():
+		return &net.UDPAddr{IP: p.GatewayIPAddr, Port: DHCPPort}
+	case port == ProxyPort:
+		return from
+	case !p.ClientIPAddr.IsUnspecified():
+		return &net.UDPAddr{IP: p.ClientIPAddr, Port: clientPort}
+	}
+	return &net.UDPAddr{IP: net.IPv4bcast, Port: clientPort}
+}

@@ -1,0 +1,101 @@
+// Package pxe tells machines that ask the network what to boot: Loam, from this server. It speaks
+// beside the network's own DHCP server (ProxyDHCP: Preboot Execution Environment 2.1, and RFC 4578)
+// and gives no address to anybody.
+package pxe
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/iana"
+)
+
+// Kind is what a machine asks by.
+type Kind string
+
+// The kinds that there are; "" is none of them, which is not answered.
+const (
+	Firmware Kind = "UEFI PXE"
+	HTTPBoot Kind = "UEFI HTTP boot"
+	IPXE     Kind = "iPXE"
+	BIOS     Kind = "BIOS PXE"
+	// Init is /init of a system that runs already and does not know its server.
+	Init Kind = "Loam"
+)
+
+// Classes are what option 60 begins with.
+const (
+	pxeClass  = "PXEClient"
+	httpClass = "HTTPClient"
+	loamClass = "LoamClient"
+)
+
+// Request is what a packet asks for.
+type Request struct {
+	Kind Kind
+	// Arch is as Go names it, "" for one that there is no Loam for.
+	Arch string
+	// MAC is in lower case, with colons.
+	MAC string
+}
+
+// firmware says what of the architectures of RFC 4578 and the registry that goes on from it boots Loam. By
+// that RFC 7 is EFI byte code and 9 is x64; firmware took 7 for x64 (erratum 4625).
+var firmware = map[iana.Arch]Request{
+	iana.INTEL_X86PC:     {Kind: BIOS, Arch: "amd64"},
+	iana.EFI_X86_64:      {Kind: Firmware, Arch: "amd64"},
+	iana.EFI_BC:          {Kind: Firmware, Arch: "amd64"},
+	iana.EFI_ARM64:       {Kind: Firmware, Arch: "arm64"},
+	iana.EFI_X86_64_HTTP: {Kind: HTTPBoot, Arch: "amd64"},
+	iana.EFI_ARM64_HTTP:  {Kind: HTTPBoot, Arch: "arm64"},
+}
+
+// ParseRequest says what a packet asks for. One with Kind "" comes from a machine that wants no
+// boot file, or none that is here.
+func ParseRequest(p *dhcpv4.DHCPv4) Request {
+	if p.OpCode != dhcpv4.OpcodeBootRequest || len(p.ClientHWAddr) != 6 {
+		return Request{}
+	}
+	class := p.ClassIdentifier()
+	r := firmware[arch(p, class)]
+	r.MAC = p.ClientHWAddr.String()
+	switch {
+	case strings.HasPrefix(class, loamClass):
+		r.Kind = Init
+	case isIPXE(p):
+		r.Kind = IPXE
+	case strings.HasPrefix(class, pxeClass) && (r.Kind == Firmware || r.Kind == BIOS):
+	case strings.HasPrefix(class, httpClass) && r.Kind == HTTPBoot:
+	default:
+		r.Kind = ""
+	}
+	return r
+}
+
+// isIPXE knows iPXE by its user class, which it writes without the length that RFC 3004 wants, or by
+// its encapsulated options.
+func isIPXE(p *dhcpv4.DHCPv4) bool {
+	return p.Options.Has(dhcpv4.OptionEtherboot) || slices.Contains(p.UserClass(), "iPXE") ||
+		string(p.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE"
+}
+
+// arch is option 93, of which the first is the one that boots, or else what option 60 says of it:
+// "PXEClient:Arch:00007:UNDI:003016".
+func arch(p *dhcpv4.DHCPv4, class string) iana.Arch {
+	if field := p.Options.Get(dhcpv4.OptionClientSystemArchitectureType); len(field) >= 2 {
+		return iana.Arch(binary.BigEndian.Uint16(field))
+	}
+	_, rest, _ := strings.Cut(class, ":Arch:")
+	digits, _, _ := strings.Cut(rest, ":")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil {
+		return none
+	}
+	return iana.Arch(n)
+}
+
+// none is no architecture (RFC 5970: the last is reserved).
+const none = iana.Arch(0xffff)

@@ -1,0 +1,35 @@
+package pxe
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// patience is how long a client may take nothing of what is sent to it.
+const patience = 30 * time.Second
+
+// sending is an answer that ends if its client takes nothing for a while, so that it holds no place for good.
+type sending struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	bytes   int64
+	err     error
+}
+
+func (s *sending) Write(p []byte) (int, error) {
+	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	n, err := s.ResponseWriter.Write(p)
+	s.bytes, s.err = s.bytes+int64(n), err
+	return n, err
+}
+
+// Amount says, for a person, what was sent, and whether it was all.
+func Amount(bytes int64, took time.Duration, err error) string {
+	if err != nil {
+		return fmt.Sprintf("not all of it: %v", err)
+	}
+	return fmt.Sprintf("%.1f MB in %.1f s", float64(bytes)/1e6, took.Seconds())
+}
