@@ -1,0 +1,158 @@
+// Package enroll gives each machine that joins one token, and keeps the record of it: a machine that asks again
+// while it installs itself gets the same, and no token is for two.
+package enroll
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/durable"
+)
+
+// Names in the directory of the record.
+const (
+	grantsFile   = "tokens.json"
+	installedDir = "installed"
+	lockFile     = "lock"
+)
+
+// Grant is a token that was given.
+type Grant struct {
+	Token string    `json:"token"`
+	MACs  []string  `json:"macs"`
+	Given time.Time `json:"given"`
+	// Expires is zero for a token that the cluster alone knows the end of.
+	Expires time.Time `json:"expires,omitzero"`
+	// Known is set once the cluster takes the token, Used once the machine is installed.
+	Known bool `json:"known"`
+	Used  bool `json:"used"`
+}
+
+// Source is where tokens are from.
+type Source interface {
+	// Next is a token that was not given yet, and when it expires.
+	Next(given func(token string) bool, now time.Time) (token string, expires time.Time, err error)
+	// Publish makes it known to the cluster, if it is not.
+	Publish(ctx context.Context, token string, expires time.Time) error
+}
+
+// ErrSpent is a machine that is installed: it has had its token.
+var ErrSpent = errors.New("is installed, and has had its token")
+
+// Record is what is known of the machines, in a directory that no other process writes to.
+type Record struct {
+	dir    *durable.Dir
+	lock   *os.File
+	source Source // nil for none
+	now    func() time.Time
+
+	mu     sync.Mutex
+	grants []Grant
+}
+
+// Open reads the record in root, which may be empty. source is nil if there are no tokens to give.
+func Open(root *os.Root, source Source, now func() time.Time) (*Record, error) {
+	lock, err := root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("record of machines: %w", err)
+	}
+	r := &Record{dir: durable.New(root, nil), lock: lock, source: source, now: now}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("record of machines in %s: %w", root.Name(), err), r.Close())
+	}
+	return r, nil
+}
+
+func (r *Record) open() error {
+	if err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w\nhint: another loamctl serve has it", err)
+	}
+	if err := r.dir.MkdirAll(installedDir); err != nil {
+		return err
+	}
+	text, err := r.dir.Root().ReadFile(grantsFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := json.Unmarshal(text, &r.grants); err != nil {
+		return fmt.Errorf("%s: %w\nhint: it says which tokens were given; restore it from a copy", grantsFile, err)
+	}
+	return nil
+}
+
+// Close lets another process have the record.
+func (r *Record) Close() error { return r.lock.Close() }
+
+// Token returns the token of a machine. The record of it is durable before anybody has it.
+func (r *Record) Token(ctx context.Context, macs []string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.source == nil {
+		return "", errors.New("there are no tokens here; hint: the server needs --tokens or --kubeconfig")
+	}
+	if slices.ContainsFunc(macs, r.IsInstalled) {
+		return "", fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(macs))
+	}
+	i := r.held(macs)
+	if i < 0 {
+		token, expires, err := r.source.Next(r.given, r.now())
+		if err != nil {
+			return "", fmt.Errorf("no token for %s: %w", macs[0], err)
+		}
+		r.grants = append(r.grants, Grant{Token: token, MACs: macs, Given: r.now().UTC(), Expires: expires})
+		i = len(r.grants) - 1
+		if err := r.save(); err != nil {
+			return "", err
+		}
+	}
+	g := &r.grants[i]
+	if !g.Known {
+		if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
+			return "", fmt.Errorf("token for %s: %w", macs[0], err)
+		}
+		g.Known = true
+		if err := r.save(); err != nil {
+			return "", err
+		}
+	}
+	return g.Token, nil
+}
+
+// held is the index of the grant that is still good for a machine, -1 for none.
+func (r *Record) held(macs []string) int {
+	return slices.IndexFunc(r.grants, func(g Grant) bool {
+		return !g.Used && g.isOf(macs) && (g.Expires.IsZero() || r.now().Before(g.Expires))
+	})
+}
+
+func (g Grant) isOf(macs []string) bool {
+	return slices.ContainsFunc(macs, func(mac string) bool { return slices.Contains(g.MACs, mac) })
+}
+
+func (r *Record) given(token string) bool {
+	return slices.ContainsFunc(r.grants, func(g Grant) bool { return g.Token == token })
+}
+
+// save makes the grants durable. They are secrets.
+func (r *Record) save() error {
+	text, err := json.MarshalIndent(r.grants, "", "  ")
+	if err != nil {
+		return err
+	}
+	if _, err := r.dir.WriteFile(grantsFile, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("record of tokens: %w", err)
+	}
+	return nil
+}

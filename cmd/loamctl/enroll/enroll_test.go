@@ -1,0 +1,219 @@
+package enroll
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/durable"
+)
+
+var (
+	one = []string{"52:54:00:00:00:01", "52:54:00:00:00:11"}
+	two = []string{"52:54:00:00:00:02"}
+)
+
+const (
+	first  = "aaaaaa.0000000000000001"
+	second = "aaaaaa.0000000000000002"
+)
+
+// world is a site with tokens in a file, that starts again and again.
+type world struct {
+	t      *testing.T
+	path   string
+	list   List
+	now    time.Time
+	source Source
+	*Record
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, path: t.TempDir(), list: List(filepath.Join(t.TempDir(), "tokens")), now: time.Unix(1e9, 0)}
+	w.source = w.list
+	if err := os.WriteFile(string(w.list), []byte("# of Monday\n"+first+"\n\n"+second+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	root, err := os.OpenRoot(w.path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Record, err = Open(root, w.source, func() time.Time { return w.now })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	w.Close()
+	w.start()
+}
+
+// gets wants a machine to get this token, or an error with this text.
+func (w *world) gets(macs []string, token, wantErr string) {
+	w.t.Helper()
+	got, err := w.Token(w.t.Context(), macs)
+	if got != token || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+		w.t.Errorf("%s got %q, %v, want %q, %q", macs[0], got, err, token, wantErr)
+	}
+}
+
+func TestATokenIsForOneMachine(t *testing.T) {
+	w := newWorld(t)
+	w.gets(one, first, "")
+	w.gets(one, first, "")
+	w.gets(one[1:], first, "") // by its other network device
+	w.restart()
+	w.gets(two, second, "")
+	w.gets(one, first, "")
+	w.gets([]string{"52:54:00:00:00:03"}, "", "all 2 tokens in "+string(w.list)+" were given; hint: add more")
+	if info, err := os.Stat(filepath.Join(w.path, grantsFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the record is for others to read: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
+	w := newWorld(t)
+	w.gets(one, first, "")
+	if w.IsInstalled(one[0]) {
+		t.Error("installed before it said so")
+	}
+	undo, err := w.Installed(one, "serial 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	for _, mac := range one {
+		if !w.IsInstalled(mac) {
+			t.Errorf("%s is not installed", mac)
+		}
+	}
+	if w.IsInstalled(two[0]) || w.IsInstalled("../tokens.json") || w.IsInstalled("") {
+		t.Error("installed, but nobody said so")
+	}
+	w.gets(one, "", "has had its token; hint: rm "+w.path)
+	for _, name := range strings.Fields(undo)[1:] {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.IsInstalled(one[0]) {
+		t.Error("still installed")
+	}
+	w.gets(one, second, "") // installed anew, it joins anew
+}
+
+func TestTwoServersWithOneRecord(t *testing.T) {
+	w := newWorld(t)
+	root, err := os.OpenRoot(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(root, nil, time.Now); err == nil || !strings.Contains(err.Error(), "another loamctl serve") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestARecordThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.Close()
+	if err := os.WriteFile(filepath.Join(w.path, grantsFile), []byte("["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(root, nil, time.Now); err == nil || !strings.Contains(err.Error(), "which tokens were given") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestPowerCuts cuts before each step: whoever got a token before the cut has it alone after it.
+func TestPowerCuts(t *testing.T) {
+	errCut := errors.New("cut")
+	for cut := range 20 {
+		w := newWorld(t)
+		steps := 0
+		w.dir = durable.New(w.dir.Root(), func(durable.Step) error {
+			if steps++; steps > cut {
+				return errCut
+			}
+			return nil
+		})
+		got, err := w.Token(t.Context(), one)
+		if err == nil && got != first {
+			t.Fatalf("cut %d: %q", cut, got)
+		}
+		w.restart()
+		other, err := w.Token(t.Context(), two)
+		if err != nil || got != "" && other == got {
+			t.Fatalf("cut %d: %q to both, %v", cut, other, err)
+		}
+	}
+}
+
+// cluster is one whose API server is away at first.
+type cluster struct {
+	List
+	away      bool
+	published []string
+}
+
+func (c *cluster) Next(given func(string) bool, now time.Time) (string, time.Time, error) {
+	token, _, err := c.List.Next(given, now)
+	return token, now.Add(time.Hour), err
+}
+
+func (c *cluster) Publish(_ context.Context, token string, _ time.Time) error {
+	if c.away {
+		return errors.New("no route to host")
+	}
+	c.published = append(c.published, token)
+	return nil
+}
+
+func TestATokenThatIsMade(t *testing.T) {
+	w := newWorld(t)
+	c := &cluster{List: w.list, away: true}
+	w.source = c
+	w.restart()
+	w.gets(one, "", "no route to host")
+	c.away = false
+	w.restart()
+	w.gets(one, first, "")
+	w.gets(one, first, "")
+	if len(c.published) != 1 {
+		t.Errorf("published %v", c.published)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.gets(one, second, "") // the first has expired
+}
+
+func TestListRefuses(t *testing.T) {
+	for _, test := range []struct{ name, text, wantErr string }{
+		{"an empty file", "# none\n", "has no token"},
+		{"another kind of token", first + "\nABCDEF.0000000000000001\n", ":2: not a bootstrap token"},
+		{"one twice", first + "\n" + first + "\n", ":2: a token that is there twice"},
+	} {
+		name := filepath.Join(t.TempDir(), "tokens")
+		if err := os.WriteFile(name, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := List(name).Tokens(); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package enroll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tokenPattern is what the API server's authenticator takes for a bootstrap token.
+var tokenPattern = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+
+// List is a file with a token on each line, which somebody made in the cluster before. Blank lines and those that
+// begin with # are none. It is read each time, so more can be added.
+type List string
+
+// Next is the first that was not given.
+func (l List) Next(given func(string) bool, _ time.Time) (string, time.Time, error) {
+	tokens, err := l.Tokens()
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	i := slices.IndexFunc(tokens, func(t string) bool { return !given(t) })
+	if i < 0 {
+		return "", time.Time{}, fmt.Errorf("all %d tokens in %s were given; hint: add more", len(tokens), string(l))
+	}
+	return tokens[i], time.Time{}, nil
+}
+
+// Tokens are all in the file.
+func (l List) Tokens() ([]string, error) {
+	text, err := os.ReadFile(string(l))
+	if err != nil {
+		return nil, err
+	}
+	var tokens []string
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case !tokenPattern.MatchString(line):
+			return nil, fmt.Errorf("%s:%d: not a bootstrap token\nhint: write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9", string(l), i+1)
+		case slices.Contains(tokens, line):
+			return nil, fmt.Errorf("%s:%d: a token that is there twice\nhint: keep one of them", string(l), i+1)
+		default:
+			tokens = append(tokens, line)
+		}
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New(string(l) + ": has no token\nhint: kubeadm token create prints one")
+	}
+	return tokens, nil
+}
+
+// Publish has nothing to do: the cluster knows the tokens.
+func (List) Publish(context.Context, string, time.Time) error { return nil }

@@ -1,0 +1,139 @@
+// Package inventory is a directory with the machine.yaml of each machine of a site, in a file that
+// is called by its MAC (52:54:00:12:34:56.yaml), serial number (serial-ABC123.yaml) or UUID (uuid-….yaml).
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/agent/machine"
+)
+
+// Default is the file of the machines that have none.
+const Default = "default.yaml"
+
+// Placeholder stands for the join token in a machine.yaml, as in what Gardener sends.
+const Placeholder = "<<BOOTSTRAP_TOKEN>>"
+
+// sample is a token for a document that is only looked at.
+const sample = "aaaaaa.aaaaaaaaaaaaaaaa"
+
+// Entry is a file of the inventory.
+type Entry struct {
+	Name string
+	text string
+}
+
+// Own reports whether the file is for one machine alone.
+func (e Entry) Own() bool { return e.Name != Default }
+
+// WantsToken reports whether it has a place for a join token.
+func (e Entry) WantsToken() bool { return strings.Contains(e.text, Placeholder) }
+
+// With is the document with this token.
+func (e Entry) With(token string) []byte {
+	return []byte(strings.ReplaceAll(e.text, Placeholder, token))
+}
+
+// Check reads all of the inventory, so that a mistake is not found when a machine asks. It returns the entries.
+func Check(root *os.Root) ([]Entry, error) {
+	names, err := byIdentity(root)
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	var errs []error
+	for _, name := range names {
+		e, err := read(root, name)
+		entries, errs = append(entries, e), append(errs, err)
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, errors.Join(errs...)
+}
+
+// Find returns the file of a machine with these MACs, serial number and UUID, "" for none, else Default. An
+// error is fs.ErrNotExist if there is neither. It reads anew each time, so a change counts at once.
+func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
+	names, err := byIdentity(root)
+	if err != nil {
+		return Entry{}, err
+	}
+	keys := append(slices.Clone(macs), "serial-"+serial, "uuid-"+strings.ToLower(id))
+	var found []string
+	for _, key := range keys {
+		if name, ok := names[key]; ok && !slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return Entry{}, fmt.Errorf("%s are all for this machine; hint: keep one of them", strings.Join(found, " and "))
+	case len(found) == 1:
+		return read(root, found[0])
+	case names[Default] != "":
+		return read(root, Default)
+	}
+	return Entry{}, fmt.Errorf("no machine.yaml for %s: %w; hint: write %s.yaml, or %s for all that have none", macs[0], fs.ErrNotExist, macs[0], Default)
+}
+
+// byIdentity are the names of the files by what they are called by, Default by itself.
+func byIdentity(root *os.Root) (map[string]string, error) {
+	list, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	names := map[string]string{}
+	for _, e := range list {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
+			continue // of an editor
+		}
+		key, err := identity(name)
+		if err != nil {
+			return nil, err
+		}
+		if other, ok := names[key]; ok {
+			return nil, fmt.Errorf("%s and %s are for the same machine\nhint: keep one of them", other, name)
+		}
+		names[key] = name
+	}
+	return names, nil
+}
+
+// identity is what a file is called by.
+func identity(name string) (string, error) {
+	stem, ok := strings.CutSuffix(name, ".yaml")
+	serial, isSerial := strings.CutPrefix(stem, "serial-")
+	id, isUUID := strings.CutPrefix(stem, "uuid-")
+	mac, macErr := net.ParseMAC(stem)
+	parsed, idErr := uuid.Parse(id)
+	switch {
+	case ok && name == Default:
+		return Default, nil
+	case ok && isSerial && serial != "":
+		return stem, nil
+	case ok && isUUID && idErr == nil:
+		return "uuid-" + parsed.String(), nil
+	case ok && macErr == nil && len(mac) == 6:
+		return mac.String(), nil
+	}
+	return "", fmt.Errorf("%s names no machine\nhint: call it 52:54:00:12:34:56.yaml, serial-NUMBER.yaml, uuid-UUID.yaml or %s", name, Default)
+}
+
+// read reads a file and checks that it is a machine.yaml.
+func read(root *os.Root, name string) (Entry, error) {
+	text, err := root.ReadFile(name)
+	if err != nil {
+		return Entry{Name: name}, fmt.Errorf("read %s: %w", name, err)
+	}
+	e := Entry{Name: name, text: string(text)}
+	_, err = machine.Decode(name, e.With(sample))
+	return e, err
+}
