@@ -15,29 +15,75 @@ import (
 
 func serveCommand() *cobra.Command {
 	var listen string
+	var o bootOptions
 	cmd := &cobra.Command{
-		Use:   "serve DIR",
-		Short: "Serve a repository of updates over HTTP, until Ctrl-C",
+		Use:   "serve [DIR] [--boot BUILD_DIR --state DIR]",
+		Short: "Serve updates, and machines that boot from the network, until Ctrl-C",
 		Long: `serve is a web server for one directory, which is enough for nodes to take updates from:
-plain files, with ranges. It needs no trust; what nodes take is signed. It prints each request.`,
+plain files, with ranges. It needs no trust; what nodes take is signed. It prints each request.
+
+With --boot it is also all that machines need to boot a build from the network, beside the
+network's own DHCP server, which stays as it is: ProxyDHCP (ports 67 and 4011; it gives no
+addresses), TFTP (69) and HTTP. UEFI by PXE and by HTTP is served, and iPXE, on x86-64 and
+arm64. --listen is then an address of this machine on their network.
+
+--machines is a directory with the machine.yaml of each: 52:54:00:12:34:56.yaml by its MAC,
+serial-NUMBER.yaml, uuid-UUID.yaml, and default.yaml for all others. What is changed there
+counts from the next time that a machine asks. Where a file says <<BOOTSTRAP_TOKEN>>, the
+machine gets a join token, from a file (--tokens, one a line) or made in the cluster of
+--kubeconfig. No token is for two machines; one that asks again while it installs itself gets
+its own again. When it says that it is installed, its token is spent, and its firmware is sent
+on to its disk; removing the file that is printed then has it boot from the network again.
+
+Nothing proves who asks: a machine only says what its MAC and serial number are, and neither
+HTTP, TFTP nor DHCP hides or signs anything. Whoever is on that network can read what a machine
+gets, or get it in its place, its join token included. So use a network that only those machines
+and their administrators are on, and tokens that end soon. Only machines with a file of
+their own get a token, unless --tokens-for-all.`,
 		Example: `  loamctl serve updates
-  loamctl serve updates --listen :8080`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root, err := os.OpenRoot(args[0])
-			if err != nil {
-				return fmt.Errorf("%w\nhint: DIR is the directory of a repository: loamctl bundle --help", err)
+  loamctl serve updates --listen :8080
+  loamctl serve --boot build/amd64-metal --boot build/arm64-metal --state /var/lib/loam-serve \
+      --machines machines --tokens tokens.txt --listen 192.0.2.1:8080`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(o.builds) > 0 {
+				return cobra.MaximumNArgs(1)(cmd, args)
 			}
-			defer root.Close()
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			mux := http.NewServeMux()
+			if len(args) == 1 {
+				root, err := os.OpenRoot(args[0])
+				if err != nil {
+					return fmt.Errorf("%w\nhint: DIR is the directory of a repository: loamctl bundle --help", err)
+				}
+				defer root.Close()
+				mux.Handle("/", logged(http.FileServerFS(root.FS()), out))
+			}
+			if len(o.builds) > 0 {
+				return o.serve(cmd.Context(), listen, mux, out)
+			}
 			l, err := net.Listen("tcp", listen)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "serving %s at http://%s\n", args[0], l.Addr())
-			return serve(cmd.Context(), l, logged(http.FileServerFS(root.FS()), cmd.OutOrStdout()))
+			fmt.Fprintf(out, "serving %s at http://%s\n", args[0], l.Addr())
+			return serve(cmd.Context(), l, mux)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to listen at")
+	f := cmd.Flags()
+	f.StringVar(&listen, "listen", "127.0.0.1:8080", "address to listen at")
+	f.StringArrayVar(&o.builds, "boot", nil, "a build that machines boot, one for each architecture")
+	f.StringVar(&o.machines, "machines", "", "directory with the machine.yaml of each machine")
+	f.StringVar(&o.state, "state", "", "directory for the record of tokens and installed machines")
+	f.StringVar(&o.tokens, "tokens", "", "file with join tokens, one a line")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster in which join tokens are made")
+	f.DurationVar(&o.valid, "tokens-valid", time.Hour, "with --kubeconfig: how long a token is good")
+	f.StringVar(&o.group, "tokens-group", "", "with --kubeconfig: one more group of a token's bearer: system:bootstrappers:…")
+	f.BoolVar(&o.everybody, "tokens-for-all", false, "also machines without a file of their own get a token")
+	cmd.MarkFlagsRequiredTogether("boot", "state")
+	cmd.MarkFlagsMutuallyExclusive("tokens", "kubeconfig")
 	return cmd
 }
 

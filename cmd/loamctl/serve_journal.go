@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/loam-os/loam/image/pxe"
+)
+
+// again is the time in which what is said twice is the same: firmware asks several times.
+const again = 15 * time.Second
+
+// journal prints a line for each thing that happens.
+type journal struct {
+	out io.Writer
+	now func() time.Time
+
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+// say prints what a machine asked and what it got.
+func (j *journal) say(who, asked, got string) {
+	if address, err := netip.ParseAddr(who); err == nil {
+		who = called(address)
+	}
+	line := fmt.Sprintf("%-17s  %s: %s", who, asked, got)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.now()
+	if last, ok := j.said[line]; ok && now.Sub(last) < again {
+		return
+	}
+	for old, at := range j.said {
+		if now.Sub(at) >= again {
+			delete(j.said, old)
+		}
+	}
+	j.said[line] = now
+	fmt.Fprintf(j.out, "%s  %s\n", now.Format(time.TimeOnly), line)
+}
+
+// called is the MAC of an address of this network, and else the address.
+func called(address netip.Addr) string {
+	table, err := os.Open("/proc/net/arp")
+	if err != nil {
+		return address.String()
+	}
+	defer table.Close()
+	if mac := pxe.Neighbour(table, address); mac != "" {
+		return mac
+	}
+	return address.String()
+}
+
+// offered says what a machine was told over DHCP.
+func (j *journal) offered(offers pxe.Offers) func(pxe.Request, pxe.Offer, error) {
+	return func(r pxe.Request, offer pxe.Offer, err error) {
+		switch {
+		case err != nil:
+			j.say(r.MAC, string(r.Kind)+" asks what to boot", err.Error())
+		case r.Kind == pxe.Init:
+			j.say(r.MAC, "Loam starts and asks for its server", offer.File)
+		case r.Kind == pxe.IPXE:
+			j.say(r.MAC, "iPXE asks what to boot", offer.File)
+		default:
+			j.say(r.MAC, fmt.Sprintf("%s, %s, asks what to boot", r.Kind, r.Arch), offers.Builds[r.Arch].String())
+		}
+	}
+}
