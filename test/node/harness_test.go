@@ -117,7 +117,11 @@ func (m *machine) on(t *testing.T, credentials map[string]string) *node {
 	t.Helper()
 	c := m.config
 	c.Credentials = credentials
-	v, err := vm.Start(t.Context(), m.run(c.Dir, filepath.Dir(c.Disk)), c)
+	dirs := []string{c.Dir}
+	if c.Disk != "" {
+		dirs = append(dirs, filepath.Dir(c.Disk))
+	}
+	v, err := vm.Start(t.Context(), m.run(dirs...), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type Config struct {
 	SecureBoot bool
 	// ReadOnlyVars has the firmware forget what it writes.
 	ReadOnlyVars bool
-	// Kernel, Initrd and Cmdline start a kernel without firmware.
+	// Kernel, Initrd and Cmdline start a kernel without firmware; with it, Kernel alone is a program that it starts.
 	Kernel, Initrd, Cmdline string
 	// Credentials are handed over as SMBIOS OEM strings (systemd.system-credentials(7)).
 	Credentials map[string]string
@@ -49,6 +49,10 @@ type Config struct {
 	// Host lets the machine reach this host's loopback, as 10.0.2.2, and what else
 	// this host reaches. Without it, its network ends at a DHCP server.
 	Host bool
+	// Netdev is a -netdev with id net, instead of a network of QEMU's own. The firmware boots from it first.
+	Netdev string
+	// Settings are of EDK2's firmware, such as IPv6Support=no (RUNTIME_CONFIG.md in its OvmfPkg).
+	Settings map[string]string
 	// Forward are ports of this host's loopback that lead to TCP ports of the
 	// machine.
 	Forward map[int]int
@@ -90,9 +94,12 @@ func (c Config) arguments() []string {
 	args = append(args,
 		"-serial", "chardev:"+consoleSocket, "-serial", "chardev:"+shellSocket,
 		"-mon", "chardev="+qmpSocket+",mode=control",
-		"-netdev", c.network(), "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-netdev", c.network(), "-device", c.networkDevice(),
 		"-device", "virtio-rng-pci",
 	)
+	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
+		args = append(args, "-fw_cfg", "name=opt/org.tianocore/"+name+",string="+c.Settings[name])
+	}
 	if c.Clock != "" {
 		args = append(args, "-rtc", "base="+c.Clock)
 	}
@@ -127,7 +134,18 @@ func (c Config) machine() []string {
 	return []string{"-machine", kind, "-accel", accel, "-cpu", cpu}
 }
 
+func (c Config) networkDevice() string {
+	device := "virtio-net-pci,netdev=net,romfile="
+	if c.Netdev != "" && c.Kernel == "" { // which QEMU has the firmware start first
+		device += ",bootindex=0"
+	}
+	return device
+}
+
 func (c Config) network() string {
+	if c.Netdev != "" {
+		return c.Netdev
+	}
 	net := "user,id=net"
 	if !c.Host {
 		net += ",restrict=on"
@@ -149,6 +167,9 @@ func (c Config) boot() []string {
 	args := []string{
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + c.FirmwareCode,
 		"-drive", vars,
+	}
+	if c.Kernel != "" {
+		args = append(args, "-kernel", c.Kernel)
 	}
 	if c.SecureBoot {
 		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on")
