@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/initramfs"
+	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
@@ -85,19 +86,27 @@ func packInitramfs(tree, loam string, template []byte) (kernel string, archive [
 }
 
 // makeUKI joins kernel, initramfs and command line into what the loader starts.
-func makeUKI(p Plan, stub, software []byte, vmlinuz, kernel string, archive []byte) ([]byte, error) {
-	linux, err := os.ReadFile(vmlinuz)
+func makeUKI(p Plan, stub, software []byte, root rootfs.Root, kernel string, archive []byte) ([]byte, error) {
+	linux, err := os.ReadFile(root.Kernel)
 	if err != nil {
 		return nil, err
 	}
-	return uki.Build(stub, []uki.Section{
+	microcode, err := packMicrocode(root.Dir)
+	if err != nil {
+		return nil, err
+	}
+	sections := []uki.Section{
 		{Name: ".osrel", Data: p.Spec.Release.Text},
 		{Name: ".cmdline", Data: []byte(p.Cmdline)},
 		{Name: ".uname", Data: []byte(kernel)},
 		{Name: uki.SBOM, Data: software},
 		{Name: ".linux", Data: linux},
 		{Name: ".initrd", Data: archive},
-	})
+	}
+	if microcode != nil {
+		sections = append(sections, uki.Section{Name: ".ucode", Data: microcode})
+	}
+	return uki.Build(stub, sections)
 }
 
 func pack(entries []initramfs.Entry) ([]byte, error) {

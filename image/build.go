@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/firmware/device"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/rootfs"
@@ -145,15 +146,22 @@ func (b *Build) Tree(ctx context.Context) (rootfs.Root, error) {
 	return b.tree(ctx)
 }
 
-func (b *Build) params() rootfs.Params {
-	return rootfs.Params{
+func (b *Build) params() (p rootfs.Params, err error) {
+	p = rootfs.Params{
 		Cache: b.Cache, Config: filepath.Join(b.Source, "mkosi"),
 		Arch: b.Plan.Spec.Arch, Profile: b.Plan.Spec.Profile, SourceDateEpoch: epoch,
 	}
+	if p.Profile == metal {
+		p.Firmware, err = device.Metal(p.Arch)
+	}
+	return p, err
 }
 
 func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
-	params := b.params()
+	params, err := b.params()
+	if err != nil {
+		return root, err
+	}
 	err = b.Steps.Do("root tree (mkosi, "+params.Profile+")", "is a Debian mirror in reach? MIRROR= sets another", func(w io.Writer) error {
 		params.Log = w
 		root, err = rootfs.Tree(ctx, b.Tools, params)
@@ -174,7 +182,10 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 	if root, err = b.tree(ctx); err != nil {
 		return root, err
 	}
-	params := b.params()
+	params, err := b.params()
+	if err != nil {
+		return root, err
+	}
 	err = b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
 		return errors.Join(b.compile(ctx, dir, loam, w), b.compile(ctx, dir, initBin, w))
 	})
@@ -304,7 +315,7 @@ func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts
 	if err != nil {
 		return "", err
 	}
-	if in.uki, err = makeUKI(b.Plan, stub, software, root.Kernel, kernel, archive); err != nil {
+	if in.uki, err = makeUKI(b.Plan, stub, software, root, kernel, archive); err != nil {
 		return "", err
 	}
 	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin))); err != nil {

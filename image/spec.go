@@ -40,8 +40,11 @@ func ParseRelease(text []byte) (Release, error) {
 
 // Architectures, profiles and sector sizes that can be built.
 func Architectures() []string { return []string{"amd64", "arm64"} }
-func Profiles() []string      { return []string{"cloud", "metal"} }
+func Profiles() []string      { return []string{"cloud", metal} }
 func SectorSizes() []int      { return []int{512, 4096} }
+
+// metal is the profile for machines that need firmware.
+const metal = "metal"
 
 // Validate reports what cannot be built, with the choice there is.
 func (s Spec) Validate() error {

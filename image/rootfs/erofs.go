@@ -48,8 +48,8 @@ type ImageParams struct {
 func Image(ctx context.Context, t tools.Tree, root Root, p ImageParams, dst string) error {
 	base, err := cache.Ensure(ctx, p.Cache, p.baseName(root), func(tmp string) error {
 		return p.mkfs(ctx, t, filepath.Join(tmp, "root.erofs"), root.Dir, []string{tmp, root.entry},
-			// The kernel is in the UKI, not in the root file system.
-			`--exclude-regex=^usr/lib/modules/[^/]*/vmlinuz$`)
+			// Kernel and microcode are in the UKI, not in the root file system.
+			`--exclude-regex=^usr/lib/modules/[^/]*/vmlinuz$`, `--exclude-regex=^usr/lib/firmware/(intel|amd)-ucode$`)
 	})
 	if err != nil {
 		return fmt.Errorf("erofs image: %w", err)

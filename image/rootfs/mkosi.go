@@ -50,9 +50,17 @@ func (p Params) prepare(dir string, sources []tools.Source) error {
 	}
 	var text bytes.Buffer
 	for _, s := range sources {
-		text.WriteString(s.Deb822())
+		text.WriteString(s.Deb822(p.components()...))
 	}
 	return os.WriteFile(list, text.Bytes(), 0o644)
+}
+
+// components of the archives that the packages are in.
+func (p Params) components() []string {
+	if len(p.Firmware.Entries) == 0 {
+		return []string{"main"}
+	}
+	return []string{"main", "non-free-firmware"}
 }
 
 // debs is where downloaded packages are kept, so that each is fetched once.

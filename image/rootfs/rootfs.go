@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/device"
 	"github.com/loam-os/loam/image/cache"
 	"github.com/loam-os/loam/image/tools"
 )
@@ -24,6 +25,8 @@ type Params struct {
 	Config string
 	// Arch as Go names it: amd64, arm64. Profile is one of mkosi.profiles.
 	Arch, Profile string
+	// Firmware is what the tree has for devices, beside what Config says.
+	Firmware device.List
 	// SourceDateEpoch is the latest time of any file, in seconds since 1970.
 	SourceDateEpoch int64
 	// Log gets the output of the tools.
@@ -33,7 +36,7 @@ type Params struct {
 // Root is a finished root tree, not to be written to.
 type Root struct {
 	// Dir is the tree; Kernel the kernel image, which is not in the erofs
-	// image; Packages the list of packages, JSON as manifest.Package has it.
+	// image, and nor are processors' microcode; Packages the list of packages, JSON as manifest.Package has it.
 	Dir, Kernel, Packages string
 	// entry is the tree's directory in the cache.
 	entry string
@@ -72,13 +75,20 @@ func (p Params) digest(t tools.Tree) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile, p.SourceDateEpoch))
+	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile, p.Firmware.Entries, p.SourceDateEpoch))
 	return hex.EncodeToString(sum[:6]), nil
 }
 
 // build fills dir with tree/ and packages.json.
 func (p Params) build(ctx context.Context, t tools.Tree, dir string) error {
-	if err := p.Mkosi(ctx, t, dir, "tree", nil, "--profile="+p.Profile); err != nil {
+	options := []string{"--profile=" + p.Profile}
+	for _, name := range p.Firmware.Packages() {
+		options = append(options, "--package="+name)
+	}
+	if err := p.Mkosi(ctx, t, dir, "tree", nil, options...); err != nil {
+		return err
+	}
+	if err := prune(filepath.Join(dir, "tree", device.Dir), p.Firmware); err != nil {
 		return err
 	}
 	if err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "packages.json")); err != nil {

@@ -13,7 +13,7 @@ import (
 // Release is the Debian release of the tools tree and of the root tree.
 const Release = "trixie"
 
-// Source is one suite of one archive: a line of sources.list(5), component main.
+// Source is one suite of one archive: a line of sources.list(5).
 type Source struct{ URI, Suite string }
 
 // Mirror returns the sources at the archives uris. An archive whose name ends
@@ -82,7 +82,8 @@ func readSources(dir string) ([]Source, error) {
 // String is the line of sources.list(5).
 func (s Source) String() string { return fmt.Sprintf("deb %s %s main", s.URI, s.Suite) }
 
-// Deb822 is the paragraph of a file *.sources, see sources.list(5).
-func (s Source) Deb822() string {
-	return fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n\n", s.URI, s.Suite, keyring)
+// Deb822 is the paragraph of a file *.sources, see sources.list(5), for these
+// components of the archive.
+func (s Source) Deb822(components ...string) string {
+	return fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By: %s\n\n", s.URI, s.Suite, strings.Join(components, " "), keyring)
 }
