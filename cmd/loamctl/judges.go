@@ -38,7 +38,7 @@ tests the build that --out names, which must be there.`,
 // judges are the real tools that tests trust more than our own code.
 var judges = [...]string{
 	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
-	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs", "mkntfs", "mksquashfs", "mkswap", "mkudffs", "objdump", "openssl", "osslsigncode", "pesign", "qemu-img",
+	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs", "mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "objdump", "openssl", "osslsigncode", "pesign", "qemu-img",
 	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
 	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }

@@ -22,9 +22,11 @@ var epoch = time.Unix(1735689600, 0)
 // Sizes that the project promises, in bytes.
 const (
 	mb      = 1000 * 1000
-	maxRoot = 150 * mb
 	maxLoam = 45 * mb
 )
+
+// largest are the most that root file system and packed image may be, by profile.
+var largest = map[string]struct{ root, packed int64 }{"cloud": {150 * mb, 160 * mb}, "metal": {300 * mb, 350 * mb}}
 
 // TestRoot looks at what the root file system holds, as fsck.erofs reads it.
 func TestRoot(t *testing.T) {
@@ -45,6 +47,8 @@ func TestRoot(t *testing.T) {
 		{"the machine ID is left to the machine", emptyMachineID},
 		{"os-release is that of the sources", osRelease},
 		{"every file has the same time", oneTime},
+		{"the hardware has its drivers", b.hasDrivers},
+		{"drivers have their firmware", b.hasFirmware},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.check(t, root) })
 	}
@@ -53,10 +57,13 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-func TestRootIsSmall(t *testing.T) {
+func TestImagesAreSmall(t *testing.T) {
 	b := underTest(t)
-	if info, err := os.Stat(b.file(t, ".root")); err != nil || info.Size() > maxRoot {
-		t.Errorf("root: %v, %v; at most %d bytes", info, err, maxRoot)
+	most := largest[b.manifest.Profile]
+	for suffix, most := range map[string]int64{".root": most.root, ".raw.zst": most.packed} {
+		if info, err := os.Stat(b.file(t, suffix)); err != nil || info.Size() > most {
+			t.Errorf("%s: %v, %v; at most %d bytes", suffix, info, err, most)
+		}
 	}
 }
 

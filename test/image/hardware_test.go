@@ -1,0 +1,201 @@
+package image
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/firmware/device"
+	"github.com/loam-os/loam/firmware/kmod"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// hardware is what has to work, by the module that drives it: a machine boots from it, or by it, so that it is in the initramfs, or it is enough that it
+// is in the root file system. Kernels of the profile cloud have no drivers for real machines.
+var hardware = []struct {
+	name, module string
+	boots        bool
+	notCloud     bool
+}{
+	{name: "SATA", module: "ahci", boots: true},
+	{name: "NVMe", module: "nvme", boots: true},
+	{name: "USB", module: "xhci_pci", boots: true, notCloud: true},
+	{name: "USB, controllers of Renesas", module: "xhci_pci_renesas", boots: true, notCloud: true},
+	{name: "USB storage", module: "usb_storage", boots: true, notCloud: true},
+	{name: "USB storage, UAS", module: "uas", boots: true, notCloud: true},
+	{name: "SD, eMMC", module: "mmc_block", boots: true, notCloud: true},
+	{name: "SD, eMMC", module: "sdhci_pci", boots: true, notCloud: true},
+	{name: "SD, eMMC", module: "sdhci_acpi", boots: true, notCloud: true},
+	{name: "disks of SCSI, SATA and USB", module: "sd_mod", boots: true},
+	{name: "virtio disk", module: "virtio_blk", boots: true},
+	{name: "virtio SCSI", module: "virtio_scsi", boots: true},
+	{name: "Hyper-V disk", module: "hv_storvsc", boots: true},
+	{name: "virtio network", module: "virtio_net"},
+	{name: "Hyper-V network", module: "hv_netvsc"},
+	{name: "Intel 1 Gb/s", module: "e1000e", notCloud: true},
+	{name: "Intel 1 Gb/s, servers", module: "igb", notCloud: true},
+	{name: "Intel 2.5 Gb/s", module: "igc", notCloud: true},
+	{name: "Intel 10 Gb/s", module: "ixgbe", notCloud: true},
+	{name: "Intel 40 Gb/s", module: "i40e", notCloud: true},
+	{name: "Intel 100 Gb/s", module: "ice", notCloud: true},
+	{name: "Realtek", module: "r8169", notCloud: true},
+	{name: "Broadcom 1 Gb/s", module: "tg3", notCloud: true},
+	{name: "Broadcom 1 Gb/s, older", module: "bnx2", notCloud: true},
+	{name: "Broadcom 10 Gb/s", module: "bnx2x", notCloud: true},
+	{name: "Broadcom 25 Gb/s", module: "bnxt_en", notCloud: true},
+	{name: "Mellanox", module: "mlx5_core"},
+	{name: "machine.yaml: CD-ROM", module: "isofs"},
+	{name: "machine.yaml: CD-ROM", module: "sr_mod"},
+	{name: "machine.yaml: FAT", module: "vfat"},
+	{name: "machine.yaml: fw_cfg", module: "qemu_fw_cfg"},
+}
+
+// hasDrivers compares hardware with what is in the kernel, in the initramfs and in the root file system.
+func (b build) hasDrivers(t *testing.T, root string) {
+	builtin, initramfs, files := b.drivers(t, root)
+	for _, h := range hardware {
+		has := builtin[h.module] || files[h.module] != "" && (initramfs[h.module] || !h.boots)
+		if want := !h.notCloud || b.manifest.Profile != "cloud"; has != want {
+			t.Errorf("%s, %s: %t, want %t; in the kernel %t, in the initramfs %t, in the root %q",
+				h.name, h.module, has, want, builtin[h.module], initramfs[h.module], files[h.module])
+		}
+	}
+}
+
+// drivers are the modules in the kernel, in the initramfs, and, with their files, in the root file system.
+func (b build) drivers(t *testing.T, root string) (builtin, initramfs map[string]bool, files map[string]string) {
+	t.Helper()
+	builtin, initramfs, files = map[string]bool{}, map[string]bool{}, map[string]string{}
+	dir := filepath.Join(root, "usr/lib/modules", b.manifest.Kernel)
+	for _, file := range strings.Fields(read(t, dir, "modules.builtin")) {
+		builtin[kmod.Name(file)] = true
+	}
+	for _, file := range b.members(t, ".initrd") {
+		if path.Ext(file) == ".ko" {
+			initramfs[kmod.Name(file)] = true
+		}
+	}
+	err := filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
+		if path.Ext(file) == ".ko" {
+			files[kmod.Name(file)] = file
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return builtin, initramfs, files
+}
+
+// archive is the section of the UKI, a cpio archive, as a file.
+func (b build) archive(t *testing.T, section string) (file string, ok bool) {
+	t.Helper()
+	f, err := os.Open(b.file(t, ".efi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sections, err := uki.Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, ok := sections.Section(section)
+	file = filepath.Join(t.TempDir(), "archive")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, ok
+}
+
+// members are the names in the compressed archive of a section.
+func (b build) members(t *testing.T, section string) []string {
+	t.Helper()
+	file, _ := b.archive(t, section)
+	judge.Run(t, "zstd", "-q", "-d", file, "-o", file+".cpio")
+	return strings.Fields(judge.Run(t, "cpio", "-it", "--quiet", "-F", file+".cpio"))
+}
+
+// hasFirmware: what drivers of the hardware ask for, as modinfo tells, is in the image or on the list with a reason, and nothing else is in it.
+func (b build) hasFirmware(t *testing.T, root string) {
+	list, dir := b.firmware(t), filepath.Join(root, device.Dir)
+	_, _, modules := b.drivers(t, root)
+	for _, h := range hardware {
+		if modules[h.module] == "" || b.manifest.Profile == "cloud" {
+			continue
+		}
+		for _, name := range strings.Fields(judge.Run(t, "modinfo", "-F", "firmware", modules[h.module])) {
+			_, err := os.Stat(filepath.Join(dir, name))
+			if has, without := err == nil, list.LeavesOut(name); has == without {
+				t.Errorf("%s asks for %s: in the image %t, left out %t", h.module, name, has, without)
+			}
+		}
+	}
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel(dir, file); err == nil && !e.IsDir() && !list.Has(name) {
+			t.Errorf("%s is in the image, and not on the list", name)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// firmware is the list for the build.
+func (b build) firmware(t *testing.T) device.List {
+	t.Helper()
+	if b.manifest.Profile == "cloud" {
+		return device.List{}
+	}
+	list, err := device.Metal(b.manifest.Arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestFirmwareIsAsLargeAsListed to a tenth, which leaves room for updates.
+func TestFirmwareIsAsLargeAsListed(t *testing.T) {
+	dir := filepath.Join(judge.Dir(t, "LOAM_ROOT_TREE"), device.Dir)
+	for _, e := range underTest(t).firmware(t).Entries {
+		files, err := filepath.Glob(filepath.Join(dir, e.Pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var size int64
+		for _, f := range files {
+			info, err := os.Lstat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += info.Size()
+		}
+		if kib := (size + 1023) / 1024; kib*10 > e.KiB*11 || kib*10 < e.KiB*9 {
+			t.Errorf("%s: %d KiB, listed %d", e.Pattern, kib, e.KiB)
+		}
+	}
+}
+
+// TestMicrocode looks at the archive that the kernel searches for microcode: a container of AMD's begins with "DMA\0", an update of Intel's with header
+// version 1 (Intel SDM, volume 3, 11.11.1).
+func TestMicrocode(t *testing.T) {
+	b := underTest(t)
+	archive, ok := b.archive(t, ".ucode")
+	if want := b.manifest.Profile == "metal" && b.manifest.Arch == "amd64"; ok != want {
+		t.Fatalf("microcode in the UKI: %t, want %t", ok, want)
+	}
+	if !ok {
+		return
+	}
+	for name, magic := range map[string]string{"AuthenticAMD.bin": "DMA\x00", "GenuineIntel.bin": "\x01\x00\x00\x00"} {
+		out := judge.Run(t, "cpio", "-i", "--to-stdout", "--quiet", "-F", archive, "kernel/x86/microcode/"+name)
+		if len(out) < 100<<10 || !strings.HasPrefix(out, magic) {
+			t.Errorf("%s: %d bytes, begins with %.4q", name, len(out), out)
+		}
+	}
+}
