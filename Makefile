@@ -18,7 +18,7 @@ machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next test check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next test test-places places check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,17 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
+
+test-places: next ## boot from every bus, with machine.yaml from every place; amd64 metal and cloud, arm64 (two hours)
+	@for build in amd64-metal amd64-cloud arm64-cloud; do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run ForgetfulFirmware $(machines)
+
+# One build of test-places. What is in an image, then the machines.
+places: image
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true go test -count=1 -run '^TestRoot$$|Small|Firmware|Microcode' ./test/image
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/uki"
+)
+
+// buses are those of vm.Config that a disk may hang on: what sysfs then shows of the disk, and the partition that has the root. Firmware starts
+// from all of them but two, for which QEMU starts the kernel: EDK2 knows no UAS, and QEMU's device speaks nothing else; and OVMF has no driver for SD.
+var buses = []struct {
+	name, bus, device, root string
+	notCloud, direct        bool
+}{
+	{name: "virtio-blk", device: "virtio/drivers/virtio_blk/*/block/vda", root: "vda4"},
+	{name: "virtio-scsi", bus: "virtio-scsi", device: "virtio/drivers/virtio_scsi/*/host*/target*/*/block/sda", root: "sda4"},
+	{name: "NVMe", bus: "nvme", device: "pci/drivers/nvme/*/nvme/nvme0", root: "nvme0n1p4"},
+	{name: "AHCI", bus: "ahci", device: "pci/drivers/ahci/*/ata*/host*/target*/*/block/sda", root: "sda4"},
+	{name: "USB", bus: "usb", device: "usb/drivers/usb-storage/*:*/host*/target*/*/block/sda", root: "sda4", notCloud: true},
+	{name: "USB, UAS", bus: "uas", device: "usb/drivers/uas/*:*/host*/target*/*/block/sda", root: "sda4", notCloud: true, direct: true},
+	{name: "SD", bus: "sd", device: "pci/drivers/sdhci-pci/*/mmc_host/mmc0/*/block/mmcblk0", root: "mmcblk0p4", notCloud: true, direct: true},
+}
+
+// TestDisksOnEveryBus boots the image from a disk on each bus that its kernel is for, and applies.
+func TestDisksOnEveryBus(t *testing.T) {
+	matrix(t)
+	b := open(t)
+	credentials := map[string]string{
+		"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"),
+		"loam.config":  string(readFile(t, "../../examples/hello.yaml")),
+	}
+	for _, bus := range buses {
+		t.Run(bus.name, func(t *testing.T) {
+			if bus.notCloud && b.manifest.Profile == "cloud" {
+				t.Skip("the cloud kernel has no driver")
+			}
+			m := b.flash(t, b.file(".raw"))
+			m.config.Bus = bus.bus
+			if bus.direct {
+				m.direct()
+			}
+			n := m.on(t, credentials)
+			n.applied()
+			n.shell()
+			n.sh("ls -d /sys/bus/" + bus.device)
+			n.want(`sed -n 's/.*"root":"\([^"]*\)".*/\1/p' /run/loam/boot.json`, "/dev/"+bus.root)
+			if s := n.status(); s.Phase != status.Applied || s.RootHash != b.manifest.RootHash {
+				t.Errorf("status %+v", s)
+			}
+			n.want("systemctl --failed --no-legend | wc -l", "0")
+			n.off()
+		})
+	}
+}
+
+// direct has QEMU start the kernel of the image, without firmware and loader.
+func (m *machine) direct() {
+	m.t.Helper()
+	sections, err := uki.Parse(bytes.NewReader(readFile(m.t, m.build.file(".efi"))))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	put := func(name string) string {
+		data, _ := sections.Section(name)
+		return m.file(name[1:], string(data))
+	}
+	m.config.FirmwareCode, m.config.FirmwareVars = "", ""
+	m.config.Kernel, m.config.Initrd = put(".linux"), put(".initrd")
+	cmdline, _ := sections.Section(".cmdline")
+	m.config.Cmdline = string(bytes.TrimRight(cmdline, "\x00\n"))
+}
