@@ -46,7 +46,7 @@ func measureBuild(ctx context.Context, r *report, cold bool) error {
 }
 
 // coldBuild builds with caches of its own, and removes them.
-func coldBuild(ctx context.Context) (float64, error) {
+func coldBuild(ctx context.Context, args ...string) (float64, error) {
 	cache, err := filepath.Abs(filepath.Join(dir, "cache"))
 	if err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func coldBuild(ctx context.Context) (float64, error) {
 	if err := os.RemoveAll(cache); err != nil {
 		return 0, err
 	}
-	took, err := build(ctx, []string{"XDG_CACHE_HOME=" + cache, "GOCACHE=" + filepath.Join(cache, "go-build")})
+	took, err := build(ctx, []string{"XDG_CACHE_HOME=" + cache, "GOCACHE=" + filepath.Join(cache, "go-build")}, args...)
 	return took, errors.Join(err, os.RemoveAll(cache))
 }
 

@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\" or \"flash\": only that")
+	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\", \"flash\" or \"places\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -55,6 +55,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return measureUpgrade(ctx, r)
 	case "flash":
 		return flashDisk.measure(ctx, r)
+	case "places":
+		return measurePlaces(ctx, r, cold)
 	}
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
 		return err
@@ -63,6 +65,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureBuild(ctx, r, cold); err != nil {
+		return err
+	}
+	if err := measurePlaces(ctx, r, cold); err != nil {
 		return err
 	}
 	if err := measureUpgrade(ctx, r); err != nil {
