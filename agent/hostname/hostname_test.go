@@ -1,0 +1,73 @@
+package hostname_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/hostname"
+)
+
+func TestOfSerial(t *testing.T) {
+	for _, test := range []struct{ name, serial, want string }{
+		{"a serial number", "S3Z8NB0K", "loam-s3z8nb0k"},
+		{"of digits", "00012345", "loam-00012345"},
+		{"as hypervisors write it", "VMware-56 4d 1a-b0/7", "loam-vmware-56-4d-1a-b0-7"},
+		{"with blanks and dots around it", " .ABC. \n", "loam-abc"},
+		{"of other letters", "Ä-42", "loam-42"},
+		{"longer than a label", strings.Repeat("x1", 40), "loam-" + strings.Repeat("x1", 29)},
+		{"cut at a dash", strings.Repeat("a1", 28) + "a-b", "loam-" + strings.Repeat("a1", 28) + "a"},
+		{name: "nothing"},
+		{"a filler", "To Be Filled By O.E.M.", ""},
+		{"another", "System Serial Number", ""},
+		{"one character again and again", "00000000", ""},
+		{"the same with dashes", "FFFF-FFFF", ""},
+		{"nothing but signs", "---", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := hostname.OfSerial(test.serial); got != test.want {
+				t.Errorf("OfSerial(%q) = %q, want %q", test.serial, got, test.want)
+			}
+		})
+	}
+}
+
+func TestOfDHCP(t *testing.T) {
+	for _, test := range []struct{ name, given, want string }{
+		{"a name", "node-7", "node-7"},
+		{"with its domain, and in capitals", "Node-7.Site.Example.", "node-7.site.example"},
+		{name: "nothing"},
+		{name: "every machine", given: "localhost.localdomain"},
+		{name: "an underscore", given: "node_7"},
+		{name: "a dash at the end", given: "node-"},
+		{name: "a label too long", given: strings.Repeat("a", 64)},
+		{name: "too long for Linux", given: strings.Repeat("a", 60) + ".site"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got, err := hostname.OfDHCP(test.given); got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("OfDHCP(%q) = %q, %v, want %q", test.given, got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestOfMAC(t *testing.T) {
+	if got := hostname.OfMAC(net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x0f}); got != "loam-52540012340f" {
+		t.Error(got)
+	}
+}
+
+// FuzzNames: whatever a machine says of itself, its name is one, or none.
+func FuzzNames(f *testing.F) {
+	f.Add("S3Z8NB0K")
+	f.Add("To Be Filled By O.E.M.")
+	f.Add("Node-7.Site.Example.")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got := hostname.OfSerial(text); got != "" && !hostname.Valid(got) {
+			t.Errorf("OfSerial(%q) = %q", text, got)
+		}
+		if got, err := hostname.OfDHCP(text); err == nil && (!hostname.Valid(got) || got != strings.ToLower(got)) {
+			t.Errorf("OfDHCP(%q) = %q", text, got)
+		}
+	})
+}
