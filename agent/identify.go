@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
@@ -107,7 +108,7 @@ func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Mach
 	a.Status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
 	if err == nil && m.Hostname == "" && doc.Hostname != "" {
-		if m.Hostname = doc.Hostname; !machine.IsHostname(m.Hostname) {
+		if m.Hostname = doc.Hostname; !hostname.Valid(m.Hostname) {
 			err = fmt.Errorf("host name %q beside %s: it is none\nhint: hostname in machine.yaml goes first", doc.Hostname, doc.Name)
 		}
 	}

@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/window"
 )
 
 var (
-	label    = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
-	hostname = regexp.MustCompile(`^` + label + `(\.` + label + `)*$`)
 	terminal = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
 	// A bootstrap token is as the API server's authenticator takes it.
 	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
@@ -28,17 +27,21 @@ var (
 	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
-// maxHostname is HOST_NAME_MAX of Linux.
-const maxHostname = 64
-
-// IsHostname reports whether a node may be called that.
-func IsHostname(name string) bool { return len(name) <= maxHostname && hostname.MatchString(name) }
-
 func check(report *document.Report, m Machine) {
-	if m.Hostname != "" && !IsHostname(m.Hostname) {
+	if m.Hostname != "" && !hostname.Valid(m.Hostname) {
 		report.Add("hostname", document.Quote(m.Hostname)+" is not a host name",
 			"write at most 64 lower-case letters, digits, dashes and dots")
 	}
+	switch m.HostnameFrom {
+	case "":
+	case FromDHCP, FromSerial:
+		if m.Hostname != "" {
+			report.Add("hostnameFrom", "is given beside hostname", "keep one of them")
+		}
+	default:
+		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here", "write dhcp or serial, or a hostname instead")
+	}
+	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
 	if directory := m.Contents.Directory; directory != nil {
 		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
@@ -127,7 +130,7 @@ func checkLabel(report *document.Report, at, value string) {
 }
 
 // isName reports whether name can be that of an object (RFC 1123 subdomain).
-func isName(name string) bool { return len(name) <= 253 && hostname.MatchString(name) }
+func isName(name string) bool { return len(name) <= 253 && hostname.IsName(name) }
 
 // checkPath wants the absolute path of what, such as example.
 func checkPath(report *document.Report, at, path, what, example string) {

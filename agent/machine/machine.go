@@ -4,6 +4,7 @@ package machine
 
 import (
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/volume"
 )
 
@@ -14,6 +15,13 @@ const (
 	Kind       = "Machine"
 )
 
+// Where a host name comes from that Hostname does not give: a DHCP server, or the serial
+// number of the machine and, without one, a MAC address.
+const (
+	FromDHCP   = "dhcp"
+	FromSerial = "serial"
+)
+
 // Machine is the content of machine.yaml. Every field but the first two may be
 // left out.
 type Machine struct {
@@ -21,6 +29,11 @@ type Machine struct {
 	Kind       string `json:"kind"`
 	// Hostname is a DNS name in lower case (RFC 1123); "" keeps the image's.
 	Hostname string `json:"hostname"`
+	// HostnameFrom is where a node that has no name takes one: FromDHCP or FromSerial; ""
+	// for nowhere.
+	HostnameFrom string `json:"hostnameFrom"`
+	// Network is there before anything else needs it; the zero Config is the image's own.
+	Network network.Config `json:"network"`
 	// Source says where the configuration is; the zero Source is nowhere.
 	Source Source `json:"source"`
 	// Contents says where the node has what its configuration refers to; the zero
