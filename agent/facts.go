@@ -69,28 +69,6 @@ func image(root *os.Root) (status.Status, boot.Record, error) {
 	}, record, nil
 }
 
-// built is a time after which the image was built: the date of its kernel. It is the
-// latest that an image knows, as builds of the same sources are the same whenever
-// they are made.
-func built() (time.Time, error) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return time.Time{}, fmt.Errorf("uname: %w", err)
-	}
-	return kernelDate(unix.ByteSliceToString(name.Version[:]))
-}
-
-// kernelDate is that of a version, `uname -v`, as Debian writes it: "#1 SMP
-// PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
-func kernelDate(version string) (time.Time, error) {
-	_, date, _ := strings.Cut(version, "(")
-	at, err := time.Parse(time.DateOnly+")", date)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("kernel %q: no date at its end", version)
-	}
-	return at, nil
-}
-
 // bootRecord reads what /init left; the zero Record where it left nothing, as
 // under a plain systemd.
 func bootRecord(root *os.Root) (boot.Record, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/tpm"
@@ -65,7 +66,7 @@ func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd,
 		return nil, nil, fmt.Errorf("upgrades: %w", err)
 	}
 	u.Disk = disk
-	built, err := built()
+	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
 		env.Log.Warn("when the kernel was built", zap.Error(err))
 	}

@@ -1,0 +1,32 @@
+// Package clock knows a time that no clock of a node can be before.
+package clock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Built is when the image was built, as far as it knows: the date of its kernel, which is
+// the latest of its inputs that says one. Builds of the same inputs are the same whenever
+// they are made.
+func Built() (time.Time, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return time.Time{}, fmt.Errorf("uname: %w", err)
+	}
+	return kernelDate(unix.ByteSliceToString(name.Version[:]))
+}
+
+// kernelDate is that of a version, `uname -v`, as Debian writes it: "#1 SMP
+// PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
+func kernelDate(version string) (time.Time, error) {
+	_, date, _ := strings.Cut(version, "(")
+	at, err := time.Parse(time.DateOnly+")", date)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("kernel %q: no date at its end", version)
+	}
+	return at, nil
+}
