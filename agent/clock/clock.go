@@ -20,6 +20,19 @@ func Built() (time.Time, error) {
 	return kernelDate(unix.ByteSliceToString(name.Version[:]))
 }
 
+// ahead is how far a clock may be ahead of the image: systemd believes none beyond that of its own
+// (src/shared/clock-warp.c), and would set it to when systemd was built. The clock of a PC knows two digits of the
+// year: after its battery has failed, 1970 is 2070.
+const ahead = 15 * 365 * 24 * time.Hour
+
+// Credible is now, or built where the clock cannot be right: before the image, or long after it.
+func Credible(now, built time.Time) time.Time {
+	if now.Before(built) || now.Sub(built) > ahead {
+		return built
+	}
+	return now
+}
+
 // kernelDate is that of a version, `uname -v`, as Debian writes it: "#1 SMP
 // PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
 func kernelDate(version string) (time.Time, error) {

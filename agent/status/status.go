@@ -5,6 +5,7 @@ package status
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
@@ -79,6 +80,9 @@ type Status struct {
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 
+	// Network is how the node is reached; nil before anything is known of it.
+	Network *Network `json:"network,omitempty"`
+
 	// Upgrade is what is known of other systems for this node; nil where it cannot
 	// bring any.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
@@ -133,6 +137,49 @@ type Cluster struct {
 	Waits string `json:"waits,omitempty"`
 	// Expires is when the node's certificate does; zero without one.
 	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Network is what the node has of networks.
+type Network struct {
+	// From says where the configuration in force comes from, Next that another takes its
+	// place at the next boot.
+	From NetworkSource `json:"from"`
+	Next bool          `json:"next,omitempty"`
+	// Interfaces are those that have been configured, Problems what is wrong with them, a
+	// line each.
+	Interfaces []Interface `json:"interfaces,omitempty"`
+	Problems   []string    `json:"problems,omitempty"`
+}
+
+// Alike reports whether a person would see no news in other: the same addresses, and the
+// same problems.
+func (n *Network) Alike(other *Network) bool {
+	if n == nil || other == nil {
+		return n == other
+	}
+	addresses := func(a, b Interface) bool { return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) }
+	return n.From == other.From && n.Next == other.Next && slices.EqualFunc(n.Interfaces, other.Interfaces, addresses) && slices.Equal(n.Problems, other.Problems)
+}
+
+// NetworkSource is where the configuration of a network comes from.
+type NetworkSource string
+
+const (
+	// NetworkOfMachine is that of machine.yaml, NetworkKept the one that it gave last, as it
+	// cannot be read now, NetworkOfImage DHCP on every wired interface.
+	NetworkOfMachine NetworkSource = "machine.yaml"
+	NetworkKept      NetworkSource = "kept"
+	NetworkOfImage   NetworkSource = "image"
+)
+
+// Interface is one of a network.
+type Interface struct {
+	// Name is the kernel's, As that of machine.yaml, "" without one.
+	Name string `json:"name"`
+	As   string `json:"as,omitempty"`
+	// State is the operational state in the words of networkctl(1).
+	State     string   `json:"state"`
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Change is a generation that is being watched.

@@ -43,6 +43,7 @@ func (t *table) node(s Status) {
 	t.row("kernel", s.Kernel)
 	t.row("Secure Boot", s.SecureBoot)
 	t.row("host name", s.Hostname)
+	t.network(s.Network)
 	t.row("generation", s.Generation)
 	t.change(s.Change)
 	t.row("source", s.Source)
@@ -179,6 +180,29 @@ func (t *table) cluster(c *Cluster) {
 	t.row("waits for", c.Waits)
 	if !c.Expires.IsZero() {
 		t.row("certificate", "until "+c.Expires.UTC().Format(clock))
+	}
+}
+
+func (t *table) network(n *Network) {
+	if n == nil {
+		return
+	}
+	words := map[NetworkSource]string{
+		NetworkOfMachine: "of machine.yaml", NetworkKept: "as machine.yaml had it last", NetworkOfImage: "DHCP on every wired interface",
+	}[n.From]
+	if n.Next {
+		words += "; another from the next boot on"
+	}
+	t.row("network", words)
+	for _, i := range n.Interfaces {
+		name := i.Name
+		if i.As != "" && i.As != i.Name {
+			name += " (" + i.As + ")"
+		}
+		t.row("", join(name+" "+i.State, strings.Join(i.Addresses, " ")))
+	}
+	for _, p := range n.Problems {
+		t.row("! network", p)
 	}
 }
 
