@@ -87,6 +87,8 @@ type Agent struct {
 	Cluster Cluster
 	// Volumes tell how the data volume is; nil where none is looked after.
 	Volumes <-chan *status.Volume
+	// Network tells how the node is reached; nil where nobody looks.
+	Network *Networks
 	// Upgrades bring other systems; nil where none can be brought.
 	Upgrades Upgrades
 	// Asked are the wishes of people; nil for none.
@@ -109,6 +111,9 @@ type Agent struct {
 	// Now is the time since kernel start.
 	Now func() time.Duration
 	Log *zap.Logger
+
+	// takeName waits for the node's name and gives it; nil where it has one.
+	takeName func(ctx context.Context)
 }
 
 const (
@@ -157,6 +162,7 @@ type news struct {
 	source          <-chan struct{}
 	contents, drift <-chan []string
 	linked, brought <-chan struct{}
+	reached         <-chan struct{}
 	shells          <-chan shell
 }
 
@@ -172,6 +178,9 @@ func (l *loop) listen(ctx context.Context) (*news, error) {
 	}
 	if l.Cluster != nil {
 		n.linked = l.Cluster.Linked()
+	}
+	if l.Network != nil {
+		n.reached = l.Network.Changed()
 	}
 	if l.Upgrades != nil {
 		n.brought = l.Upgrades.Changed()
@@ -221,6 +230,7 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case <-n.brought:
 		l.show(ctx)
 	case l.status.Volume = <-l.Volumes:
+	case <-n.reached:
 		l.show(ctx)
 	case s := <-n.shells:
 		l.shellOpened(s)

@@ -36,6 +36,9 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 	defer func() { a.Decode = decoder.Decode }()
 	places := env.places(root, record)
 	m, text, err := findMachine(ctx, a, places)
+	if err != nil {
+		a.Network = env.settleNetwork(ctx, a, root, nil)
+	}
 	if errors.Is(err, source.ErrNone) {
 		env.Log.Info("no machine.yaml: the node keeps what it has")
 		return nil, from
@@ -44,13 +47,12 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		a.Status.Error = describe(err)
 		return nil, from
 	}
-	if m.Hostname != "" {
-		decoder.Hostname, a.Status.Hostname = m.Hostname, m.Hostname
-		if err := env.setHostname(root, m.Hostname); err != nil {
-			a.Status.Warnings = append(a.Status.Warnings, err.Error())
-		}
-	}
+	a.Network = env.settleNetwork(ctx, a, root, &m.Network)
 	a.DebugShells, from = m.DebugShell, m.Upgrade
+	if !env.name(a, root, m) {
+		return nil, from
+	}
+	decoder.Hostname = a.Status.Hostname
 	in, err := reset.meets(text, m)
 	if err != nil {
 		a.Status.Error = describe(err)
@@ -107,7 +109,7 @@ func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Mach
 	}
 	a.Status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
-	if err == nil && m.Hostname == "" && doc.Hostname != "" {
+	if err == nil && m.Hostname == "" && m.HostnameFrom == "" && doc.Hostname != "" {
 		if m.Hostname = doc.Hostname; !hostname.Valid(m.Hostname) {
 			err = fmt.Errorf("host name %q beside %s: it is none\nhint: hostname in machine.yaml goes first", doc.Hostname, doc.Name)
 		}

@@ -148,6 +148,9 @@ func (l *loop) publish(phase status.Phase) {
 		link := l.Cluster.Link()
 		s.Cluster = &link
 	}
+	if l.Network != nil {
+		s.Network = l.Network.State()
+	}
 	if l.Upgrades != nil {
 		s.Upgrade = l.Upgrades.State()
 	}
@@ -158,7 +161,7 @@ func (l *loop) publish(phase status.Phase) {
 		return
 	}
 	news := !l.published || s.Phase != l.shown.Phase || !reflect.DeepEqual(s.Error, l.shown.Error) ||
-		s.Generation != l.shown.Generation || len(s.DebugShells) != len(l.shown.DebugShells)
+		s.Generation != l.shown.Generation || !s.Network.Alike(l.shown.Network) || len(s.DebugShells) != len(l.shown.DebugShells)
 	l.shown, l.published = s, true
 	s.Uptime = l.Now()
 	if l.Cluster != nil {

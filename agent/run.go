@@ -151,6 +151,10 @@ func Run(ctx context.Context, env Env) error {
 	group.Go(func() { env.watchHostname(ctx, cancel) })
 	group.Go(func() { data.watch(ctx, cancel) })
 	group.Go(func() { env.watchDrives(ctx, cancel) })
+	group.Go(func() { agent.Network.run(ctx, env) })
+	if agent.takeName != nil {
+		group.Go(func() { agent.takeName(ctx) })
+	}
 	if joined != nil {
 		group.Go(func() { joined.Run(ctx) })
 	}

@@ -36,6 +36,9 @@ const (
 func (i *Init) Main() error {
 	kernel := sinceKernelStart()
 	i.Limit()
+	if err := i.setClock(); err != nil {
+		i.console.Log("%v", err)
+	}
 	if err := i.MountBasic(); err != nil {
 		return err
 	}
@@ -68,6 +71,9 @@ func (i *Init) Main() error {
 		d.Warnings = append(d.Warnings, err.Error())
 	} else if err != nil {
 		return err
+	}
+	if err := putNetwork(sysroot, "/"); err != nil {
+		d.Warnings = append(d.Warnings, err.Error())
 	}
 	i.steps.done("build /etc")
 	i.announce(name, version, gen, d)

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/networkd"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// name gives the node the name that machine.yaml says, if it says any. It is false for one
+// that is still to come: before, the node is not configured and joins no cluster.
+func (env Env) name(a *Agent, root *os.Root, m machine.Machine) bool {
+	name, err := nameOf(m, root)
+	if name != "" {
+		a.Status.Hostname, err = name, env.setHostname(root, name)
+	}
+	if err != nil {
+		a.Status.Warnings = append(a.Status.Warnings, err.Error())
+	}
+	if name != "" || m.HostnameFrom == "" {
+		return true
+	}
+	a.Status.Warnings = append(a.Status.Warnings, "the node has no name and waits for one: hostnameFrom of machine.yaml is "+m.HostnameFrom)
+	a.takeName = func(ctx context.Context) { env.awaitName(ctx, root, m) }
+	return false
+}
+
+// nameOf is what machine.yaml calls the node, directly or by saying where its name
+// comes from. A name that was taken from somewhere is kept, whatever is there later: a
+// kubelet's does not change. It is "" as long as there is none.
+func nameOf(m machine.Machine, root *os.Root) (string, error) {
+	if m.Hostname != "" || m.HostnameFrom == "" {
+		return m.Hostname, nil
+	}
+	text, err := root.ReadFile(boot.HostnameFile)
+	if kept := strings.TrimSpace(string(text)); err == nil && hostname.Valid(kept) {
+		return kept, nil
+	}
+	if m.HostnameFrom == machine.FromDHCP {
+		return nameOfDHCP(root.FS())
+	}
+	return nameOfMachine(root.FS()), nil
+}
+
+// nameOfDHCP is the first name that a server gives and that can be one.
+func nameOfDHCP(root fs.FS) (string, error) {
+	var wrong []error
+	for _, given := range networkd.Hostnames(root) {
+		name, err := hostname.OfDHCP(given)
+		if err == nil {
+			return name, nil
+		}
+		wrong = append(wrong, err)
+	}
+	return "", errors.Join(wrong...)
+}
+
+// nameOfMachine is that of its serial number (SMBIOS, system information). A machine that
+// has none is called by the least address of its NICs, once networkd knows them.
+func nameOfMachine(root fs.FS) string {
+	serial, err := fs.ReadFile(root, "sys/class/dmi/id/product_serial")
+	if name := hostname.OfSerial(string(serial)); err == nil && name != "" {
+		return name
+	}
+	if _, err := fs.Stat(root, strings.TrimPrefix(networkd.StateFile, "/")); err != nil {
+		return ""
+	}
+	macs := permanent(root)
+	if len(macs) == 0 {
+		return ""
+	}
+	return hostname.OfMAC(slices.MinFunc(macs, func(a, b net.HardwareAddr) int { return bytes.Compare(a, b) }))
+}
+
+// permanent are the addresses that hardware has of itself: addr_assign_type is 0
+// (Documentation/ABI/testing/sysfs-class-net).
+func permanent(root fs.FS) []net.HardwareAddr {
+	const dir = "sys/class/net"
+	entries, _ := fs.ReadDir(root, dir)
+	var macs []net.HardwareAddr
+	for _, e := range entries {
+		read := func(name string) string {
+			text, _ := fs.ReadFile(root, path.Join(dir, e.Name(), name))
+			return strings.TrimSpace(string(text))
+		}
+		_, err := fs.Stat(root, path.Join(dir, e.Name(), "device"))
+		if mac, macErr := net.ParseMAC(read("address")); err == nil && macErr == nil && len(mac) == 6 && read("addr_assign_type") == "0" {
+			macs = append(macs, mac)
+		}
+	}
+	return macs
+}
+
+// awaitName gives the node the name that m has it take, as soon as there is one. That
+// ends the agent, to be started again as that node.
+func (env Env) awaitName(ctx context.Context, root *os.Root, m machine.Machine) {
+	news, err := source.File{Path: filepath.Join(env.Root, networkd.StateFile)}.Watch(ctx)
+	if err != nil {
+		env.Log.Error("wait for a host name", zap.Error(err))
+		return
+	}
+	for {
+		name, err := nameOf(m, root)
+		if err == nil && name != "" {
+			err = env.setHostname(root, name)
+		}
+		if err != nil {
+			env.Log.Warn("host name", zap.Error(err))
+		}
+		if _, ok := <-news; !ok {
+			return
+		}
+	}
+}
