@@ -23,9 +23,9 @@ var walls = map[string][]string{
 	"k8s.io/cri-api/":                    {"agent/pods"},
 	"github.com/containerd/":             {"agent/registry"},
 	"oras.land/oras-go":                  {"image/repository"},
-	"github.com/vishvananda/netlink":     {"agent/network"},
+	"github.com/vishvananda/netlink":     {"agent/link"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
-	"github.com/insomniacslk/dhcp":       {"image/pxe"},
+	"github.com/insomniacslk/dhcp":       {"image/pxe", "agent/link"},
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
@@ -110,6 +110,14 @@ func TestPID1DependsOnNothingBig(t *testing.T) {
 			if strings.HasPrefix(dep, no) {
 				t.Errorf("agent/boot depends on %s", dep)
 			}
+		}
+	}
+}
+
+func TestInitOfADiskHasNoNetwork(t *testing.T) {
+	for _, dep := range list(t, "-deps", "./cmd/init") {
+		if dep == "net/http" || strings.HasPrefix(dep, "github.com/vishvananda/") {
+			t.Errorf("cmd/init depends on %s", dep)
 		}
 	}
 }

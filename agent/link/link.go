@@ -1,0 +1,146 @@
+// Package link brings network interfaces up where there is no network manager: netlink and DHCP (RFC 2131), for a node that is still in its
+// initramfs.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Network is what a DHCP server, and others that answered, gave an interface.
+type Network struct {
+	Interface string
+	Address   net.IPNet
+	// Router is nil if there is none.
+	Router net.IP
+	DNS    []net.IP
+	// URL is where a server of boot files is, "" if nobody said.
+	URL string
+}
+
+// Connect brings all interfaces up, also those that come later, and returns the first network that has an address and, if the client wants one,
+// a URL. Until then, or ctx ends, it asks again; say is told why.
+func Connect(ctx context.Context, c Client, say func(format string, args ...any)) (Network, error) {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	updates, found := make(chan netlink.LinkUpdate), make(chan Network)
+	if err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{ListExisting: true}); err != nil {
+		return Network{}, fmt.Errorf("listen to network interfaces: %w", err)
+	}
+	wg.Go(func() { // The subscription ends when it wants to tell something, or is told to.
+		<-ctx.Done()
+		for range updates {
+		}
+	})
+	asked := map[int]bool{}
+	for {
+		select {
+		case u, ok := <-updates:
+			if !ok {
+				return Network{}, errors.New("listen to network interfaces: the kernel has ended it")
+			}
+			if a := u.Link.Attrs(); !asked[a.Index] && usable(*a) {
+				asked[a.Index] = true
+				wg.Go(func() { c.join(ctx, u.Link, found, say) })
+			}
+		case n := <-found:
+			return n, n.apply()
+		case <-ctx.Done():
+			return Network{}, fmt.Errorf("%d network interfaces, and no answer: %w", len(asked), ctx.Err())
+		}
+	}
+}
+
+// usable interfaces are Ethernet, and a machine's own.
+func usable(a netlink.LinkAttrs) bool {
+	return a.Flags&net.FlagLoopback == 0 && a.EncapType == "ether" && len(a.HardwareAddr) == 6
+}
+
+// join brings an interface up and asks for a network until ctx ends.
+func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
+	name := l.Attrs().Name
+	if err := netlink.LinkSetUp(l); err != nil {
+		say("network interface %s: %v", name, err)
+		return
+	}
+	for said := ""; ; {
+		n, err := c.ask(ctx, name)
+		if err == nil {
+			select {
+			case found <- n:
+			case <-ctx.Done():
+			}
+			return
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			said = text
+			say("network interface %s: %s", name, text)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pause is before an interface asks again.
+const pause = time.Second
+
+// apply gives the interface its address and its routes.
+func (n Network) apply() error {
+	l, err := netlink.LinkByName(n.Interface)
+	if err == nil {
+		err = netlink.AddrReplace(l, &netlink.Addr{IPNet: &n.Address})
+	}
+	if err == nil && n.Router != nil {
+		err = netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: n.Router, Flags: int(netlink.FLAG_ONLINK)})
+	}
+	if err != nil {
+		return fmt.Errorf("network interface %s: address %s: %w", n.Interface, &n.Address, err)
+	}
+	return nil
+}
+
+// Close takes all interfaces down and their addresses away: the system that comes next finds them as at power-on.
+func Close() error {
+	links, err := netlink.LinkList()
+	for _, l := range links {
+		if !usable(*l.Attrs()) {
+			continue
+		}
+		addresses, listErr := netlink.AddrList(l, netlink.FAMILY_V4)
+		err = errors.Join(err, listErr)
+		for _, a := range addresses {
+			err = errors.Join(err, netlink.AddrDel(l, &a))
+		}
+		err = errors.Join(err, netlink.LinkSetDown(l))
+	}
+	if err != nil {
+		return fmt.Errorf("take network interfaces down: %w", err)
+	}
+	return nil
+}
+
+// MACs are the hardware addresses of the interfaces, in their order.
+func MACs() ([]string, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var all []string
+	for _, l := range links {
+		if a := l.Attrs(); usable(*a) {
+			all = append(all, a.HardwareAddr.String())
+		}
+	}
+	return all, nil
+}
