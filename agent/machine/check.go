@@ -48,6 +48,10 @@ func check(report *document.Report, m Machine) {
 	}
 	checkUpgrade(report, m.Upgrade)
 	checkDataVolume(report, m.DataVolume)
+	checkInstall(report, m.Install)
+	if m.State != nil {
+		checkClaim(report, "state.disk", m.State.Disk)
+	}
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
 		switch {
@@ -180,6 +184,34 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 }
 
 func checkDataVolume(report *document.Report, d DataVolume) {
+	checkDisk(report, "dataVolume.", d.disk())
+	if strings.Contains(d.Path, "/") {
+		report.Add("dataVolume.path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
+	}
+	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
+		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here", "write ext4 or xfs")
+	}
+}
+
+func checkInstall(report *document.Report, in *Install) {
+	if in == nil {
+		return
+	}
+	checkClaim(report, "install.disk", in.Disk)
+	if in.Wipe != "" && in.Wipe != in.Disk.Serial {
+		report.Add("install.wipe", document.Quote(in.Wipe)+" is not install.disk.serial", "write the serial number of the disk twice: all that is on it is lost")
+	}
+}
+
+// checkClaim wants a disk to be claimed.
+func checkClaim(report *document.Report, at string, d Disk) {
+	if d == (Disk{}) {
+		report.Add(at, "is empty", "write what is true of the disk, and of no other, such as serial")
+	}
+	checkDisk(report, at+".", d)
+}
+
+func checkDisk(report *document.Report, at string, d Disk) {
 	sizes := map[string]int64{}
 	for _, f := range []struct{ field, text string }{{"minSize", d.MinSize}, {"maxSize", d.MaxSize}} {
 		if f.text == "" {
@@ -187,22 +219,16 @@ func checkDataVolume(report *document.Report, d DataVolume) {
 		}
 		n, err := volume.ParseSize(f.text)
 		if err != nil {
-			report.Add("dataVolume."+f.field, err.Error(), "write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes")
+			report.Add(at+f.field, err.Error(), "write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes")
 		}
 		sizes[f.field] = n
 	}
 	if least, most := sizes["minSize"], sizes["maxSize"]; least > 0 && most > 0 && least > most {
-		report.Add("dataVolume.maxSize", document.Quote(d.MaxSize)+" is less than minSize", "write the same or more")
+		report.Add(at+"maxSize", document.Quote(d.MaxSize)+" is less than minSize", "write the same or more")
 	}
 	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
 		if strings.TrimSpace(f.text) != f.text {
-			report.Add("dataVolume."+f.field, document.Quote(f.text)+" has blanks around it", "leave them out: those of the disk are not looked at")
+			report.Add(at+f.field, document.Quote(f.text)+" has blanks around it", "leave them out: those of the disk are not looked at")
 		}
-	}
-	if strings.Contains(d.Path, "/") {
-		report.Add("dataVolume.path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
-	}
-	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
-		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here", "write ext4 or xfs")
 	}
 }

@@ -45,6 +45,11 @@ type Machine struct {
 	// DataVolume says which disk is for what the kubelet keeps, before any size that the configuration
 	// asks for; the zero DataVolume leaves it to that.
 	DataVolume DataVolume `json:"dataVolume"`
+	// Install says which disk a node that was started over the network, or from a stick, puts its system on; nil for
+	// none, and on a node that runs from its disk it says nothing.
+	Install *Install `json:"install"`
+	// State says which disk has the state of a node that runs from memory; nil leaves it in memory.
+	State *State `json:"state"`
 	// DebugShell lists terminals that get a root shell without a password,
 	// without /dev/: ttyS1.
 	DebugShell []string `json:"debugShell"`
@@ -149,9 +154,38 @@ type DataVolume struct {
 
 // Claim is what d says of the disk, if it was checked.
 func (d DataVolume) Claim() volume.Claim {
+	claim := d.disk().Claim()
+	claim.Path = d.Path
+	return claim
+}
+
+func (d DataVolume) disk() Disk { return Disk{d.MinSize, d.MaxSize, d.Serial, d.Model, d.OnlyEmpty} }
+
+// Install is a claim to a disk for the system. Wipe is the serial number of that disk once more, if what is on it may go.
+type Install struct {
+	Disk Disk   `json:"disk"`
+	Wipe string `json:"wipe"`
+}
+
+// State is a claim to a whole disk for what is in /var.
+type State struct {
+	Disk Disk `json:"disk"`
+}
+
+// Disk is a volume.Claim, to be met before udev gives disks their names: all that is set has to be true of it, as of a DataVolume.
+type Disk struct {
+	MinSize   string `json:"minSize"`
+	MaxSize   string `json:"maxSize"`
+	Serial    string `json:"serial"`
+	Model     string `json:"model"`
+	OnlyEmpty bool   `json:"onlyEmpty"`
+}
+
+// Claim is what d says of the disk, if it was checked.
+func (d Disk) Claim() volume.Claim {
 	least, _ := volume.ParseSize(d.MinSize)
 	most, _ := volume.ParseSize(d.MaxSize)
-	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, Path: d.Path, OnlyEmpty: d.OnlyEmpty}
+	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, OnlyEmpty: d.OnlyEmpty}
 }
 
 // Contents has at most one field set.

@@ -57,6 +57,13 @@ func TestDecode(t *testing.T) {
 			want: machine.Machine{DataVolume: machine.DataVolume{MinSize: "90Gi", MaxSize: "100G", Serial: "S1", Model: "FAST 1", Path: "pci-0000:03:00.0-nvme-1", OnlyEmpty: true, FileSystem: "xfs"}},
 		},
 		{
+			name: "disks for system and state", text: head + "install: {disk: {serial: S1, model: FAST 1}, wipe: S1}\nstate: {disk: {minSize: 90Gi, maxSize: 100G, onlyEmpty: true}}\n",
+			want: machine.Machine{
+				Install: &machine.Install{Disk: machine.Disk{Serial: "S1", Model: "FAST 1"}, Wipe: "S1"},
+				State:   &machine.State{Disk: machine.Disk{MinSize: "90Gi", MaxSize: "100G", OnlyEmpty: true}},
+			},
+		},
+		{
 			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",
 			want: machine.Machine{Source: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}},
 		},
@@ -120,6 +127,10 @@ func TestDecodeErrors(t *testing.T) {
 		{name: "a range of no size", text: head + "dataVolume: {minSize: 100Gi, maxSize: 100G}\n", want: `m:3: dataVolume.maxSize: "100G" is less than minSize; hint: write the same or more`},
 		{name: "a disk by a name that changes", text: head + "dataVolume: {path: /dev/sdb}\n", want: `m:3: dataVolume.path: "/dev/sdb" is not a name in /dev/disk/by-path; hint: write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot`},
 		{name: "a serial with blanks", text: head + "dataVolume: {serial: 'S1 '}\n", want: `m:3: dataVolume.serial: "S1 " has blanks around it; hint: leave them out: those of the disk are not looked at`},
+		{name: "a disk to install on that is not claimed", text: head + "install: {}\n", want: `m:3: install.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`},
+		{name: "a disk for state that is not claimed", text: head + "state: {disk: {}}\n", want: `m:3: state.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`},
+		{name: "another disk may be wiped than is installed on", text: head + "install: {disk: {model: FAST}, wipe: S1}\n", want: `m:3: install.wipe: "S1" is not install.disk.serial; hint: write the serial number of the disk twice: all that is on it is lost`},
+		{name: "a size that is none, of a disk to install on", text: head + "install: {disk: {minSize: '0'}}\n", want: `m:3: install.disk.minSize: "0" is not a size` + sizeHint},
 		{name: "a file system that is not made here", text: head + "dataVolume: {fileSystem: btrfs}\n", want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`},
 		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},
 		{name: "two shells on a terminal", text: head + "debugShell: [ttyS1, ttyS1]\n", want: `m:3: debugShell[1]: "ttyS1" given twice; hint: keep one of them`},

@@ -39,9 +39,9 @@ func (c Claim) IsZero() bool { return c == Claim{} }
 // names reports whether the claim means the device itself, not just one of its kind.
 func (c Claim) names() bool { return c.Serial != "" || c.Path != "" }
 
-// identity reports whether what the claim says of the disk, but for its size, is true: a disk
+// Identity reports whether what the claim says of the disk, but for its size, is true: a disk
 // that has a volume may have grown.
-func (c Claim) identity(d Disk) bool {
+func (c Claim) Identity(d Disk) bool {
 	return (c.Serial == "" || c.Serial == d.Serial) && (c.Model == "" || c.Model == d.Model) &&
 		(c.Path == "" || slices.Contains(d.Paths, c.Path))
 }
@@ -49,7 +49,7 @@ func (c Claim) identity(d Disk) bool {
 // matches reports whether the claim can mean the disk. One that can be unplugged is meant only
 // by serial or path: a stick that happens to be empty is nobody's data volume.
 func (c Claim) matches(d Disk) bool {
-	return c.identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) && (!d.Removable || c.names())
+	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) && (!d.Removable || c.names())
 }
 
 func (c Claim) String() string {

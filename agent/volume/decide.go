@@ -22,6 +22,9 @@ type Facts struct {
 	Disks []Disk
 	// Made says that the node has had a data volume before.
 	Made bool
+	// Field is that of machine.yaml which has the claim, such as "install.disk"; "" is dataVolume. For another, a data volume
+	// is content like any other.
+	Field string
 }
 
 // Choice is the data volume.
@@ -63,7 +66,7 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
-	if found := volumes(f.Disks, c.names()); len(found) > 0 {
+	if found := volumes(f.Disks, c.names()); len(found) > 0 && f.Field == "" {
 		return one(found, c)
 	}
 	candidates := named(f.Disks, c)
@@ -127,7 +130,7 @@ func grows(c Content, size int64) bool { return size-c.Used >= mib }
 
 // one is the volume that the claim means, of those that were found.
 func one(found []volume, c Claim) (choice Choice, why string) {
-	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool { return !c.identity(v.disk) })
+	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool { return !c.Identity(v.disk) })
 	switch {
 	case len(meant) == 0:
 		return Choice{}, "there is a data volume already, on a disk that is not claimed"

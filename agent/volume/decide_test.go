@@ -35,6 +35,7 @@ func TestDecide(t *testing.T) {
 		disks []Disk
 		claim Claim
 		made  bool
+		field string
 		want  Choice
 		why   string
 	}{
@@ -69,11 +70,13 @@ func TestDecide(t *testing.T) {
 		{name: "the volume's disk is late, and another is empty", disks: []Disk{disk("/dev/sda", wanted)}, claim: OfSize(wanted), made: true, why: "the data volume that the node had is not there"},
 		{name: "the volume's disk was replaced, by a person", disks: []Disk{disk("/dev/sda", wanted)}, claim: Claim{Serial: "S-sda"}, made: true, want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
 		{name: "the volume is there", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)}, claim: OfSize(wanted), made: true, want: Choice{ToUse, "/dev/sdb", "ext4", false, wanted}},
+		{name: "a data volume, where another use is claimed", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)}, claim: Claim{Serial: "S-sdb"}, field: "install.disk", why: "no disk that matches is empty"},
+		{name: "an empty disk beside a data volume, for another use", disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)}, claim: Claim{Serial: "S-sda"}, field: "install.disk", want: Choice{ToFormat, "/dev/sda", "", false, wanted}},
 		{name: "no claim", disks: []Disk{disk("/dev/sda", wanted)}, why: "no disk is claimed"},
 		{name: "no disk", claim: OfSize(wanted), why: "no disk that is free matches"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Decide(Facts{test.disks, test.made}, test.claim)
+			got, err := Decide(Facts{Disks: test.disks, Made: test.made, Field: test.field}, test.claim)
 			refusal := &Refusal{}
 			if errors.As(err, &refusal); refusal.Why != test.why || (err != nil) != errors.Is(err, ErrNone) {
 				t.Errorf("why: %q, want %q", refusal.Why, test.why)

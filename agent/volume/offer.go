@@ -1,9 +1,11 @@
 package volume
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // offer is the shortest line of machine.yaml that would have Decide take the disk, as a volume or to
@@ -20,10 +22,16 @@ func offer(d Disk, f Facts) string {
 		{"onlyEmpty: true", Claim{OnlyEmpty: true}},
 	} {
 		if !try.claim.IsZero() && takes(try.claim, d, f) {
-			return "dataVolume: {" + try.yaml + "}"
+			return f.line(try.yaml)
 		}
 	}
 	return ""
+}
+
+// line is that of machine.yaml which makes a claim.
+func (f Facts) line(claim string) string {
+	parts := strings.Split(cmp.Or(f.Field, "dataVolume"), ".")
+	return strings.Join(append(parts, claim), ": {") + strings.Repeat("}", len(parts))
 }
 
 func first(names []string) string {

@@ -12,7 +12,9 @@ var ErrNone = errors.New("no data volume")
 
 // Refusal says why no disk was taken: ErrNone, with each disk and what stands in its way.
 type Refusal struct {
-	Why        string
+	Why string
+	// Field is as Facts have it.
+	Field      string
 	Claim      Claim
 	Candidates []Candidate
 }
@@ -29,7 +31,7 @@ type Candidate struct {
 }
 
 func newRefusal(why string, f Facts, c Claim) *Refusal {
-	r := &Refusal{Why: why, Claim: c}
+	r := &Refusal{Why: why, Field: f.Field, Claim: c}
 	for _, matches := range []bool{true, false} { // those that were meant come first
 		for _, d := range f.Disks {
 			if matches == (!c.IsZero() && c.matches(d)) {
@@ -46,9 +48,14 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 		emptied := d
 		emptied.Content, emptied.Parts = Content{}, nil
 		others := slices.DeleteFunc(slices.Clone(f.Disks), func(o Disk) bool { return o.Device == d.Device })
-		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made})
+		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made, f.Field})
 	}
 	return c
+}
+
+// Matches reports whether a disk is there that the claim could mean.
+func (r *Refusal) Matches() bool {
+	return slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Matches })
 }
 
 // Unwrap is ErrNone.
@@ -57,6 +64,9 @@ func (r *Refusal) Unwrap() error { return ErrNone }
 // Error names the claim, each disk with its evidence, and what to write to machine.yaml.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("%v: %s", ErrNone, r.Why)
+	if r.Field != "" {
+		text = fmt.Sprintf("no disk for %s: %s", r.Field, r.Why)
+	}
 	switch {
 	case len(r.Candidates) == 0:
 		return text + "; the machine has no disk at all"

@@ -36,7 +36,7 @@ func try(t testing.TB, n int, c code) tally {
 			}
 			disks = append(disks, d.disk)
 		}
-		choice, err := c.decide(Facts{disks, w.had}, w.claim)
+		choice, err := c.decide(Facts{Disks: disks, Made: w.had}, w.claim)
 		sum.add(w, choice, err)
 	}
 	sum.disks = m.count
