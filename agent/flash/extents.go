@@ -51,14 +51,14 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 	for _, p := range table.Partitions {
 		part := io.NewSectionReader(r, p.Start, p.Size)
 		var used []Extent
-		switch partitions.RoleOf(p.Type) {
-		case partitions.ESP:
+		switch role := partitions.RoleOf(p.Type); {
+		case role == partitions.ESP, p.Label == partitions.InstallerLabel:
 			used, err = usedOfESP(part, table.SectorSize)
-		case partitions.RootVerity:
+		case role == partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)
-		case partitions.Root: // with its hash tree
+		case role == partitions.Root: // with its hash tree
 			continue
-		case partitions.State, partitions.RootVeritySig:
+		case role == partitions.State, role == partitions.RootVeritySig:
 			used = []Extent{{0, min(blank, p.Size)}}
 		default: // It is not Loam's: all of it.
 			used = []Extent{{0, p.Size}}

@@ -55,7 +55,7 @@ func (o *Overlay) WriteAt(p []byte, off int64) (int, error) {
 func (o *Overlay) Sync() error { return nil }
 
 // MachineFile is where a node finds its machine.yaml on the ESP.
-const MachineFile = "loam/machine.yaml"
+const MachineFile = partitions.MachineFile
 
 // Prepare puts a machine.yaml, nil for none, on the ESP of an image, and says what of it is to be written.
 func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {

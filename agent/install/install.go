@@ -1,0 +1,175 @@
+// Package install puts the system on the disk that machine.yaml claims for it, from a node that runs from memory.
+//
+// The rules are those of agent/volume: a disk is written to only if nobody uses it, nothing was found on it, and the claim means it and no
+// other. A person may say that what is on it may go, by its serial number. A disk that has a system of Loam is never written to again,
+// whatever is said.
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Field is that of machine.yaml which claims the disk.
+const Field = "install.disk"
+
+// Facts are all that Decide knows.
+type Facts struct {
+	// Arch is the machine's architecture as Go names it.
+	Arch  string
+	Disks []Disk
+}
+
+// Disk is one of the machine.
+type Disk struct {
+	volume.Disk
+	// Table is its partition table, nil if it has none.
+	Table *gpt.Table
+	// Marked says that it begins with flash.Mark.
+	Marked bool
+}
+
+// Wish is what machine.yaml says.
+type Wish struct {
+	Claim volume.Claim
+	// Wipe is the serial number of a disk whose content may go; "" is none.
+	Wipe string
+}
+
+// Choice is the disk for the system. Installed says that it has one, and is not to be written to.
+type Choice struct {
+	Disk      Disk
+	Installed bool
+}
+
+// Decide says which disk has the system, or is to get it.
+//
+//   - A disk that has a system is meant before any empty one, whatever its size, and is left as it is. If it is not claimed, no
+//     other gets a system: two disks of one image are clones, and which of them is started is up to the firmware.
+//   - So it is with a disk that a power cut has left unfinished, which is written anew.
+//   - Otherwise volume.Decide chooses; to it, a disk that may be wiped is empty.
+//
+// The error is a *volume.Refusal, or says what is wrong with the only disk that could be chosen.
+func Decide(f Facts, w Wish) (Choice, error) {
+	if d, found, err := f.installed(w); found || err != nil {
+		return Choice{Disk: d, Installed: true}, err
+	}
+	disks := f.Disks
+	if begun := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return !d.unfinished() || !w.Claim.Identity(d.Disk) }); len(begun) > 0 {
+		disks = begun
+	}
+	var open []volume.Disk
+	for _, d := range disks {
+		if d.unfinished() || d.Serial != "" && d.Serial == w.Wipe {
+			d.Disk = emptied(d.Disk)
+		}
+		open = append(open, d.Disk)
+	}
+	choice, err := volume.Decide(volume.Facts{Disks: open, Field: Field}, w.Claim)
+	if err != nil {
+		return Choice{}, fmt.Errorf("%w%s", err, f.wipeable(w))
+	}
+	at := slices.IndexFunc(f.Disks, func(d Disk) bool { return d.Device == choice.Device })
+	return Choice{Disk: f.Disks[at]}, nil
+}
+
+func (w Wish) named() bool { return w.Claim.Serial != "" }
+
+// installed is the disk that has a system and is claimed.
+func (f Facts) installed(w Wish) (Disk, bool, error) {
+	var claimed, others []Disk
+	for _, d := range f.Disks {
+		switch {
+		case !d.hasSystem(f.Arch) || d.Removable && !w.named():
+		case w.Claim.Identity(d.Disk):
+			claimed = append(claimed, d)
+		case !d.Removable:
+			others = append(others, d)
+		}
+	}
+	switch {
+	case len(claimed) == 1:
+		return claimed[0], true, nil
+	case len(claimed) > 1:
+		return Disk{}, false, fmt.Errorf("no disk for %s: %s and %s have a system already\nhint: claim one of them by its serial number", Field, claimed[0].Device, claimed[1].Device)
+	case len(others) > 0:
+		return Disk{}, false, fmt.Errorf("no disk for %s: %s has a system already, and is not claimed (%s)\nhint: claim it, serial %q, or take it out: of two disks with a system, the firmware may start either",
+			Field, others[0].Device, w.Claim, others[0].Serial)
+	}
+	return Disk{}, false, nil
+}
+
+// hasSystem reports whether a disk is one of Loam's, and all of the image was written to it.
+func (d Disk) hasSystem(arch string) bool {
+	if d.Table == nil || d.Marked {
+		return false
+	}
+	slots, err := partitions.Slots(*d.Table, arch)
+	if err != nil {
+		return false
+	}
+	state := func(p gpt.Partition) bool { return p.Type == partitions.TypeUUID(partitions.State, arch) }
+	_, a := slots[0].Holds(*d.Table, arch)
+	_, b := slots[1].Holds(*d.Table, arch)
+	return (a || b) && slices.ContainsFunc(d.Table.Partitions, state)
+}
+
+// ofImage is what is found on a disk of which a part of an image was written, behind its mark: the tables, the ESP at the start of the first
+// partition, and bytes without a name.
+var ofImage = []string{volume.Unknown, "gpt", "PMBR", "vfat"}
+
+// unfinished reports whether a power cut has left a disk on which nothing but a part of an image is: somebody else, who has made something of
+// it since, may have left the mark there.
+func (d Disk) unfinished() bool {
+	foreign := func(e volume.Evidence) bool { return !slices.Contains(ofImage, e.Name) }
+	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
+}
+
+// emptied is the disk without its content. What cannot be read stays.
+func emptied(d volume.Disk) volume.Disk {
+	d.Parts = nil
+	d.Content.FileSystem, d.Content.Unfinished = "", false
+	d.Content.Evidence = slices.DeleteFunc(slices.Clone(d.Content.Evidence), func(e volume.Evidence) bool { return e.Name != volume.Unreadable })
+	return d
+}
+
+// wipeable is a hint that names the disk which would be taken if what is on it might go; "" if there is none.
+func (f Facts) wipeable(w Wish) string {
+	for _, d := range f.Disks {
+		again := Wish{volume.Claim{Serial: d.Serial}, d.Serial}
+		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 || !w.Claim.Identity(d.Disk) {
+			continue
+		}
+		if c, err := Decide(f, again); err == nil && c.Disk.Device == d.Device {
+			return fmt.Sprintf("\nhint: if all that is on %s may go: install: {disk: {serial: %q}, wipe: %[2]q}", d.Device, d.Serial)
+		}
+	}
+	return ""
+}
+
+// Fits says why an image with that table cannot go to a disk; nil if it can.
+func Fits(d volume.Disk, image gpt.Table) error {
+	switch {
+	case d.SectorSize != image.SectorSize:
+		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\nhint: loamctl build --sector-size %d", d.Device, d.SectorSize, image.SectorSize, d.SectorSize)
+	case d.Size < image.DiskSize:
+		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB", d.Device, d.Size>>20, image.DiskSize>>20)
+	}
+	return nil
+}
+
+// String is a line for a person.
+func (d Disk) String() string {
+	out := []string{d.Device, fmt.Sprintf("%d MiB", d.Size>>20)}
+	for _, f := range []struct{ name, value string }{{"", d.Model}, {"serial ", d.Serial}} {
+		if f.value != "" {
+			out = append(out, f.name+f.value)
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,48 @@
+package install
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+
+	"github.com/loam-os/loam/agent/flash"
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// Observe reads the facts of all disks but one, of which it says that it is in use: the one that the system comes from, "" for none.
+func Observe(m volume.Machine, except string) (Facts, error) {
+	disks, err := volume.Observe(m)
+	f := Facts{Arch: runtime.GOARCH}
+	for _, d := range disks {
+		if d.Device == except {
+			d.Uses = append(d.Uses, "the system comes from it")
+		}
+		f.Disks = append(f.Disks, observe(m, d))
+	}
+	return f, err
+}
+
+// observe reads what volume.Look has no need of. A disk that cannot be read has evidence that says so.
+func observe(m volume.Machine, d volume.Disk) Disk {
+	device, err := m.Open(d.Device, false)
+	if err != nil {
+		return Disk{Disk: d}
+	}
+	defer device.Close()
+	return examine(device, d)
+}
+
+func examine(device io.ReaderAt, d volume.Disk) Disk {
+	out := Disk{Disk: d, Marked: marked(device)}
+	if table, err := gpt.Read(device, d.Size, d.SectorSize); err == nil {
+		out.Table = &table
+	}
+	return out
+}
+
+func marked(device io.ReaderAt) bool {
+	start := make([]byte, 4096)
+	n, _ := device.ReadAt(start, 0)
+	return bytes.HasPrefix(start[:n], []byte(flash.Mark))
+}

@@ -1,0 +1,29 @@
+package partitions
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// An installer's stick has one partition, of a type that every PC shows, with a FAT file system: with a loader, a UKI, the file of the
+// packed disk image, and the machine.yaml that a person edits.
+const (
+	InstallerFile  = "loam/disk.raw.zst"
+	InstallerLabel = "loam-installer"
+	// MachineFile is where a node, and an installer, finds its machine.yaml on a FAT partition.
+	MachineFile = "loam/machine.yaml"
+)
+
+// BasicData is the type of partitions for data on Windows, which shows no other on a stick.
+var BasicData = uuid.MustParse("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7")
+
+// InstallerUUID is the UUID of the partition with the packed disk image of that SHA-256, in hex: the first half of that.
+func InstallerUUID(sum string) (uuid.UUID, error) {
+	b, err := hex.DecodeString(sum)
+	if err != nil || len(b) != 32 {
+		return uuid.Nil, fmt.Errorf("SHA-256 %.80q: not 64 hexadecimal digits", sum)
+	}
+	return uuid.UUID(b[:16]), nil
+}
