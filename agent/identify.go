@@ -90,7 +90,7 @@ func (env Env) places(root *os.Root, record boot.Record) source.Env {
 	if err != nil {
 		env.Log.Warn("read the kernel command line", zap.Error(err))
 	}
-	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials, FirmwareConfig: filepath.Join(env.Root, firmwareConfig)}
+	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials, Given: filepath.Join(env.Root, source.RunPath), FirmwareConfig: filepath.Join(env.Root, firmwareConfig)}
 	if env.Drives != nil {
 		places.Drives = env.Drives.list
 	}

@@ -41,7 +41,7 @@ const (
 
 // upgrades are the node's, if it runs from a disk that they can be written to.
 func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd, record boot.Record, from machine.Upgrade, queries Queries) (*upgrade.Service, io.Closer, error) {
-	if record.Root == "" {
+	if record.Root == "" || record.Memory {
 		return nil, nil, nil // Not started by /init from a disk.
 	}
 	entry, err := bootentry.Format(bootentry.Name{

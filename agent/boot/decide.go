@@ -18,7 +18,7 @@ import (
 
 // Decision is how to boot: everything that Init.Act does is in it.
 type Decision struct {
-	// Slot is "a" or "b": the first or second root partition of the disk.
+	// Slot is "a" or "b": the first or second root partition of the disk; "memory" if Memory.
 	Slot     string `json:"slot"`
 	RootHash string `json:"rootHash"`
 	Disk     string `json:"disk"`
@@ -35,6 +35,8 @@ type Decision struct {
 	State      State     `json:"state"`
 	// OtherLoader says that the loader came from another disk.
 	OtherLoader bool `json:"otherLoader,omitempty"`
+	// Memory says that the system is in memory; without a state partition, so is its state.
+	Memory bool `json:"memory,omitempty"`
 	// Trial says that the system is to prove itself; known once the state partition
 	// is mounted.
 	Trial bool `json:"trial,omitempty"`
@@ -189,11 +191,15 @@ func (d *Decision) mapping(c candidate, hash [32]byte) error {
 	if size := c.disk.Table.Partition(c.root).Size; data > size {
 		return fmt.Errorf("root partition %s: %d bytes, its verity tree covers %d", root.Device, size, data)
 	}
-	d.Root, d.Verity = root.Device, ver.Device
-	d.VerityUUID = ver.Verity.UUID
-	d.Target = ver.Verity.Table(root.Device, ver.Device, hash) + corruption
-	d.TargetLength = uint64(data / 512)
+	d.verified(root.Device, ver.Device, *ver.Verity, hash)
 	return nil
+}
+
+// verified has the mapping be that of a hash tree with such a superblock.
+func (d *Decision) verified(root, tree string, sb verity.Superblock, hash [32]byte) {
+	d.Root, d.Verity, d.VerityUUID = root, tree, sb.UUID
+	d.Target = sb.Table(root, tree, hash) + corruption
+	d.TargetLength = uint64(sb.DataBlocks * verity.BlockSize / 512)
 }
 
 func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {

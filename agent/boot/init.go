@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/uevent"
 )
 
 // Init is the right to act on the machine's mounts and disks. Only BecomeInit
@@ -14,7 +17,20 @@ type Init struct {
 	console *Console
 	steps   *stopwatch
 	modules *moduleLoader
+	events  *uevent.Events
+	// kernel is the time from kernel start to Start; limit is Limit's.
+	kernel time.Duration
+	limit  *time.Timer
 }
+
+// Say shows a line on every console.
+func (i *Init) Say(format string, args ...any) { i.console.Say(format, args...) }
+
+// Log writes a line to the kernel log.
+func (i *Init) Log(format string, args ...any) { i.console.Log(format, args...) }
+
+// Done ends a step of the boot.
+func (i *Init) Done(step string) { i.steps.done(step) }
 
 // ErrNotInit says that this process must not boot a machine.
 var ErrNotInit = errors.New("not PID 1 on a ramfs")

@@ -7,8 +7,10 @@ const RecordPath = "/run/loam/boot.json"
 
 // Record is what /init did, for the agent and for a person.
 type Record struct {
-	// Slot is "a" or "b".
+	// Slot is "a" or "b"; "memory" if Memory.
 	Slot string `json:"slot"`
+	// Memory says that the system is in memory, and on no disk.
+	Memory bool `json:"memory,omitempty"`
 	// RootHash is the verity root hash, 64 hex digits.
 	RootHash string `json:"rootHash"`
 	// Root, Verity, ESP and State are device nodes.

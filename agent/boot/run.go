@@ -31,10 +31,23 @@ const (
 	mapping = "root"
 )
 
-// Main is /init. It returns only if the process must not or could not boot the
+// Main is /init of a disk. It returns only if the process must not or could not boot the
 // machine; the caller then shows the error and restarts (Init.Fail).
 func (i *Init) Main() error {
-	kernel := sinceKernelStart()
+	if err := i.Start(); err != nil {
+		return err
+	}
+	d, err := i.find()
+	if err != nil {
+		return err
+	}
+	i.Done("find root by hash")
+	return i.Run(d)
+}
+
+// Start mounts what all else needs and begins to load the drivers of the hardware.
+func (i *Init) Start() error {
+	i.kernel = sinceKernelStart()
 	i.Limit()
 	if err := i.setClock(); err != nil {
 		i.console.Log("%v", err)
@@ -42,20 +55,45 @@ func (i *Init) Main() error {
 	if err := i.MountBasic(); err != nil {
 		return err
 	}
-	i.steps.done("mount basic file systems")
-	d, err := i.find()
+	i.Done("mount basic file systems")
+	events, err := uevent.Open(uevent.Kernel, "")
 	if err != nil {
 		return err
 	}
-	i.steps.done("find root by hash")
+	i.events = events
+	modules, err := newModuleLoader(i.console.Log)
+	if err != nil {
+		return err
+	}
+	i.modules = modules
+	modules.coldplug()
+	i.armWatchdog()
+	if err := modules.loadAll(needed[:]); err != nil {
+		return err
+	}
+	i.mountEFIVariables(modules)
+	return nil
+}
+
+// Await returns true when a device has come or changed, and its driver is on its way;
+// false at the deadline.
+func (i *Init) Await(deadline time.Time) bool {
+	happened := i.events.Wait(deadline)
+	i.modules.coldplug()
+	return happened
+}
+
+// Run makes the system that was decided on the root file system, and becomes its
+// systemd. It returns only on error.
+func (i *Init) Run(d Decision) error {
 	if err := i.mountRoot(d); err != nil {
 		return err
 	}
-	i.steps.done("map and mount root")
+	i.Done("map and mount root")
 	if err := i.mountState(&d); err != nil {
 		return err
 	}
-	i.steps.done("mount state")
+	i.Done("mount state")
 	if onTrial(os.DirFS(sysroot+generation.Dir), d.RootHash) {
 		d.Trial = true
 		if err := superviseTrial("/run"); err != nil {
@@ -75,33 +113,18 @@ func (i *Init) Main() error {
 	if err := putNetwork(sysroot, "/"); err != nil {
 		d.Warnings = append(d.Warnings, err.Error())
 	}
-	i.steps.done("build /etc")
+	i.Done("build /etc")
 	i.announce(name, version, gen, d)
-	if err := i.record(d, gen, kernel); err != nil {
+	if err := i.record(d, gen); err != nil {
 		return err
 	}
 	i.modules.close()
+	i.events.Close()
 	return switchRoot()
 }
 
-// find loads drivers and looks at the disks until Decide has what it needs.
+// find looks at the disks until Decide has what it needs.
 func (i *Init) find() (Decision, error) {
-	events, err := uevent.Open(uevent.Kernel, "")
-	if err != nil {
-		return Decision{}, err
-	}
-	defer events.Close()
-	modules, err := newModuleLoader(i.console.Log)
-	if err != nil {
-		return Decision{}, err
-	}
-	i.modules = modules
-	modules.coldplug()
-	i.armWatchdog()
-	if err := modules.loadAll(needed[:]); err != nil {
-		return Decision{}, err
-	}
-	i.mountEFIVariables(modules)
 	started := time.Now()
 	deadline := started.Add(patience)
 	for {
@@ -113,17 +136,15 @@ func (i *Init) find() (Decision, error) {
 			return Decision{}, err
 		}
 		d, err := Decide(facts)
-		if err == nil && d.Removable && events.Wait(started.Add(courtesy)) {
-			modules.coldplug()
+		if err == nil && d.Removable && i.Await(started.Add(courtesy)) {
 			continue
 		}
 		if !errors.Is(err, ErrNotThere) {
 			return d, err
 		}
-		if !events.Wait(deadline) {
+		if !i.Await(deadline) {
 			return Decision{}, fmt.Errorf("%w\nhint: waited %s for it; is the disk plugged in, and is it the one that was flashed?", err, patience)
 		}
-		modules.coldplug()
 	}
 }
 
@@ -160,13 +181,16 @@ func mapVerity(d Decision) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition. A file system that refuses to grow is
-// smaller than it could be, and no reason to stay down.
+// mountState mounts the state partition, or memory for a system that is in memory and has none. A file
+// system that refuses to grow is smaller than it could be, and no reason to stay down.
 func (i *Init) mountState(d *Decision) error {
+	target := sysroot + "/var"
+	if d.Memory && d.State.Device == "" {
+		return mount{"tmpfs", target, "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
+	}
 	if err := i.prepare(d.Disk, d.State); err != nil {
 		return err
 	}
-	target := sysroot + "/var"
 	if err := (mount{d.State.Device, target, "ext4", unix.MS_NODEV | unix.MS_NOATIME, "errors=remount-ro"}).apply(); err != nil {
 		return err
 	}
@@ -200,17 +224,17 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 	if d.Trial {
 		trial = ", on trial"
 	}
-	i.console.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot, d.RootHash, gen, trial)
+	i.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot, d.RootHash, gen, trial)
 	for _, w := range d.Warnings {
-		i.console.Say("warning: %s", w)
+		i.Say("warning: %s", w)
 	}
 }
 
 // record leaves the Record for the agent.
-func (i *Init) record(d Decision, gen string, kernel time.Duration) error {
+func (i *Init) record(d Decision, gen string) error {
 	text, err := json.Marshal(Record{
 		Slot: d.Slot, RootHash: d.RootHash, Root: d.Root, Verity: d.Verity, ESP: d.ESP, State: d.State.Device,
-		Generation: gen, Trial: d.Trial, OtherLoader: d.OtherLoader, Steps: i.steps.steps, KernelStart: kernel, Warnings: d.Warnings,
+		Generation: gen, Memory: d.Memory, Trial: d.Trial, OtherLoader: d.OtherLoader, Steps: i.steps.steps, KernelStart: i.kernel, Warnings: d.Warnings,
 	})
 	if err != nil {
 		return fmt.Errorf("record the boot: %w", err)
@@ -261,6 +285,11 @@ func switchRoot() error {
 func (i *Init) Fail(err error) {
 	const wait = 10 * time.Second
 	i.console.Say("cannot boot: %v", err)
+	i.Restart(wait)
+}
+
+// Restart waits so that a person can read what was said, and restarts.
+func (i *Init) Restart(wait time.Duration) {
 	i.console.Say("restarting in %s", wait)
 	time.Sleep(wait)
 	unix.Sync()

@@ -18,11 +18,14 @@ const watchdogDevice = "/dev/watchdog0"
 // system call; other threads of this process go on. A restart takes a try from a
 // system that the loader counts.
 func (i *Init) Limit() {
-	time.AfterFunc(watchdogTime, func() {
+	i.limit = time.AfterFunc(watchdogTime, func() {
 		i.console.Say("no system after %s: restarting", watchdogTime)
 		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	})
 }
+
+// Alive has the time of Limit begin anew: for steps that take long, and have come further.
+func (i *Init) Alive() { i.limit.Reset(watchdogTime) }
 
 // armWatchdog has the machine restart if its kernel hangs, and then if systemd does
 // not take the watchdog over: the hardware's if its driver is there by now, else a

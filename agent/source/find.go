@@ -10,17 +10,18 @@ import (
 )
 
 // Where machine.yaml is looked for, in this order: the file or ESP file in the
-// kernel parameter, the credential, QEMU's fw_cfg, the ESP, a drive with one of
-// DriveLabels.
+// kernel parameter, the credential, QEMU's fw_cfg, what /init of a node that runs from
+// memory had from a server or a stick, the ESP, a drive with one of DriveLabels.
 const (
 	Parameter      = "loam.config"
 	CredentialName = "loam.machine"
 	FirmwareName   = "opt/loam/machine.yaml"
+	RunPath        = "/run/loam/machine.yaml"
 	ESPPath        = "/loam/machine.yaml"
 )
 
 // ErrNone means that the node was given no machine.yaml.
-var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, in fw_cfg, on the ESP or on a drive")
+var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, in fw_cfg, from where the node was started, on the ESP or on a drive")
 
 // place is where machine.yaml may be; see Source.
 type place interface {
@@ -35,6 +36,9 @@ func Find(ctx context.Context, env Env) (Document, error) {
 		return readParameter(ctx, env, place)
 	}
 	places := []place{credential{dir: env.Credentials, name: CredentialName}, firmwareFile{dir: env.FirmwareConfig, name: FirmwareName}}
+	if env.Given != "" {
+		places = append(places, File{Path: env.Given})
+	}
 	if env.ESP != nil {
 		places = append(places, espFile{esp: env.ESP, path: ESPPath})
 	}

@@ -44,6 +44,9 @@ type Env struct {
 	// FirmwareConfig is the directory of the files that QEMU hands over by name
 	// (fw_cfg; Documentation/ABI/testing/sysfs-firmware-qemu_fw_cfg).
 	FirmwareConfig string
+	// Given is the file that /init of a node which runs from memory leaves: RunPath;
+	// "" if there is none.
+	Given string
 	// ESP reads from the EFI system partition; nil if the node has none.
 	ESP ESP
 	// Drives lists the drives with one of DriveLabels; nil if none are looked for.

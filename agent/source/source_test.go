@@ -91,6 +91,10 @@ func TestFind(t *testing.T) {
 			want: "from QEMU", wantName: "fw_cfg opt/loam/machine.yaml",
 		},
 		{
+			name: "then comes what the node was started with", env: source.Env{Credentials: dir, FirmwareConfig: dir, Given: dir + "/m.yaml", ESP: esp, Drives: drive},
+			want: "from the file", wantName: dir + "/m.yaml",
+		},
+		{
 			name: "then comes the ESP", env: source.Env{Credentials: dir, FirmwareConfig: dir, ESP: esp, Drives: drive},
 			want: "from the ESP", wantName: "ESP file /loam/machine.yaml",
 		},

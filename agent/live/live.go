@@ -1,0 +1,243 @@
+// Package live runs a node from memory: it gets the system from where the kernel's command line says, verified by the digests there, and puts it on
+// the disk that machine.yaml claims for it, or runs it. What cannot be installed is run, and says why.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/install"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+// Source is where the system is.
+type Source interface {
+	// Machine is the text of machine.yaml, nil if there is none for this node.
+	Machine(ctx context.Context) ([]byte, error)
+	// Packed is the disk image, packed.
+	Packed(ctx context.Context) (io.ReadCloser, error)
+	// System puts the system into files of dir, and says where in them root file system and hash tree are.
+	System(ctx context.Context, dir string) (root, tree boot.File, err error)
+	// Installed is told that the disk has the system.
+	Installed(ctx context.Context) error
+	// Disk is the device node of the disk that it is on, "" for none.
+	Disk() string
+	// Close leaves the machine as it was.
+	Close() error
+}
+
+// node is one that is started.
+type node struct {
+	*boot.Init
+	source Source
+	params Params
+	// text is machine.yaml, and machine what is in it.
+	text     []byte
+	machine  machine.Machine
+	warnings []string
+}
+
+// Run installs the node, or runs it from memory. It returns only on error.
+func Run(ctx context.Context, i *boot.Init, p Params, s Source) error {
+	n := &node{Init: i, source: s, params: p}
+	if err := n.identify(ctx); err != nil {
+		return err
+	}
+	i.Done("find the system")
+	if err := i.MountMemory(); err != nil {
+		return err
+	}
+	if n.machine.Install != nil {
+		err := n.install(ctx)
+		if err == nil {
+			return n.restart(ctx)
+		}
+		n.warn(fmt.Errorf("the system was not installed: %w", err))
+	}
+	return n.run(ctx)
+}
+
+// identify reads machine.yaml, and leaves it to the agent, which says what is wrong with it.
+func (n *node) identify(ctx context.Context) error {
+	text, err := n.source.Machine(ctx)
+	if err != nil || text == nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(source.RunPath), 0o755); err != nil {
+		return fmt.Errorf("machine.yaml: %w", err)
+	}
+	if err := os.WriteFile(source.RunPath, text, 0o600); err != nil {
+		return fmt.Errorf("machine.yaml: %w", err)
+	}
+	m, err := machine.Decode("machine.yaml", text)
+	if err != nil {
+		n.Say("%v", err)
+		return nil
+	}
+	n.text, n.machine = text, m
+	return nil
+}
+
+// warn tells a person now, and the agent later.
+func (n *node) warn(err error) {
+	n.Say("%v", err)
+	n.warnings = append(n.warnings, err.Error())
+}
+
+// run makes the system in memory the root file system.
+func (n *node) run(ctx context.Context) error {
+	root, tree, err := n.source.System(ctx, boot.MemoryDir)
+	if err != nil {
+		return err
+	}
+	n.Alive()
+	n.Done("get the system")
+	d, err := n.FromMemory(n.params.RootHash, root, tree)
+	if err != nil {
+		return err
+	}
+	n.Done("verify the system")
+	if n.machine.State != nil {
+		if d.State, err = n.state(); err != nil {
+			n.warn(fmt.Errorf("the state of the node is in memory, and gone with a restart: %w", err))
+		}
+	}
+	if err := n.source.Close(); err != nil {
+		n.warn(err)
+	}
+	d.Warnings = append(d.Warnings, n.warnings...)
+	return n.Run(d)
+}
+
+const (
+	// patience is how long a disk that is claimed may take to appear.
+	patience = 60 * time.Second
+	// quiet is how long no device may have appeared, for a claim that could mean several disks.
+	quiet = 5 * time.Second
+)
+
+// settle asks decide until it has a disk, or one that it does not take; or until no more disks appear.
+func (n *node) settle(c volume.Claim, decide func() error) error {
+	deadline := time.Now().Add(patience)
+	for c.Serial == "" && n.Await(earlier(time.Now().Add(quiet), deadline)) {
+	}
+	for {
+		err := decide()
+		if missing := (*volume.Refusal)(nil); !errors.As(err, &missing) || missing.Matches() || !n.Await(deadline) {
+			return err
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// disks are those of this machine.
+func disks() volume.Machine { return volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook} }
+
+// install puts the system on the disk that is claimed, if it is not there already.
+func (n *node) install(ctx context.Context) error {
+	if n.params.Disk == "" {
+		return errors.New("the kernel command line has no loam.disk=\nhint: take it from manifest.json of the build, field liveCmdline")
+	}
+	wish := install.Wish{Claim: n.machine.Install.Disk.Claim(), Wipe: n.machine.Install.Wipe}
+	var choice install.Choice
+	err := n.settle(wish.Claim, func() error {
+		facts, err := install.Observe(disks(), n.source.Disk())
+		if err == nil {
+			choice, err = install.Decide(facts, wish)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !choice.Installed {
+		if err := n.write(ctx, choice, wish); err != nil {
+			return err
+		}
+	}
+	return n.startNext(choice.Disk)
+}
+
+// write unpacks the disk image into memory, and writes it.
+func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) error {
+	n.Say("installing on %s", c.Disk)
+	file := filepath.Join(boot.MemoryDir, "disk")
+	defer os.Remove(file)
+	packed, err := n.source.Packed(ctx)
+	if err != nil {
+		return err
+	}
+	size, err := install.Unpack(file, packed, n.params.Disk)
+	if err := errors.Join(err, packed.Close()); err != nil {
+		return err
+	}
+	image, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	n.Done("get the system")
+	if err := install.Write(ctx, install.Open, c, w, image, size, n.text, n.progress()); err != nil {
+		return err
+	}
+	n.Done("write the system")
+	return nil
+}
+
+// progress says how far it is at each quarter.
+func (n *node) progress() func(doing string, done, all int64) {
+	began, shown := time.Now(), ""
+	return func(doing string, done, all int64) {
+		n.Alive()
+		line := fmt.Sprintf("%s: %d %%", doing, 4*done/max(all, 1)*25)
+		if line == shown {
+			return
+		}
+		shown = line
+		n.Say("%s of %d MiB, after %s", line, all>>20, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// startNext has the firmware start the disk. A machine that was not started by UEFI has its order from somebody else.
+func (n *node) startNext(d install.Disk) error {
+	table, err := install.Table(d)
+	if err != nil {
+		return err
+	}
+	if err := install.StartNext("/sys", table); err != nil {
+		n.Say("%v\nhint: have the firmware start from %s before all else", err, d.Device)
+	}
+	n.Say("%s has the system", d)
+	return nil
+}
+
+// restart starts the machine from its disk.
+func (n *node) restart(ctx context.Context) error {
+	if err := n.source.Installed(ctx); err != nil {
+		n.Say("tell the server: %v", err)
+	}
+	wait := time.Second
+	if n.source.Disk() != "" {
+		n.Say("installed: take the stick out")
+		wait = 10 * time.Second
+	}
+	if err := n.source.Close(); err != nil {
+		n.Log("%v", err)
+	}
+	n.Restart(wait)
+	return nil
+}

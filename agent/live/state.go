@@ -1,0 +1,117 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/ext4"
+)
+
+// stateField is that of machine.yaml which claims the disk.
+const stateField = "state.disk"
+
+// stateDisk is a disk that may have the state of the node.
+type stateDisk struct {
+	volume.Disk
+	// label and size are of the ext4 on all of it; torn is its superblock after a power cut.
+	label string
+	size  int64
+	torn  bool
+	// marked says that it asks to be formatted.
+	marked bool
+}
+
+// state finds the disk that is claimed for the state.
+func (n *node) state() (s boot.State, err error) {
+	claim := n.machine.State.Disk.Claim()
+	err = n.settle(claim, func() error {
+		found, err := volume.Observe(disks())
+		if err != nil {
+			return err
+		}
+		var all []stateDisk
+		for _, d := range found {
+			if d.Device == n.source.Disk() {
+				d.Uses = append(d.Uses, "the system comes from it")
+			}
+			all = append(all, examine(d))
+		}
+		s, err = decideState(all, claim)
+		return err
+	})
+	return s, err
+}
+
+// examine reads what volume.Look has no need of.
+func examine(d volume.Disk) stateDisk {
+	device, err := volume.OpenToLook(d.Device, false)
+	if err != nil {
+		return stateDisk{Disk: d}
+	}
+	defer device.Close()
+	return examined(device, d)
+}
+
+func examined(device io.ReaderAt, d volume.Disk) stateDisk {
+	s := stateDisk{Disk: d}
+	sb, err := ext4.ReadSuperblock(device)
+	if err != nil && !errors.Is(err, ext4.ErrNotExt4) {
+		if sb, _, err = ext4.Mended(device); err == nil {
+			s.torn = true
+		}
+	}
+	if err == nil {
+		s.label, s.size = sb.Label, sb.Size()
+	}
+	start := make([]byte, len(ext4.FormatMark))
+	_, err = device.ReadAt(start, 0)
+	s.marked = err == nil && string(start) == ext4.FormatMark
+	return s
+}
+
+// unfinished reports whether a power cut has left a disk with nothing on it but a part of the state's file system.
+func (d stateDisk) unfinished() bool {
+	foreign := func(e volume.Evidence) bool {
+		return !slices.Contains([]string{volume.Unknown, "ext2", "ext3", "ext4"}, e.Name)
+	}
+	return d.marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
+}
+
+// decideState says which disk has the state, or is to have it. One that has it is meant before any empty disk, and before
+// it one that a power cut has left unfinished; otherwise volume.Decide chooses.
+func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
+	var with []stateDisk
+	for _, d := range all {
+		if d.label == partitions.StateLabel && len(d.Uses) == 0 && (!d.Removable || c.Serial != "") {
+			with = append(with, d)
+		}
+	}
+	if len(with) > 1 {
+		with = slices.DeleteFunc(with, func(d stateDisk) bool { return !c.Identity(d.Disk) })
+	}
+	switch {
+	case len(with) == 1 && c.Identity(with[0].Disk):
+		d := with[0]
+		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
+		return boot.State{Device: d.Device, Size: d.Size, Mend: d.torn, Grow: d.Size-d.size >= slack}, nil
+	case len(with) > 0:
+		return boot.State{}, fmt.Errorf("no disk for %s: %s has a node's state already, and is not the one that is claimed (%s)\nhint: claim one by its serial number", stateField, with[0].Device, c)
+	}
+	var open []volume.Disk
+	for _, d := range all {
+		if d.unfinished() {
+			d.Content, d.Parts = volume.Content{}, nil
+		}
+		open = append(open, d.Disk)
+	}
+	choice, err := volume.Decide(volume.Facts{Disks: open, Field: stateField}, c)
+	if err != nil {
+		return boot.State{}, err
+	}
+	return boot.State{Device: choice.Device, Size: choice.Size, Format: true, Grow: true}, nil
+}

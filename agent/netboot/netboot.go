@@ -1,0 +1,128 @@
+// Package netboot gets the system of a node that runs from memory over the network, by DHCP and HTTP. The server is not trusted with the system: what
+// it sends is held against the digests of the kernel's own command line.
+package netboot
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/boot"
+)
+
+// Server is where the system comes from.
+type Server struct {
+	// URL is its base, without a slash at the end.
+	URL string
+	// RootHash is the system's.
+	RootHash [32]byte
+	Node     Identity
+	Client   *http.Client
+	// Say tells a person, Moved that a step has come further.
+	Say   func(format string, args ...any)
+	Moved func()
+	// Patience is how long nothing may come before a transfer is given up; Wait waits between two tries.
+	Patience time.Duration
+	Wait     func(context.Context, time.Duration) error
+}
+
+// Identity is what a server may know a node by.
+type Identity struct {
+	MACs         []string
+	Serial, UUID string
+	// Arch as Go names it.
+	Arch string
+}
+
+// Query are the parameters of a request that is about the node.
+func (id Identity) Query() url.Values {
+	values := url.Values{}
+	for name, value := range map[string]string{"serial": id.Serial, "uuid": id.UUID, "arch": id.Arch} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	for _, mac := range id.MACs {
+		values.Add("mac", strings.ToLower(mac))
+	}
+	return values
+}
+
+// CheckURL wants the URL of a server.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || strings.HasSuffix(u.Path, "/") {
+		return fmt.Errorf("%q is not the URL of a server\nhint: write one such as http://192.0.2.1:8080, without a / at the end; what it sends is verified, so it needs no https", text)
+	}
+	return nil
+}
+
+// Machine is the machine.yaml that the server has for the node, nil if it has none.
+func (s *Server) Machine(ctx context.Context) ([]byte, error) {
+	const most = 1 << 20
+	r := s.open(ctx, "/v1/machine?"+s.Node.Query().Encode(), most)
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if errors.Is(err, errNotFound) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// Packed is the packed disk image.
+func (s *Server) Packed(ctx context.Context) (io.ReadCloser, error) {
+	return s.open(ctx, s.file("disk.raw.zst"), 0), nil
+}
+
+// System gets the root file system and its hash tree.
+func (s *Server) System(ctx context.Context, dir string) (root, tree boot.File, err error) {
+	if tree, err = s.save(ctx, dir, "verity"); err != nil {
+		return root, tree, err
+	}
+	root, err = s.save(ctx, dir, "root")
+	return root, tree, err
+}
+
+// Installed tells the server that the node has its system on a disk.
+func (s *Server) Installed(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/installed?"+s.Node.Query().Encode(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := s.Client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		return fmt.Errorf("POST %s: %s", r.URL, answer.Status)
+	}
+	return nil
+}
+
+// Disk is none: no disk of the machine is the server's.
+func (s *Server) Disk() string { return "" }
+
+func (s *Server) file(name string) string {
+	return "/v1/boot/" + hex.EncodeToString(s.RootHash[:]) + "/" + name
+}
+
+// save gets a file of the system into a directory.
+func (s *Server) save(ctx context.Context, dir, name string) (boot.File, error) {
+	file := boot.File{Name: filepath.Join(dir, name)}
+	to, err := os.Create(file.Name)
+	if err != nil {
+		return file, err
+	}
+	from := s.open(ctx, s.file(name), 0)
+	file.Size, err = io.Copy(to, from)
+	return file, errors.Join(err, from.Close(), to.Close())
+}

@@ -1,0 +1,198 @@
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errNotFound says that the server has no such thing, and will have none by being asked again.
+var errNotFound = errors.New("the server has none")
+
+// transfer reads what a URL has. Where the connection breaks, it asks for the rest, until nothing has come for the Server's Patience.
+type transfer struct {
+	s   *Server
+	ctx context.Context
+	url string
+	// most is how much may come, 0 for any.
+	most     int64
+	body     io.ReadCloser
+	at, size int64 // bytes; size is -1 before it is known
+	idle     time.Duration
+	shown    int64
+}
+
+func (s *Server) open(ctx context.Context, path string, most int64) *transfer {
+	return &transfer{s: s, ctx: ctx, url: s.URL + path, most: most, size: -1}
+}
+
+// Read is io.Reader.
+func (t *transfer) Read(p []byte) (int, error) {
+	for {
+		if t.size >= 0 && t.at >= t.size {
+			return 0, io.EOF
+		}
+		n, err := t.some(p)
+		if n > 0 {
+			t.idle = 0
+			t.at += int64(n)
+			t.tell()
+			return n, nil
+		}
+		if errors.Is(err, errNotFound) || errors.Is(err, errTooLarge) {
+			return 0, err
+		}
+		if err := t.pause(err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Close is io.Closer.
+func (t *transfer) Close() error {
+	if t.body == nil {
+		return nil
+	}
+	err := t.body.Close()
+	t.body = nil
+	return err
+}
+
+var errTooLarge = errors.New("more than it may be")
+
+// some reads what comes next, of a new answer if there is none.
+func (t *transfer) some(p []byte) (n int, err error) {
+	if t.body == nil {
+		if err := t.ask(); err != nil || t.at >= t.size {
+			return 0, err
+		}
+	}
+	n, err = t.body.Read(p[:min(int64(len(p)), t.size-t.at)])
+	if err != nil {
+		_ = t.Close()
+	}
+	if n == 0 && errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// ask asks for what is missing. A server that sends all of it again is skipped through.
+func (t *transfer) ask() error {
+	r, err := http.NewRequestWithContext(t.ctx, http.MethodGet, t.url, nil)
+	if err != nil {
+		return err
+	}
+	if t.at > 0 {
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.at))
+	}
+	answer, err := t.s.Client.Do(r)
+	if err != nil {
+		return err
+	}
+	size, from, err := extent(answer)
+	switch {
+	case err != nil:
+	case t.most > 0 && size > t.most:
+		err = fmt.Errorf("%s: %w: %d bytes", t.url, errTooLarge, size)
+	case t.size >= 0 && size != t.size:
+		err = fmt.Errorf("%s: %d bytes, and %d before", t.url, size, t.size)
+	case from > t.at:
+		err = fmt.Errorf("%s: from byte %d, asked for %d", t.url, from, t.at)
+	}
+	if err == nil {
+		_, err = io.CopyN(io.Discard, answer.Body, t.at-from)
+	}
+	if err != nil {
+		answer.Body.Close()
+		return err
+	}
+	t.body, t.size = answer.Body, size
+	return nil
+}
+
+// extent is how large all of it is, and where what was sent begins.
+func extent(answer *http.Response) (size, from int64, err error) {
+	switch answer.StatusCode {
+	case http.StatusOK:
+		if answer.ContentLength < 0 {
+			return 0, 0, fmt.Errorf("%s: it does not say how large it is", answer.Request.URL)
+		}
+		return answer.ContentLength, 0, nil
+	case http.StatusPartialContent:
+		if _, err := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-", &from); err != nil {
+			return 0, 0, fmt.Errorf("%s: Content-Range %q", answer.Request.URL, answer.Header.Get("Content-Range"))
+		}
+		_, total, _ := strings.Cut(answer.Header.Get("Content-Range"), "/")
+		if size, err = strconv.ParseInt(total, 10, 64); err != nil || from < 0 || size < from {
+			return 0, 0, fmt.Errorf("%s: Content-Range %q", answer.Request.URL, answer.Header.Get("Content-Range"))
+		}
+		return size, from, nil
+	case http.StatusNotFound:
+		return 0, 0, fmt.Errorf("%s: %w", answer.Request.URL, errNotFound)
+	}
+	return 0, 0, fmt.Errorf("%s: %s", answer.Request.URL, answer.Status)
+}
+
+// pause waits before the next try.
+func (t *transfer) pause(cause error) error {
+	const step, most = time.Second, 10 * time.Second
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	if t.idle >= t.s.Patience {
+		return fmt.Errorf("%w\nhint: waited %s for it; is `loamctl serve` running, and does it serve this build?", cause, t.s.Patience)
+	}
+	t.s.Say("%v; asking again", cause)
+	t.s.Moved() // Waiting is no hang.
+	d := min(max(step, t.idle), most)
+	t.idle += d
+	return t.s.Wait(t.ctx, d)
+}
+
+// tell says how far it is at each quarter.
+func (t *transfer) tell() {
+	t.s.Moved()
+	if quarter := 4 * t.at / max(t.size, 1); quarter > t.shown && t.size > 1<<20 {
+		t.shown = quarter
+		name := t.url[strings.LastIndexByte(t.url, '/')+1:]
+		t.s.Say("%s: %d of %d MiB", name, t.at>>20, t.size>>20)
+	}
+}
+
+// NewClient is a client of servers that are near: it follows nothing, and gives up a connection on which nothing moves for limit.
+func NewClient(limit time.Duration) *http.Client {
+	dialer := net.Dialer{Timeout: limit}
+	return &http.Client{
+		Transport: &http.Transport{
+			DisableCompression: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dialer.DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				return limited{conn, limit}, nil
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// limited is a connection whose reads do not wait for ever.
+type limited struct {
+	net.Conn
+	limit time.Duration
+}
+
+func (c limited) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.limit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}

@@ -1,0 +1,63 @@
+// Command init-live is /init of the initramfs that a node starts from over the network, or from an installer's stick. It is
+// not cmd/init, so that what every disk carries has no network in it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/live"
+	"github.com/loam-os/loam/agent/netboot"
+	"github.com/loam-os/loam/agent/stick"
+)
+
+func main() {
+	run()
+	os.Exit(1)
+}
+
+// run starts the node, or says why this process must not.
+func run() {
+	console := boot.NewConsole("/dev", "/sys/class/tty/console/active")
+	machine, err := boot.BecomeInit(console)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "init: %v\n", err)
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			machine.Fail(fmt.Errorf("bug in loam: %v", r))
+		}
+	}()
+	machine.Fail(start(context.Background(), machine))
+}
+
+// start finds the source of the system.
+func start(ctx context.Context, i *boot.Init) error {
+	if err := i.Start(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return fmt.Errorf("read kernel command line: %w", err)
+	}
+	p, err := live.ParseParams(string(text))
+	if err != nil {
+		return err
+	}
+	if p.From == live.FromStick {
+		s, err := stick.Await(i, p.Disk, p.RootHash)
+		if err != nil {
+			return err
+		}
+		s.Moved = i.Alive
+		return live.Run(ctx, i, p, s)
+	}
+	s, err := netboot.Await(ctx, i, p.RootHash, p.Server)
+	if err != nil {
+		return err
+	}
+	return live.Run(ctx, i, p, s)
+}
