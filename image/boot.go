@@ -11,7 +11,6 @@ import (
 
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/initramfs"
-	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
@@ -45,14 +44,14 @@ func stateTemplate(ctx context.Context, run runner, dir string, detail io.Writer
 	return t.Encode(), nil
 }
 
-// packInitramfs puts /init, the modules for disks, and the state template into
+// packInitramfs puts /init, the modules for disks and more, and the state template into
 // a compressed cpio archive. It returns the kernel release too.
-func packInitramfs(tree, loam string, template []byte) (kernel string, archive []byte, err error) {
+func packInitramfs(tree, loam string, template []byte, more []string) (kernel string, archive []byte, err error) {
 	kernel, index, err := readModules(tree)
 	if err != nil {
 		return "", nil, err
 	}
-	files, texts, err := selectModules(index)
+	files, texts, err := selectModules(index, more)
 	if err != nil {
 		return "", nil, err
 	}
@@ -86,27 +85,19 @@ func packInitramfs(tree, loam string, template []byte) (kernel string, archive [
 }
 
 // makeUKI joins kernel, initramfs and command line into what the loader starts.
-func makeUKI(p Plan, stub, software []byte, root rootfs.Root, kernel string, archive []byte) ([]byte, error) {
-	linux, err := os.ReadFile(root.Kernel)
-	if err != nil {
-		return nil, err
-	}
-	microcode, err := packMicrocode(root.Dir)
-	if err != nil {
-		return nil, err
-	}
+func makeUKI(p Plan, cmdline string, in *parts, kernel string, archive []byte) ([]byte, error) {
 	sections := []uki.Section{
 		{Name: ".osrel", Data: p.Spec.Release.Text},
-		{Name: ".cmdline", Data: []byte(p.Cmdline)},
+		{Name: ".cmdline", Data: []byte(cmdline)},
 		{Name: ".uname", Data: []byte(kernel)},
-		{Name: uki.SBOM, Data: software},
-		{Name: ".linux", Data: linux},
+		{Name: uki.SBOM, Data: in.software},
+		{Name: ".linux", Data: in.linux},
 		{Name: ".initrd", Data: archive},
 	}
-	if microcode != nil {
-		sections = append(sections, uki.Section{Name: ".ucode", Data: microcode})
+	if in.microcode != nil {
+		sections = append(sections, uki.Section{Name: ".ucode", Data: in.microcode})
 	}
-	return uki.Build(stub, sections)
+	return uki.Build(in.stub, sections)
 }
 
 func pack(entries []initramfs.Entry) ([]byte, error) {

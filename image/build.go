@@ -174,6 +174,7 @@ func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
 const (
 	loam    = "loam"
 	initBin = "init"
+	liveBin = "init-live"
 )
 
 // root makes the root tree and the programs, and of tree and loam the root file
@@ -187,7 +188,7 @@ func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err err
 		return root, err
 	}
 	err = b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
-		return errors.Join(b.compile(ctx, dir, loam, w), b.compile(ctx, dir, initBin, w))
+		return errors.Join(b.compile(ctx, dir, loam, w), b.compile(ctx, dir, initBin, w), b.compile(ctx, dir, liveBin, w))
 	})
 	if err != nil {
 		return root, err
@@ -268,7 +269,14 @@ func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel
 			return "", err
 		}
 	}
-	return kernel, nil
+	err = b.Steps.Do("PXE set, installer (usb.raw)", "", func(io.Writer) error { return b.live(dir, root, &in, kernel) })
+	if err != nil {
+		return "", err
+	}
+	for _, program := range []string{loam, initBin, liveBin} {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, program)))
+	}
+	return kernel, err
 }
 
 // hash makes the verity tree, and settles the plan with its root hash.
@@ -296,29 +304,29 @@ func (b *Build) hash(in *parts) error {
 }
 
 func (b *Build) uki(ctx context.Context, dir string, root rootfs.Root, in *parts, w io.Writer) (kernel string, err error) {
-	template, err := stateTemplate(ctx, b.tool(dir), dir, w)
+	if in.template, err = stateTemplate(ctx, b.tool(dir), dir, w); err != nil {
+		return "", err
+	}
+	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, initBin), in.template, nil)
 	if err != nil {
 		return "", err
 	}
-	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, initBin), template)
-	if err != nil {
-		return "", err
-	}
-	stub, err := os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(b.Plan.Spec.Arch)))
-	if err != nil {
+	if in.stub, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(b.Plan.Spec.Arch))); err != nil {
 		return "", err
 	}
 	if in.loader, err = os.ReadFile(b.loader()); err != nil {
 		return "", err
 	}
-	software, err := b.software(dir, root)
-	if err != nil {
+	if in.linux, err = os.ReadFile(root.Kernel); err != nil {
 		return "", err
 	}
-	if in.uki, err = makeUKI(b.Plan, stub, software, root, kernel, archive); err != nil {
+	if in.microcode, err = packMicrocode(root.Dir); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, loam)), os.Remove(filepath.Join(dir, initBin))); err != nil {
+	if in.software, err = b.software(dir, root); err != nil {
+		return "", err
+	}
+	if in.uki, err = makeUKI(b.Plan, b.Plan.Cmdline, in, kernel, archive); err != nil {
 		return "", err
 	}
 	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)
@@ -334,7 +342,7 @@ func (b *Build) software(dir string, root rootfs.Root) ([]byte, error) {
 	text, err := sbom.Encode(sbom.About{
 		ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: s.Arch, Profile: s.Profile,
 		Namespace: uuid.NewSHA1(b.identity("SBOM"), b.Plan.RootHash[:]).URN(), Created: time.Unix(epoch, 0),
-		Packages: packages, Programs: []string{filepath.Join(dir, loam), filepath.Join(dir, initBin)},
+		Packages: packages, Programs: []string{filepath.Join(dir, loam), filepath.Join(dir, initBin), filepath.Join(dir, liveBin)},
 	})
 	if err != nil {
 		return nil, err
@@ -384,7 +392,7 @@ func (b *Build) manifest(dir, kernel string, root rootfs.Root) (manifest.Manifes
 	return manifest.Manifest{
 		Format: manifest.Format, ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
 		Arch: p.Spec.Arch, Profile: p.Spec.Profile, RootHash: hex.EncodeToString(p.RootHash[:]),
-		Kernel: kernel, Cmdline: p.Cmdline, UKI: p.UKI,
+		Kernel: kernel, Cmdline: p.Cmdline, LiveCmdline: p.LiveCmdline, UKI: p.UKI,
 		DiskGUID: p.Table.DiskGUID, SectorSize: p.Table.SectorSize, DiskSize: p.Table.DiskSize,
 		Partitions: describePartitions(p.Table), Files: files, Packages: packages,
 	}, nil

@@ -18,6 +18,8 @@ type parts struct {
 	root, verity string // files
 	uki          []byte
 	loader       []byte // systemd-boot
+	// stub, software, linux and microcode, nil for none, are of every UKI; template is the empty state file system.
+	stub, software, linux, microcode, template []byte
 }
 
 // writeRaw writes the disk image: sparse, so that only what is used takes room.
@@ -66,6 +68,10 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 	return nil
 }
 
+// loaderConfig: no menu (a key held at start still shows it), no editing of command lines. And there is no file
+// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs (systemd issues 42979, 42307).
+const loaderConfig = "timeout 0\neditor no\n"
+
 func writeESP(disk io.WriterAt, p Plan, in parts) error {
 	part := p.slot(partitions.ESP)
 	files := []esp.File{
@@ -73,10 +79,7 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 		{Path: p.UKI, Data: in.uki},
 		{Path: loader.RecoveryUKI, Data: in.uki},
 		{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},
-		// No menu (a key held at start still shows it), no editing of command lines. And no file
-		// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs
-		// (systemd issues 42979, 42307).
-		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\n")},
+		{Path: "loader/loader.conf", Data: []byte(loaderConfig)},
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
 	}
 	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])

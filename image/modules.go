@@ -34,6 +34,19 @@ var bootModules = struct{ required, others []string }{
 	},
 }
 
+// liveModules are what a machine needs besides to get its system over the network, or from files, and to install it.
+var liveModules = []string{
+	"loop",
+	// virtual machines
+	"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "ena", "gve",
+	// network interfaces
+	"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "r8169", "tg3", "bnxt_en", "bnx2", "bnx2x", "mlx4_en", "mlx5_core", "atlantic", "sfc", "qede", "ionic",
+	// those on USB ports, and what links them
+	"r8152", "ax88179_178a", "asix", "cdc_ether", "cdc_ncm",
+	// arm64 boards
+	"genet", "macb", "stmmac_platform", "dwmac_generic", "mvneta", "thunderx_nicvf", "hns3", "smsc95xx", "lan78xx",
+}
+
 // readModules reads the depmod texts of the one kernel in a root tree.
 func readModules(tree string) (kernel string, index *kmod.Index, err error) {
 	dirs, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*/modules.dep"))
@@ -53,10 +66,10 @@ func readModules(tree string) (kernel string, index *kmod.Index, err error) {
 	return filepath.Base(dir), index, err
 }
 
-// selectModules is the subset that goes into the initramfs.
-func selectModules(index *kmod.Index) (files []string, texts kmod.Files, err error) {
+// selectModules is the subset that goes into the initramfs: bootModules, and more.
+func selectModules(index *kmod.Index, more []string) (files []string, texts kmod.Files, err error) {
 	names := slices.Clone(bootModules.required)
-	for _, name := range bootModules.others {
+	for _, name := range slices.Concat(bootModules.others, more) {
 		if index.Has(name) {
 			names = append(names, name)
 		}

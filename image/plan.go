@@ -24,6 +24,8 @@ type Plan struct {
 	UKI string
 	// Cmdline is the kernel command line; roothash= is in it after Settle.
 	Cmdline string
+	// LiveCmdline is that of a system which runs from memory, got over the network; it is known after Pack.
+	LiveCmdline string
 	// RootHash is unknown before Settle.
 	RootHash [32]byte
 	defs     []partitions.Definition
@@ -61,6 +63,17 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	return p, err
 }
 
+// Pack gives the plan the SHA-256, in hex, of the packed disk image, which a system that runs from memory may install.
+func (p Plan) Pack(sum string) Plan {
+	p.LiveCmdline = p.live(sum, "network")
+	return p
+}
+
+// live is the command line of a system that gets itself and the packed disk image from somewhere (agent/live).
+func (p Plan) live(sum, from string) string {
+	return p.Cmdline + " loam.from=" + from + " loam.disk=sha256:" + sum
+}
+
 // cmdline of the kernel. gpt lets it use the backup of a damaged partition
 // table, which /init then repairs; panic= restarts a machine that cannot go on; quiet
 // leaves the console to the node's status.
@@ -94,11 +107,19 @@ func (p Plan) Base() string {
 // Images are the outputs that hold the system, in whole or in part.
 func (p Plan) Images() []string {
 	var names []string
-	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", sbomSuffix} {
+	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix} {
 		names = append(names, p.Base()+suffix)
 	}
 	return names
 }
+
+// Suffixes of the PXE set (a UKI for UEFI, kernel and initramfs for iPXE), and of the installer's stick.
+const (
+	pxeSuffix    = ".pxe.efi"
+	kernelSuffix = ".vmlinuz"
+	initrdSuffix = ".initrd"
+	stickSuffix  = ".usb.raw"
+)
 
 // Suffixes of the signature of the root hash, and of the SPDX document of what is in the image.
 const (

@@ -48,6 +48,8 @@ type signing struct {
 	rootHash []byte
 	// boot is the signature of the loader.
 	boot []byte
+	// packed is the SHA-256 of the packed disk image as it was, and as it is.
+	packed [2]string
 }
 
 // signInto makes a signed build of another, in a directory that is not there.
@@ -111,8 +113,8 @@ func (s *signing) run() error {
 			names = append(names, f.Name)
 		}
 	}
-	// What others are made of goes first: UKIs have the signature of the loader, which is on the disks.
-	for _, kind := range []func(name string) bool{isDisk, isOther} {
+	// What others are made of goes first: UKIs have the signature of the loader, which is on the disks, and some the digest of the packed one.
+	for _, kind := range []func(name string) bool{isDisk, isPacked, isOther} {
 		for _, name := range names {
 			if !kind(name) {
 				continue
@@ -140,8 +142,28 @@ func (s *signing) linkAll() error {
 	return nil
 }
 
-func isDisk(name string) bool  { return filepath.Ext(name) == ".raw" }
-func isOther(name string) bool { return !isDisk(name) }
+func isDisk(name string) bool {
+	return strings.HasSuffix(name, ".raw") && !strings.HasSuffix(name, stickSuffix)
+}
+func isPacked(name string) bool {
+	return strings.HasSuffix(name, ".raw.zst") && !strings.HasSuffix(name, stickSuffix+".zst")
+}
+func isOther(name string) bool { return !isDisk(name) && !isPacked(name) }
+
+// pack packs the disk that was signed, and notes its digest, which PXE set and stick have.
+func (s *signing) pack(name string) error {
+	was, err := describeFile(s.from, name)
+	if err != nil {
+		return err
+	}
+	if err := convert(filepath.Join(s.to, name), filepath.Join(s.to, s.base()+".raw"), writePacked); err != nil {
+		return err
+	}
+	now, err := describeFile(s.to, name)
+	s.packed = [2]string{was.SHA256, now.SHA256}
+	s.manifest.LiveCmdline = strings.Replace(s.manifest.LiveCmdline, was.SHA256, now.SHA256, 1)
+	return err
+}
 
 // base is what the names of the outputs begin with.
 func (s *signing) base() string {
@@ -151,15 +173,18 @@ func (s *signing) base() string {
 // file makes one output.
 func (s *signing) file(name string) error {
 	from, to := filepath.Join(s.from, name), filepath.Join(s.to, name)
-	for suffix, write := range map[string]func(dst, src *os.File, size int64) error{".qcow2": writeQcow2, ".raw.zst": writePacked} {
-		if base, ok := strings.CutSuffix(name, suffix); ok {
-			return convert(to, filepath.Join(s.to, base+".raw"), write)
-		}
-	}
-	switch filepath.Ext(name) {
-	case ".raw":
+	switch {
+	case isPacked(name):
+		return s.pack(name)
+	case strings.HasSuffix(name, ".qcow2"):
+		return convert(to, filepath.Join(s.to, s.base()+".raw"), writeQcow2)
+	case strings.HasSuffix(name, stickSuffix+".zst"):
+		return convert(to, filepath.Join(s.to, s.base()+stickSuffix), writePackedFast)
+	case strings.HasSuffix(name, stickSuffix):
+		return s.stick(to, from)
+	case isDisk(name):
 		return s.disk(to, from)
-	case ".efi":
+	case strings.HasSuffix(name, ".efi"):
 		content, err := os.ReadFile(from)
 		if err == nil {
 			content, err = s.program(content)
@@ -179,6 +204,8 @@ func (s *signing) program(image []byte) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := uki.Parse(bytes.NewReader(image)); err == nil {
+		// The digest on the command line is as long as the one before, so that nothing moves.
+		image = bytes.Replace(image, []byte("loam.disk=sha256:"+s.packed[0]), []byte("loam.disk=sha256:"+s.packed[1]), 1)
 		if image, err = uki.Replace(image, uki.Section{Name: uki.LoaderSignature, Data: s.boot}); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -88,25 +89,67 @@ func (s *signing) esp(dst, src *os.File, sectorSize int, p gpt.Partition) error 
 	if err != nil {
 		return err
 	}
-	if err := s.signLoader(files); err != nil {
+	if files, err = s.files(files); err != nil {
 		return err
+	}
+	var id [4]byte // of the volume; at byte 67 of its boot sector
+	if _, err := part.ReadAt(id[:], 67); err != nil {
+		return err
+	}
+	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize, binary.LittleEndian.Uint32(id[:]), files)
+}
+
+// files are those of an ESP, or of a stick, with all its programs signed and the keys for firmware.
+func (s *signing) files(files []esp.File) (_ []esp.File, err error) {
+	if err := s.signLoader(files); err != nil {
+		return nil, err
 	}
 	files = slices.DeleteFunc(files, func(f esp.File) bool { return strings.HasPrefix(f.Path, keysDir+"/") })
 	for i, f := range files {
 		switch {
 		case strings.EqualFold(path.Ext(f.Path), ".efi"):
 			if files[i].Data, err = s.program(f.Data); err != nil {
-				return fmt.Errorf("%s: %w", f.Path, err)
+				return nil, fmt.Errorf("%s: %w", f.Path, err)
 			}
 		case f.Path == loaderConf:
 			files[i].Data = enrollWhen(f.Data, s.by.When)
 		}
 	}
-	var id [4]byte // of the volume; at byte 67 of its boot sector
-	if _, err := part.ReadAt(id[:], 67); err != nil {
+	return append(files, s.by.files()...), nil
+}
+
+// stick makes a signed installer's stick of another, with the disk image that was signed before.
+func (s *signing) stick(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
 		return err
 	}
-	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize, binary.LittleEndian.Uint32(id[:]), append(files, s.by.files()...))
+	defer src.Close()
+	table, err := stickTable(s.packed[1])
+	if err != nil {
+		return err
+	}
+	p := table.Partitions[0]
+	fs, err := fat.Open(fat.ReadOnly(io.NewSectionReader(src, p.Start, p.Size)), p.Size, table.SectorSize)
+	if err != nil {
+		return err
+	}
+	files, err := readFiles(fs, "")
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if f.Path == partitions.InstallerFile {
+			files[i].Data, err = os.ReadFile(filepath.Join(s.to, s.base()+".raw.zst"))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if files, err = s.files(files); err != nil {
+		return err
+	}
+	return writeStick(to, s.packed[1], files)
 }
 
 // signLoader signs the loader, if it is among the files, for UKIs to have the signature.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/image/manifest"
@@ -35,6 +34,9 @@ func Verify(dir string) (manifest.Manifest, error) {
 	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature)); err != nil {
 		return m, err
 	}
+	if err := verifyLive(dir, out, m); err != nil {
+		return m, err
+	}
 	return m, verifyFiles(dir, m)
 }
 
@@ -43,12 +45,12 @@ type outputs map[string]*os.File
 
 func openOutputs(dir string, m manifest.Manifest) (outputs, error) {
 	out := outputs{}
-	for _, suffix := range []string{".raw", ".root", ".verity", ".efi"} {
-		i := slices.IndexFunc(m.Files, func(f manifest.File) bool { return strings.HasSuffix(f.Name, suffix) })
-		if i < 0 {
+	for _, suffix := range []string{".raw", ".root", ".verity", ".efi", pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix} {
+		output, ok := m.Output(suffix)
+		if !ok {
 			return out, fmt.Errorf("%s: no file *%s", ManifestName, suffix)
 		}
-		f, err := os.Open(filepath.Join(dir, m.Files[i].Name))
+		f, err := os.Open(filepath.Join(dir, output.Name))
 		if err != nil {
 			return out, err
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/image"
@@ -31,11 +29,11 @@ func packBuild(dir string, epoch int, pack string) (repository.Bundle, error) {
 		suffix string
 		path   *string
 	}{{".root", &b.Root}, {".verity", &b.Verity}, {".efi", &b.UKI}} {
-		at := slices.IndexFunc(m.Files, func(f manifest.File) bool { return strings.HasSuffix(f.Name, p.suffix) && filepath.IsLocal(f.Name) })
-		if at < 0 {
+		f, ok := m.Output(p.suffix)
+		if !ok || !filepath.IsLocal(f.Name) {
 			return b, fmt.Errorf("%s: no file *%s", filepath.Join(dir, image.ManifestName), p.suffix)
 		}
-		claims[i], *p.path = m.Files[at], filepath.Join(dir, m.Files[at].Name)
+		claims[i], *p.path = f, filepath.Join(dir, f.Name)
 	}
 	about := bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, Epoch: epoch, RootHash: m.RootHash}
 	if about.Signature, err = image.ReadSignature(dir, m); err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -75,6 +77,7 @@ func imageIn(name string) (string, error) {
 		return name, err
 	}
 	found, err := filepath.Glob(filepath.Join(name, "*.raw"))
+	found = slices.DeleteFunc(found, func(file string) bool { return strings.HasSuffix(file, ".usb.raw") }) // the installer of the same build
 	if err == nil && len(found) != 1 {
 		err = fmt.Errorf("%s: %d files *.raw, want one\nhint: name the image itself", name, len(found))
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -27,6 +28,8 @@ type Manifest struct {
 	// Kernel is the kernel release, Cmdline its whole command line.
 	Kernel  string `json:"kernel"`
 	Cmdline string `json:"cmdline"`
+	// LiveCmdline is that of the PXE set, "" for a build that has none.
+	LiveCmdline string `json:"liveCmdline,omitempty"`
 	// UKI is the path of the unified kernel image on the ESP.
 	UKI        string      `json:"uki"`
 	DiskGUID   uuid.UUID   `json:"diskGUID"`
@@ -54,6 +57,17 @@ type File struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
+}
+
+// Output is the file whose name ends with that, after the architecture: ".raw" is not ".usb.raw".
+func (m Manifest) Output(suffix string) (f File, ok bool) {
+	for _, f := range m.Files {
+		_, after, _ := strings.Cut(f.Name[strings.LastIndexByte(f.Name, '_')+1:], ".")
+		if "."+after == suffix {
+			return f, true
+		}
+	}
+	return File{}, false
 }
 
 // Package is a distribution package.

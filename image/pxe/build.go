@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/loam-os/loam/image/manifest"
 )
@@ -65,20 +64,18 @@ func Open(dir string) (*Build, error) {
 
 // open opens the file of a build whose name ends so, if it is as the manifest says.
 func open(dir string, m manifest.Manifest, end string) (File, error) {
-	for _, want := range m.Files {
-		if !strings.HasSuffix(want.Name, end) || !filepath.IsLocal(want.Name) {
-			continue
-		}
-		f, err := os.Open(filepath.Join(dir, want.Name))
-		if err != nil {
-			return File{}, err
-		}
-		if err := check(f, want); err != nil {
-			return File{}, errors.Join(err, f.Close())
-		}
-		return File{f, want.Size, f.Close}, nil
+	want, ok := m.Output(end)
+	if !ok || !filepath.IsLocal(want.Name) {
+		return File{}, fmt.Errorf("has no file *%s, which machines boot from the network by", end)
 	}
-	return File{}, fmt.Errorf("has no file *%s, which machines boot from the network by", end)
+	f, err := os.Open(filepath.Join(dir, want.Name))
+	if err != nil {
+		return File{}, err
+	}
+	if err := check(f, want); err != nil {
+		return File{}, errors.Join(err, f.Close())
+	}
+	return File{f, want.Size, f.Close}, nil
 }
 
 func check(f *os.File, want manifest.File) error {

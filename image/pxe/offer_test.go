@@ -23,7 +23,7 @@ var (
 func offers(archs ...string) Offers {
 	o := Offers{URL: "http://192.0.2.1:8080", Builds: map[string]*Build{}}
 	for _, arch := range archs {
-		o.Builds[arch] = &Build{manifest: manifest.Manifest{ImageID: "loam", Version: "1", Profile: "metal", Arch: arch, RootHash: arch + "-hash", Cmdline: "quiet"}}
+		o.Builds[arch] = &Build{manifest: manifest.Manifest{ImageID: "loam", Version: "1", Profile: "metal", Arch: arch, RootHash: arch + "-hash", LiveCmdline: "quiet"}}
 	}
 	return o
 }

@@ -30,7 +30,7 @@ func (o Offers) Script(arch string, installed bool) string {
 	// A kernel that is started as a program of UEFI finds the initramfs by its name on the command line.
 	var s strings.Builder
 	fmt.Fprintf(&s, "#!ipxe\necho %s from %s\n", build, o.URL)
-	fmt.Fprintf(&s, "kernel %s/%s initrd=%s %s loam.server=%s\n", o.URL, build.Path(kernel), initrd, build.manifest.Cmdline, o.URL)
+	fmt.Fprintf(&s, "kernel %s/%s initrd=%s %s loam.server=%s\n", o.URL, build.Path(kernel), initrd, build.manifest.LiveCmdline, o.URL)
 	fmt.Fprintf(&s, "initrd --name %s %s/%s\nboot\n", initrd, o.URL, build.Path(initrd))
 	return s.String()
 }

@@ -96,10 +96,9 @@ func bundled(dir string) (bundle.Index, error) {
 	}
 	b := repository.Bundle{Pack: filepath.Join(os.TempDir(), "loam-bench.pack")}
 	defer os.Remove(b.Pack)
-	for _, f := range m.Files {
-		if to, ok := map[string]*string{".root": &b.Root, ".verity": &b.Verity, ".efi": &b.UKI}[filepath.Ext(f.Name)]; ok {
-			*to = filepath.Join(dir, f.Name)
-		}
+	for suffix, to := range map[string]*string{".root": &b.Root, ".verity": &b.Verity, ".efi": &b.UKI} {
+		f, _ := m.Output(suffix)
+		*to = filepath.Join(dir, f.Name)
 	}
 	err = b.Write(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash})
 	return b.Index, err

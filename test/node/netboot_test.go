@@ -125,8 +125,8 @@ func addresses(conn net.PacketConn) {
 	}
 }
 
-// started is a line that only a kernel with Loam's /init writes.
-var started = regexp.MustCompile(`loam: cannot boot: root hash`)
+// started is a line that only a node writes which has got all of its system.
+var started = regexp.MustCompile(`slot memory, root [0-9a-f]+ verified`)
 
 // TestNetboot has firmware find its boot file beside a DHCP server that knows of none, load and start it.
 func TestNetboot(t *testing.T) {

@@ -53,6 +53,10 @@ type Config struct {
 	Netdev string
 	// Settings are of EDK2's firmware, such as IPv6Support=no (RUNTIME_CONFIG.md in its OvmfPkg).
 	Settings map[string]string
+	// BootFile is what the DHCP server says in its field of that name, "" for nothing.
+	BootFile string
+	// Devices are further arguments of QEMU, such as -device.
+	Devices []string
 	// Forward are ports of this host's loopback that lead to TCP ports of the
 	// machine.
 	Forward map[int]int
@@ -152,6 +156,9 @@ func (c Config) network() string {
 	net := "user,id=net"
 	if !c.Host {
 		net += ",restrict=on"
+	}
+	if c.BootFile != "" {
+		net += ",bootfile=" + c.BootFile
 	}
 	for _, port := range slices.Sorted(maps.Keys(c.Forward)) {
 		net += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", port, c.Forward[port])

@@ -1,0 +1,83 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// verifyLive checks what a node starts from without a disk: that PXE set and stick are of one kernel and initramfs, and know the packed
+// disk image that is there.
+func verifyLive(dir string, out outputs, m manifest.Manifest) error {
+	packed, _ := m.Output(".raw.zst")
+	network := m.Cmdline + " loam.from=network loam.disk=sha256:" + packed.SHA256
+	if m.LiveCmdline != network {
+		return fmt.Errorf("command line of the PXE set %q; for %s it is %q", m.LiveCmdline, packed.Name, network)
+	}
+	sections, err := uki.Parse(out[pxeSuffix])
+	if err != nil {
+		return fmt.Errorf("*%s: %w", pxeSuffix, err)
+	}
+	for _, claim := range []struct{ section, suffix string }{{".linux", kernelSuffix}, {".initrd", initrdSuffix}} {
+		have, _ := sections.Section(claim.section)
+		want, err := io.ReadAll(out[claim.suffix])
+		if err != nil || !bytes.HasPrefix(have, want) {
+			return errors.Join(err, fmt.Errorf("*%s: section %s is not *%s", pxeSuffix, claim.section, claim.suffix))
+		}
+	}
+	if err := verifyStick(dir, out, m, packed); err != nil {
+		return fmt.Errorf("*%s: %w", stickSuffix, err)
+	}
+	pxe := m
+	pxe.Cmdline, pxe.UKI = m.LiveCmdline, "*"+pxeSuffix
+	return verifySections(sections, pxe)
+}
+
+// verifyStick checks the installer's stick.
+func verifyStick(dir string, out outputs, m manifest.Manifest, packed manifest.File) error {
+	want, err := stickTable(packed.SHA256)
+	if err != nil {
+		return err
+	}
+	disk := out[stickSuffix]
+	table, err := gpt.Read(disk, want.DiskSize, want.SectorSize)
+	if err != nil || !table.Source.Healthy() || len(table.Partitions) != 1 || table.Partitions[0] != want.Partitions[0] {
+		return errors.Join(err, fmt.Errorf("partitions %+v, want %+v", table.Partitions, want.Partitions))
+	}
+	p := table.Partitions[0]
+	files := io.NewSectionReader(disk, p.Start, p.Size)
+	content, err := os.ReadFile(filepath.Join(dir, packed.Name))
+	if err != nil {
+		return err
+	}
+	image, err := esp.Read(files, table.SectorSize, m.UKI)
+	if err != nil {
+		return err
+	}
+	for path, want := range map[string][]byte{partitions.InstallerFile: content, partitions.MachineFile: []byte(stickMachine)} {
+		if have, err := esp.Read(files, table.SectorSize, path); err != nil || !bytes.Equal(have, want) {
+			return errors.Join(err, fmt.Errorf("%s: %d bytes that are not the %d it should have", path, len(have), len(want)))
+		}
+	}
+	if _, err := esp.Read(files, table.SectorSize, loader.Path(m.Arch)); err != nil {
+		return err
+	}
+	sections, err := uki.Parse(bytes.NewReader(image))
+	if err != nil {
+		return err
+	}
+	stick := m
+	stick.Cmdline = strings.Replace(m.LiveCmdline, "loam.from=network", "loam.from=stick", 1)
+	return verifySections(sections, stick)
+}

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// origin is a server of systems that run from memory.
+type origin struct {
+	*httptest.Server
+	machine string
+	// cut is after how many bytes the first answer that has as many ends; 0 is never.
+	cut atomic.Int64
+	// installed has the queries of the nodes that said so.
+	installed chan string
+}
+
+func (b build) origin(t *testing.T, machine string) *origin {
+	p := &origin{machine: machine, installed: make(chan string, 10)}
+	mux := http.NewServeMux()
+	for name, suffix := range map[string]string{"root": ".root", "verity": ".verity", "disk.raw.zst": ".raw.zst"} {
+		mux.HandleFunc("GET /v1/boot/"+b.manifest.RootHash+"/"+name, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFile(&cutter{w, p}, r, b.file(suffix))
+		})
+	}
+	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Get("mac") != "52:54:00:12:34:56" || q.Get("arch") != b.manifest.Arch || p.machine == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, p.machine)
+	})
+	mux.HandleFunc("POST /v1/installed", func(_ http.ResponseWriter, r *http.Request) { p.installed <- r.URL.RawQuery })
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// cutter breaks a connection.
+type cutter struct {
+	http.ResponseWriter
+	p *origin
+}
+
+func (c *cutter) Write(b []byte) (int, error) {
+	if left := c.p.cut.Load(); left > 0 && c.p.cut.Add(-int64(len(b))) <= 0 {
+		panic(http.ErrAbortHandler)
+	}
+	return c.ResponseWriter.Write(b)
+}
+
+// url is what a machine calls it.
+func (p *origin) url() string { return strings.Replace(p.URL, "127.0.0.1", "10.0.2.2", 1) }
+
+// diskless is a machine that starts kernel and initramfs of the PXE set by DHCP, without firmware.
+func (b build) diskless(t *testing.T, p *origin) *machine {
+	m := b.flash(t, b.file(".raw"))
+	m.config.Disk, m.config.FirmwareCode = "", ""
+	m.config.Kernel, m.config.Initrd, m.config.Cmdline = b.file(".vmlinuz"), b.file(".initrd"), b.manifest.LiveCmdline
+	m.config.Host, m.config.BootFile = true, p.url()
+	return m
+}
+
+// TestPXEToMemory: a node without a disk gets its system over a network that breaks, and applies.
+func TestPXEToMemory(t *testing.T) {
+	b := open(t)
+	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))
+	p.cut.Store(40 << 20)
+	m := b.diskless(t, p)
+	m.config.MemoryMB = liveMemory
+	n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
+	n.expect(regexp.MustCompile(`the server is http://10\.0\.2\.2`))
+	n.expect(regexp.MustCompile(`asking again`))
+	generation := n.applied()
+	n.shell()
+	if s := n.status(); s.Generation != generation || s.Slot != "memory" || s.RootHash != b.manifest.RootHash || s.Phase != status.Applied || s.Machine != "/run/loam/machine.yaml" {
+		t.Errorf("status %+v", s)
+	}
+	n.want("findmnt -no FSTYPE /; findmnt -no FSTYPE /var", "erofs\ntmpfs")
+	n.want("stat -c %a /run/loam/machine.yaml /run/loam/memory", "600\n700")
+	n.want("systemctl is-active hello.service systemd-networkd", "active\nactive")
+	n.want("systemctl --failed --no-legend | wc -l", "0")
+	available, _ := strconv.Atoi(n.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+	t.Logf("memory: %d MiB, of which %d MiB are available", liveMemory, available>>10)
+	n.off()
+}
+
+// liveMemory is what a node that runs from memory has to do with, in MiB.
+const liveMemory = 1024
