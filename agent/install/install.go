@@ -119,14 +119,14 @@ func (d Disk) hasSystem(arch string) bool {
 	return (a || b) && slices.ContainsFunc(d.Table.Partitions, state)
 }
 
-// ofImage is what is found on a disk of which a part of an image was written, behind its mark: the tables, the ESP at the start of the first
-// partition, and bytes without a name.
-var ofImage = []string{volume.Unknown, "gpt", "PMBR", "vfat"}
-
 // unfinished reports whether a power cut has left a disk on which nothing but a part of an image is: somebody else, who has made something of
-// it since, may have left the mark there.
+// it since, may have left the mark there. Whatever takes a whole disk, and leaves its first sector alone, has a signature before the first
+// partition or at the end, where an image has its partition tables only.
 func (d Disk) unfinished() bool {
-	foreign := func(e volume.Evidence) bool { return !slices.Contains(ofImage, e.Name) }
+	foreign := func(e volume.Evidence) bool {
+		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
+		return edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name) || e.Name == volume.Unreadable
+	}
 	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
 

@@ -1,0 +1,88 @@
+package link
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// offer is an answer of a DHCP server; an empty address is ProxyDHCP's.
+func offer(t *testing.T, address string, options ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
+	t.Helper()
+	p, err := dhcpv4.New(append(options, dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.YourIPAddr = net.IPv4zero
+	if address != "" {
+		p.YourIPAddr = net.ParseIP(address)
+	}
+	return p
+}
+
+func TestWhatIsTakenOfOffers(t *testing.T) {
+	option := func(name string) dhcpv4.Modifier { return dhcpv4.WithOption(dhcpv4.OptBootFileName(name)) }
+	field := func(name string) dhcpv4.Modifier { return func(p *dhcpv4.DHCPv4) { p.BootFileName = name } }
+	for _, test := range []struct {
+		name                     string
+		offers                   []*dhcpv4.DHCPv4
+		addressOnly              bool
+		wantAddress, url, reason string
+	}{
+		{name: "one server gives both", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("http://192.0.2.1:80"))}, wantAddress: "192.0.2.7", url: "http://192.0.2.1:80"},
+		{name: "in the field of BOOTP", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", field("http://192.0.2.1/"))}, wantAddress: "192.0.2.7", url: "http://192.0.2.1"},
+		{name: "ProxyDHCP answers first", offers: []*dhcpv4.DHCPv4{offer(t, "", option("http://192.0.2.1")), offer(t, "192.0.2.7")}, wantAddress: "192.0.2.7", url: "http://192.0.2.1"},
+		{name: "ProxyDHCP answers last", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7"), offer(t, "192.0.2.8"), offer(t, "", option("http://192.0.2.1"))}, wantAddress: "192.0.2.7", url: "http://192.0.2.1"},
+		{name: "a boot file for firmware is no server", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("pxelinux.0"))}, reason: "nobody says where the system is"},
+		{name: "a server by https is none", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("https://192.0.2.1"))}, reason: "nobody says where the system is"},
+		{name: "the kernel has said where the system is", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7")}, addressOnly: true, wantAddress: "192.0.2.7"},
+		{name: "no address", offers: []*dhcpv4.DHCPv4{offer(t, "", option("http://192.0.2.1"))}, reason: "nobody offers an address"},
+		{name: "no answer", reason: "no answer"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, url, err := Client{WantURL: !test.addressOnly}.choose(test.offers)
+			if test.reason != "" {
+				if err == nil || !strings.Contains(err.Error(), test.reason) {
+					t.Errorf("error %v, want %q", err, test.reason)
+				}
+				return
+			}
+			if err != nil || got.YourIPAddr.String() != test.wantAddress || url != test.url {
+				t.Errorf("%v, %q, %v; want %s, %q", got.YourIPAddr, url, err, test.wantAddress, test.url)
+			}
+		})
+	}
+}
+
+func TestTheNetworkOfAnAcknowledgement(t *testing.T) {
+	ack := offer(t, "192.0.2.7", dhcpv4.WithNetmask(net.CIDRMask(26, 32)), dhcpv4.WithRouter(net.IPv4(192, 0, 2, 1)), dhcpv4.WithDNS(net.IPv4(192, 0, 2, 2)))
+	n, err := network("eth0", ack, "http://x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Address.String(); got != "192.0.2.7/26" || n.Router.String() != "192.0.2.1" || len(n.DNS) != 1 || n.URL != "http://x" {
+		t.Errorf("%+v", n)
+	}
+	n, err = network("eth0", offer(t, "10.1.2.3"), "")
+	if err != nil || n.Address.String() != "10.1.2.3/8" || n.Router != nil {
+		t.Errorf("without a mask and a router: %+v, %v", n, err)
+	}
+}
+
+// TestWhoAsks: servers tell a node of Loam by these.
+func TestWhoAsks(t *testing.T) {
+	c := Client{Class: "LoamClient:Arch:00007", Arch: 7, UUID: []byte("0123456789abcdef")}
+	p, err := dhcpv4.NewDiscovery(net.HardwareAddr{2, 0, 0, 0, 0, 1}, c.options()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ClassIdentifier() != c.Class || !p.IsBroadcast() || len(p.ClientArch()) != 1 || p.ClientArch()[0] != 7 {
+		t.Errorf("%s", p.Summary())
+	}
+	if diff := cmp.Diff(append([]byte{0}, c.UUID...), p.Options.Get(dhcpv4.OptionClientMachineIdentifier)); diff != "" {
+		t.Errorf("option 97 (-want +got):\n%s", diff)
+	}
+}
