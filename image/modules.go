@@ -22,7 +22,7 @@ var bootModules = struct{ required, others []string }{
 		// SATA, SCSI, NVMe
 		"ahci", "ata_piix", "sd_mod", "nvme", "vmd", "megaraid_sas", "mpt3sas", "mpi3mr", "smartpqi", "hpsa", "aacraid",
 		// USB
-		"xhci_pci", "xhci_hcd", "ehci_pci", "uhci_hcd", "usb_storage", "uas",
+		"xhci_pci", "xhci_pci_renesas", "xhci_hcd", "ehci_pci", "uhci_hcd", "usb_storage", "uas",
 		// SD, eMMC, UFS
 		"mmc_block", "sdhci_pci", "sdhci_acpi", "ufshcd_pci",
 		// arm64 boards
