@@ -139,14 +139,16 @@ func (l *moduleLoader) coldplug() {
 	// The processor's crypto extensions make dm-verity several times faster.
 	paths := []string{"/sys/devices/system/cpu/modalias"}
 	found, _ := filepath.Glob("/sys/bus/*/devices/*/modalias")
-	for _, p := range append(paths, found...) {
+	// SD and MMC cards have no such attribute, only the event (drivers/mmc/core/bus.c).
+	cards, _ := filepath.Glob("/sys/bus/mmc/devices/*/uevent")
+	for _, p := range slices.Concat(paths, found, cards) {
 		l.plug(p)
 	}
 }
 
 func (l *moduleLoader) plug(path string) {
 	text, err := os.ReadFile(path)
-	modalias := strings.TrimSpace(string(text))
+	modalias := modaliasOf(string(text))
 	if err != nil || modalias == "" || l.seen[modalias] {
 		return
 	}
@@ -158,4 +160,13 @@ func (l *moduleLoader) plug(path string) {
 			}
 		}()
 	}
+}
+
+// modaliasOf is what the attribute modalias says, or that line of the attribute uevent.
+func modaliasOf(text string) string {
+	if _, after, ok := strings.Cut(text, "MODALIAS="); ok {
+		text = after
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line)
 }
