@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// buses are what a disk may hang on: controllers, then the disk, which Config.storage completes.
+// buses are what a disk may hang on: controllers, then the disk. Firmware has no number for an SD card.
 var buses = map[string][]string{
-	"":            {"virtio-blk-pci"},
-	"virtio-scsi": {"virtio-scsi-pci,id=bus", "scsi-hd,bus=bus.0"},
-	"nvme":        {"nvme,serial=loam"},
-	"ahci":        {"ahci,id=bus", "ide-hd,bus=bus.0"},
-	"usb":         {"qemu-xhci,id=bus", "usb-storage,bus=bus.0"},
-	"uas":         {"qemu-xhci,id=usb", "usb-uas,id=bus,bus=usb.0", "scsi-hd,bus=bus.0"},
-	"sd":          {"sdhci-pci", "sd-card"},
+	"":            {"virtio-blk-pci,drive=disk,bootindex=1"},
+	"virtio-scsi": {"virtio-scsi-pci,id=bus", "scsi-hd,bus=bus.0,drive=disk,bootindex=1"},
+	"nvme":        {"nvme,serial=loam,drive=disk,bootindex=1"},
+	"ahci":        {"ahci,id=bus", "ide-hd,bus=bus.0,drive=disk,bootindex=1"},
+	"usb":         {"qemu-xhci,id=bus", "usb-storage,bus=bus.0,drive=disk,bootindex=1"},
+	"uas":         {"qemu-xhci,id=usb", "usb-uas,id=bus,bus=usb.0", "scsi-hd,bus=bus.0,drive=disk"},
+	"sd":          {"sdhci-pci", "sd-card,drive=disk"},
 }
 
 func (c Config) storage() []string {
@@ -35,10 +35,8 @@ func (c Config) storage() []string {
 	}
 	args := []string{"-drive", fmt.Sprintf("if=none,id=disk,format=%s,file=%s,cache=unsafe,discard=unmap", format, c.Disk)}
 	devices := slices.Clone(buses[c.Bus])
-	disk := &devices[len(devices)-1]
-	*disk += ",drive=disk,bootindex=1"
-	if c.SectorSize != 0 {
-		*disk += fmt.Sprintf(",logical_block_size=%d,physical_block_size=%[1]d", c.SectorSize)
+	if c.SectorSize > 512 {
+		devices[len(devices)-1] += fmt.Sprintf(",logical_block_size=%d,physical_block_size=%[1]d", c.SectorSize)
 	}
 	for _, device := range devices {
 		args = append(args, "-device", device)
