@@ -276,7 +276,10 @@ func (b *Build) image(ctx context.Context, dir string, root rootfs.Root) (kernel
 	for _, program := range []string{loam, initBin, liveBin} {
 		err = errors.Join(err, os.Remove(filepath.Join(dir, program)))
 	}
-	return kernel, err
+	if err != nil {
+		return "", err
+	}
+	return kernel, b.Steps.Do("update bundle", "is there room on the disk?", func(io.Writer) error { return WriteUpdate(dir, b.Plan.Base(), b.Plan.about()) })
 }
 
 // hash makes the verity tree, and settles the plan with its root hash.

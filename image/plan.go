@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -104,10 +105,16 @@ func (p Plan) Base() string {
 	return fmt.Sprintf("%s_%s_%s", p.Spec.Release.ImageID, p.Spec.Release.Version, bootentry.Arch(p.Spec.Arch))
 }
 
+// about is what an update bundle says of the system.
+func (p Plan) about() bundle.Sources {
+	s := p.Spec
+	return bundle.Sources{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: s.Arch, Profile: s.Profile, RootHash: hex.EncodeToString(p.RootHash[:])}
+}
+
 // Images are the outputs that hold the system, in whole or in part.
 func (p Plan) Images() []string {
 	var names []string
-	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix} {
+	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", packSuffix, indexSuffix, pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix} {
 		names = append(names, p.Base()+suffix)
 	}
 	return names

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/partitions/verity"
@@ -128,8 +129,21 @@ func (s *signing) run() error {
 	if err := os.WriteFile(filepath.Join(s.to, signature), s.rootHash, 0o644); err != nil {
 		return err
 	}
+	if err := s.update(); err != nil {
+		return err
+	}
 	s.manifest.Files, err = describe(s.to, append(names, signature))
 	return err
+}
+
+// update makes the update bundle of the signed files, with the signature of the root hash.
+func (s *signing) update() error {
+	signature, err := verity.ParseSignature(s.rootHash)
+	if err != nil {
+		return err
+	}
+	m := s.manifest
+	return WriteUpdate(s.to, s.base(), bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash, Signature: &signature})
 }
 
 // linkAll takes all files as they are.
@@ -184,6 +198,8 @@ func (s *signing) file(name string) error {
 		return s.stick(to, from)
 	case isDisk(name):
 		return s.disk(to, from)
+	case strings.HasSuffix(name, packSuffix), strings.HasSuffix(name, indexSuffix):
+		return nil // They are made last.
 	case strings.HasSuffix(name, ".efi"):
 		content, err := os.ReadFile(from)
 		if err == nil {

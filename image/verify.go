@@ -31,13 +31,13 @@ func Verify(dir string) (manifest.Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature)); err != nil {
+	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature), verifyUpdate(dir, m, signature)); err != nil {
 		return m, err
 	}
 	if err := verifyLive(dir, out, m); err != nil {
 		return m, err
 	}
-	return m, verifyFiles(dir, m)
+	return m, verifyFiles(dir, m.Files)
 }
 
 // outputs are the files of a build that Verify looks into, by suffix.
@@ -65,9 +65,9 @@ func (o outputs) close() {
 	}
 }
 
-func verifyFiles(dir string, m manifest.Manifest) error {
+func verifyFiles(dir string, files []manifest.File) error {
 	var names []string
-	for _, f := range m.Files {
+	for _, f := range files {
 		names = append(names, f.Name)
 	}
 	have, err := describe(dir, names)
@@ -75,8 +75,8 @@ func verifyFiles(dir string, m manifest.Manifest) error {
 		return err
 	}
 	for i, f := range have {
-		if f != m.Files[i] {
-			return fmt.Errorf("%s: %d bytes, SHA-256 %s; manifest: %d bytes, %s", f.Name, f.Size, f.SHA256, m.Files[i].Size, m.Files[i].SHA256)
+		if f != files[i] {
+			return fmt.Errorf("%s: %d bytes, SHA-256 %s; manifest: %d bytes, %s", f.Name, f.Size, f.SHA256, files[i].Size, files[i].SHA256)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -121,18 +122,17 @@ func (o bundleOptions) check() error {
 }
 
 func (o bundleOptions) publish(out io.Writer, dir string, keys repository.Keys, now time.Time) error {
-	pack, err := os.CreateTemp(o.repository, ".pack.*")
-	if err != nil {
+	if _, err := os.Stat(o.repository); err != nil {
 		return fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
 	}
-	defer os.Remove(pack.Name())
-	if err := errors.Join(pack.Chmod(0o644), pack.Close()); err != nil {
-		return err
+	b, err := image.ReadUpdate(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w\nhint: BUILD_DIR is the directory of a build, such as build/amd64-cloud", err)
 	}
-	b, err := packBuild(dir, o.epoch, pack.Name())
 	if err != nil {
 		return err
 	}
+	b.Index.Epoch = o.epoch
 	if sums, err := o.sums.key(); err != nil {
 		return err
 	} else if sums != nil {

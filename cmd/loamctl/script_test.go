@@ -1,12 +1,17 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/manifest"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": main}) }
@@ -21,6 +26,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SIGNED", signed)
 			return err
 		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"update-bundle": updateBundle},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
 				return false, fmt.Errorf("condition %s: not known", cond)
@@ -28,4 +34,19 @@ func TestScripts(t *testing.T) {
 			return os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// updateBundle gives the build in a directory its update bundle, as loamctl build does.
+func updateBundle(ts *testscript.TestScript, _ bool, args []string) {
+	file := filepath.Join(ts.MkAbs(args[0]), image.ManifestName)
+	m, err := manifest.Decode([]byte(ts.ReadFile(file)))
+	ts.Check(err)
+	base, err := bundle.Base(m.ImageID, m.Version, m.Arch)
+	ts.Check(err)
+	ts.Check(image.WriteUpdate(filepath.Dir(file), base, bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}))
+	pack := ts.ReadFile(filepath.Join(filepath.Dir(file), base+".pack"))
+	m.Files = append(m.Files, manifest.File{Name: base + ".pack", Size: int64(len(pack)), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(pack)))})
+	text, err := m.Encode()
+	ts.Check(err)
+	ts.Check(os.WriteFile(file, text, 0o644))
 }

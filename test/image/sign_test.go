@@ -65,7 +65,8 @@ func TestSignedBuild(t *testing.T) {
 	}
 	for _, f := range plain.manifest.Files {
 		same := slices.Contains(b.manifest.Files, f)
-		if want := slices.Contains([]string{".root", ".verity", ".json"}, filepath.Ext(f.Name)); same != want {
+		_, suffix, _ := strings.Cut(strings.TrimPrefix(f.Name, plain.base(t)), ".")
+		if want := slices.Contains([]string{"root", "verity", "vmlinuz", "initrd", "spdx.json"}, suffix); same != want {
 			t.Errorf("%s is the same: %v", f.Name, same)
 		}
 	}
@@ -94,6 +95,9 @@ func TestSignedBuild(t *testing.T) {
 	own := []string{"owner"}
 	if diff := cmp.Diff([]inspect.Enrollment{{Name: "auto", PK: own, KEK: own, DB: own}}, im.Disk.Enroll); diff != "" {
 		t.Error(diff)
+	}
+	if update, err := image.ReadUpdate(b.dir); err != nil || update.Index.Signature == nil || len(update.Index.Authenticode.Signatures) != 1 {
+		t.Errorf("the update bundle is not signed: %v", err)
 	}
 	conf := b.onESP(t, "loader/loader.conf")
 	if strings.Count(conf, "secure-boot-enroll manual\n") != 1 || strings.Count(conf, "secure-boot-enroll") != 1 {
@@ -142,6 +146,9 @@ func (b build) programs(t *testing.T) map[string]string {
 	}
 	return all
 }
+
+// base is what the names of all files begin with.
+func (b build) base(t *testing.T) string { return strings.TrimSuffix(b.name(t, ".raw"), ".raw") }
 
 // onESP is the content of a file there.
 func (b build) onESP(t *testing.T, path string) string {

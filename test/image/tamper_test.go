@@ -38,6 +38,9 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		{"root as a file", flipFile(b, ".root", 4096), ".root: verify: data block 1 "},
 		{"UKI as a file", flipFile(b, ".efi", 8<<20), "differs from " + b.name(t, ".efi")},
 		{"qcow2", flipFile(b, ".qcow2", 1<<20), b.name(t, ".qcow2") + ": "},
+		{"chunks of the update bundle", flipFile(b, ".pack", 1<<20), b.name(t, ".pack") + ": "},
+		{"profile in the update bundle", rewrite(b.name(t, ".index.json"), `"profile":"`+b.manifest.Profile, `"profile":"other`), ".index.json: about ["},
+		{"a digest in the update bundle", rewrite(b.name(t, ".index.json"), claimOf(b, ".root"), strings.Repeat("0", 64)), ".index.json: "},
 		{"a file is gone", func(t *testing.T, dir string) { remove(t, dir, b.name(t, ".qcow2")) }, "no such file"},
 		{"a digit in SHA256SUMS", rewrite(image.SumsName, b.manifest.Files[0].SHA256[:8], "00000000"), "SHA256SUMS: lacks the line"},
 		{"a line more in SHA256SUMS", rewrite(image.SumsName, "\n", "\n\n"), "SHA256SUMS: has more"},
@@ -68,6 +71,16 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// claimOf is the digest of a file in the manifest.
+func claimOf(b build, suffix string) string {
+	for _, f := range b.manifest.Files {
+		if strings.HasSuffix(f.Name, suffix) {
+			return f.SHA256
+		}
+	}
+	return ""
 }
 
 // linked is a directory with links to all files of the build.
