@@ -1,19 +1,22 @@
 package ethernet
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Device makes a network device with this address in the test's own namespace, and connects it.
-func (h *Hub) Device(name string, address netip.Prefix) {
+// Device makes a network device with these addresses in the test's own namespace, and connects it.
+func (h *Hub) Device(name string, addresses ...netip.Prefix) {
 	h.t.Helper()
-	tap, err := device(name, address)
+	tap, err := device(name, addresses)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -37,7 +40,7 @@ func (h *Hub) apart(name string, address netip.Prefix, open func() error) error 
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("network of %s: %w", name, err)
 	}
-	tap, err := device(name, address)
+	tap, err := device(name, []netip.Prefix{address})
 	if err != nil {
 		return err
 	}
@@ -45,20 +48,31 @@ func (h *Hub) apart(name string, address netip.Prefix, open func() error) error 
 	return open()
 }
 
+// Listen opens a UDP port for what comes by a device, in the namespace of the caller. What it sends goes out there, to all
+// hosts, too, which no route leads to.
+func Listen(ctx context.Context, name string, port uint16) (net.PacketConn, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var bind error
+		err := raw.Control(func(fd uintptr) { bind = unix.BindToDevice(int(fd), name) })
+		return errors.Join(err, bind)
+	}}
+	return config.ListenPacket(ctx, "udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), port).String())
+}
+
 // device makes a tap device (Documentation/networking/tuntap.rst in Linux) that is up.
-func device(name string, address netip.Prefix) (*os.File, error) {
+func device(name string, addresses []netip.Prefix) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
 	}
-	if err := configure(fd, name, address); err != nil {
+	if err := configure(fd, name, addresses); err != nil {
 		return nil, errors.Join(fmt.Errorf("make device %s: %w", name, err), unix.Close(fd))
 	}
 	// It does not block, so it belongs to Go's poller; which hears of no frame if it gets it before there is a device.
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-func configure(fd int, name string, address netip.Prefix) error {
+func configure(fd int, name string, addresses []netip.Prefix) error {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
 		return err
@@ -72,18 +86,33 @@ func configure(fd int, name string, address netip.Prefix) error {
 		return err
 	}
 	defer unix.Close(socket)
-	mask := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), address.Bits()).Masked().Addr()
-	for _, set := range []struct {
-		request int
-		address netip.Addr
-	}{{unix.SIOCSIFADDR, address.Addr()}, {unix.SIOCSIFNETMASK, mask}} {
-		if err := request.SetInet4Addr(set.address.AsSlice()); err != nil {
-			return err
+	for i, address := range addresses {
+		label := name
+		if i > 0 {
+			label = fmt.Sprintf("%s:%d", name, i) // netdevice(7): another address of the same device
 		}
-		if err := unix.IoctlIfreq(socket, uint(set.request), request); err != nil {
-			return err
+		if err := assign(socket, label, address); err != nil {
+			return fmt.Errorf("address %s: %w", address, err)
 		}
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
+}
+
+func assign(socket int, label string, address netip.Prefix) error {
+	request, err := unix.NewIfreq(label)
+	if err != nil {
+		return err
+	}
+	mask := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), address.Bits()).Masked().Addr()
+	if err := request.SetInet4Addr(address.Addr().AsSlice()); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFADDR, request); err != nil {
+		return err
+	}
+	if err := request.SetInet4Addr(mask.AsSlice()); err != nil {
+		return err
+	}
+	return unix.IoctlIfreq(socket, unix.SIOCSIFNETMASK, request)
 }

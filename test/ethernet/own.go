@@ -1,12 +1,18 @@
 package ethernet
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 // inside is set in the process that is in a namespace of its own.
@@ -19,6 +25,11 @@ func Own(t *testing.T) bool {
 	if os.Getenv(inside) != "" {
 		return true
 	}
+	if tap, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0); err != nil {
+		judge.Lacking(t, err)
+	} else {
+		tap.Close()
+	}
 	name := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.count=1", "-test.run="+name)
 	cmd.Env = append(os.Environ(), inside+"=own")
@@ -29,6 +40,9 @@ func Own(t *testing.T) bool {
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{Size: 1, HostID: os.Getgid()}}
 	}
 	out, err := cmd.CombinedOutput()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
+		judge.Lacking(t, fmt.Errorf("a network namespace for a user: %w", err)) // forbidden, or limited to none
+	}
 	if err != nil {
 		t.Fatalf("in a network of its own: %v\n%s", err, out)
 	}

@@ -11,10 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -37,11 +34,7 @@ func newSite(t *testing.T, loss float64, args ...string) *site {
 	s.hub.Device("plant0", netip.MustParsePrefix("192.0.2.1/24"))
 	var conn net.PacketConn
 	s.hub.Apart("plant1", netip.MustParsePrefix("192.0.2.2/24"), func() (err error) {
-		// There is no route to 255.255.255.255, but by the device.
-		config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-			return raw.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), "plant1") })
-		}}
-		conn, _ = config.ListenPacket(t.Context(), "udp4", ":67")
+		conn, err = ethernet.Listen(t.Context(), "plant1", 67)
 		return err
 	})
 	t.Cleanup(func() { conn.Close() })

@@ -3,7 +3,6 @@ package tftp
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -14,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	client "github.com/loam-os/loam/test/tftp"
 )
 
 // line is one end of a way for packets, of which some are lost, come twice, or late.
@@ -48,6 +49,13 @@ func (l *line) Read(p []byte) (int, error) {
 	}
 }
 
+func (l *line) ReadFrom(p []byte) (int, net.Addr, error) {
+	n, err := l.Read(p)
+	return n, nil, err
+}
+
+func (l *line) WriteTo(p []byte, _ net.Addr) (int, error) { return l.Write(p) }
+
 func (l *line) SetDeadline(t time.Time) error     { l.deadline = t; return nil }
 func (l *line) SetReadDeadline(t time.Time) error { l.deadline = t; return nil }
 func (l *line) Close() error                      { return nil }
@@ -79,48 +87,6 @@ func bad(seed uint64) func(p []byte, deliver func([]byte)) {
 	}
 }
 
-// client reads a file as firmware does: what comes in order is taken, the last of a window and what comes
-// before a gap is acknowledged, and the last ACK is said again if nothing comes.
-func client(conn *line, t terms) ([]byte, error) {
-	var got []byte
-	next, unacked := uint16(1), 0
-	ack := func(block uint16) {
-		unacked = 0
-		_, _ = conn.Write(binary.BigEndian.AppendUint16([]byte{0, opAck}, block))
-	}
-	p := make([]byte, 2048)
-	for silent := 0; silent < 20; {
-		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
-		n, err := conn.Read(p)
-		switch {
-		case err != nil:
-			silent++
-			ack(next - 1)
-			continue
-		case operation(p[:n]) == opOACK:
-			ack(0)
-			continue
-		case operation(p[:n]) != opData:
-			return nil, errors.New("neither DATA nor OACK")
-		}
-		silent = 0
-		if binary.BigEndian.Uint16(p[2:]) != next {
-			ack(next - 1)
-			continue
-		}
-		got = append(got, p[4:n]...)
-		next++
-		unacked++
-		if last := n-4 < t.block; last || unacked == t.window {
-			ack(next - 1)
-			if last {
-				return got, nil
-			}
-		}
-	}
-	return nil, errors.New("the server says nothing any more")
-}
-
 // TestALineThatLoses has clients with all kinds of terms get files over bad lines. Time is not real.
 func TestALineThatLoses(t *testing.T) {
 	for _, test := range []struct {
@@ -147,7 +113,7 @@ func TestALineThatLoses(t *testing.T) {
 				})
 				terms, _ := negotiate(test.asked, int64(test.size))
 				began := time.Now()
-				got, err := client(theirs, terms)
+				got, err := client.Client{Block: terms.block, Window: terms.window}.Get(theirs, nil, "a")
 				if !bytes.Equal(got, want) || err != nil {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
