@@ -165,19 +165,19 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// cluster is one whose API server is away at first.
-type cluster struct {
+// maker makes tokens in a cluster whose API server is away at first.
+type maker struct {
 	List
 	away      bool
 	published []string
 }
 
-func (c *cluster) Next(given func(string) bool, now time.Time) (string, time.Time, error) {
+func (c *maker) Next(given func(string) bool, now time.Time) (string, time.Time, error) {
 	token, _, err := c.List.Next(given, now)
 	return token, now.Add(time.Hour), err
 }
 
-func (c *cluster) Publish(_ context.Context, token string, _ time.Time) error {
+func (c *maker) Publish(_ context.Context, token string, _ time.Time) error {
 	if c.away {
 		return errors.New("no route to host")
 	}
@@ -187,7 +187,7 @@ func (c *cluster) Publish(_ context.Context, token string, _ time.Time) error {
 
 func TestATokenThatIsMade(t *testing.T) {
 	w := newWorld(t)
-	c := &cluster{List: w.list, away: true}
+	c := &maker{List: w.list, away: true}
 	w.source = c
 	w.restart()
 	w.gets(one, "", "no route to host")
