@@ -5,26 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/loam-os/loam/cmd/loamctl/enroll"
-	"github.com/loam-os/loam/cmd/loamctl/inventory"
-	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/pxe/tftp"
 )
 
 // tftpPort is the one of RFC 1350.
 const tftpPort = 69
+
+// maxConnections of HTTP are served at once; others wait.
+const maxConnections = 512
 
 // bootOptions are the flags of serve for machines that boot from the network.
 type bootOptions struct {
@@ -57,7 +57,8 @@ func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMu
 		return err
 	}
 	defer site.close()
-	for arch, b := range offers.Builds {
+	for _, arch := range slices.Sorted(maps.Keys(offers.Builds)) {
+		b := offers.Builds[arch]
 		fmt.Fprintf(out, "boot      %s: %s, root hash %s\n", arch, b, b.RootHash())
 	}
 	log := journal{out: out, now: time.Now, said: map[string]time.Time{}}
@@ -105,7 +106,7 @@ func listenAndServe(ctx context.Context, address netip.AddrPort, offers pxe.Offe
 	group.Go(func() error { return answers.Serve(ctx, dhcp, pxe.DHCPPort) })
 	group.Go(func() error { return answers.Serve(ctx, proxy, pxe.ProxyPort) })
 	group.Go(func() error { return transfers(offers, address.Addr(), log).Serve(ctx, files) })
-	group.Go(func() error { return serve(ctx, l, web) })
+	group.Go(func() error { return serve(ctx, netutil.LimitListener(l, maxConnections), web) })
 	return group.Wait()
 }
 
@@ -117,109 +118,15 @@ func transfers(offers pxe.Offers, from netip.Addr, log *journal) *tftp.Server {
 			return net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(client))
 		},
 		Ended: func(t tftp.Transfer) {
-			log.say(t.Client.Addr().String(), "loads "+path.Base(t.Name)+" by TFTP", pxe.Amount(t.Size, t.Took, t.Err))
+			asked := "loads " + path.Base(t.Name) + " by TFTP"
+			if errors.Is(t.Err, tftp.ErrNotFound) {
+				asked = fmt.Sprintf("asks for %.100q by TFTP", t.Name) // whatever the client called it
+			}
+			log.say(t.Client.Addr().String(), asked, pxe.Amount(t.Size, t.Took, t.Err))
 		},
 	}
 	for name, f := range offers.Files() {
 		s.Files[name] = tftp.File{Content: f, Size: f.Size}
 	}
 	return s
-}
-
-// site is what is known of the machines.
-type site struct {
-	*enroll.Record
-	machines  *os.Root // nil for none
-	everybody bool
-}
-
-// site opens the inventory and the record.
-func (o bootOptions) site(out io.Writer) (*site, error) {
-	s := &site{everybody: o.everybody}
-	if o.machines != "" {
-		root, err := os.OpenRoot(o.machines)
-		if err != nil {
-			return nil, fmt.Errorf("--machines: %w", err)
-		}
-		s.machines = root
-		if err := o.check(root, out); err != nil {
-			return nil, errors.Join(err, root.Close())
-		}
-	}
-	source, err := o.source()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(o.state, 0o700); err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
-	}
-	root, err := os.OpenRoot(o.state)
-	if err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
-	}
-	s.Record, err = enroll.Open(root, source, time.Now)
-	return s, err
-}
-
-// check refuses an inventory with a mistake, and one that wants tokens that nobody gets.
-func (o bootOptions) check(root *os.Root, out io.Writer) error {
-	entries, err := inventory.Check(root)
-	if err != nil {
-		return fmt.Errorf("--machines %s: %w", o.machines, err)
-	}
-	for _, e := range entries {
-		switch {
-		case e.WantsToken() && o.tokens == "" && o.kubeconfig == "":
-			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\nhint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
-		case e.WantsToken() && !e.Own() && !o.everybody:
-			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of their own\nhint: --tokens-for-all gives one to whoever asks", o.machines, e.Name, inventory.Placeholder)
-		}
-	}
-	own := len(slices.DeleteFunc(entries, func(e inventory.Entry) bool { return !e.Own() }))
-	fmt.Fprintf(out, "machines  %s: %d\n", o.machines, own)
-	return nil
-}
-
-// source is where tokens are from, nil for nowhere.
-func (o bootOptions) source() (enroll.Source, error) {
-	switch {
-	case o.tokens != "":
-		list := enroll.List(o.tokens)
-		_, err := list.Tokens()
-		return list, err
-	case o.kubeconfig != "":
-		server, err := kubeconfig.Open(o.kubeconfig, "")
-		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err
-	}
-	return nil, nil
-}
-
-func (s *site) close() {
-	_ = s.Close()
-	if s.machines != nil {
-		_ = s.machines.Close()
-	}
-}
-
-// Machine is the document of the inventory with the token of the machine.
-func (s *site) Machine(id pxe.Identity) (text []byte, from string, err error) {
-	if s.machines == nil {
-		return nil, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
-	}
-	e, err := inventory.Find(s.machines, id.MACs, id.Serial, id.UUID)
-	if err != nil || !e.WantsToken() {
-		return e.With(""), e.Name, err
-	}
-	if !e.Own() && !s.everybody {
-		return nil, "", fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	token, err := s.Token(ctx, id.MACs)
-	return e.With(token), e.Name + ", with join token " + strings.SplitN(token, ".", 2)[0], err
-}
-
-// Installed notes that the machine boots from its disk.
-func (s *site) Installed(id pxe.Identity) (undo string, err error) {
-	return s.Record.Installed(id.MACs, strings.TrimSpace("serial "+id.Serial+", uuid "+id.UUID))
 }

@@ -263,8 +263,8 @@ func (m client) install(ctx context.Context) (token string, err error) {
 	if _, err := m.ask(ctx, http.MethodPost, "v1/installed?mac="+m.mac, http.StatusOK); err != nil {
 		return "", err
 	}
-	if file, err := m.offers.boot(m.mac, 1); err == nil {
-		return "", fmt.Errorf("installed, and offered %s", file)
+	if file, err = m.offers.boot(m.mac, 20); err != nil || file != "" {
+		return "", fmt.Errorf("installed, and offered %q, %w", file, err)
 	}
 	_, token, _ = strings.Cut(string(first), "# ")
 	return token, nil

@@ -60,15 +60,18 @@ func called(address netip.Addr) string {
 // offered says what a machine was told over DHCP.
 func (j *journal) offered(offers pxe.Offers) func(pxe.Request, pxe.Offer, error) {
 	return func(r pxe.Request, offer pxe.Offer, err error) {
+		asks := string(r.Kind) + " asks what to boot"
 		switch {
 		case err != nil:
-			j.say(r.MAC, string(r.Kind)+" asks what to boot", err.Error())
+			j.say(r.MAC, asks, err.Error())
 		case r.Kind == pxe.Init:
 			j.say(r.MAC, "Loam starts and asks for its server", offer.File)
+		case offer.Disk:
+			j.say(r.MAC, asks, "its disk, as it is installed")
 		case r.Kind == pxe.IPXE:
-			j.say(r.MAC, "iPXE asks what to boot", offer.File)
+			j.say(r.MAC, asks, offer.File)
 		default:
-			j.say(r.MAC, fmt.Sprintf("%s, %s, asks what to boot", r.Kind, r.Arch), offers.Builds[r.Arch].String())
+			j.say(r.MAC, asks, offers.Builds[r.Arch].String()+" for "+r.Arch)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 func write(t *testing.T, edit func(*manifest.Manifest)) string {
 	t.Helper()
 	dir := t.TempDir()
-	m := manifest.Manifest{Format: manifest.Format, ImageID: "loam", Version: "1", Arch: "amd64", Profile: "metal", RootHash: "amd64-hash", Cmdline: "quiet"}
+	m := manifest.Manifest{Format: manifest.Format, ImageID: "loam", Version: "1", Arch: "amd64", Profile: "metal", RootHash: "amd64-hash", LiveCmdline: "quiet"}
 	for _, end := range served {
 		name := "loam" + end
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {

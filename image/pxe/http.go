@@ -48,19 +48,13 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 			out := &sending{ResponseWriter: w, control: http.NewResponseController(w)}
 			began := time.Now()
 			http.ServeContent(out, r, "", time.Time{}, io.NewSectionReader(f, 0, f.Size))
-			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && r.Method == http.MethodGet {
-				said(host, "loads "+path.Base(name)+" by HTTP", Amount(out.bytes, time.Since(began), out.err))
+			if r.Method == http.MethodGet {
+				said(host(r), "loads "+path.Base(name)+" by HTTP", Amount(out.bytes, time.Since(began), out.err))
 			}
 		})
 	}
 	mux.HandleFunc("GET "+ScriptPath, func(w http.ResponseWriter, r *http.Request) {
-		arch, mac := r.FormValue("arch"), strings.ToLower(r.FormValue("mac"))
-		installed := machines.IsInstalled(mac)
-		if arch != "" {
-			said(mac, "iPXE on "+arch+" asks what to do", map[bool]string{true: "go on to the disk", false: "boot"}[installed])
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, o.Script(arch, installed))
+		o.answerIPXE(w, r, machines, said)
 	})
 	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
@@ -75,6 +69,28 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 		})
 	})
 	return mux
+}
+
+// host is the address that asks.
+func host(r *http.Request) string {
+	address, _, _ := strings.Cut(r.RemoteAddr, ":")
+	return address
+}
+
+// answerIPXE gives iPXE its script. What it says of itself is written to a person's terminal only if it is known.
+func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Machines, said Said) {
+	arch, who, installed := r.FormValue("arch"), host(r), false
+	if mac, err := net.ParseMAC(r.FormValue("mac")); err == nil {
+		who, installed = mac.String(), machines.IsInstalled(mac.String())
+	}
+	switch _, known := buildarch[arch]; {
+	case installed:
+		said(who, "iPXE asks what to do", "start from its disk, as it is installed")
+	case known:
+		said(who, "iPXE asks what to do", "boot for "+arch)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, o.Script(arch, installed))
 }
 
 // answer has ask say what a machine gets, and what a person is told of that.

@@ -101,7 +101,8 @@ func TestHandler(t *testing.T) {
 	for _, line := range []string{
 		"192.0.2.1 loads root by HTTP: 0.0 MB in 0.0 s",
 		`52:54:00:12:34:56 is installed, serial "S1": boots from its disk from now on; from the network again: rm x`,
-		"52:54:00:12:34:56 iPXE on x86_64 asks what to do: go on to the disk",
+		"52:54:00:12:34:56 iPXE asks what to do: boot for x86_64",
+		"52:54:00:12:34:56 iPXE asks what to do: start from its disk, as it is installed",
 		`52:54:00:00:00:01 asks for its machine.yaml, serial "broken": error: default.yaml:3: x: unknown field`,
 	} {
 		if !slices.Contains(said, line) {

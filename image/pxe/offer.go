@@ -11,13 +11,15 @@ type Offer struct {
 	Class string
 	// File is option 67: a name for TFTP, or a URL.
 	File string
+	// Disk says that the machine is to start from its own disk. Who is told nothing waits for minutes.
+	Disk bool
 }
 
-// Reasons to offer nothing.
-var (
-	ErrBIOS      = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE")
-	ErrInstalled = errors.New("installed: goes on to its disk")
-)
+// ErrBIOS is a reason to offer nothing.
+var ErrBIOS = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE")
+
+// goOnPath is where nothing is, so that HTTP boot of firmware ends at once.
+const goOnPath = "/v1/disk"
 
 // Offers are what this server has for machines.
 type Offers struct {
@@ -34,12 +36,14 @@ func (o Offers) For(r Request, installed bool) (Offer, error) {
 	case r.Kind == Init:
 		// It runs already: to ask for a file of its own build is up to it.
 		return Offer{Class: loamClass, File: o.URL}, nil
-	case installed:
-		return Offer{}, ErrInstalled
 	case r.Kind == IPXE:
-		return Offer{Class: pxeClass, File: o.URL + ScriptPath}, nil
+		return Offer{Class: pxeClass, File: o.URL + ScriptPath, Disk: installed}, nil // the script knows
 	case r.Kind == BIOS:
 		return Offer{}, ErrBIOS
+	case installed && r.Kind == HTTPBoot:
+		return Offer{Class: httpClass, File: o.URL + goOnPath, Disk: true}, nil
+	case installed:
+		return Offer{Class: pxeClass, Disk: true}, nil
 	case !ok:
 		return Offer{}, fmt.Errorf("no build for %s here", r.Arch)
 	case r.Kind == HTTPBoot:

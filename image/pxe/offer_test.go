@@ -57,56 +57,57 @@ func TestOffers(t *testing.T) {
 	}{
 		{
 			name: "UEFI PXE on x64", packet: packet("PXEClient:Arch:00007:UNDI:003001", 7), offers: both,
-			kind: Firmware, want: Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi"},
+			kind: Firmware, want: Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi", false},
 		},
 		{
 			name: "UEFI PXE on x64, by the number of the RFC", packet: packet("PXEClient:Arch:00009:UNDI:003001", 9), offers: both,
-			kind: Firmware, want: Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi"},
+			kind: Firmware, want: Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi", false},
 		},
 		{
 			name: "UEFI PXE on arm64", packet: packet("PXEClient:Arch:00011:UNDI:003001", 11), offers: both,
-			kind: Firmware, want: Offer{"PXEClient", "v1/boot/arm64-hash/pxe.efi"},
+			kind: Firmware, want: Offer{"PXEClient", "v1/boot/arm64-hash/pxe.efi", false},
 		},
 		{
 			name: "UEFI PXE that says its architecture in option 60 alone", offers: both, kind: Firmware,
 			packet: packet("PXEClient:Arch:00007:UNDI:003001", 7, dhcpv4.WithoutOption(dhcpv4.OptionClientSystemArchitectureType)),
-			want:   Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi"},
+			want:   Offer{"PXEClient", "v1/boot/amd64-hash/pxe.efi", false},
 		},
 		{
 			name: "HTTP boot on x64", packet: packet("HTTPClient:Arch:00016:UNDI:003001", 16), offers: both,
-			kind: HTTPBoot, want: Offer{"HTTPClient", url + "/v1/boot/amd64-hash/pxe.efi"},
+			kind: HTTPBoot, want: Offer{"HTTPClient", url + "/v1/boot/amd64-hash/pxe.efi", false},
 		},
 		{
 			name: "HTTP boot on arm64", packet: packet("HTTPClient:Arch:00019:UNDI:003001", 19), offers: both,
-			kind: HTTPBoot, want: Offer{"HTTPClient", url + "/v1/boot/arm64-hash/pxe.efi"},
+			kind: HTTPBoot, want: Offer{"HTTPClient", url + "/v1/boot/arm64-hash/pxe.efi", false},
 		},
 		{
 			name: "iPXE", packet: packet("PXEClient:Arch:00007:UNDI:003010", 7, ipxe), offers: both,
-			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe"},
+			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe", false},
 		},
 		{
 			name: "iPXE with a user class of RFC 3004", packet: packet("PXEClient:Arch:00011:UNDI:003010", 11, dhcpv4.WithUserClass("iPXE", true)), offers: both,
-			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe"},
+			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe", false},
 		},
 		{
-			name: "iPXE that only has its own options", offers: both, kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe"},
+			name: "iPXE that only has its own options", offers: both, kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe", false},
 			packet: packet("PXEClient:Arch:00007:UNDI:003010", 7, dhcpv4.WithGeneric(dhcpv4.OptionEtherboot, []byte{0xb1, 5, 1, 0x1a, 0xf4, 0x10, 0})),
 		},
 		{
 			name: "iPXE that a BIOS has started", packet: packet("PXEClient:Arch:00000:UNDI:002001", 0, ipxe), offers: both,
-			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe"},
+			kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe", false},
 		},
 		{
 			name: "Loam that asks for its server", packet: packet("LoamClient:Arch:00007", 7), offers: both,
-			kind: Init, want: Offer{"LoamClient", url},
+			kind: Init, want: Offer{"LoamClient", url, false},
 		},
 		{
 			name: "Loam on a machine that is installed, and runs from RAM", packet: packet("LoamClient:Arch:00007", 7), offers: both, installed: true,
-			kind: Init, want: Offer{"LoamClient", url},
+			kind: Init, want: Offer{"LoamClient", url, false},
 		},
 		{name: "BIOS", packet: packet("PXEClient:Arch:00000:UNDI:002001", 0), offers: both, kind: BIOS, wantErr: "starts as a BIOS"},
-		{name: "an installed machine", packet: packet("PXEClient:Arch:00007:UNDI:003001", 7), offers: both, installed: true, kind: Firmware, wantErr: "goes on to its disk"},
-		{name: "iPXE on an installed machine", packet: packet("PXEClient:Arch:00007:UNDI:003010", 7, ipxe), offers: both, installed: true, kind: IPXE, wantErr: "goes on to its disk"},
+		{name: "an installed machine", packet: packet("PXEClient:Arch:00007:UNDI:003001", 7), offers: both, installed: true, kind: Firmware, want: Offer{"PXEClient", "", true}},
+		{name: "iPXE on an installed machine", packet: packet("PXEClient:Arch:00007:UNDI:003010", 7, ipxe), offers: both, installed: true, kind: IPXE, want: Offer{"PXEClient", url + "/v1/ipxe", true}},
+		{name: "HTTP boot on an installed machine", packet: packet("HTTPClient:Arch:00016:UNDI:003001", 16), offers: both, installed: true, kind: HTTPBoot, want: Offer{"HTTPClient", url + "/v1/disk", true}},
 		{name: "arm64 without a build for it", packet: packet("PXEClient:Arch:00011:UNDI:003001", 11), offers: offers("amd64"), kind: Firmware, wantErr: "no build for arm64"},
 		{name: "UEFI on 32 bits", packet: packet("PXEClient:Arch:00006:UNDI:003001", 6), offers: both},
 		{name: "HTTP boot of a BIOS", packet: packet("HTTPClient:Arch:00020:UNDI:003001", 20), offers: both},
@@ -161,7 +162,7 @@ func TestWhichMessageIsAnswered(t *testing.T) {
 // TestReply reads what is sent as the machine does.
 func TestReply(t *testing.T) {
 	in := packet("PXEClient:Arch:00007:UNDI:003001", 7)
-	sent, err := reply(in, dhcpv4.MessageTypeOffer, Offer{pxeClass, "v1/boot/hash/pxe.efi"}, server)
+	sent, err := reply(in, dhcpv4.MessageTypeOffer, Offer{Class: pxeClass, File: "v1/boot/hash/pxe.efi"}, server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +187,13 @@ func TestReply(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reply (-want +got):\n%s", diff)
 	}
-	long := Offer{httpClass, "http://192.0.2.1:8080/" + strings.Repeat("a", 150)}
+	long := Offer{Class: httpClass, File: "http://192.0.2.1:8080/" + strings.Repeat("a", 150)}
 	if out, err = reply(in, dhcpv4.MessageTypeOffer, long, server); err != nil || out.BootFileName != "" || out.BootFileNameOption() != long.File {
 		t.Errorf("a name that is too long for its field: %v, %q, %q", err, out.BootFileName, out.BootFileNameOption())
+	}
+	out, err = reply(in, dhcpv4.MessageTypeOffer, Offer{Class: pxeClass, Disk: true}, server)
+	if menu := string(out.Options.Get(dhcpv4.OptionVendorSpecificInformation)); err != nil || out.Options.Has(dhcpv4.OptionBootfileName) || !strings.Contains(menu, "\x09\x07\x00\x00\x04disk") {
+		t.Errorf("the machine's own disk: %v, %q, %s", err, menu, out.Summary())
 	}
 }
 

@@ -15,9 +15,15 @@ const (
 	clientPort = 68
 )
 
-// discoveryControl is option 43: PXE_DISCOVERY_CONTROL (tag 6) says that the boot file of this packet is the
-// one to load, so that no menu is shown and no other server is looked for; 255 ends it.
-var discoveryControl = []byte{6, 1, 8, 255}
+// What option 43 says (PXE 2.1, section 2.2.3): 255 ends it.
+var (
+	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the boot file of this packet is the one to load, so that no menu is shown
+	// and no other server is looked for.
+	useFile = []byte{6, 1, 8, 255}
+	// useDisk is a PXE_BOOT_MENU (9) of one entry, which is of type 0, the machine's own disk, and a PXE_MENU_PROMPT (10) that takes it
+	// after 0 seconds; no server is looked for.
+	useDisk = []byte{6, 1, 3, 9, 7, 0, 0, 4, 'd', 'i', 's', 'k', 10, 5, 0, 'd', 'i', 's', 'k', 255}
+)
 
 // answers says what kind of message answers p that came to a port: an offer beside that of the
 // DHCP server, or, once the machine has its address, an ACK; false if none does.
@@ -41,17 +47,22 @@ func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.
 		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(offer.Class)),
 		// RFC 4578, section 2.3: a server that knows it returns it.
 		dhcpv4.WithOptionCopied(p, dhcpv4.OptionClientMachineIdentifier),
-		dhcpv4.WithOption(dhcpv4.OptBootFileName(offer.File)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", p.ClientHWAddr, err)
 	}
 	out.ClientIPAddr = p.ClientIPAddr
+	if offer.File != "" {
+		out.UpdateOption(dhcpv4.OptBootFileName(offer.File))
+	}
 	if len(offer.File) < len([128]byte{}) { // the field of BOOTP, which ends with a zero
 		out.BootFileName = offer.File
 	}
-	if offer.Class == pxeClass {
-		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl))
+	switch {
+	case offer.Class == pxeClass && offer.File == "":
+		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, useDisk))
+	case offer.Class == pxeClass:
+		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, useFile))
 		out.UpdateOption(dhcpv4.OptTFTPServerName(server.String()))
 	}
 	return out, nil

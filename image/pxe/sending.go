@@ -29,7 +29,7 @@ func (s *sending) Write(p []byte) (int, error) {
 // Amount says, for a person, what was sent, and whether it was all.
 func Amount(bytes int64, took time.Duration, err error) string {
 	if err != nil {
-		return fmt.Sprintf("not all of it: %v", err)
+		return fmt.Sprintf("not sent: %v", err)
 	}
 	return fmt.Sprintf("%.1f MB in %.1f s", float64(bytes)/1e6, took.Seconds())
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/cmd/loamctl/enroll"
+	"github.com/loam-os/loam/cmd/loamctl/inventory"
+	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/image/pxe"
+)
+
+// site is what is known of the machines.
+type site struct {
+	*enroll.Record
+	machines  *os.Root // nil for none
+	everybody bool
+}
+
+// site opens the inventory and the record.
+func (o bootOptions) site(out io.Writer) (*site, error) {
+	s := &site{everybody: o.everybody}
+	if o.machines != "" {
+		root, err := os.OpenRoot(o.machines)
+		if err != nil {
+			return nil, fmt.Errorf("--machines: %w", err)
+		}
+		s.machines = root
+		if err := o.check(root, out); err != nil {
+			return nil, errors.Join(err, root.Close())
+		}
+	}
+	source, err := o.source()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.state, 0o700); err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	root, err := os.OpenRoot(o.state)
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	s.Record, err = enroll.Open(root, source, time.Now)
+	return s, err
+}
+
+// check refuses an inventory with a mistake, and one that wants tokens that nobody gets.
+func (o bootOptions) check(root *os.Root, out io.Writer) error {
+	entries, err := inventory.Check(root)
+	if err != nil {
+		return fmt.Errorf("--machines %s: %w", o.machines, err)
+	}
+	for _, e := range entries {
+		switch {
+		case e.WantsToken() && o.tokens == "" && o.kubeconfig == "":
+			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\nhint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
+		case e.WantsToken() && !e.Own() && !o.everybody:
+			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of their own\nhint: --tokens-for-all gives one to whoever asks", o.machines, e.Name, inventory.Placeholder)
+		}
+	}
+	own := len(slices.DeleteFunc(entries, func(e inventory.Entry) bool { return !e.Own() }))
+	fmt.Fprintf(out, "machines  %s: %d\n", o.machines, own)
+	return nil
+}
+
+// source is where tokens are from, nil for nowhere.
+func (o bootOptions) source() (enroll.Source, error) {
+	switch {
+	case o.tokens != "":
+		list := enroll.List(o.tokens)
+		_, err := list.Tokens()
+		return list, err
+	case o.kubeconfig != "":
+		server, err := kubeconfig.Open(o.kubeconfig, "")
+		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err
+	}
+	return nil, nil
+}
+
+func (s *site) close() {
+	_ = s.Close()
+	if s.machines != nil {
+		_ = s.machines.Close()
+	}
+}
+
+// Machine is the document of the inventory with the token of the machine.
+func (s *site) Machine(id pxe.Identity) (text []byte, from string, err error) {
+	if s.machines == nil {
+		return nil, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
+	}
+	e, err := inventory.Find(s.machines, id.MACs, id.Serial, id.UUID)
+	if err != nil || !e.WantsToken() {
+		return e.With(""), e.Name, err
+	}
+	if !e.Own() && !s.everybody {
+		return nil, "", fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	token, err := s.Token(ctx, id.MACs)
+	return e.With(token), e.Name + ", with join token " + strings.SplitN(token, ".", 2)[0], err
+}
+
+// Installed notes that the machine boots from its disk.
+func (s *site) Installed(id pxe.Identity) (undo string, err error) {
+	return s.Record.Installed(id.MACs, strings.TrimSpace("serial "+id.Serial+", uuid "+id.UUID))
+}
