@@ -70,7 +70,7 @@ test-places: next ## boot from every bus, with machine.yaml from every place; am
 places: image
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true go test -count=1 -run '^TestRoot$$|Small|Firmware|Microcode' ./test/image
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus' $(machines)
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|Netboot' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics

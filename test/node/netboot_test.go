@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -72,17 +73,18 @@ func loamctl(t *testing.T) string {
 	return path
 }
 
-// says waits for a line of the server.
-func (s *site) says(t *testing.T, pattern string) {
+// says waits for a line of the server, and returns the last group of what it matches.
+func (s *site) says(t *testing.T, pattern string) string {
 	t.Helper()
 	p := regexp.MustCompile(pattern)
 	for s.server.Scan() {
 		t.Log(s.server.Text())
-		if p.MatchString(s.server.Text()) {
-			return
+		if groups := p.FindStringSubmatch(s.server.Text()); groups != nil {
+			return groups[len(groups)-1]
 		}
 	}
 	t.Fatalf("the server ended, and never said %s", p)
+	return ""
 }
 
 // addresses is a DHCP server that knows nothing of boot files. It ends with conn.
@@ -118,44 +120,104 @@ func addresses(conn net.PacketConn) {
 	}
 }
 
-// started is a line that only a node writes which has got all of its system.
-var started = regexp.MustCompile(`slot memory, root [0-9a-f]+ verified`)
+// inventory is a directory with the machine.yaml of one machine.
+func inventory(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, siteMAC+".yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
-// TestNetboot has firmware find its boot file beside a DHCP server that knows of none, load and start it.
+// plugged is a machine on the network of s, with firmware that boots from it first.
+func (s *site) plugged(t *testing.T, b build) *machine {
+	t.Helper()
+	m := b.flash(t, b.file(".raw"))
+	m.config.Disk = ""
+	m.config.Netdev = s.hub.Machine(m.config.Dir, "net")
+	m.config.Settings = map[string]string{"IPv6Support": "no"}
+	return m
+}
+
+// TestNetboot has firmware find its boot file beside a DHCP server that knows of none, and the node run what it gets.
 func TestNetboot(t *testing.T) {
 	for _, test := range []struct {
-		name, kernel, asked, loaded string
-		settings                    map[string]string
-		loss                        float64
-		every                       bool // only with LOAM_PLACES
+		name          string
+		asked, loaded string
+		ipxe          bool
+		settings      map[string]string
+		loss          float64
+		always        bool // also without LOAM_PLACES
 	}{
-		{name: "UEFI PXE", asked: "UEFI PXE, amd64", loaded: `pxe\.efi by TFTP: [1-9]`},
-		{name: "UEFI PXE on a network that loses frames", asked: "UEFI PXE, amd64", loaded: `pxe\.efi by TFTP: [1-9]`, loss: 0.01, every: true},
-		{name: "UEFI HTTP boot", asked: "UEFI HTTP boot, amd64", loaded: `pxe\.efi by HTTP: [1-9]`, settings: map[string]string{"IPv4PXESupport": "no"}, every: true},
-		{name: "iPXE", kernel: "/usr/lib/ipxe/ipxe.efi", asked: "iPXE", loaded: `initrd by HTTP: [1-9]`, every: true},
+		{name: "UEFI PXE", asked: "UEFI PXE asks", loaded: "pxe.efi by TFTP", always: true},
+		{name: "UEFI PXE on a network that loses frames", asked: "UEFI PXE asks", loaded: "pxe.efi by TFTP", loss: 0.01},
+		{name: "UEFI HTTP boot", asked: "UEFI HTTP boot asks", loaded: "pxe.efi by HTTP", settings: map[string]string{"IPv4PXESupport": "no"}},
+		{name: "iPXE", asked: "iPXE asks what to do: boot", loaded: "initrd by HTTP", ipxe: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.every && os.Getenv("LOAM_PLACES") == "" {
+			if !test.always && os.Getenv("LOAM_PLACES") == "" {
 				t.Skip("LOAM_PLACES is not set: make test-places sets it")
 			}
 			if !ethernet.Own(t) {
 				return
 			}
 			b := open(t)
-			if found, _ := filepath.Glob(b.dir + "/*.pxe.efi"); found == nil {
-				t.Skip("the build has no PXE set")
-			}
-			s := newSite(t, test.loss, "--boot", b.dir)
-			m := b.flash(t, b.file(".raw"))
-			m.config.Disk = ""
-			m.config.Netdev = s.hub.Machine(m.config.Dir, "net")
-			m.config.Kernel = test.kernel
-			m.config.Settings = map[string]string{"IPv6Support": "no"}
+			s := newSite(t, test.loss, "--boot", b.dir, "--machines",
+				inventory(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n")))
+			m := s.plugged(t, b)
 			maps.Copy(m.config.Settings, test.settings)
-			n := m.on(t, nil)
+			if test.ipxe {
+				m.config.Kernel = "/usr/lib/ipxe/ipxe-" + b.manifest.Arch + ".efi"
+			}
+			n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
 			s.says(t, siteMAC+" +"+test.asked)
-			s.says(t, siteMAC+" +loads "+test.loaded)
-			n.expect(started)
+			s.says(t, siteMAC+" +loads "+test.loaded+": [1-9]")
+			s.says(t, siteMAC+" +asks for its machine.yaml.*: "+siteMAC+".yaml$")
+			s.says(t, siteMAC+" +loads root by HTTP: [1-9]")
+			n.applied()
 		})
 	}
+}
+
+// TestNetbootInstalls has a machine put its system on its disk and boot from there: the server sends it on to its disk from then on, and
+// boots it from the network again when a person says so.
+func TestNetbootInstalls(t *testing.T) {
+	if os.Getenv("LOAM_PLACES") == "" {
+		t.Skip("LOAM_PLACES is not set: make test-places sets it")
+	}
+	if !ethernet.Own(t) {
+		return
+	}
+	b := open(t)
+	s := newSite(t, 0, "--boot", b.dir, "--machines",
+		inventory(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\ninstall: {disk: {onlyEmpty: true}}\n")))
+	m := s.plugged(t, b)
+	m.config.Disk = filepath.Join(m.config.Dir, "disk.raw")
+	if err := errors.Join(os.WriteFile(m.config.Disk, nil, 0o644), os.Truncate(m.config.Disk, 8<<30)); err != nil {
+		t.Fatal(err)
+	}
+	credentials := map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))}
+	n := m.on(t, credentials)
+	s.says(t, siteMAC+" +loads disk.raw.zst by HTTP: [1-9]")
+	undo := s.says(t, siteMAC+" +is installed.*: boots from its disk from now on; from the network again: rm (.*)$")
+	n.applied()
+	n.shell()
+	if s := n.status(); s.Slot != "a" || s.RootHash != b.manifest.RootHash || s.Hostname != "hello" {
+		t.Errorf("status %+v", s)
+	}
+	n.off()
+
+	n = m.on(t, credentials) // QEMU has the firmware ask the network first
+	s.says(t, siteMAC+" +UEFI PXE asks what to boot: its disk, as it is installed$")
+	n.applied()
+	n.shell()
+	n.want("loam status -o json | grep -o '\"slot\": *\"[a-z]*\"' | tr -d ' '", `"slot":"a"`)
+	n.off()
+
+	if err := os.Remove(undo); err != nil {
+		t.Fatal(err)
+	}
+	m.on(t, credentials)
+	s.says(t, siteMAC+" +loads pxe.efi by TFTP: [1-9]")
 }
