@@ -73,7 +73,7 @@ places: image
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|Netboot' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
-	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics
+	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network
 	git diff --stat -- '*testdata*'
 
 bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl

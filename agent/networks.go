@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,8 +20,12 @@ import (
 
 // Networks says how the node is reached.
 type Networks struct {
-	root    *os.Root
+	root  *os.Root
+	units Units
+	// files are those in force; restart says that networkd runs, and is to read them.
 	files   network.Files
+	restart bool
+	// fixed is what stays as it is of the state.
 	fixed   status.Network
 	state   atomic.Pointer[status.Network]
 	changed chan struct{}
@@ -30,9 +35,10 @@ type Networks struct {
 // network of machine.yaml, want, or else what was kept of the last one. A networkd that
 // runs has made interfaces that it would not take away or change: another network
 // is kept for the next boot, and the way by which the node is reached now stays as it is.
+// But of a node that has had no document in this boot nothing was made yet.
 func (env Env) settleNetwork(ctx context.Context, a *Agent, root *os.Root, want *network.Config) *Networks {
-	n := &Networks{root: root, changed: make(chan struct{}, 1)}
-	if err := n.settle(ctx, durable.New(root, nil), a.Units, want); err != nil {
+	n := &Networks{root: root, units: a.Units, changed: make(chan struct{}, 1)}
+	if err := n.settle(ctx, durable.New(root, nil), want); err != nil {
 		env.Log.Error("network", zap.Error(err))
 		a.Status.Warnings = append(a.Status.Warnings, err.Error())
 	}
@@ -40,36 +46,51 @@ func (env Env) settleNetwork(ctx context.Context, a *Agent, root *os.Root, want 
 	return n
 }
 
-func (n *Networks) settle(ctx context.Context, node *durable.Dir, units Units, want *network.Config) error {
+func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.Config) error {
 	var err error
 	if n.files, err = networkd.InForce(n.root); err != nil {
 		return err
 	}
-	files, from := network.Files(nil), status.NetworkOfMachine
+	files, keepErr := n.wanted(node, want)
+	if keepErr != nil && want == nil || maps.Equal(files, n.files) {
+		return keepErr
+	}
+	states, err := n.units.Show(ctx, []string{networkd.Unit})
+	if err != nil {
+		return errors.Join(keepErr, fmt.Errorf("observe %s: %w", networkd.Unit, err))
+	}
+	if running := len(states) == 1 && states[0].Active != "inactive" && states[0].Active != "failed"; running {
+		n.restart = len(n.files) == 0 && saidBefore(n.root).Machine == ""
+		n.fixed.Next = !n.restart
+	}
+	if n.fixed.Next {
+		n.fixed.From = sourceOf(n.files, status.NetworkKept)
+		return keepErr
+	}
+	n.files = files // On a disk that is full, at least now.
+	return errors.Join(keepErr, networkd.Put(node, files))
+}
+
+// sourceOf is where files come from: from, or from the image if there are none.
+func sourceOf(files network.Files, from status.NetworkSource) status.NetworkSource {
+	if len(files) == 0 {
+		return status.NetworkOfImage
+	}
+	return from
+}
+
+// wanted is what networkd is to have, which is kept before it has it.
+func (n *Networks) wanted(node *durable.Dir, want *network.Config) (files network.Files, err error) {
+	from := status.NetworkOfMachine
 	if want != nil {
 		files = network.Render(*want)
-		err = networkd.Keep(node, files) // First: what networkd is given now, the next boot has too.
+		err = networkd.Keep(node, files)
 	} else {
 		from = status.NetworkKept
 		files, err = networkd.Kept(n.root)
 	}
-	if len(files) == 0 {
-		from = status.NetworkOfImage
-	}
-	n.fixed.From = from
-	if err != nil || maps.Equal(files, n.files) {
-		return err
-	}
-	states, err := units.Show(ctx, []string{networkd.Unit})
-	if err != nil {
-		return fmt.Errorf("observe %s: %w", networkd.Unit, err)
-	}
-	if len(states) == 1 && !states[0].Stopped() && states[0].Active != "inactive" {
-		n.fixed.Next = true
-		return nil
-	}
-	n.files = files
-	return networkd.Put(node, files)
+	n.fixed.From = sourceOf(files, from)
+	return files, err
 }
 
 // run looks again whenever networkd has news, until ctx ends.
@@ -78,6 +99,11 @@ func (n *Networks) run(ctx context.Context, env Env) {
 	if err != nil {
 		env.Log.Error("watch the network", zap.Error(err))
 		return
+	}
+	if n.restart { // Which waits for the agent to be up.
+		if err := n.units.Restart(ctx, networkd.Unit); err != nil && ctx.Err() == nil {
+			env.Log.Error("network", zap.Error(err))
+		}
 	}
 	for n.look(); ; n.look() {
 		if _, ok := <-news; !ok {

@@ -222,12 +222,8 @@ func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handl
 // remember keeps from an earlier run of the agent in this boot when its
 // generation was applied, so that it is not announced again.
 func (env Env) remember(a *Agent, root *os.Root) {
-	text, err := root.ReadFile(strings.TrimPrefix(status.Path, "/"))
-	if err != nil {
-		return
-	}
-	before, err := status.Parse(text)
-	if err != nil || before.AppliedAt == 0 {
+	before := saidBefore(root)
+	if before.AppliedAt == 0 {
 		return
 	}
 	current, ok, err := a.Engine.Current()
@@ -237,6 +233,20 @@ func (env Env) remember(a *Agent, root *os.Root) {
 			env.Consoles.announced = before.Generation
 		}
 	}
+}
+
+// saidBefore is the status that an earlier run of the agent in this boot left, the zero
+// Status if none did.
+func saidBefore(root *os.Root) status.Status {
+	text, err := root.ReadFile(strings.TrimPrefix(status.Path, "/"))
+	if err != nil {
+		return status.Status{}
+	}
+	before, err := status.Parse(text)
+	if err != nil {
+		return status.Status{}
+	}
+	return before
 }
 
 // publisher writes the status for `loam status` and shows news on the consoles.

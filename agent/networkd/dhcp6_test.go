@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -91,7 +90,7 @@ func inNetwork(t *testing.T, c *container.Container, listen func() (net.PacketCo
 	made := make(chan result)
 	go func() {
 		runtime.LockOSThread() // And never unlocked: the thread is of another network now.
-		ns, err := os.Open(filepath.Join(c.Root, "run/netns/site"))
+		ns, err := os.Open(c.Site())
 		if err == nil {
 			defer ns.Close()
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)

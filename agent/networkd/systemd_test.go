@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/test/container"
 )
 
-// peer is the other end of the wire: the router of a site, a networkd in a network of its own.
-const peer = `[Match]
+// router is at the other end of the wire.
+const router = `[Match]
 Name=peer
 [Network]
 Address=198.51.100.1/24
@@ -32,22 +32,6 @@ SendOption=12:string:Node-7.Site.Example
 DNS=2001:db8:1::53
 [IPv6Prefix]
 Prefix=2001:db8:1::/64
-`
-
-// site starts it, and makes the wire.
-const site = `systemctl stop systemd-networkd.socket systemd-networkd.service # It would start with the wire.
-mount -o remount,bind,ro /sys # Else networkd waits for a udevd.
-ip netns add site
-ip link add wire0 type veth peer name peer netns site
-systemd-run --quiet --unit=site ip netns exec site sh -ec '
-	mount -o remount,bind,ro /sys
-	mount -t tmpfs -o mode=0755 tmpfs /run/dbus
-	mount -t tmpfs -o mode=0755 tmpfs /etc/systemd/network
-	mount -t tmpfs -o mode=0755 tmpfs /run/systemd
-	mkdir -p /run/systemd/netif/links /run/systemd/netif/leases
-	chown -R systemd-network: /run/systemd/netif
-	cp /srv/peer.network /etc/systemd/network
-	exec /usr/lib/systemd/systemd-networkd'
 `
 
 // situation is a machine.yaml, and what becomes of it.
@@ -117,10 +101,7 @@ func TestWhatNetworkdMakesOfIt(t *testing.T) { container.Run(t, whatNetworkdMake
 func whatNetworkdMakes(t *testing.T, c *container.Container) {
 	root := c.OpenRoot(t)
 	sh := func(command string) string { return c.Command(t, "sh", "-c", command) }
-	write(t, root, "srv/peer.network", peer)
-	if out := sh(site); out != "" {
-		t.Fatalf("%s\n%s", out, sh("journalctl --no-pager -u site"))
-	}
+	c.Wire(t, router)
 	serveDHCP6(t, c)
 	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
@@ -184,13 +165,6 @@ func addressed(c *container.Container, t *testing.T) func(int) (string, []string
 			}
 		}
 		return name, addresses
-	}
-}
-
-func write(t *testing.T, root *os.Root, name, text string) {
-	t.Helper()
-	if err := root.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -57,6 +57,13 @@ func TestRows(t *testing.T) {
 		status Status
 		want   string
 	}{
+		{
+			"a network", Status{Network: &Network{From: NetworkKept, Next: true, Interfaces: []Interface{
+				{Name: "bond0", As: "bond0", State: "routable", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}}, {Name: "enp3s0", As: "left", State: "enslaved"},
+			}, Problems: []string{"enp4s0 (right): no carrier"}}},
+			"  network      as machine.yaml had it last; another from the next boot on\n               bond0 routable 192.0.2.10/24 2001:db8::10/64\n" +
+				"               enp3s0 (left) enslaved\n  ! network    enp4s0 (right): no carrier\n",
+		},
 		{"an upgrade that is written", Status{Upgrade: &Upgrade{Phase: "staging", From: "1", To: "2", Part: "root", Done: 30, Size: 120}}, "  upgrade      1 to 2, staging: root 25 %\n"},
 		{"a system on trial", Status{Upgrade: &Upgrade{Phase: "trial", From: "1", To: "2", Waits: "node: not ready"}}, "  on trial     2, falls back to 1: node: not ready\n"},
 		{"a drill", Status{Upgrade: &Upgrade{Drill: &Drill{By: "panic", At: time.Unix(0, 0), Boots: 3, Took: 90 * time.Second}}}, "  drill        by panic, 1970-01-01 00:00:00 UTC: back in 1m30s, tries: 3\n"},

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"testing"
+	"testing/fstest"
+)
+
+func TestNameOfAMachine(t *testing.T) {
+	const net = "sys/class/net/"
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text + "\n")} }
+	nic := func(into fstest.MapFS, name, mac, assigned string, hardware bool) {
+		into[net+name+"/address"], into[net+name+"/addr_assign_type"] = file(mac), file(assigned)
+		if hardware {
+			into[net+name+"/device/vendor"] = file("0x1af4")
+		}
+	}
+	for _, test := range []struct {
+		name, serial string
+		networkd     bool
+		want         string
+	}{
+		{"by its serial number", "S3Z8NB0K", false, "loam-s3z8nb0k"},
+		{"of a board without one, before networkd knows the NICs", "Default string", false, ""},
+		{"of a board without one", "Default string", true, "loam-525400123456"},
+		{"without firmware that says", "", true, "loam-525400123456"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := fstest.MapFS{}
+			nic(root, "enp4s0", "52:54:00:12:34:57", "0", true)
+			nic(root, "enp3s0", "52:54:00:12:34:56", "0", true)
+			nic(root, "bond0", "02:00:00:00:00:01", "3", false)
+			nic(root, "random0", "02:00:00:00:00:02", "1", true)
+			nic(root, "lo", "00:00:00:00:00:00", "0", false)
+			if test.serial != "" {
+				root["sys/class/dmi/id/product_serial"] = file(test.serial)
+			}
+			if test.networkd {
+				root["run/systemd/netif/state"] = file("OPER_STATE=routable")
+			}
+			if got := nameOfMachine(root); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
