@@ -67,6 +67,8 @@ func (linux) Mount(device, dir, fileSystem, options string) error {
 	return unix.Mount(device, dir, fileSystem, unix.MS_NOATIME, options)
 }
 
+func (linux) Empty(dir string) error { return empty(dir) }
+
 func (linux) Unmount(dir string) error { return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW) }
 
 // dataVolume looks after the node's: before the loop starts, when a configuration claims one, and while the node runs.

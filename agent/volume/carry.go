@@ -19,37 +19,38 @@ const (
 )
 
 // carry copies what is in the directory from to the volume that is mounted at to, if that is new. Wherever it was cut off, it goes on, or
-// begins anew. A volume that holds something else is from an earlier life of the node, or from another node, and stays as it is.
-func carry(ctx context.Context, from, to string, copyTree func(ctx context.Context, from, to string) error, hook durable.Hook) error {
+// begins anew. A volume that holds something else is from an earlier life of the node, or from another node, and stays as it is. all says that
+// what is in from is on the volume, too.
+func carry(ctx context.Context, from, to string, copyTree func(ctx context.Context, from, to string) error, hook durable.Hook) (all bool, err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
-		return fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("carry over %s: %w", from, err)
 	}
 	defer root.Close()
 	volume := durable.New(root, hook)
 	if _, err := root.Lstat(carried); err == nil {
-		return publish(volume)
+		return true, publish(volume)
 	}
 	if has, err := hasContent(root.FS(), carrying); has || err != nil {
-		return err
+		return false, err
 	}
 	if has, err := hasContent(os.DirFS(from), "lost+found"); !has || err != nil {
-		return err
+		return err == nil, err
 	}
 	if err := errors.Join(volume.RemoveAll(carrying), volume.MkdirAll(carrying)); err != nil {
-		return fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("carry over %s: %w", from, err)
 	}
 	err = copyTree(ctx, from, filepath.Join(to, carrying))
 	if err == nil {
 		err = volume.RemoveAll(path.Join(carrying, "lost+found")) // The volume has its own.
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("carry over %s: %w", from, err), volume.RemoveAll(carrying)) // What is there would take the room of what is wanted.
+		return false, errors.Join(fmt.Errorf("carry over %s: %w", from, err), volume.RemoveAll(carrying)) // What is there would take the room of what is wanted.
 	}
 	if err := errors.Join(volume.SyncAll(), volume.Move(carrying, carried)); err != nil {
-		return fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("carry over %s: %w", from, err)
 	}
-	return publish(volume)
+	return true, publish(volume)
 }
 
 // publish moves what was copied to where it belongs.

@@ -74,7 +74,7 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := 0
-		err := carry(t.Context(), from, to, copyTree(cut == 0), func(s durable.Step) error {
+		_, err := carry(t.Context(), from, to, copyTree(cut == 0), func(s durable.Step) error {
 			if steps++; steps == cut {
 				return fmt.Errorf("%w before %v", errCut, s)
 			}
@@ -84,8 +84,8 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 		if !whole && !errors.Is(err, errCut) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
-		if err := carry(t.Context(), from, to, copyTree(false), nil); err != nil {
-			t.Fatalf("after %v: %v", err, err)
+		if _, again := carry(t.Context(), from, to, copyTree(false), nil); again != nil {
+			t.Fatalf("after %v: %v", err, again)
 		}
 		holds(t, to)
 		if whole {
@@ -102,8 +102,8 @@ func TestAVolumeOfAnotherLifeStaysAsItIs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(to, "config"), []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := carry(t.Context(), from, to, copyTree(false), nil); err != nil {
-		t.Fatal(err)
+	if all, err := carry(t.Context(), from, to, copyTree(false), nil); err != nil || all {
+		t.Fatal(all, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(to, "config")); err != nil || string(text) != "older" {
 		t.Errorf("config: %q, %v", text, err)
@@ -116,7 +116,7 @@ func TestAVolumeOfAnotherLifeStaysAsItIs(t *testing.T) {
 func TestNothingIsCarriedFromWhereNothingIs(t *testing.T) {
 	for _, from := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
 		to := t.TempDir()
-		if err := carry(t.Context(), from, to, copyTree(true), nil); err != nil {
+		if _, err := carry(t.Context(), from, to, copyTree(true), nil); err != nil {
 			t.Errorf("%s: %v", from, err)
 		}
 		if entries, _ := os.ReadDir(to); len(entries) != 0 {

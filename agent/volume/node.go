@@ -25,6 +25,8 @@ type System interface {
 	Run(ctx context.Context, command []string) error
 	Mount(device, dir, fileSystem, options string) error
 	Unmount(dir string) error
+	// Empty deletes all in a directory that is not mounted there.
+	Empty(dir string) error
 }
 
 // Node is a machine that has a data volume, or is to have one.
@@ -132,7 +134,7 @@ func (n Node) keep(record Record) error {
 }
 
 // adopt brings what the kubelet has kept so far to a volume that the node has not had before.
-func (n Node) adopt(ctx context.Context, f Facts, c Choice) (err error) {
+func (n Node) adopt(ctx context.Context, f Facts, c Choice) error {
 	const scratch = "/run/loam/data-volume"
 	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
@@ -141,10 +143,14 @@ func (n Node) adopt(ctx context.Context, f Facts, c Choice) (err error) {
 		return err
 	}
 	from := filepath.Join(n.Path, Mountpoint)
-	err = carry(ctx, from, filepath.Join(n.Path, scratch), func(ctx context.Context, from, to string) error {
+	all, err := carry(ctx, from, filepath.Join(n.Path, scratch), func(ctx context.Context, from, to string) error {
 		return n.System.Run(ctx, []string{"cp", "--archive", "--one-file-system", from + "/.", to})
 	}, nil)
-	return errors.Join(err, n.System.Unmount(filepath.Join(n.Path, scratch)))
+	err = errors.Join(err, n.System.Unmount(filepath.Join(n.Path, scratch)))
+	if err != nil || !all {
+		return err
+	}
+	return n.System.Empty(from) // The volume would hide it.
 }
 
 // mount mounts the volume at dir, after its file system has been checked. A volume of Gardener's may have no project quota.

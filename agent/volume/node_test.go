@@ -84,6 +84,11 @@ func (p *plant) Mount(device, dir, fileSystem, options string) error {
 	return nil
 }
 
+func (p *plant) Empty(dir string) error {
+	p.did = append(p.did, "empty "+strings.TrimPrefix(dir, p.dir))
+	return nil
+}
+
 func (p *plant) Unmount(dir string) error {
 	p.did = append(p.did, "umount "+strings.TrimPrefix(dir, p.dir))
 	return nil
@@ -179,7 +184,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	}
 	want := []string{
 		"mke2fs", "e2fsck -p /dev/sdc", "mount /dev/sdc /run/loam/data-volume ext4 prjquota", "cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/" + carrying,
-		"umount /run/loam/data-volume", "e2fsck -p /dev/sdc", "mount /dev/sdc /var/lib/kubelet ext4 prjquota",
+		"umount /run/loam/data-volume", "empty /var/lib/kubelet", "e2fsck -p /dev/sdc", "mount /dev/sdc /var/lib/kubelet ext4 prjquota",
 	}
 	if !slices.Equal(p.did, want) {
 		t.Errorf("did %q", p.did)
@@ -194,7 +199,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	// The machine restarts.
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
 	p.did = nil
-	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" || !slices.Equal(p.did, want[5:]) {
+	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" || !slices.Equal(p.did, want[6:]) {
 		t.Errorf("after a restart: %+v, %v, %q", s, err, p.did)
 	}
 }
