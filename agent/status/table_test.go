@@ -114,3 +114,19 @@ func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
 		t.Errorf("%d lines although there is room for all", lines)
 	}
 }
+
+func TestTableTellsOfTheDataVolume(t *testing.T) {
+	for want, v := range map[string]*Volume{
+		"data volume  /dev/sdb, xfs, 50.0 GiB\n":            {Device: "/dev/sdb", FileSystem: "xfs", Size: 50 << 30},
+		"data volume  /dev/sdb is gone\n":                   {Device: "/dev/sdb", FileSystem: "xfs", Problem: "gone"},
+		"data volume  none: the kubelet does not start\n":   {Problem: "no data volume: no disk that is free matches"},
+		"warning      its disk has grown, and it has not\n": {Device: "/dev/sdb", Size: 1, Warnings: []string{"its disk has grown, and it has not"}},
+	} {
+		if got := (Status{Volume: v}).Table(80, 0); !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	if got := (Status{}).Table(80, 0); strings.Contains(got, "data volume") {
+		t.Errorf("a volume that nobody claims:\n%s", got)
+	}
+}
