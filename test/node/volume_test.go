@@ -63,7 +63,7 @@ spec:
       [Unit]
       Description=stands for the kubelet
       [Service]
-      ExecStartPre=/bin/bash -c 'findmnt -no FSTYPE,OPTIONS /var/lib/kubelet >>/var/lib/kubelet/starts'
+      ExecStartPre=/bin/bash -c '{ findmnt -no FSTYPE,OPTIONS /var/lib/kubelet || echo none; } >>/var/lib/kubelet/starts'
       ExecStart=/bin/sleep infinity
       [Install]
       WantedBy=multi-user.target
