@@ -85,7 +85,7 @@ type dataVolume struct {
 }
 
 // claims is what machine.yaml says, or else the size in the files of Gardener's node agent.
-func (d *dataVolume) claims(m machine.DataVolume, size int64) error {
+func (d *dataVolume) claims(ctx context.Context, m machine.DataVolume, size int64) error {
 	claim := m.Claim()
 	if d.own = !claim.IsZero(); !d.own && size > 0 {
 		claim = volume.OfSize(size)
@@ -103,6 +103,11 @@ func (d *dataVolume) claims(m machine.DataVolume, size int64) error {
 	want := volume.Record{Claim: claim, FileSystem: cmp.Or(m.FileSystem, "ext4"), Made: record.Made}
 	if want == record {
 		return nil
+	}
+	if !want.Made && d.InUse(ctx) { // A kubelet that runs must not wait for the volume when it is restarted.
+		if err := d.Dir.WriteVolatile(volume.LaterFile, nil, 0o644); err != nil {
+			return err
+		}
 	}
 	return want.Write(d.Dir)
 }
@@ -193,8 +198,12 @@ func (d *dataVolume) again(ctx context.Context) error {
 		return nil
 	}
 	s, err := d.Use(ctx)
-	if s.Device != "" || errors.Is(err, volume.ErrNew) && !d.InUse(ctx) {
+	inUse := d.InUse(ctx)
+	switch isNew := errors.Is(err, volume.ErrNew); {
+	case s.Device != "", isNew && !inUse:
 		return ErrDataVolume
+	case isNew:
+		err = volume.ErrInUse
 	}
 	d.tell(s, err)
 	return nil
@@ -218,7 +227,7 @@ func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.
 func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
 	size, err := sizeAsked(desired)
 	if err == nil && size > 0 && !d.own {
-		err = d.claims(machine.DataVolume{}, size)
+		err = d.claims(ctx, machine.DataVolume{}, size)
 	}
 	if err != nil {
 		return err

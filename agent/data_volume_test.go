@@ -73,7 +73,7 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := d.claims(test.claim, test.size); err != nil {
+			if err := d.claims(t.Context(), test.claim, test.size); err != nil {
 				t.Fatal(err)
 			}
 			got, there, err := volume.ReadRecord(d.Dir.Root().FS())
@@ -81,6 +81,25 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 				t.Errorf("%+v, %v, %v", got, there, err)
 			}
 		})
+	}
+}
+
+// TestAKubeletThatRunsWaitsForNoVolume, whoever restarts it, until the machine does.
+func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
+	d := diskless(t)
+	later := filepath.Join(d.Path, volume.LaterFile)
+	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S1"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(later); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no kubelet runs, and it may start without the volume: %v", err)
+	}
+	d.InUse = func(context.Context) bool { return true }
+	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S2"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(later); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -132,7 +151,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 
 func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 	d := diskless(t)
-	if err := d.claims(machine.DataVolume{Serial: "S1"}, 0); err != nil {
+	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S1"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.bring(t.Context()); !errors.Is(err, volume.ErrNone) {

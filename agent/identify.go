@@ -70,7 +70,7 @@ func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root,
 		a.Status.Error = describe(err)
 	}
 	if err == nil || m.DataVolume != (machine.DataVolume{}) {
-		if err := data.claims(m.DataVolume, config.DataVolumeSize); err != nil {
+		if err := data.claims(ctx, m.DataVolume, config.DataVolumeSize); err != nil {
 			a.Status.Warnings = append(a.Status.Warnings, err.Error())
 		}
 	}

@@ -12,6 +12,9 @@ import (
 // RecordFile, beneath the root directory, has the Record. While it is there the kubelet starts only with its volume.
 const RecordFile = "var/lib/loam/volume.json"
 
+// LaterFile, beneath the root directory, says that the kubelet runs without its volume until the machine restarts.
+const LaterFile = "run/loam/data-volume-later"
+
 // Record is what a node remembers of its data volume: what was claimed last, by machine.yaml or by a size, and whether it has had one.
 type Record struct {
 	Claim Claim `json:"claim"`

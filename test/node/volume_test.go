@@ -179,6 +179,7 @@ func TestADataVolumeForANodeThatHadNone(t *testing.T) {
 	n.says(func(s status.Status) bool {
 		return s.Volume != nil && (s.Volume.FileSystem == "xfs" || strings.Contains(s.Volume.Problem, "when the machine restarts"))
 	})
+	n.want("systemctl restart kubelet.service; systemctl is-active kubelet.service", "active")
 	n.off()
 
 	n = m.on(t, map[string]string{"loam.machine": claimed, "loam.config": kubelet})
