@@ -39,7 +39,7 @@ Nothing proves who asks: a machine only says what its MAC and serial number are,
 HTTP, TFTP nor DHCP hides or signs anything. Whoever is on that network can read what a machine
 gets, or get it in its place, its join token included. So use a network that only those machines
 and their administrators are on, and tokens that end soon. Only machines with a file of
-their own get a token, unless --tokens-for-all.`,
+their own get a token, one for each file, unless --tokens-for-all.`,
 		Example: `  loamctl serve updates
   loamctl serve updates --listen :8080
   loamctl serve --boot build/amd64-metal --boot build/arm64-metal --state /var/lib/loam-serve \

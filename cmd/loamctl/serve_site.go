@@ -65,8 +65,12 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of their own\nhint: --tokens-for-all gives one to whoever asks", o.machines, e.Name, inventory.Placeholder)
 		}
 	}
-	own := len(slices.DeleteFunc(entries, func(e inventory.Entry) bool { return !e.Own() }))
-	fmt.Fprintf(out, "machines  %s: %d\n", o.machines, own)
+	others := "none for others"
+	if slices.ContainsFunc(entries, func(e inventory.Entry) bool { return !e.Own() }) {
+		others = inventory.Default + " for others"
+	}
+	entries = slices.DeleteFunc(entries, func(e inventory.Entry) bool { return !e.Own() })
+	fmt.Fprintf(out, "machines  %s: %d with a file of their own, %s\n", o.machines, len(entries), others)
 	return nil
 }
 
@@ -105,11 +109,15 @@ func (s *site) Machine(id pxe.Identity) (text []byte, from string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	token, err := s.Token(ctx, id.MACs)
+	name := e.Name
+	if !e.Own() {
+		name = "" // of many
+	}
+	token, err := s.Token(ctx, name, id.MACs)
 	return e.With(token), e.Name + ", with join token " + strings.SplitN(token, ".", 2)[0], err
 }
 
 // Installed notes that the machine boots from its disk.
 func (s *site) Installed(id pxe.Identity) (undo string, err error) {
-	return s.Record.Installed(id.MACs, strings.TrimSpace("serial "+id.Serial+", uuid "+id.UUID))
+	return s.Record.Installed(id.MACs, fmt.Sprintf("serial %q, uuid %q", id.Serial, id.UUID))
 }

@@ -30,8 +30,10 @@ func (s *Proxy) Serve(ctx context.Context, conn net.PacketConn, port int) error 
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil:
+		case errors.Is(err, net.ErrClosed):
 			return err
+		case err != nil:
+			continue // The cable was pulled, and may be plugged in again.
 		}
 		if out, to := s.answer(p[:n], from, port); out != nil {
 			// What is lost the machine asks for again.

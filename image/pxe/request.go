@@ -43,7 +43,7 @@ type Request struct {
 }
 
 // firmware says what of the architectures of RFC 4578 and the registry that goes on from it boots Loam. By
-// that RFC 7 is EFI byte code and 9 is x64; firmware took 7 for x64 (erratum 4625).
+// that RFC 7 is EFI byte code and 9 is x64; firmware takes 7 for x64.
 var firmware = map[iana.Arch]Request{
 	iana.INTEL_X86PC:     {Kind: BIOS, Arch: "amd64"},
 	iana.EFI_X86_64:      {Kind: Firmware, Arch: "amd64"},
@@ -97,5 +97,5 @@ func arch(p *dhcpv4.DHCPv4, class string) iana.Arch {
 	return iana.Arch(n)
 }
 
-// none is no architecture (RFC 5970: the last is reserved).
+// none is an architecture that boots nothing.
 const none = iana.Arch(0xffff)

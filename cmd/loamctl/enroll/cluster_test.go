@@ -35,7 +35,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	token, err := r.Token(t.Context(), one)
+	token, err := r.Token(t.Context(), "", one)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,9 @@ const (
 
 // Grant is a token that was given.
 type Grant struct {
-	Token string    `json:"token"`
+	Token string `json:"token"`
+	// Name is that of the machine's own file, "" for one that has none, which is known by its MACs.
+	Name  string    `json:"name,omitzero"`
 	MACs  []string  `json:"macs"`
 	Given time.Time `json:"given"`
 	// Expires is zero for a token that the cluster alone knows the end of.
@@ -95,23 +97,26 @@ func (r *Record) open() error {
 // Close lets another process have the record.
 func (r *Record) Close() error { return r.lock.Close() }
 
-// Token returns the token of a machine. The record of it is durable before anybody has it.
-func (r *Record) Token(ctx context.Context, macs []string) (string, error) {
+// Token returns the token of the machine that has a file of that name, or, if name is "", of one with these MACs. The record of it
+// is durable before anybody has it.
+func (r *Record) Token(ctx context.Context, name string, macs []string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.source == nil {
 		return "", errors.New("there are no tokens here; hint: the server needs --tokens or --kubeconfig")
 	}
-	if slices.ContainsFunc(macs, r.IsInstalled) {
-		return "", fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(macs))
+	if known := r.known(name, macs); slices.ContainsFunc(known, r.IsInstalled) {
+		return "", fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(known))
 	}
-	i := r.held(macs)
+	i := slices.IndexFunc(r.grants, func(g Grant) bool {
+		return g.isOf(name, macs) && !g.Used && (g.Expires.IsZero() || r.now().Before(g.Expires))
+	})
 	if i < 0 {
 		token, expires, err := r.source.Next(r.given, r.now())
 		if err != nil {
 			return "", fmt.Errorf("no token for %s: %w", macs[0], err)
 		}
-		r.grants = append(r.grants, Grant{Token: token, MACs: macs, Given: r.now().UTC(), Expires: expires})
+		r.grants = append(r.grants, Grant{Token: token, Name: name, MACs: macs, Given: r.now().UTC(), Expires: expires})
 		i = len(r.grants) - 1
 		if err := r.save(); err != nil {
 			return "", err
@@ -130,14 +135,27 @@ func (r *Record) Token(ctx context.Context, macs []string) (string, error) {
 	return g.Token, nil
 }
 
-// held is the index of the grant that is still good for a machine, -1 for none.
-func (r *Record) held(macs []string) int {
-	return slices.IndexFunc(r.grants, func(g Grant) bool {
-		return !g.Used && g.isOf(macs) && (g.Expires.IsZero() || r.now().Before(g.Expires))
-	})
+// known are macs, and those that a machine has asked for its token with before: what it says is another each time, if
+// somebody else says that he is it.
+func (r *Record) known(name string, macs []string) []string {
+	known := slices.Clone(macs)
+	for _, g := range r.grants {
+		if g.isOf(name, macs) {
+			known = append(known, g.MACs...)
+		}
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
 }
 
-func (g Grant) isOf(macs []string) bool {
+func (g Grant) isOf(name string, macs []string) bool {
+	if g.Name != "" || name != "" {
+		return g.Name == name
+	}
+	return g.has(macs)
+}
+
+func (g Grant) has(macs []string) bool {
 	return slices.ContainsFunc(macs, func(mac string) bool { return slices.Contains(g.MACs, mac) })
 }
 

@@ -64,7 +64,7 @@ func (w *world) restart() {
 // gets wants a machine to get this token, or an error with this text.
 func (w *world) gets(macs []string, token, wantErr string) {
 	w.t.Helper()
-	got, err := w.Token(w.t.Context(), macs)
+	got, err := w.Token(w.t.Context(), "", macs)
 	if got != token || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
 		w.t.Errorf("%s got %q, %v, want %q, %q", macs[0], got, err, token, wantErr)
 	}
@@ -115,6 +115,25 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	w.gets(one, second, "") // installed anew, it joins anew
 }
 
+// TestAFileHasOneToken has somebody say a serial number that there is a file for, with one MAC after the other.
+func TestAFileHasOneToken(t *testing.T) {
+	w := newWorld(t)
+	ask := func(name string, macs []string, want, wantErr string) {
+		t.Helper()
+		got, err := w.Token(t.Context(), name, macs)
+		if got != want || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s, %v: %q, %v", name, macs, got, err)
+		}
+	}
+	ask("serial-S1.yaml", one, first, "")
+	ask("serial-S1.yaml", two, first, "")
+	if _, err := w.Installed(one, ""); err != nil {
+		t.Fatal(err)
+	}
+	ask("serial-S1.yaml", two, "", "has had its token")
+	ask("serial-S2.yaml", two, second, "")
+}
+
 func TestTwoServersWithOneRecord(t *testing.T) {
 	w := newWorld(t)
 	root, err := os.OpenRoot(w.path)
@@ -153,12 +172,12 @@ func TestPowerCuts(t *testing.T) {
 			}
 			return nil
 		})
-		got, err := w.Token(t.Context(), one)
+		got, err := w.Token(t.Context(), "", one)
 		if err == nil && got != first {
 			t.Fatalf("cut %d: %q", cut, got)
 		}
 		w.restart()
-		other, err := w.Token(t.Context(), two)
+		other, err := w.Token(t.Context(), "", two)
 		if err != nil || got != "" && other == got {
 			t.Fatalf("cut %d: %q to both, %v", cut, other, err)
 		}

@@ -27,7 +27,7 @@ func (r *Record) Installed(macs []string, about string) (undo string, err error)
 		}
 	}
 	for i := range r.grants {
-		r.grants[i].Used = r.grants[i].Used || r.grants[i].isOf(macs)
+		r.grants[i].Used = r.grants[i].Used || r.grants[i].has(macs)
 	}
 	return r.undo(macs), r.save()
 }

@@ -61,11 +61,13 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 	p := make([]byte, 2048)
 	for {
 		n, from, err := conn.ReadFrom(p)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, net.ErrClosed):
 			return err
+		case err != nil:
+			continue // The cable was pulled, and may be plugged in again.
 		}
 		client, err := netip.ParseAddrPort(from.String())
 		if err != nil {

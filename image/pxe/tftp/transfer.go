@@ -43,13 +43,13 @@ func (t *transfer) run(ctx context.Context) error {
 	opened := t.oack == nil // block 0 has been acknowledged
 	for silent := 0; !t.window.done() && silent < tries; {
 		sent := time.Now()
-		if err := t.send(opened); err != nil {
-			return err
+		err := t.send(opened)
+		if err == nil {
+			err = t.conn.SetReadDeadline(sent.Add(t.wait(silent)))
 		}
-		if err := t.conn.SetReadDeadline(sent.Add(t.wait(silent))); err != nil {
-			return err
+		if err == nil {
+			err = t.await(&opened)
 		}
-		news, err := t.await(&opened)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -60,10 +60,10 @@ func (t *transfer) run(ctx context.Context) error {
 			return nil // It has all, has closed its port, and its last ACK was lost.
 		case err != nil:
 			return err
-		case news:
-			if silent == 0 {
-				t.clock.measured(time.Since(sent))
-			}
+		case silent == 0:
+			t.clock.measured(time.Since(sent))
+		}
+		if err == nil {
 			silent = 0
 		}
 	}
@@ -95,24 +95,24 @@ func (t *transfer) send(opened bool) error {
 }
 
 // await reads until the client says something that is news.
-func (t *transfer) await(opened *bool) (bool, error) {
+func (t *transfer) await(opened *bool) error {
 	p := make([]byte, 128)
 	for {
 		n, err := t.conn.Read(p)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if operation(p[:n]) == opError {
-			return false, fmt.Errorf("%w: %s", errEnded, parseError(p[:n]))
+			return fmt.Errorf("%w: %s", errEnded, parseError(p[:n]))
 		}
 		number, err := parseAck(p[:n])
 		switch {
 		case err != nil:
 		case !*opened && number == 0:
 			*opened = true
-			return true, nil
+			return nil
 		case *opened && t.window.ack(number):
-			return true, nil
+			return nil
 		}
 	}
 }
