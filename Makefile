@@ -61,10 +61,10 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
 
-test-places: next ## boot from every bus, with machine.yaml from every place; amd64 metal and cloud, arm64 (two hours)
-	@for build in amd64-metal amd64-cloud arm64-cloud; do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
-	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 60m -v -run ForgetfulFirmware $(machines)
+test-places: next ## boot from every disk and network, with machine.yaml from every place; amd64 metal and cloud, arm64 (two hours)
+	@for build in amd64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_PLACES=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 100m -v \
+		-run 'ForgetfulFirmware|Netboot|PXE|DataVolume|SecureBootFrom|NetworkOf|SignedBuild' $(machines) ./test/image
 
 # One build of test-places. What is in an image, then the machines.
 places: image
