@@ -31,6 +31,11 @@ func (c *networkCheck) addresses(i int, one network.Interface) {
 	for n, r := range one.Routes {
 		c.route(at(i, fmt.Sprintf(".routes[%d]", n)), r, one, own)
 	}
+	c.servers(i, one)
+}
+
+// servers checks whom an interface has asked for names and for the time.
+func (c *networkCheck) servers(i int, one network.Interface) {
 	for n, text := range one.DNS.Servers {
 		path := at(i, fmt.Sprintf(".dns.servers[%d]", n))
 		if a, err := netip.ParseAddr(text); err != nil || !isHost(a) || a.Zone() != "" {
