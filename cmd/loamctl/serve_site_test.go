@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/image/pxe"
+)
+
+// options are for a site with one machine of its own and a default, of which both or one want a token.
+func options(t *testing.T, own, others string) bootOptions {
+	t.Helper()
+	o := bootOptions{machines: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), tokens: filepath.Join(t.TempDir(), "tokens")}
+	for name, text := range map[string]string{
+		filepath.Join(o.machines, macOf(1)+".yaml"): "apiVersion: loam.dev/v1alpha1\nkind: Machine\n# " + own,
+		filepath.Join(o.machines, "default.yaml"):   "apiVersion: loam.dev/v1alpha1\nkind: Machine\n# " + others,
+		o.tokens: "aaaaaa.0123456789abcdef\nbbbbbb.0123456789abcdef\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+const wanted = "<<BOOTSTRAP_TOKEN>>"
+
+func TestSiteRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		own, others string
+		edit        func(*bootOptions)
+		wantErr     string
+	}{
+		{"tokens for whoever asks", wanted, wanted, func(*bootOptions) {}, "default.yaml has <<BOOTSTRAP_TOKEN>>, which is for machines with a file of their own\nhint: --tokens-for-all"},
+		{"no tokens", wanted, "", func(o *bootOptions) { o.tokens = "" }, macOf(1) + ".yaml has <<BOOTSTRAP_TOKEN>>, and there are no tokens\nhint: give --tokens or --kubeconfig"},
+		{"tokens that are not there", "", "", func(o *bootOptions) { o.tokens = "none" }, "open none: no such file"},
+		{"machines that are not there", "", "", func(o *bootOptions) { o.machines = "none" }, "--machines: open none: no such file"},
+		{"a file with a mistake", "\nhostname: A", "", func(*bootOptions) {}, macOf(1) + `.yaml:4: hostname: "A" is not a host name`},
+	} {
+		o := options(t, test.own, test.others)
+		test.edit(&o)
+		if _, err := o.site(io.Discard); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
+		}
+	}
+}
+
+func TestSite(t *testing.T) {
+	o := options(t, wanted, "for all")
+	var out bytes.Buffer
+	s, err := o.site(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", &out, want)
+	}
+	text, from, err := s.Machine(pxe.Identity{MACs: []string{macOf(1)}})
+	if err != nil || !strings.HasSuffix(string(text), "# aaaaaa.0123456789abcdef") || from != macOf(1)+".yaml, with join token aaaaaa" {
+		t.Errorf("a machine with a file of its own: %q from %q, %v", text, from, err)
+	}
+	text, from, err = s.Machine(pxe.Identity{MACs: []string{macOf(2)}})
+	if err != nil || !strings.HasSuffix(string(text), "# for all") || from != "default.yaml" {
+		t.Errorf("another: %q from %q, %v", text, from, err)
+	}
+	// Somebody edits the default while machines ask.
+	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, _, err = s.Machine(pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a token for whoever asks: %q, %v", text, err)
+	}
+}
+
+func TestJournal(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	j := journal{out: &out, now: func() time.Time { return now }, said: map[string]time.Time{}}
+	offers := pxe.Offers{URL: "http://192.0.2.1:8080"}
+	tell := j.offered(offers)
+	r := pxe.Request{Kind: pxe.BIOS, Arch: "amd64", MAC: macOf(1)}
+	for range 3 { // as firmware asks
+		tell(r, pxe.Offer{}, pxe.ErrBIOS)
+		now = now.Add(4 * time.Second)
+	}
+	j.say("192.0.2.7", "loads root by HTTP", "180.5 MB in 10.1 s")
+	now = now.Add(again)
+	r.Kind = pxe.Firmware
+	tell(r, pxe.Offer{Disk: true}, nil)
+	r.Kind = pxe.Init
+	tell(r, pxe.Offer{File: offers.URL}, nil)
+	const want = `12:00:00  52:54:00:00:00:01  BIOS PXE asks what to boot: its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE
+12:00:12  192.0.2.7          loads root by HTTP: 180.5 MB in 10.1 s
+12:00:27  52:54:00:00:00:01  UEFI PXE asks what to boot: its disk, as it is installed
+12:00:27  52:54:00:00:00:01  Loam starts and asks for its server: http://192.0.2.1:8080
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
