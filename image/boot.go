@@ -44,8 +44,8 @@ func stateTemplate(ctx context.Context, run runner, dir string, detail io.Writer
 	return t.Encode(), nil
 }
 
-// packInitramfs puts /init, the modules for disks and more, and the state template into
-// a compressed cpio archive. It returns the kernel release too.
+// packInitramfs puts /init, the modules for disks and more, with their firmware, and the state template into
+// a compressed cpio archive. It returns the kernel release too. No module for disks asks for firmware.
 func packInitramfs(tree, loam string, template []byte, more []string) (kernel string, archive []byte, err error) {
 	kernel, index, err := readModules(tree)
 	if err != nil {
@@ -79,6 +79,13 @@ func packInitramfs(tree, loam string, template []byte, more []string) (kernel st
 			return "", nil, err
 		}
 		entries = append(entries, initramfs.Entry{Path: "lib/modules/" + plainName(file), Mode: 0o444, Data: data})
+	}
+	if len(more) > 0 {
+		firmware, err := firmwareFiles(tree)
+		if err != nil {
+			return "", nil, err
+		}
+		entries = append(entries, firmware...)
 	}
 	archive, err = pack(entries)
 	return kernel, archive, err
