@@ -24,9 +24,7 @@ var refusedLine = regexp.MustCompile(`(?i)access denied|security violation`)
 // TestSecureBootFromTheFirstStart: firmware in setup mode starts an image, whose loader enrolls the owner's keys; from then on it starts what the
 // owner has signed, and nothing else.
 func TestSecureBootFromTheFirstStart(t *testing.T) {
-	if os.Getenv("LOAM_PLACES") == "" {
-		t.Skip("LOAM_PLACES is not set: make test-places")
-	}
+	matrix(t)
 	b := open(t)
 	if b.manifest.Arch != "amd64" {
 		t.Skip("the firmware for arm64 has no Secure Boot")
