@@ -58,13 +58,14 @@ func readDrive(from Drive) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	found, ok := Document{Name: fmt.Sprintf("%s of %s", machineFile, from), Text: files[machineFile]}, files[machineFile] != nil
-	if !ok && ours.Match(files[userData]) {
-		found, ok = Document{Name: fmt.Sprintf("%s of %s", userData, from), Text: files[userData]}, true
+	name := machineFile
+	if files[name] == nil && ours.Match(files[userData]) {
+		name = userData
 	}
-	if !ok {
+	if files[name] == nil {
 		return Document{}, notForUs(from, files[userData])
 	}
+	found := Document{Name: fmt.Sprintf("%s of %s", name, from), Text: files[name]}
 	if found.Hostname, err = hostnameOf(files[metaData]); err != nil {
 		return Document{}, fmt.Errorf("%s of %s: %w", metaData, from, err)
 	}
