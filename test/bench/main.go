@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\", \"flash\" or \"places\": only that")
+	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -57,6 +57,15 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return flashDisk.measure(ctx, r)
 	case "places":
 		return measurePlaces(ctx, r, cold)
+	case "live":
+		if _, err := build(ctx, nil); err != nil {
+			return err
+		}
+		b, err := open(ctx)
+		if err != nil {
+			return err
+		}
+		return measureLive(ctx, r, b)
 	}
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
 		return err
@@ -78,6 +87,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	}
 	b, err := open(ctx)
 	if err != nil {
+		return err
+	}
+	if err := measureLive(ctx, r, b); err != nil {
 		return err
 	}
 	if err := measureSizes(ctx, r, b); err != nil {

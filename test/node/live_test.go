@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -76,6 +77,9 @@ func TestPXEToMemory(t *testing.T) {
 	p.cut.Store(40 << 20)
 	m := b.diskless(t, p)
 	m.config.MemoryMB = liveMemory
+	if size, err := strconv.Atoi(os.Getenv("LOAM_MEMORY")); err == nil { // to measure what it needs
+		m.config.MemoryMB = size
+	}
 	n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
 	n.expect(regexp.MustCompile(`the server is http://10\.0\.2\.2`))
 	n.expect(regexp.MustCompile(`asking again`))
@@ -89,7 +93,7 @@ func TestPXEToMemory(t *testing.T) {
 	n.want("systemctl is-active hello.service systemd-networkd", "active\nactive")
 	n.want("systemctl --failed --no-legend | wc -l", "0")
 	available, _ := strconv.Atoi(n.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
-	t.Logf("memory: %d MiB, of which %d MiB are available", liveMemory, available>>10)
+	t.Logf("memory: %d MiB, of which %d MiB are available", m.config.MemoryMB, available>>10)
 	n.off()
 }
 

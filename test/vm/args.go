@@ -55,8 +55,6 @@ type Config struct {
 	Settings map[string]string
 	// BootFile is what the DHCP server says in its field of that name, "" for nothing.
 	BootFile string
-	// Devices are further arguments of QEMU, such as -device.
-	Devices []string
 	// Forward are ports of this host's loopback that lead to TCP ports of the
 	// machine.
 	Forward map[int]int
