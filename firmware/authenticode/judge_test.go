@@ -67,7 +67,7 @@ func TestWhatOthersSign(t *testing.T) {
 // TestTheDigestOfARealUKI: pesign and hash-to-efi-sig-list come to the same, before and after it is signed.
 func TestTheDigestOfARealUKI(t *testing.T) {
 	ukis, err := filepath.Glob(filepath.Join(judge.Dir(t, "LOAM_BUILD"), "*.efi"))
-	if err != nil || len(ukis) != 1 {
+	if err != nil || len(ukis) == 0 {
 		t.Fatal(ukis, err)
 	}
 	key, cert := selfSigned(t, "one")

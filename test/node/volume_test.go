@@ -189,7 +189,7 @@ func TestADataVolumeForANodeThatHadNone(t *testing.T) {
 		t.Errorf("volume %+v", v)
 	}
 	n.want("findmnt -no FSTYPE,OPTIONS /var/lib/kubelet | tr -s ' ' | grep -c '^xfs rw,noatime.*prjquota'", "1")
-	n.want("cat /var/lib/kubelet/pki/current; stat -c %a /var/lib/kubelet/pki/key; ls -A /var/lib/kubelet", "secret\n400\nconfig\npki\nstarts")
+	n.want("cat /var/lib/kubelet/pki/current; stat -c %a /var/lib/kubelet/pki/key; ls -A1 /var/lib/kubelet", "secret\n400\nconfig\npki\nstarts")
 	n.want("systemctl is-active kubelet.service", "active")
 	n.sh("mkdir /run/below && mount --bind /var/lib /run/below && test -z \"$(ls -A /run/below/kubelet)\"")
 	n.off()
