@@ -39,9 +39,13 @@ func TestDisksOnEveryBus(t *testing.T) {
 			if bus.notCloud && b.manifest.Profile == "cloud" {
 				t.Skip("the cloud kernel has no driver")
 			}
+			direct := slices.Contains(bus.direct, b.manifest.Arch)
+			if direct && b.manifest.Arch == "arm64" {
+				t.Skip("without firmware there is no SMBIOS on arm64, so no credential to apply")
+			}
 			m := b.flash(t, b.file(".raw"))
 			m.config.Bus = bus.bus
-			if slices.Contains(bus.direct, b.manifest.Arch) {
+			if direct {
 				m.direct()
 			}
 			n := m.on(t, credentials)
