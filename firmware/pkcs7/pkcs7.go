@@ -110,6 +110,10 @@ func (s Signer) sign(content []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign by %q: %w", s.Certificate.Subject, err)
 	}
+	// What a token says of its key is the certificate's, so only this shows which key has signed.
+	if err := rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256, sum[:], signature); err != nil {
+		return nil, fmt.Errorf("sign by %q: the signature is of another key: %w\nhint: does the URI of the token name the key of this certificate?", s.Certificate.Subject, err)
+	}
 	return signature, nil
 }
 

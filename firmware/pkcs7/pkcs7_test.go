@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,5 +68,23 @@ func TestKeysThatFirmwareDoesNotVerifyAreRefused(t *testing.T) {
 		if _, err := pkcs7.NewSigner(tc.of.Certificate, tc.key); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
+	}
+}
+
+// broken signs with zeros.
+type broken struct{ crypto.Signer }
+
+func (broken) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
+	return make([]byte, 256), nil
+}
+
+func TestASignatureThatIsNotTheCertificatesIsRefused(t *testing.T) {
+	one := keys.New(t, "one")
+	s, err := pkcs7.NewSigner(one.Certificate, broken{one.Private})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Detached([]byte("content")); err == nil || !strings.Contains(err.Error(), `sign by "CN=one": the signature is of another key`) {
+		t.Error(err)
 	}
 }

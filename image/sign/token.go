@@ -92,7 +92,7 @@ func (t Tokens) pin(uri, source string) ([]byte, error) {
 	return bytes.TrimRight(pin, "\r\n"), nil
 }
 
-// Public is crypto.Signer: the certificate's.
+// Public is crypto.Signer: the certificate's, as nothing but a signature shows whether the key is of it.
 func (t token) Public() crypto.PublicKey { return t.certificate.PublicKey }
 
 // Sign is crypto.Signer: PKCS #1 v1.5 of a SHA-256 digest.

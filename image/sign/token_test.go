@@ -16,8 +16,8 @@ import (
 // softHSM is that of the tools tree.
 const softHSM = "/usr/lib/softhsm/libsofthsm2.so"
 
-// inToken puts a key into a new token of SoftHSM, and is what reaches it.
-func inToken(t *testing.T, key keys.Pair) Tokens {
+// inToken puts two keys into a new token of SoftHSM, db and spare, and is what reaches them.
+func inToken(t *testing.T, db, spare keys.Pair) Tokens {
 	t.Helper()
 	tree := tools.Tree{Dir: judge.Dir(t, "LOAM_TOOLS_TREE")}
 	dir := t.TempDir()
@@ -29,9 +29,10 @@ func inToken(t *testing.T, key keys.Pair) Tokens {
 	t.Setenv("SOFTHSM2_CONF", conf)
 	for _, args := range [][]string{
 		{"--init-token", "--free", "--label", "loam", "--so-pin", "1234", "--pin", "5678"},
-		{"--import", key.KeyFile, "--token", "loam", "--label", "db", "--id", "01", "--pin", "5678"},
+		{"--import", db.KeyFile, "--token", "loam", "--label", "db", "--id", "01", "--pin", "5678"},
+		{"--import", spare.KeyFile, "--token", "loam", "--label", "spare", "--id", "02", "--pin", "5678"},
 	} {
-		cmd := tree.Command(t.Context(), []string{dir, filepath.Dir(key.KeyFile)}, "env", append([]string{"SOFTHSM2_CONF=" + conf, "softhsm2-util"}, args...)...)
+		cmd := tree.Command(t.Context(), []string{dir, filepath.Dir(db.KeyFile), filepath.Dir(spare.KeyFile)}, "env", append([]string{"SOFTHSM2_CONF=" + conf, "softhsm2-util"}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("softhsm2-util %v: %v\n%s", args, err, out)
 		}
@@ -42,7 +43,7 @@ func inToken(t *testing.T, key keys.Pair) Tokens {
 
 func TestAKeyInATokenSignsAsOneInAFile(t *testing.T) {
 	pair := keys.New(t, "one")
-	tokens := inToken(t, pair)
+	tokens := inToken(t, pair, keys.New(t, "spare"))
 	pin, wrong := filepath.Join(t.TempDir(), "pin"), filepath.Join(t.TempDir(), "wrong")
 	if err := errors.Join(os.WriteFile(pin, []byte("5678\n"), 0o600), os.WriteFile(wrong, []byte("8765"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,8 @@ func TestAKeyInATokenSignsAsOneInAFile(t *testing.T) {
 		{"a PIN that a program says", uri + "&pin-source=|cat", "want file:FILE"},
 		{"no PIN", uri, "nobody is here"},
 		{"another PIN", uri + "&pin-source=file:" + wrong, "is the PIN right"},
-		{"another key", strings.Replace(uri, "=db", "=other", 1) + "&pin-source=file:" + pin, "has the token that key?"},
+		{"a key that is not the certificate's", strings.Replace(uri, "=db", "=spare", 1) + "&pin-source=file:" + pin, `sign by "CN=one": the signature is of another key`},
+		{"a key that is not there", strings.Replace(uri, "=db", "=other", 1) + "&pin-source=file:" + pin, "has the token that key?"},
 	} {
 		s, err := Open(tc.uri, pair.CertificateFile, tokens)
 		if err == nil {
