@@ -55,17 +55,27 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 	return k, nil
 }
 
-// Sign is a detached signature, binary. It says that it was made when the key was, as the time is in it, and the same text has one signature.
+// Sign is a detached signature, binary. It says that it was made when the key was last changed, as the time is in it, and the same text has one
+// signature.
 func (k Key) Sign(text []byte) ([]byte, error) {
 	salted := false
 	var b bytes.Buffer
 	err := openpgp.DetachSign(&b, k.entity, bytes.NewReader(text), &packet.Config{
-		Time: func() time.Time { return k.key.PublicKey.CreationTime }, SigningKeyId: k.key.PublicKey.KeyId, NonDeterministicSignaturesViaNotation: &salted,
+		Time: k.changed, SigningKeyId: k.key.PublicKey.KeyId, NonDeterministicSignaturesViaNotation: &salted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("OpenPGP signature: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// changed is when the key got what it says of itself now, such as when it expires; before, it does not sign.
+func (k Key) changed() time.Time {
+	at := k.key.SelfSignature.CreationTime
+	if primary, _ := k.entity.PrimarySelfSignature(); primary.CreationTime.After(at) {
+		at = primary.CreationTime
+	}
+	return at
 }
 
 // String names the key by its fingerprint.

@@ -3,6 +3,7 @@ package openpgp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +17,11 @@ var errNobody = errors.New("nobody is here")
 
 func nobody(string) ([]byte, error) { return nil, errNobody }
 
-// made has gpg make a key, and writes its two halves.
-func made(t *testing.T, algorithm, passphrase string) (private, public string) {
+// long has gpg do something long ago.
+const long = "--faked-system-time 20250101T000000! "
+
+// made has gpg make a key long ago, change it by more commands, which name it KEY, and write its two halves.
+func made(t *testing.T, algorithm, passphrase string, changes ...string) (private, public string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgp") // t.TempDir is too long for the socket of gpg's agent.
 	if err != nil {
@@ -28,16 +32,32 @@ func made(t *testing.T, algorithm, passphrase string) (private, public string) {
 	gpg := func(args ...string) {
 		judge.Run(t, "gpg", append([]string{"--homedir", dir, "--batch", "--pinentry-mode", "loopback", "--passphrase", passphrase}, args...)...)
 	}
-	gpg("--quick-generate-key", "test", algorithm, "sign", "never")
+	gpg(strings.Fields(long + "--quick-generate-key test " + algorithm + " sign never")...)
+	gpg("--output", public, "--export", "test")
+	keys, err := read(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		gpg(strings.Fields(strings.ReplaceAll(change, "KEY", fmt.Sprintf("%X", keys[0].PrimaryKey.Fingerprint)))...)
+	}
 	gpg("--output", private, "--export-secret-keys", "test")
-	gpg("--output", public, "--armor", "--export", "test")
+	gpg("--yes", "--output", public, "--armor", "--export", "test")
 	return private, public
 }
 
 func TestGPGVerifiesWhatIsSigned(t *testing.T) {
-	for _, algorithm := range []string{"ed25519", "rsa2048"} {
-		t.Run(algorithm, func(t *testing.T) {
-			private, public := made(t, algorithm, "")
+	for _, tc := range []struct {
+		name, algorithm string
+		changes         []string
+	}{
+		{"ed25519", "ed25519", nil},
+		{"rsa2048", "rsa2048", nil},
+		{"a key that is to expire later than it was", "ed25519", []string{"--quick-set-expire KEY 5y"}},
+		{"a subkey that is to", "ed25519", []string{long + "--quick-add-key KEY ed25519 sign 2y", "--quick-set-expire KEY 5y *"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			private, public := made(t, tc.algorithm, "", tc.changes...)
 			key, err := ReadKey(private, time.Now(), nobody)
 			if err != nil {
 				t.Fatal(err)
@@ -50,7 +70,7 @@ func TestGPGVerifiesWhatIsSigned(t *testing.T) {
 			if again, err := key.Sign(text); err != nil || !bytes.Equal(again, signature) {
 				t.Errorf("signed again, it is another: %v", err)
 			}
-			if by, err := Verify(public, text, signature, time.Now()); err != nil || by != key.String() {
+			if by, err := Verify(public, text, signature, time.Now()); err != nil || by != fmt.Sprintf("%X", key.entity.PrimaryKey.Fingerprint) {
 				t.Errorf("by %s: %v", by, err)
 			}
 			if id, err := Signer(signature); err != nil || !strings.HasSuffix(key.String(), id) {
