@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,23 +32,23 @@ import (
 // ErrDataVolume means that the data volume can be had now: the agent ends, to be started again with it.
 var ErrDataVolume = errors.New("the data volume is there")
 
-// DataVolume is the node's, whose root directory is at path. units may be nil for one that makes none.
+// DataVolume is the node's, whose root directory is at path. units may be nil for one that the kubelet waits for.
 func DataVolume(root *os.Root, path string, units Units) volume.Node {
-	return volume.Node{
+	node := volume.Node{
 		Machine: volume.Machine{Root: os.DirFS(path), Open: func(node string, exclusive bool) (volume.Device, error) {
 			return volume.OpenToLook(filepath.Join(path, node), exclusive)
 		}},
 		Maker:  volume.Maker{Open: volume.OpenDisk, Run: linux{}.Run, Scratch: filepath.Join(path, "run/loam")},
 		System: linux{}, Dir: durable.New(root, nil), Path: path,
-		InUse: func(ctx context.Context) bool {
-			if units == nil {
-				return true
-			}
+	}
+	if units != nil {
+		node.InUse = func(ctx context.Context) bool {
 			states, err := units.Show(ctx, []string{kubeletUnit})
 			mounts, _ := nodeMounts().Table()
-			return err != nil || len(toUnmount(mountPoints(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && states[0].MainPID != 0
-		},
+			return err != nil || len(toUnmount(mountPoints(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && !slices.Contains([]string{"inactive", "failed"}, states[0].Active)
+		}
 	}
+	return node
 }
 
 // linux is volume.System.
@@ -80,32 +81,40 @@ type dataVolume struct {
 	// changed has how it is; of two that nobody has taken the newer counts.
 	changed chan *status.Volume
 
-	mu    sync.Mutex
-	there bool
+	mu sync.Mutex
+	// last is the volume as it was told, failed what is wrong with it.
+	last   volume.State
+	failed error
 }
 
 // claims is what machine.yaml says, or else the size in the files of Gardener's node agent.
 func (d *dataVolume) claims(ctx context.Context, m machine.DataVolume, size int64) error {
 	claim := m.Claim()
-	if d.own = !claim.IsZero(); !d.own && size > 0 {
+	if claim.IsZero() && size > 0 {
 		claim = volume.OfSize(size)
 	}
-	record, was, err := volume.ReadRecord(d.Dir.Root().FS())
-	switch {
-	case err != nil:
-		return err
-	case !claim.IsZero():
-	case was && !record.Made:
-		return d.Dir.Remove(volume.RecordFile) // It is not claimed any more, and never was there.
-	default:
-		return nil
+	if d.own = !claim.IsZero(); d.own {
+		return d.claim(ctx, claim, cmp.Or(m.FileSystem, "ext4"))
 	}
-	want := volume.Record{Claim: claim, FileSystem: cmp.Or(m.FileSystem, "ext4"), Made: record.Made}
+	record, was, err := volume.ReadRecord(d.Dir.Root().FS())
+	if err != nil || !was || record.Made || record.Claim.About > 0 {
+		return err
+	}
+	return d.Dir.Remove(volume.RecordFile) // It is not claimed any more, and never was there.
+}
+
+// claim records a claim. A kubelet that runs does not wait for the volume when it is restarted.
+func (d *dataVolume) claim(ctx context.Context, c volume.Claim, fileSystem string) error {
+	record, _, err := volume.ReadRecord(d.Dir.Root().FS())
+	if err != nil {
+		return err
+	}
+	want := volume.Record{Claim: c, FileSystem: fileSystem, Made: record.Made}
 	if want == record {
 		return nil
 	}
-	if !want.Made && d.InUse(ctx) { // A kubelet that runs must not wait for the volume when it is restarted.
-		if err := d.Dir.WriteVolatile(volume.LaterFile, nil, 0o644); err != nil {
+	if !want.Made && d.InUse(ctx) {
+		if err := d.Later(); err != nil {
 			return err
 		}
 	}
@@ -113,9 +122,10 @@ func (d *dataVolume) claims(ctx context.Context, m machine.DataVolume, size int6
 }
 
 // start brings what is claimed. When the machine has just started, disks may come late, and their names: it waits for them, a little. Who
-// has started the agent need not wait for what is carried over.
+// has started the agent need not wait for that, nor for what is carried over.
 func (d *dataVolume) start(ctx context.Context, uptime time.Duration, ready func() error) error {
-	if _, claimed, err := volume.ReadRecord(d.Dir.Root().FS()); err != nil || !claimed {
+	record, claimed, err := volume.ReadRecord(d.Dir.Root().FS())
+	if err != nil || !claimed {
 		return err
 	}
 	events, err := uevent.Open(uevent.Udev, "block")
@@ -129,6 +139,8 @@ func (d *dataVolume) start(ctx context.Context, uptime time.Duration, ready func
 	deadline := time.Now()
 	if uptime < starting {
 		deadline = deadline.Add(late)
+		for !record.Made && events.Wait(time.Now().Add(quiet)) && time.Now().Before(deadline) {
+		}
 	}
 	for {
 		if err := d.bring(ctx); !errors.Is(err, volume.ErrNone) || !events.Wait(deadline) {
@@ -137,10 +149,12 @@ func (d *dataVolume) start(ctx context.Context, uptime time.Duration, ready func
 	}
 }
 
-// starting is how long after power on a machine may still find its disks, late how long one waits for them.
+// starting is how long after power on a machine may still find its disks, late how long one waits for them. An empty disk is taken only when no other
+// has come for quiet: it may not be the only one.
 const (
 	starting = 2 * time.Minute
-	late     = 10 * time.Second
+	late     = 15 * time.Second
+	quiet    = 3 * time.Second
 )
 
 // bring makes and mounts what is claimed, and tells how it is.
@@ -157,13 +171,13 @@ func (d *dataVolume) bring(ctx context.Context) error {
 	return err
 }
 
-// tell has what is known of the volume shown; nothing if none is claimed.
+// tell has what is known of the volume shown.
 func (d *dataVolume) tell(s volume.State, err error) {
-	d.there = s.Device != ""
-	if !d.there && err == nil {
-		return
+	d.last, d.failed = s, err
+	var v *status.Volume
+	if s.Device != "" || err != nil {
+		v = &status.Volume{Device: s.Device, FileSystem: s.FileSystem, Size: s.Size, Warnings: s.Warnings}
 	}
-	v := &status.Volume{Device: s.Device, FileSystem: s.FileSystem, Size: s.Size, Warnings: s.Warnings}
 	if err != nil {
 		v.Problem = err.Error()
 	}
@@ -174,7 +188,7 @@ func (d *dataVolume) tell(s volume.State, err error) {
 	d.changed <- v
 }
 
-// watch tells what becomes of the volume when disks come, go and grow, until ctx ends.
+// watch tells what becomes of the volume when disks come, go and grow, and when something is mounted, until ctx ends.
 func (d *dataVolume) watch(ctx context.Context, end context.CancelCauseFunc) {
 	events, err := uevent.Open(uevent.Udev, "block")
 	if err != nil {
@@ -182,30 +196,53 @@ func (d *dataVolume) watch(ctx context.Context, end context.CancelCauseFunc) {
 		return
 	}
 	defer events.Close()
-	for events.Next(ctx) {
+	mounts, err := volume.OpenMounts()
+	if err != nil {
+		d.log.Error("disks are not watched", zap.Error(err))
+		return
+	}
+	defer mounts.Close()
+	for {
 		if err := d.again(ctx); err != nil {
 			end(err)
+		}
+		if !events.Next(ctx, mounts.Poll()) {
+			return
 		}
 	}
 }
 
-// again looks at the volume. One that was missing and can be had has the agent start anew: what it has written and watches is beneath it.
+// again looks at the volume. One that was missing, and is mounted now or can be made, has the agent start anew: what it has written and watches
+// is beneath it. One that cannot be made or mounted is not tried again and again.
 func (d *dataVolume) again(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.there {
-		d.tell(d.Look(ctx))
+	if d.last.Size > 0 {
+		s, err := d.Look(ctx, d.last.Size)
+		if s.Device != d.last.Device || s.Size != d.last.Size || err != nil {
+			d.tell(s, err)
+		}
 		return nil
 	}
-	s, err := d.Use(ctx)
-	inUse := d.InUse(ctx)
-	switch isNew := errors.Is(err, volume.ErrNew); {
-	case s.Device != "", isNew && !inUse:
+	if s, err := d.Mounted(); err != nil || s.Device != "" {
+		if err == nil && s.Device != d.last.Device {
+			err = ErrDataVolume
+		}
+		return err
+	}
+	waits := d.Waits()
+	missing := d.failed == nil || errors.Is(d.failed, volume.ErrNone) || errors.Is(d.failed, volume.ErrInUse)
+	switch isNew := errors.Is(waits, volume.ErrNew); {
+	case waits == nil || !missing:
+		return nil
+	case isNew && !d.InUse(ctx):
 		return ErrDataVolume
 	case isNew:
-		err = volume.ErrInUse
+		waits = volume.ErrInUse
 	}
-	d.tell(s, err)
+	if d.failed == nil || waits.Error() != d.failed.Error() {
+		d.tell(volume.State{}, waits)
+	}
 	return nil
 }
 
@@ -224,22 +261,26 @@ func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.
 }
 
 // asked brings the volume that a configuration's files for Gardener's node agent ask for, and any that was claimed before and never was there.
+// What does not come has to wait for a restart if the kubelet runs; the configuration does not.
 func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
 	size, err := sizeAsked(desired)
 	if err == nil && size > 0 && !d.own {
-		err = d.claims(ctx, machine.DataVolume{}, size)
+		err = d.claim(ctx, volume.OfSize(size), "ext4")
 	}
 	if err != nil {
 		return err
 	}
-	if record, claimed, err := volume.ReadRecord(d.Dir.Root().FS()); err != nil || !claimed || record.Made {
+	record, claimed, err := volume.ReadRecord(d.Dir.Root().FS())
+	switch {
+	case err != nil || !claimed || record.Made:
+		return err
+	case size == 0 && !d.own: // An earlier configuration asked for it, and it never was there.
+		err = d.Dir.Remove(volume.RecordFile)
+	}
+	if err := errors.Join(err, d.bring(ctx)); err != nil && !d.InUse(ctx) {
 		return err
 	}
-	err = d.bring(ctx)
-	if errors.Is(err, volume.ErrInUse) {
-		return nil // It has to wait for a restart; the configuration does not.
-	}
-	return err
+	return nil
 }
 
 // sizeAsked is the size of a data volume in a configuration, in bytes; 0 for none.

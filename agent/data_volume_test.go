@@ -63,7 +63,8 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 		{name: "Gardener claims", size: 50 * gib, want: of(false)},
 		{name: "machine.yaml counts before Gardener", claim: mine, size: 50 * gib, want: own},
 		{name: "a claim changes, and the volume was made", before: of(true), claim: mine, want: volume.Record{Claim: own.Claim, FileSystem: "xfs", Made: true}},
-		{name: "a claim goes that never had a disk", before: of(false)},
+		{name: "a claim of machine.yaml goes that never had a disk", before: own},
+		{name: "what a configuration asked for stays: only a configuration knows", before: of(false), want: of(false)},
 		{name: "a claim goes, and its volume stays", before: of(true), want: of(true)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -123,6 +124,8 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		before  volume.Record
+		own     bool
+		used    bool
 		desired config.Desired
 		applied bool
 		err     string
@@ -130,12 +133,15 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 		{name: "no volume", desired: file("/etc/a", "bootstrap: {kubeletDataVolumeSize: 1}"), applied: true},
 		{name: "a node agent without one", desired: file(agentFile, "kind: NodeAgentConfiguration\n"), applied: true},
 		{name: "a size, and no disk", desired: sized, err: "no disk that is free matches"},
-		{name: "claimed before, and no disk", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), err: "no disk that is free matches"},
+		{name: "machine.yaml claims, and no disk", own: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), err: "no disk that is free matches"},
+		{name: "machine.yaml claims, and a kubelet runs", own: true, used: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
+		{name: "asked for earlier, and not any more", before: volume.Record{Claim: volume.OfSize(gib), FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
 		{name: "its disk has gone: the node goes on", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4", Made: true}, desired: sized, applied: true},
 		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "read the node agent's configuration"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, engine := diskless(t), &applying{}
+			d.own, d.InUse = test.own, func(context.Context) bool { return test.used }
 			if test.before != (volume.Record{}) {
 				if err := test.before.Write(d.Dir); err != nil {
 					t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +63,8 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 		if err != nil || n == 0 {
 			return false
 		}
-		if concerns := e.drain(); concerns || fds[0].Revents == 0 {
+		ready := slices.ContainsFunc(fds[1:], func(other unix.PollFd) bool { return other.Revents != 0 }) // Some tell once only.
+		if concerns := e.drain(); concerns || ready {
 			return true
 		}
 	}

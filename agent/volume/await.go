@@ -5,59 +5,87 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/uevent"
 )
 
+// Await tries again when a disk comes or goes, or something is mounted; without news after again, and no sooner where what is there does not work: what
+// looks at a disk is news, too.
+const again = 30 * time.Second
+
 // Await mounts the data volume that the node has had as soon as its disk is there, and returns when it, or what another has mounted, is at
-// Mountpoint. tell is told what it waits for.
+// Mountpoint, or none is claimed any more. tell is told what it waits for.
 func (n Node) Await(ctx context.Context, tell func(error)) error {
 	events, err := uevent.Open(uevent.Kernel|uevent.Udev, "block")
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	mounts, err := os.Open("/proc/self/mountinfo") // poll(2) tells of changes by POLLPRI (proc_pid_mountinfo(5)).
+	mounts, err := OpenMounts()
 	if err != nil {
-		return fmt.Errorf("watch the mounts: %w", err)
+		return err
 	}
 	defer mounts.Close()
-	said := ""
-	for {
+	for said := ""; ; {
 		s, err := n.Use(ctx)
-		if s.Device != "" {
+		if s.Device != "" || err == nil {
 			return err
-		}
-		if err == nil {
-			return errors.New("no data volume is claimed")
 		}
 		if err.Error() != said {
 			said = err.Error()
 			tell(err)
 		}
-		if !events.Next(ctx, unix.PollFd{Fd: int32(mounts.Fd()), Events: unix.POLLPRI}) {
-			return ctx.Err()
+		if missing := errors.Is(err, ErrNone) || errors.Is(err, ErrNew); !missing {
+			time.Sleep(again)
+			continue
 		}
+		events.Wait(time.Now().Add(again), mounts.Poll())
 	}
 }
 
-// Look says how the volume that is mounted is, and lets it grow with its disk.
-func (n Node) Look(ctx context.Context) (State, error) {
-	s, err := n.Mounted()
-	if err != nil || s.Device == "" {
-		return s, err
-	}
-	if s.Size == 0 {
-		return s, fmt.Errorf("the disk of the data volume, %s, is gone\nhint: plug it in again and restart the machine: what is mounted does not come back by itself", s.Device)
-	}
-	record, _, err := ReadRecord(n.Dir.Root().FS())
+// MountTable tells of changes of the mounts.
+type MountTable struct{ *os.File }
+
+// OpenMounts opens the table of this process.
+func OpenMounts() (MountTable, error) {
+	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return s, err
+		return MountTable{}, fmt.Errorf("watch the mounts: %w", err)
 	}
-	if _, choice, err := n.choose(record); err == nil && choice.Device == s.Device && choice.Grow {
-		s.Warnings = n.grow(ctx, choice)
+	return MountTable{f}, nil
+}
+
+// Poll is for poll(2), which tells of each change once (proc_pid_mountinfo(5)).
+func (m MountTable) Poll() unix.PollFd { return unix.PollFd{Fd: int32(m.Fd()), Events: unix.POLLPRI} }
+
+// Look says how the volume is that was mounted and had size bytes, and lets it grow with its disk.
+func (n Node) Look(ctx context.Context, size int64) (State, error) {
+	s, err := n.Mounted()
+	switch {
+	case err != nil:
+		return s, err
+	case s.Device == "":
+		return s, errors.New("the data volume is not mounted any more\nhint: restart the machine: the kubelet may be running without it")
+	case s.Size == 0:
+		return s, fmt.Errorf("the disk of the data volume, %s, is gone\nhint: plug it in again and restart the machine: what is mounted does not come back by itself", s.Device)
+	case s.Size > size:
+		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
 	}
 	return s, nil
+}
+
+// Waits says what the volume waits for while it is not mounted: nil for the process that mounts it, ErrNew for one that makes it.
+func (n Node) Waits() error {
+	record, claimed, err := ReadRecord(n.Dir.Root().FS())
+	if err != nil || !claimed {
+		return err
+	}
+	_, choice, err := n.choose(record)
+	if err == nil && (choice.Action != ToUse || !record.Made) {
+		return ErrNew
+	}
+	return err
 }

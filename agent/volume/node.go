@@ -37,7 +37,8 @@ type Node struct {
 	// Dir is the root directory, Path its name.
 	Dir  *durable.Dir
 	Path string
-	// InUse reports whether something uses what is at Mountpoint now, so that nothing else can take its place. Only Bring asks.
+	// InUse reports whether something uses what is at Mountpoint now, so that nothing else can take its place; nil for one that the kubelet
+	// waits for.
 	InUse func(ctx context.Context) bool
 }
 
@@ -56,8 +57,8 @@ var ErrInUse = errors.New("the kubelet is running without its data volume\nhint:
 // Bring makes the data volume that the record claims, if need be, and mounts it. It changes nothing without a record.
 func (n Node) Bring(ctx context.Context) (State, error) {
 	return n.bring(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
-		if n.InUse(ctx) {
-			return ErrInUse
+		if err := n.halt(ctx); err != nil {
+			return err
 		}
 		if c.Action != ToUse {
 			if err := n.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize); err != nil {
@@ -88,12 +89,20 @@ func (n Node) bring(ctx context.Context, take func(context.Context, Record, Fact
 	if err != nil || !claimed {
 		return State{}, err
 	}
-	if s, err := n.Mounted(); err != nil || s.Device != "" {
-		return s, errors.Join(err, n.keep(record))
+	s, err := n.Mounted()
+	if err != nil || s.Device != "" && record.Made {
+		return s, err
 	}
 	facts, choice, err := n.choose(record)
-	if err != nil {
+	switch {
+	case err != nil:
 		return State{}, err
+	case s.Device == choice.Device:
+		return s, n.keep(record)
+	case s.Device != "":
+		return State{}, fmt.Errorf("%s is mounted at %s, and is not the data volume", s.Device, Mountpoint)
+	case n.InUse != nil && n.InUse(ctx):
+		return State{}, ErrInUse
 	}
 	if choice.Action != ToUse || !record.Made {
 		if err := take(ctx, record, facts, choice); err != nil {
@@ -106,12 +115,23 @@ func (n Node) bring(ctx context.Context, take func(context.Context, Record, Fact
 	if err := n.mount(ctx, facts, choice, Mountpoint); err != nil {
 		return State{}, err
 	}
-	s, err := n.Mounted()
+	s, err = n.Mounted()
 	if choice.Grow {
 		s.Warnings = n.grow(ctx, choice)
 	}
 	return s, errors.Join(err, n.keep(record))
 }
+
+// halt keeps the kubelet from being started while a volume is made, if it is not running already.
+func (n Node) halt(ctx context.Context) error {
+	if err := n.Dir.Remove(LaterFile); err != nil || !n.InUse(ctx) {
+		return err
+	}
+	return errors.Join(ErrInUse, n.Later())
+}
+
+// Later has the kubelet run without its volume until the machine restarts.
+func (n Node) Later() error { return n.Dir.WriteVolatile(LaterFile, nil, 0o644) }
 
 // choose looks at the disks.
 func (n Node) choose(record Record) (Facts, Choice, error) {
@@ -139,6 +159,7 @@ func (n Node) adopt(ctx context.Context, f Facts, c Choice) error {
 	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
 	}
+	_ = n.System.Unmount(filepath.Join(n.Path, scratch)) // What one left that was killed could not be mounted twice.
 	if err := n.mount(ctx, f, c, scratch); err != nil {
 		return err
 	}

@@ -24,10 +24,12 @@ type plant struct {
 	// fails is what a command or a mount ends with, by its words.
 	fails map[string]error
 	used  bool
+	// mounted are the mount points.
+	mounted map[string]bool
 }
 
 func newPlant(t *testing.T) *plant {
-	p := &plant{t: t, dir: t.TempDir(), disks: map[string]*inMemory{}, fails: map[string]error{}}
+	p := &plant{t: t, dir: t.TempDir(), disks: map[string]*inMemory{}, fails: map[string]error{}, mounted: map[string]bool{}}
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
 	p.write("var/lib/loam/lock", "")
 	return p
@@ -78,6 +80,10 @@ func (p *plant) Mount(device, dir, fileSystem, options string) error {
 	if err := p.fails[words]; err != nil {
 		return err
 	}
+	if p.mounted[at] {
+		return unix.EBUSY // The same device at the same place, as Linux has it.
+	}
+	p.mounted[at] = true
 	if at == Mountpoint {
 		p.write("proc/self/mountinfo", fmt.Sprintf("23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n24 23 8:16 / %s rw,noatime shared:4 - %s %s rw\n", at, fileSystem, device))
 	}
@@ -90,6 +96,11 @@ func (p *plant) Empty(dir string) error {
 }
 
 func (p *plant) Unmount(dir string) error {
+	at := strings.TrimPrefix(dir, p.dir)
+	if !p.mounted[at] {
+		return unix.EINVAL
+	}
+	delete(p.mounted, at)
 	p.did = append(p.did, "umount "+strings.TrimPrefix(dir, p.dir))
 	return nil
 }
@@ -198,7 +209,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	}
 	// The machine restarts.
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
-	p.did = nil
+	p.did, p.mounted = nil, map[string]bool{}
 	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" || !slices.Equal(p.did, want[6:]) {
 		t.Errorf("after a restart: %+v, %v, %q", s, err, p.did)
 	}
@@ -276,11 +287,14 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 		t.Errorf("%+v, %v, did %q", s, err, p.did)
 	}
 	delete(p.fails, "resize2fs /dev/sdb")
-	if s, err := p.node().Look(t.Context()); err != nil || len(s.Warnings) != 0 || p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
+	if s, err := p.node().Look(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 || p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
 		t.Errorf("later: %+v, %v, did %q", s, err, p.did)
 	}
+	if s, err := p.node().Look(t.Context(), 80*gib); err != nil || s.Size != 80*gib || len(p.did) != 5 {
+		t.Errorf("of the same size: %+v, %v, did %q", s, err, p.did)
+	}
 	p.remove("sdb")
-	if s, err := p.node().Look(t.Context()); err == nil || !strings.Contains(err.Error(), "the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
+	if s, err := p.node().Look(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(), "the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
 		t.Errorf("unplugged: %+v, %v", s, err)
 	}
 }
@@ -295,5 +309,29 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 	volumeOn(p.add("sdc", 30*gib), 30*gib)
 	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" {
 		t.Errorf("its volume: %+v, %v", s, err)
+	}
+}
+
+// TestAnAgentThatIsKilledGoesOn where what it was about to carry over is still mounted.
+func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
+	p := newPlant(t)
+	volumeOn(p.add("sdb", 50*gib), 50*gib)
+	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
+	p.mounted["/run/loam/data-volume"] = true
+	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdb" {
+		t.Errorf("%+v, %v, did %q", s, err, p.did)
+	}
+}
+
+func TestSomethingElseIsMountedThere(t *testing.T) {
+	p := newPlant(t)
+	p.add("sdb", 50*gib)
+	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
+	p.write("proc/self/mountinfo", "24 23 0:40 / /var/lib/kubelet rw shared:4 - tmpfs tmpfs rw\n")
+	if _, err := p.node().Bring(t.Context()); err == nil || !strings.Contains(err.Error(), "tmpfs is mounted at /var/lib/kubelet, and is not the data volume") {
+		t.Error(err)
+	}
+	if p.record().Made || len(p.did) > 0 {
+		t.Errorf("record %+v, did %q", p.record(), p.did)
 	}
 }
