@@ -181,13 +181,27 @@ func mapVerity(d Decision) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition, or memory for a system that is in memory and has none. A file
-// system that refuses to grow is smaller than it could be, and no reason to stay down.
+// mountState mounts the state partition, or memory for a system that is in memory and has none that works.
 func (i *Init) mountState(d *Decision) error {
-	target := sysroot + "/var"
-	if d.Memory && d.State.Device == "" {
-		return mount{"tmpfs", target, "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
+	if !d.Memory {
+		return i.mountStateDisk(d)
 	}
+	if d.State.Device != "" {
+		err := i.mountStateDisk(d)
+		if err == nil {
+			return nil
+		}
+		i.console.Say("%v", err)
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the state of the node is in memory, and gone with a restart: %v", err))
+		d.State = State{}
+	}
+	return mount{"tmpfs", sysroot + "/var", "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
+}
+
+// mountStateDisk mounts the state partition. A file system that refuses to grow is smaller than it could
+// be, and no reason to stay down.
+func (i *Init) mountStateDisk(d *Decision) error {
+	target := sysroot + "/var"
 	if err := i.prepare(d.Disk, d.State); err != nil {
 		return err
 	}

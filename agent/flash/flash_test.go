@@ -223,4 +223,8 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 	if err := Write(t.Context(), disk, size, source, im, quiet); err == nil || !strings.Contains(err.Error(), "reads back as something else") {
 		t.Errorf("%v", err)
 	}
+	start := make([]byte, 512)
+	if _, err := disk.ReadAt(start, 0); err != nil || !bytes.HasPrefix(start, []byte(Mark)) {
+		t.Errorf("it does not say that it is unfinished: %.30q, %v", start, err)
+	}
 }

@@ -38,15 +38,15 @@ func Open(device string) (*os.File, error) {
 const Mark = "LOAM SYSTEM, BEING WRITTEN\n"
 
 // Write writes an image to a disk of size bytes, reads it back, and makes it durable. The Mark comes first, and what an older backup table has at the
-// end of a larger disk goes with it; the start of the disk, with the table, comes last, and its first sector, which replaces the Mark, alone. So a
-// power cut leaves what was there before, a disk with the Mark, or all of the image.
+// end of a larger disk goes with it; the start of the disk, with the table, comes last, and its first sector, which replaces the Mark, alone, when all else
+// has been read back. So a power cut leaves what was there before, a disk with the Mark, or all of the image, and a disk that fails keeps the Mark.
 func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image, progress Progress) error {
 	if err := clearEnds(to, size, im.Table.DiskSize); err != nil {
 		return err
 	}
 	start, others := split(im.Extents, stride)
 	_, start = split(start, align)
-	c := copier{disk: to, from: from, progress: progress, all: im.Bytes()}
+	c := copier{disk: to, from: from, progress: progress, all: im.Bytes(), done: align}
 	for _, extents := range [][]Extent{others, start} {
 		if err := c.each(ctx, extents, "write", c.write); err != nil {
 			return err
@@ -55,11 +55,15 @@ func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image,
 			return fmt.Errorf("make it durable: %w", err)
 		}
 	}
+	c.done = 0
+	first, rest := split(im.Extents, align)
+	if err := c.each(ctx, rest, "verify", c.verify); err != nil {
+		return err
+	}
 	if err := c.finish(); err != nil {
 		return fmt.Errorf("write at 0: %w", err)
 	}
-	c.done = 0
-	return c.each(ctx, im.Extents, "verify", c.verify)
+	return c.each(ctx, first, "verify", c.verify)
 }
 
 // clearEnds makes the start of a disk zeros after the Mark, and all zeros what could have a backup table after the image.
@@ -95,8 +99,6 @@ func (c *copier) finish() error {
 			return err
 		}
 	}
-	c.done += align
-	c.progress("write", c.done, c.all)
 	return nil
 }
 

@@ -107,13 +107,25 @@ func (t *transfer) ask() error {
 		err = fmt.Errorf("%s: from byte %d, asked for %d", t.url, from, t.at)
 	}
 	if err == nil {
-		_, err = io.CopyN(io.Discard, answer.Body, t.at-from)
+		err = t.skip(answer.Body, t.at-from)
 	}
 	if err != nil {
 		answer.Body.Close()
 		return err
 	}
 	t.body, t.size = answer.Body, size
+	return nil
+}
+
+// skip reads n bytes that are here already.
+func (t *transfer) skip(r io.Reader, n int64) error {
+	for n > 0 {
+		got, err := io.CopyN(io.Discard, r, min(n, 1<<20))
+		if n -= got; err != nil {
+			return err
+		}
+		t.s.Moved()
+	}
 	return nil
 }
 
