@@ -103,7 +103,7 @@ func (s *Server) Installed(ctx context.Context) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode >= 300 {
-		return fmt.Errorf("POST %s: %s", r.URL, answer.Status)
+		return refusal(answer)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // errNotFound says that the server has no such thing, and will have none by being asked again.
@@ -149,7 +150,19 @@ func extent(answer *http.Response) (size, from int64, err error) {
 	case http.StatusNotFound:
 		return 0, 0, fmt.Errorf("%s: %w", answer.Request.URL, errNotFound)
 	}
-	return 0, 0, fmt.Errorf("%s: %s", answer.Request.URL, answer.Status)
+	return 0, 0, refusal(answer)
+}
+
+// refusal is an answer that is none, with what the server says of the reason, as far as it can be printed.
+func refusal(answer *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // The status is enough, if no more comes.
+	reason := strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, string(text))
+	return errors.New(strings.TrimRight(fmt.Sprintf("%s %s: %s: %s", answer.Request.Method, answer.Request.URL, answer.Status, reason), ": \n"))
 }
 
 // pause waits before the next try.

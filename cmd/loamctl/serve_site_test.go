@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/netboot"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -80,6 +83,37 @@ func TestSite(t *testing.T) {
 	}
 	if text, _, err = s.Machine(pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a token for whoever asks: %q, %v", text, err)
+	}
+}
+
+// TestANodeReadsWhatIsServed has a node ask for a machine.yaml that is larger than what net/http buffers, and for one with a mistake.
+func TestANodeReadsWhatIsServed(t *testing.T) {
+	o := options(t, strings.Repeat("a", 5000), "")
+	s, err := o.site(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	web := httptest.NewServer(pxe.Offers{}.Handler(s, func(string, string, string) {}))
+	defer web.Close()
+	node := netboot.Server{
+		URL: web.URL, Node: netboot.Identity{MACs: []string{macOf(1)}}, Client: web.Client(), Say: t.Logf, Moved: func() {},
+		Wait: func(context.Context, time.Duration) error { return nil },
+	}
+	name := filepath.Join(o.machines, macOf(1)+".yaml")
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := node.Machine(t.Context()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+	if err := os.WriteFile(name, append(want, "\nhostName: x"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const reason = "503 Service Unavailable: 52:54:00:00:00:01.yaml:4: hostName: unknown field; hint: did you mean hostname?"
+	if _, err := node.Machine(t.Context()); err == nil || !strings.Contains(err.Error(), reason) {
+		t.Errorf("a file with a mistake: %v", err)
 	}
 }
 

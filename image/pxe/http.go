@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -112,6 +113,7 @@ func answer(w http.ResponseWriter, r *http.Request, said Said, asked string, ask
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(len(text))) // A node takes nothing of unknown size.
 		fmt.Fprint(w, text)
 	}
 }
