@@ -116,21 +116,22 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 		if err != nil {
 			return "", fmt.Errorf("no token for %s: %w", macs[0], err)
 		}
-		r.grants = append(r.grants, Grant{Token: token, Name: name, MACs: macs, Given: r.now().UTC(), Expires: expires})
-		i = len(r.grants) - 1
-		if err := r.save(); err != nil {
+		i = len(r.grants)
+		if err := r.save(append(slices.Clone(r.grants), Grant{Token: token, Name: name, MACs: macs, Given: r.now().UTC(), Expires: expires})); err != nil {
 			return "", err
 		}
 	}
-	g := &r.grants[i]
-	if !g.Known {
-		if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
-			return "", fmt.Errorf("token for %s: %w", macs[0], err)
-		}
-		g.Known = true
-		if err := r.save(); err != nil {
-			return "", err
-		}
+	g := r.grants[i]
+	if g.Known {
+		return g.Token, nil
+	}
+	if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
+		return "", fmt.Errorf("token for %s: %w", macs[0], err)
+	}
+	grants := slices.Clone(r.grants)
+	grants[i].Known = true
+	if err := r.save(grants); err != nil {
+		return "", err
 	}
 	return g.Token, nil
 }
@@ -163,14 +164,15 @@ func (r *Record) given(token string) bool {
 	return slices.ContainsFunc(r.grants, func(g Grant) bool { return g.Token == token })
 }
 
-// save makes the grants durable. They are secrets.
-func (r *Record) save() error {
-	text, err := json.MarshalIndent(r.grants, "", "  ")
+// save makes these the grants. They are secrets. What is not durable is not known either: nobody gets it.
+func (r *Record) save(grants []Grant) error {
+	text, err := json.MarshalIndent(grants, "", "  ")
 	if err != nil {
 		return err
 	}
 	if _, err := r.dir.WriteFile(grantsFile, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record of tokens: %w", err)
 	}
+	r.grants = grants
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/loam-os/loam/agent/durable"
 )
 
@@ -182,6 +184,24 @@ func TestPowerCuts(t *testing.T) {
 			t.Fatalf("cut %d: %q to both, %v", cut, other, err)
 		}
 	}
+}
+
+// TestNothingIsGivenThatIsNotOnDisk asks three times while the disk is full, as a node that gets an error does.
+func TestNothingIsGivenThatIsNotOnDisk(t *testing.T) {
+	w := newWorld(t)
+	full := true
+	w.dir = durable.New(w.dir.Root(), func(s durable.Step) error {
+		if full && strings.HasPrefix(s.Name, grantsFile) {
+			return &durable.Fault{Err: unix.ENOSPC}
+		}
+		return nil
+	})
+	for range 3 {
+		w.gets(one, "", "no space left")
+	}
+	full = false
+	w.gets(two, first, "")
+	w.gets(one, second, "")
 }
 
 // maker makes tokens in a cluster whose API server is away at first.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,10 +27,11 @@ func (r *Record) Installed(macs []string, about string) (undo string, err error)
 			return "", fmt.Errorf("note that %s is installed: %w", mac, err)
 		}
 	}
-	for i := range r.grants {
-		r.grants[i].Used = r.grants[i].Used || r.grants[i].has(macs)
+	grants := slices.Clone(r.grants)
+	for i, g := range grants {
+		grants[i].Used = g.Used || g.has(macs)
 	}
-	return r.undo(macs), r.save()
+	return r.undo(macs), r.save(grants)
 }
 
 // IsInstalled reports whether a machine was noted as installed, and nobody has taken that back: it reads the
