@@ -91,7 +91,7 @@ func (c *networkCheck) names() {
 	}
 }
 
-// loops finds a bridge that is in itself, by a VLAN on it: bonds are made of NICs, and no VLAN is on another.
+// loops finds bridges that are in themselves, by VLANs on them: bonds are made of NICs, and no VLAN is on another.
 func (c *networkCheck) loops() {
 	for i, one := range c.interfaces {
 		if one.Bridge == nil {
@@ -99,12 +99,26 @@ func (c *networkCheck) loops() {
 		}
 		for n, name := range one.Bridge.Interfaces {
 			place, ok := c.place[name]
-			if !ok || c.interfaces[place].VLAN == nil || c.interfaces[place].VLAN.Interface != one.Name {
+			if !ok || c.interfaces[place].VLAN == nil || !c.leads(name, one.Name, map[string]bool{}) {
 				continue
 			}
-			c.Add(at(i, fmt.Sprintf(".bridge.interfaces[%d]", n)), document.Quote(name)+" is a VLAN on this bridge: it would be in itself", "put the VLAN on a NIC or bond")
+			c.Add(at(i, fmt.Sprintf(".bridge.interfaces[%d]", n)), document.Quote(name)+" leads back to this bridge: it would be in itself", "put the VLAN on a NIC or bond")
 		}
 	}
+}
+
+// leads reports whether what an interface is made of, all the way down, has to among it; seen is what was looked at.
+func (c *networkCheck) leads(from, to string, seen map[string]bool) bool {
+	place, ok := c.place[from]
+	if !ok || seen[from] {
+		return false
+	}
+	seen[from] = true
+	made := c.interfaces[place].Ports()
+	if vlan := c.interfaces[place].VLAN; vlan != nil {
+		made = []string{vlan.Interface}
+	}
+	return slices.ContainsFunc(made, func(name string) bool { return name == to || c.leads(name, to, seen) })
 }
 
 func (c *networkCheck) mtu(i int, one network.Interface) {
