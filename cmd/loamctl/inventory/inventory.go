@@ -44,52 +44,72 @@ func (e Entry) With(token string) []byte {
 
 // Check reads all of the inventory, so that a mistake is not found when a machine asks. It returns the entries.
 func Check(root *os.Root) ([]Entry, error) {
-	names, err := byIdentity(root)
+	names, errs, err := byIdentity(root)
 	if err != nil {
 		return nil, err
 	}
 	var entries []Entry
-	var errs []error
-	for _, name := range names {
-		e, err := read(root, name)
-		entries, errs = append(entries, e), append(errs, err)
+	for _, same := range names {
+		if len(same) > 1 {
+			errs = append(errs, fmt.Errorf("%s are for the same machine\nhint: keep one of them", strings.Join(same, " and ")))
+		}
+		for _, name := range same {
+			e, err := read(root, name)
+			entries, errs = append(entries, e), append(errs, err)
+		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return entries, errors.Join(errs...)
 }
 
 // Find returns the file of a machine with these MACs, serial number and UUID, "" for none, else Default. An
-// error is fs.ErrNotExist if there is neither. It reads anew each time, so a change counts at once.
+// error is fs.ErrNotExist if there is neither. It reads anew each time, so a change counts at once, and a
+// mistake in what is for others does not.
 func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
-	names, err := byIdentity(root)
+	names, _, err := byIdentity(root)
 	if err != nil {
 		return Entry{}, err
 	}
-	keys := append(slices.Clone(macs), "serial-"+serial, "uuid-"+strings.ToLower(id))
 	var found []string
-	for _, key := range keys {
-		if name, ok := names[key]; ok && !slices.Contains(found, name) {
-			found = append(found, name)
-		}
+	for _, key := range append(slices.Clone(macs), "serial-"+serial, "uuid-"+strings.ToLower(id)) {
+		found = append(found, names[key]...)
 	}
+	slices.Sort(found)
+	found = slices.Compact(found)
 	switch {
 	case len(found) > 1:
 		return Entry{}, fmt.Errorf("%s are all for this machine; hint: keep one of them", strings.Join(found, " and "))
 	case len(found) == 1:
 		return read(root, found[0])
-	case names[Default] != "":
+	case names[Default] != nil:
 		return read(root, Default)
 	}
 	return Entry{}, fmt.Errorf("no machine.yaml for %s: %w; hint: write %s.yaml, or %s for all that have none", macs[0], fs.ErrNotExist, macs[0], Default)
 }
 
-// byIdentity are the names of the files by what they are called by, Default by itself.
-func byIdentity(root *os.Root) (map[string]string, error) {
+// Admit returns nil if there may be a file for a machine of which this MAC and these UUIDs are known, nil if it does not say its UUID.
+// Its serial number is not known: each that there is a file for may be its own.
+func Admit(root *os.Root, mac string, uuids []string) error {
+	names, _, err := byIdentity(root)
+	for key := range names {
+		id, isUUID := strings.CutPrefix(key, "uuid-")
+		if key == Default || key == mac || strings.HasPrefix(key, "serial-") || isUUID && (uuids == nil || slices.Contains(uuids, id)) {
+			return nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("there is no machine.yaml for it; hint: write %s.yaml", mac)
+	}
+	return err
+}
+
+// byIdentity are the names of the files by what they are called by, Default by itself, and what is wrong with those that are for nobody.
+func byIdentity(root *os.Root) (names map[string][]string, strays []error, err error) {
 	list, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("list machines: %w", err)
+		return nil, nil, fmt.Errorf("list machines: %w", err)
 	}
-	names := map[string]string{}
+	names = map[string][]string{}
 	for _, e := range list {
 		name := e.Name()
 		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
@@ -97,14 +117,12 @@ func byIdentity(root *os.Root) (map[string]string, error) {
 		}
 		key, err := identity(name)
 		if err != nil {
-			return nil, err
+			strays = append(strays, err)
+			continue
 		}
-		if other, ok := names[key]; ok {
-			return nil, fmt.Errorf("%s and %s are for the same machine\nhint: keep one of them", other, name)
-		}
-		names[key] = name
+		names[key] = append(names[key], name)
 	}
-	return names, nil
+	return names, strays, nil
 }
 
 // identity is what a file is called by.

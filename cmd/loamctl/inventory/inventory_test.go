@@ -49,6 +49,9 @@ func TestFind(t *testing.T) {
 		{name: "by UUID", files: []string{"uuid-" + strings.ToUpper(id) + ".yaml"}, macs: []string{mac}, uuid: id, want: "uuid-" + strings.ToUpper(id) + ".yaml"},
 		{name: "the default", files: []string{other + ".yaml", Default}, macs: []string{mac}, want: Default},
 		{name: "beside what an editor leaves", files: []string{".x.swp", "default.yaml~", Default}, macs: []string{mac}, want: Default},
+		{name: "beside a file for nobody", files: []string{"README", "4913", mac + ".yml", Default}, macs: []string{mac}, want: Default},
+		{name: "beside two for another", files: []string{other + ".yaml", "52-54-00-12-34-57.yaml", Default}, macs: []string{mac}, want: Default},
+		{name: "two for its MAC", files: []string{mac + ".yaml", "52-54-00-12-34-56.yaml"}, macs: []string{mac}, wantErr: "are all for this machine"},
 		{name: "none", files: []string{other + ".yaml"}, macs: []string{mac}, wantErr: "no machine.yaml for " + mac},
 		{name: "two", files: []string{mac + ".yaml", "serial-S.yaml"}, macs: []string{mac}, serial: "S", wantErr: mac + ".yaml and serial-S.yaml are all for this machine"},
 		{name: "a serial number that is a path", files: []string{Default}, macs: []string{mac}, serial: "../../etc/passwd", want: Default},
@@ -68,6 +71,27 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find(files(t), []string{mac}, "", ""); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	for _, test := range []struct {
+		name, file string
+		uuids      []string
+		want       bool
+	}{
+		{"its MAC", mac + ".yaml", nil, true},
+		{"another's MAC", other + ".yaml", nil, false},
+		{"any machine", Default, nil, true},
+		{"a serial number, which DHCP does not say", "serial-S.yaml", nil, true},
+		{"its UUID", "uuid-" + id + ".yaml", []string{"x", id}, true},
+		{"another's UUID", "uuid-" + id + ".yaml", []string{"x"}, false},
+		{"a UUID, of a machine that says none", "uuid-" + id + ".yaml", nil, true},
+		{"nobody", "README", nil, false},
+	} {
+		if err := Admit(files(t, test.file), mac, test.uuids); (err == nil) != test.want {
+			t.Errorf("a file for %s: %v", test.name, err)
+		}
 	}
 }
 
