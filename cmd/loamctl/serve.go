@@ -29,7 +29,9 @@ arm64. --listen is then an address of this machine on their network.
 
 --machines is a directory with the machine.yaml of each: 52:54:00:12:34:56.yaml by its MAC,
 serial-NUMBER.yaml, uuid-UUID.yaml, and default.yaml for all others. What is changed there
-counts from the next time that a machine asks. Where a file says <<BOOTSTRAP_TOKEN>>, the
+counts from the next time that a machine asks. With files by MAC and UUID alone, only those
+machines are booted; with others, or none, every machine that asks the network to boot it is
+booted, as DHCP does not say serial numbers. Where a file says <<BOOTSTRAP_TOKEN>>, the
 machine gets a join token, from a file (--tokens, one a line) or made in the cluster of
 --kubeconfig. No token is for two machines; one that asks again while it installs itself gets
 its own again. When it says that it is installed, its token is spent, and its firmware is sent

@@ -101,7 +101,7 @@ func listenAndServe(ctx context.Context, address netip.AddrPort, offers pxe.Offe
 	}
 	defer files.Close()
 	fmt.Fprintf(log.out, "network   %s: ProxyDHCP, TFTP, HTTP\n", offers.URL)
-	answers := pxe.Proxy{Offers: offers, Server: address.Addr(), Installed: site.IsInstalled, Said: log.offered(offers)}
+	answers := pxe.Proxy{Offers: offers, Server: address.Addr(), Installed: site.IsInstalled, Admit: site.Admit, Said: log.offered(offers)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return answers.Serve(ctx, dhcp, pxe.DHCPPort) })
 	group.Go(func() error { return answers.Serve(ctx, proxy, pxe.ProxyPort) })

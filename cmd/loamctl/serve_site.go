@@ -36,6 +36,9 @@ func (o bootOptions) site(out io.Writer) (*site, error) {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
+	if s.Admit(pxe.Request{UUIDs: []string{"none"}}) == nil {
+		fmt.Fprintln(out, "boots     every machine that asks the network to boot it")
+	}
 	source, err := o.source()
 	if err != nil {
 		return nil, err
@@ -93,6 +96,14 @@ func (s *site) close() {
 	if s.machines != nil {
 		_ = s.machines.Close()
 	}
+}
+
+// Admit is the reason to boot no such machine.
+func (s *site) Admit(r pxe.Request) error {
+	if s.machines == nil {
+		return nil
+	}
+	return inventory.Admit(s.machines, r.MAC, r.UUIDs)
 }
 
 // Machine is the document of the inventory with the token of the machine.

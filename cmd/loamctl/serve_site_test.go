@@ -66,7 +66,7 @@ func TestSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	if want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\n"; out.String() != want {
+	if want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\nboots     every machine that asks the network to boot it\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", &out, want)
 	}
 	text, from, err := s.Machine(pxe.Identity{MACs: []string{macOf(1)}})

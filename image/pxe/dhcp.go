@@ -16,6 +16,8 @@ type Proxy struct {
 	Server netip.Addr
 	// Installed reports whether the machine boots from its own disk.
 	Installed func(mac string) bool
+	// Admit is the reason to boot no such machine.
+	Admit func(Request) error
 	// Said is told what a machine was told, or why it was told nothing.
 	Said func(Request, Offer, error)
 }
@@ -54,6 +56,9 @@ func (s *Proxy) answer(p []byte, from net.Addr, port int) ([]byte, net.Addr) {
 		return nil, nil
 	}
 	offer, err := s.Offers.For(r, s.Installed(r.MAC))
+	if err == nil && r.Kind != Init && !offer.Disk { // Init runs already, and may ask by another network device.
+		err = s.Admit(r)
+	}
 	s.Said(r, offer, err)
 	if err != nil {
 		return nil, nil

@@ -1,8 +1,11 @@
 package pxe
 
 import (
+	"bytes"
+	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,8 +127,8 @@ func TestOffers(t *testing.T) {
 			if r.Kind == "" {
 				return
 			}
-			if r.MAC != mac.String() {
-				t.Errorf("MAC %s", r.MAC)
+			if r.MAC != mac.String() || !slices.Equal(r.UUIDs, []string{"30313233-3435-3637-3839-616263646566", "33323130-3534-3736-3839-616263646566"}) {
+				t.Errorf("MAC %s, UUIDs %s", r.MAC, r.UUIDs)
 			}
 			got, err := test.offers.For(r, test.installed)
 			if (err != nil) != (test.wantErr != "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
@@ -135,6 +138,38 @@ func TestOffers(t *testing.T) {
 				t.Errorf("offer (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAMachineThatIsNotExpected is not booted; what runs already, or starts from its disk, goes on.
+func TestAMachineThatIsNotExpected(t *testing.T) {
+	errNobody := errors.New("nobody expects it")
+	for _, test := range []struct {
+		name, class string
+		installed   bool
+		answered    bool
+	}{
+		{name: "firmware", class: "PXEClient:Arch:00007"},
+		{name: "an installed machine", class: "PXEClient:Arch:00007", installed: true, answered: true},
+		{name: "Loam", class: "LoamClient:Arch:00007", answered: true},
+	} {
+		var said error
+		proxy := Proxy{
+			Offers: offers("amd64"), Server: server, Installed: func(string) bool { return test.installed }, Admit: func(Request) error { return errNobody },
+			Said: func(_ Request, _ Offer, err error) { said = err },
+		}
+		out, _ := proxy.answer(packet(test.class, 7).ToBytes(), &net.UDPAddr{}, DHCPPort)
+		if (out != nil) != test.answered || errors.Is(said, errNobody) == test.answered {
+			t.Errorf("%s: answered %t, said %v", test.name, out != nil, said)
+		}
+	}
+}
+
+func TestAUUIDThatIsNone(t *testing.T) {
+	for _, field := range [][]byte{nil, make([]byte, 17), append([]byte{0}, bytes.Repeat([]byte{255}, 16)...), guid[:16], append([]byte{1}, guid[1:]...)} {
+		if got := ParseRequest(packet("PXEClient", 7, dhcpv4.WithGeneric(dhcpv4.OptionClientMachineIdentifier, field))).UUIDs; got != nil {
+			t.Errorf("%x: %s", field, got)
+		}
 	}
 }
 
@@ -224,7 +259,7 @@ func FuzzAnswer(f *testing.F) {
 	} {
 		f.Add(p.ToBytes(), true)
 	}
-	proxy := Proxy{Offers: offers("amd64", "arm64"), Server: server, Installed: func(string) bool { return false }, Said: func(Request, Offer, error) {}}
+	proxy := Proxy{Offers: offers("amd64", "arm64"), Server: server, Installed: func(string) bool { return false }, Admit: func(Request) error { return nil }, Said: func(Request, Offer, error) {}}
 	f.Fuzz(func(t *testing.T, text []byte, first bool) {
 		port := map[bool]int{true: DHCPPort, false: ProxyPort}[first]
 		out, to := proxy.answer(text, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 100), Port: 68}, port)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/iana"
 )
@@ -40,6 +41,8 @@ type Request struct {
 	Arch string
 	// MAC is in lower case, with colons.
 	MAC string
+	// UUIDs is what option 97 may mean, nil if it says nothing: the fields of SMBIOS begin with the low byte, and not all firmware turns them.
+	UUIDs []string
 }
 
 // firmware says what of the architectures of RFC 4578 and the registry that goes on from it boots Loam. By
@@ -61,7 +64,7 @@ func ParseRequest(p *dhcpv4.DHCPv4) Request {
 	}
 	class := p.ClassIdentifier()
 	r := firmware[arch(p, class)]
-	r.MAC = p.ClientHWAddr.String()
+	r.MAC, r.UUIDs = p.ClientHWAddr.String(), uuids(p.Options.Get(dhcpv4.OptionClientMachineIdentifier))
 	switch {
 	case strings.HasPrefix(class, loamClass):
 		r.Kind = Init
@@ -80,6 +83,22 @@ func ParseRequest(p *dhcpv4.DHCPv4) Request {
 func isIPXE(p *dhcpv4.DHCPv4) bool {
 	return p.Options.Has(dhcpv4.OptionEtherboot) || slices.Contains(p.UserClass(), "iPXE") ||
 		string(p.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE"
+}
+
+// uuids reads option 97: type 0 and 16 bytes (RFC 4578, section 2.3), which are all the same of a machine that has none.
+func uuids(field []byte) []string {
+	if len(field) != 17 || field[0] != 0 {
+		return nil
+	}
+	id := uuid.UUID(field[1:])
+	if id == uuid.Nil || id == uuid.Max {
+		return nil
+	}
+	turned := id
+	slices.Reverse(turned[:4])
+	slices.Reverse(turned[4:6])
+	slices.Reverse(turned[6:8])
+	return []string{id.String(), turned.String()}
 }
 
 // arch is option 93, of which the first is the one that boots, or else what option 60 says of it:
