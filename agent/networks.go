@@ -35,10 +35,13 @@ type Networks struct {
 // network of machine.yaml, want, or else what was kept of the last one. A networkd that
 // runs has made interfaces that it would not take away or change: another network
 // is kept for the next boot, and the way by which the node is reached now stays as it is.
-// But of a node that has had no document in this boot nothing was made yet.
+// But of a node that has had no document in this boot, and runs no generation that was
+// made of an earlier one, nothing was made yet.
 func (env Env) settleNetwork(ctx context.Context, a *Agent, root *os.Root, want *network.Config) *Networks {
 	n := &Networks{root: root, units: a.Units, changed: make(chan struct{}, 1)}
-	if err := n.settle(ctx, durable.New(root, nil), want); err != nil {
+	_, runs, err := a.Engine.Current()
+	fresh := err == nil && !runs && saidBefore(root).Machine == ""
+	if err := n.settle(ctx, durable.New(root, nil), want, fresh); err != nil {
 		env.Log.Error("network", zap.Error(err))
 		a.Status.Warnings = append(a.Status.Warnings, err.Error())
 	}
@@ -46,7 +49,7 @@ func (env Env) settleNetwork(ctx context.Context, a *Agent, root *os.Root, want 
 	return n
 }
 
-func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.Config) error {
+func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.Config, fresh bool) error {
 	var err error
 	if n.files, err = networkd.InForce(n.root); err != nil {
 		return err
@@ -60,7 +63,7 @@ func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.
 		return errors.Join(keepErr, fmt.Errorf("observe %s: %w", networkd.Unit, err))
 	}
 	if running := len(states) == 1 && states[0].Active != "inactive" && states[0].Active != "failed"; running {
-		n.restart = len(n.files) == 0 && saidBefore(n.root).Machine == ""
+		n.restart = len(n.files) == 0 && fresh
 		n.fixed.Next = !n.restart
 	}
 	if n.fixed.Next {

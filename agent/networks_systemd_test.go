@@ -101,7 +101,17 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	n.await("a node that never had one has the image's", func(s status.Status) bool { return s.Machine == "" && s.Network.From == status.NetworkOfImage })
 	write(t, n.root, credential, nameless+byHand)
 	n.restart("loam-agent.service")
-	n.await("the first document of a boot counts at once", func(s status.Status) bool {
+	n.await("of a node that has a configuration, the first document of a boot cuts nothing off", func(s status.Status) bool {
+		return s.Network.Next && s.Network.From == status.NetworkOfImage
+	})
+	n.remove(credential)
+	n.remove(networkd.Record)
+	n.Command(t, "rm", "-r", "/var/lib/loam/os", "/var/lib/loam/generations")
+	n.boot()
+	n.await("a node without any has the image's", func(s status.Status) bool { return s.Machine == "" && s.Network.From == status.NetworkOfImage })
+	write(t, n.root, credential, nameless+byHand)
+	n.restart("loam-agent.service")
+	n.await("of one without, it counts at once", func(s status.Status) bool {
 		return !s.Network.Next && s.Network.From == status.NetworkOfMachine && n.has(s, "192.0.2.10/24")
 	})
 }
