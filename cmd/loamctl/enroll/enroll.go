@@ -25,11 +25,15 @@ const (
 	lockFile     = "lock"
 )
 
+// maxMACs bounds what somebody who invents them can have a grant keep.
+const maxMACs = 256
+
 // Grant is a token that was given.
 type Grant struct {
 	Token string `json:"token"`
 	// Name is that of the machine's own file, "" for one that has none, which is known by its MACs.
-	Name  string    `json:"name,omitzero"`
+	Name string `json:"name,omitzero"`
+	// MACs are all that were said when it was asked for.
 	MACs  []string  `json:"macs"`
 	Given time.Time `json:"given"`
 	// Expires is zero for a token that the cluster alone knows the end of.
@@ -111,24 +115,28 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 	i := slices.IndexFunc(r.grants, func(g Grant) bool {
 		return g.isOf(name, macs) && !g.Used && (g.Expires.IsZero() || r.now().Before(g.Expires))
 	})
+	grants := slices.Clone(r.grants)
 	if i < 0 {
 		token, expires, err := r.source.Next(r.given, r.now())
 		if err != nil {
 			return "", fmt.Errorf("no token for %s: %w", macs[0], err)
 		}
-		i = len(r.grants)
-		if err := r.save(append(slices.Clone(r.grants), Grant{Token: token, Name: name, MACs: macs, Given: r.now().UTC(), Expires: expires})); err != nil {
-			return "", err
-		}
+		i, grants = len(grants), append(grants, Grant{Token: token, Name: name, Given: r.now().UTC(), Expires: expires})
 	}
-	g := r.grants[i]
+	if all := merged(grants[i].MACs, macs); len(all) <= maxMACs {
+		grants[i].MACs = all
+	}
+	if err := r.save(grants); err != nil {
+		return "", err
+	}
+	g := grants[i]
 	if g.Known {
 		return g.Token, nil
 	}
 	if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
 		return "", fmt.Errorf("token for %s: %w", macs[0], err)
 	}
-	grants := slices.Clone(r.grants)
+	grants = slices.Clone(grants)
 	grants[i].Known = true
 	if err := r.save(grants); err != nil {
 		return "", err
@@ -139,14 +147,20 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 // known are macs, and those that a machine has asked for its token with before: what it says is another each time, if
 // somebody else says that he is it.
 func (r *Record) known(name string, macs []string) []string {
-	known := slices.Clone(macs)
+	known := macs
 	for _, g := range r.grants {
 		if g.isOf(name, macs) {
-			known = append(known, g.MACs...)
+			known = merged(known, g.MACs)
 		}
 	}
-	slices.Sort(known)
-	return slices.Compact(known)
+	return known
+}
+
+// merged is both, each once, in order.
+func merged(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (g Grant) isOf(name string, macs []string) bool {

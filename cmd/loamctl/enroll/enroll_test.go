@@ -129,11 +129,15 @@ func TestAFileHasOneToken(t *testing.T) {
 	}
 	ask("serial-S1.yaml", one, first, "")
 	ask("serial-S1.yaml", two, first, "")
-	if _, err := w.Installed(one, ""); err != nil {
+	w.restart()
+	if _, err := w.Installed(two, ""); err != nil {
 		t.Fatal(err)
 	}
-	ask("serial-S1.yaml", two, "", "has had its token")
-	ask("serial-S2.yaml", two, second, "")
+	ask("serial-S1.yaml", one, "", "has had its token")
+	if !w.grants[0].Used {
+		t.Error("installed with other MACs than it asked with first, and the token is not spent")
+	}
+	ask("serial-S2.yaml", []string{"52:54:00:00:00:03"}, second, "")
 }
 
 func TestTwoServersWithOneRecord(t *testing.T) {
