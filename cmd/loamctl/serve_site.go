@@ -107,7 +107,7 @@ func (s *site) Admit(r pxe.Request) error {
 }
 
 // Machine is the document of the inventory with the token of the machine.
-func (s *site) Machine(id pxe.Identity) (text []byte, from string, err error) {
+func (s *site) Machine(ctx context.Context, id pxe.Identity) (text []byte, from string, err error) {
 	if s.machines == nil {
 		return nil, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
 	}
@@ -118,7 +118,7 @@ func (s *site) Machine(id pxe.Identity) (text []byte, from string, err error) {
 	if !e.Own() && !s.everybody {
 		return nil, "", fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	name := e.Name
 	if !e.Own() {

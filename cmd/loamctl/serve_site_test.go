@@ -69,11 +69,11 @@ func TestSite(t *testing.T) {
 	if want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\nboots     every machine that asks the network to boot it\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", &out, want)
 	}
-	text, from, err := s.Machine(pxe.Identity{MACs: []string{macOf(1)}})
+	text, from, err := s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(1)}})
 	if err != nil || !strings.HasSuffix(string(text), "# aaaaaa.0123456789abcdef") || from != macOf(1)+".yaml, with join token aaaaaa" {
 		t.Errorf("a machine with a file of its own: %q from %q, %v", text, from, err)
 	}
-	text, from, err = s.Machine(pxe.Identity{MACs: []string{macOf(2)}})
+	text, from, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}})
 	if err != nil || !strings.HasSuffix(string(text), "# for all") || from != "default.yaml" {
 		t.Errorf("another: %q from %q, %v", text, from, err)
 	}
@@ -81,7 +81,7 @@ func TestSite(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, _, err = s.Machine(pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, fs.ErrNotExist) {
+	if text, _, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a token for whoever asks: %q, %v", text, err)
 	}
 }

@@ -1,6 +1,7 @@
 package pxe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type Identity struct {
 type Machines interface {
 	// Machine is the machine.yaml for a machine, and, for a person, where it is from; fs.ErrNotExist
 	// if there is none. The texts of all errors go to the machine.
-	Machine(id Identity) (text []byte, from string, err error)
+	Machine(ctx context.Context, id Identity) (text []byte, from string, err error)
 	// Installed has the machine boot from its own disk from now on. It returns how a person takes that back.
 	Installed(id Identity) (undo string, err error)
 	// IsInstalled reports whether it does.
@@ -59,7 +60,7 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
-			text, from, err := machines.Machine(id)
+			text, from, err := machines.Machine(r.Context(), id)
 			return string(text), from, err
 		})
 	})

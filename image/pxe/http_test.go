@@ -1,6 +1,7 @@
 package pxe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,7 @@ import (
 // site knows one machine.
 type site struct{ asked, installed []Identity }
 
-func (s *site) Machine(id Identity) ([]byte, string, error) {
+func (s *site) Machine(_ context.Context, id Identity) ([]byte, string, error) {
 	s.asked = append(s.asked, id)
 	switch {
 	case id.Serial == "broken":

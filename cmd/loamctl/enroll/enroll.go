@@ -102,15 +102,30 @@ func (r *Record) open() error {
 func (r *Record) Close() error { return r.lock.Close() }
 
 // Token returns the token of the machine that has a file of that name, or, if name is "", of one with these MACs. The record of it
-// is durable before anybody has it.
+// is durable before anybody has it. Nobody else waits for the cluster.
 func (r *Record) Token(ctx context.Context, name string, macs []string) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.source == nil {
 		return "", errors.New("there are no tokens here; hint: the server needs --tokens or --kubeconfig")
 	}
+	g, err := r.grant(name, macs)
+	if err != nil || g.Known {
+		return g.Token, err
+	}
+	if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
+		return "", fmt.Errorf("token for %s: %w", macs[0], err)
+	}
+	if err := r.published(g.Token); err != nil {
+		return "", err
+	}
+	return g.Token, nil
+}
+
+// grant is the one that is to be had, a new one if there is none.
+func (r *Record) grant(name string, macs []string) (Grant, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if known := r.known(name, macs); slices.ContainsFunc(known, r.IsInstalled) {
-		return "", fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(known))
+		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(known))
 	}
 	i := slices.IndexFunc(r.grants, func(g Grant) bool {
 		return g.isOf(name, macs) && !g.Used && (g.Expires.IsZero() || r.now().Before(g.Expires))
@@ -119,7 +134,7 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 	if i < 0 {
 		token, expires, err := r.source.Next(r.given, r.now())
 		if err != nil {
-			return "", fmt.Errorf("no token for %s: %w", macs[0], err)
+			return Grant{}, fmt.Errorf("no token for %s: %w", macs[0], err)
 		}
 		i, grants = len(grants), append(grants, Grant{Token: token, Name: name, Given: r.now().UTC(), Expires: expires})
 	}
@@ -127,21 +142,20 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 		grants[i].MACs = all
 	}
 	if err := r.save(grants); err != nil {
-		return "", err
+		return Grant{}, err
 	}
-	g := grants[i]
-	if g.Known {
-		return g.Token, nil
+	return grants[i], nil
+}
+
+// published notes that the cluster takes the token.
+func (r *Record) published(token string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	grants := slices.Clone(r.grants)
+	for i, g := range grants {
+		grants[i].Known = g.Known || g.Token == token
 	}
-	if err := r.source.Publish(ctx, g.Token, g.Expires); err != nil {
-		return "", fmt.Errorf("token for %s: %w", macs[0], err)
-	}
-	grants = slices.Clone(grants)
-	grants[i].Known = true
-	if err := r.save(grants); err != nil {
-		return "", err
-	}
-	return g.Token, nil
+	return r.save(grants)
 }
 
 // known are macs, and those that a machine has asked for its token with before: what it says is another each time, if

@@ -213,6 +213,8 @@ type maker struct {
 	List
 	away      bool
 	published []string
+	// meanwhile is what others do while the API server makes a token.
+	meanwhile func()
 }
 
 func (c *maker) Next(given func(string) bool, now time.Time) (string, time.Time, error) {
@@ -221,6 +223,9 @@ func (c *maker) Next(given func(string) bool, now time.Time) (string, time.Time,
 }
 
 func (c *maker) Publish(_ context.Context, token string, _ time.Time) error {
+	if c.meanwhile != nil {
+		c.meanwhile()
+	}
 	if c.away {
 		return errors.New("no route to host")
 	}
@@ -243,6 +248,18 @@ func TestATokenThatIsMade(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Hour)
 	w.gets(one, second, "") // the first has expired
+}
+
+func TestNobodyWaitsForTheAPIServer(t *testing.T) {
+	w := newWorld(t)
+	w.source = &maker{List: w.list, meanwhile: func() {
+		if _, err := w.Installed(two, ""); err != nil {
+			t.Error(err)
+		}
+	}}
+	w.restart()
+	w.gets(one, first, "")
+	w.gets(two, "", "has had its token")
 }
 
 func TestListRefuses(t *testing.T) {
