@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/image/pxe"
 )
 
 func serveCommand() *cobra.Command {
@@ -61,7 +64,7 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 					return fmt.Errorf("%w\nhint: DIR is the directory of a repository: loamctl bundle --help", err)
 				}
 				defer root.Close()
-				mux.Handle("/", logged(http.FileServerFS(root.FS()), out))
+				mux.Handle("/", updates(root.FS(), out))
 			}
 			if len(o.builds) > 0 {
 				return o.serve(cmd.Context(), listen, mux, out)
@@ -89,9 +92,15 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 	return cmd
 }
 
+// updates serves the files of a repository.
+func updates(files fs.FS, out io.Writer) http.Handler {
+	return pxe.Patient(logged(http.FileServerFS(files), out))
+}
+
 // serve serves until ctx ends, and then for a second what is under way.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	// No request has a body to wait for. ReadTimeout also ends the context of one that is still being answered, for which a token may be made.
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

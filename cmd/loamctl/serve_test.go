@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/loam-os/loam/image/repository"
 )
@@ -74,4 +78,50 @@ func TestServe(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("error %v at the end", err)
 	}
+}
+
+// TestAClientThatStops says half of what it wants, or takes nothing of what it asked for: its connection is closed. Time is not real.
+func TestAClientThatStops(t *testing.T) {
+	for _, request := range []string{
+		"POST /file HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
+		"GET /file HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client, server := net.Pipe()
+			l := make(listener, 1)
+			l <- watched{server, sync.OnceFunc(func() { close(l) })}
+			ended := make(chan error, 1)
+			go func() {
+				ended <- serve(t.Context(), l, updates(fstest.MapFS{"file": {Data: make([]byte, 1<<20)}}, io.Discard))
+			}()
+			if _, err := io.WriteString(client, request); err != nil {
+				t.Fatal(err)
+			}
+			<-ended
+		})
+	}
+}
+
+// listener has the connections that are in it, until it is closed.
+type listener chan net.Conn
+
+func (l listener) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (listener) Close() error   { return nil }
+func (listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// watched says that it is closed.
+type watched struct {
+	net.Conn
+	closed func()
+}
+
+func (w watched) Close() error {
+	w.closed()
+	return w.Conn.Close()
 }

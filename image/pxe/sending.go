@@ -17,6 +17,13 @@ type sending struct {
 	err     error
 }
 
+// Patient has the answers of h end so.
+func Patient(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(&sending{ResponseWriter: w, control: http.NewResponseController(w)}, r)
+	})
+}
+
 func (s *sending) Write(p []byte) (int, error) {
 	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
