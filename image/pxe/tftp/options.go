@@ -12,6 +12,8 @@ const (
 	// that is sent in fragments is lost with any one of them.
 	maxBlock  = 1500 - 20 - 8 - 4
 	maxWindow = 16
+	// maxTimeout is in seconds: who is gone has its place for as many of them as there are tries.
+	maxTimeout = 10
 )
 
 // terms are what a transfer is by.
@@ -44,7 +46,7 @@ func negotiate(asked []option, size int64) (terms, []option) {
 		case o.name == "windowsize" && n >= 1 && n <= 65535: // RFC 7440
 			t.window = int(min(n, maxWindow))
 			agree(o.name, int64(t.window))
-		case o.name == "timeout" && n >= 1 && n <= 255: // RFC 2349: the value or nothing
+		case o.name == "timeout" && n >= 1 && n <= maxTimeout: // RFC 2349: the value or nothing
 			t.timeout = time.Duration(n) * time.Second
 			agree(o.name, n)
 		case o.name == "tsize" && n == 0: // RFC 2349

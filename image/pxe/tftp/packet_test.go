@@ -79,6 +79,7 @@ func TestNegotiate(t *testing.T) {
 			name: "out of range", asked: []option{{"blksize", "7"}, {"windowsize", "0"}, {"timeout", "256"}, {"tsize", "5"}},
 			want: terms{block: 512, window: 1},
 		},
+		{name: "a timeout that holds a place for long", asked: []option{{"timeout", "11"}}, want: terms{block: 512, window: 1}},
 		{name: "no numbers, and not known", asked: []option{{"blksize", "x"}, {"multicast", ""}}, want: terms{block: 512, window: 1}},
 		{
 			name: "twice", asked: []option{{"blksize", "1000"}, {"blksize", "900"}},
