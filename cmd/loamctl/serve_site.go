@@ -84,6 +84,8 @@ func (o bootOptions) source() (enroll.Source, error) {
 		list := enroll.List(o.tokens)
 		_, err := list.Tokens()
 		return list, err
+	case o.kubeconfig != "" && o.valid < 5*time.Minute:
+		return nil, fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself\nhint: give it 5m or more", o.valid)
 	case o.kubeconfig != "":
 		server, err := kubeconfig.Open(o.kubeconfig, "")
 		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err

@@ -46,6 +46,7 @@ func TestSiteRefuses(t *testing.T) {
 	}{
 		{"tokens for whoever asks", wanted, wanted, func(*bootOptions) {}, "default.yaml has <<BOOTSTRAP_TOKEN>>, which is for machines with a file of their own\nhint: --tokens-for-all"},
 		{"no tokens", wanted, "", func(o *bootOptions) { o.tokens = "" }, macOf(1) + ".yaml has <<BOOTSTRAP_TOKEN>>, and there are no tokens\nhint: give --tokens or --kubeconfig"},
+		{"tokens that end before they are used", "", "", func(o *bootOptions) { o.tokens, o.kubeconfig, o.valid = "", "none", time.Minute }, "--tokens-valid 1m0s: a machine needs minutes to install itself\nhint: give it 5m or more"},
 		{"tokens that are not there", "", "", func(o *bootOptions) { o.tokens = "none" }, "open none: no such file"},
 		{"machines that are not there", "", "", func(o *bootOptions) { o.machines = "none" }, "--machines: open none: no such file"},
 		{"a file with a mistake", "\nhostname: A", "", func(*bootOptions) {}, macOf(1) + `.yaml:4: hostname: "A" is not a host name`},

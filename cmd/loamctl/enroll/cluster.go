@@ -29,6 +29,11 @@ func (c Cluster) Next(_ func(string) bool, now time.Time) (string, time.Time, er
 	return random[:6] + "." + random[6:22], now.Add(c.For).UTC().Truncate(time.Second), nil
 }
 
+// Good reports whether there is time left to join by it.
+func (Cluster) Good(_ string, expires, now time.Time) (bool, error) {
+	return now.Add(time.Minute).Before(expires), nil
+}
+
 // Publish makes the Secret. One that is there is from a try that was cut off.
 func (c Cluster) Publish(ctx context.Context, token string, expires time.Time) error {
 	id, secret, _ := strings.Cut(token, ".")

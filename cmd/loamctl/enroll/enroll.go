@@ -47,6 +47,8 @@ type Grant struct {
 type Source interface {
 	// Next is a token that was not given yet, and when it expires.
 	Next(given func(token string) bool, now time.Time) (token string, expires time.Time, err error)
+	// Good reports whether a token that was given can still be used.
+	Good(token string, expires, now time.Time) (bool, error)
 	// Publish makes it known to the cluster, if it is not.
 	Publish(ctx context.Context, token string, expires time.Time) error
 }
@@ -127,9 +129,10 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 	if known := r.known(name, macs); slices.ContainsFunc(known, r.IsInstalled) {
 		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(known))
 	}
-	i := slices.IndexFunc(r.grants, func(g Grant) bool {
-		return g.isOf(name, macs) && !g.Used && (g.Expires.IsZero() || r.now().Before(g.Expires))
-	})
+	i, err := r.current(name, macs)
+	if err != nil {
+		return Grant{}, fmt.Errorf("token of %s: %w", macs[0], err)
+	}
 	grants := slices.Clone(r.grants)
 	if i < 0 {
 		token, expires, err := r.source.Next(r.given, r.now())
@@ -145,6 +148,19 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 		return Grant{}, err
 	}
 	return grants[i], nil
+}
+
+// current is the grant that the machine goes on with, -1 for none.
+func (r *Record) current(name string, macs []string) (int, error) {
+	for i, g := range r.grants {
+		if !g.isOf(name, macs) || g.Used {
+			continue
+		}
+		if good, err := r.source.Good(g.Token, g.Expires, r.now()); good || err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
 }
 
 // published notes that the cluster takes the token.

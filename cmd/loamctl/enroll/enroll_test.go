@@ -86,6 +86,17 @@ func TestATokenIsForOneMachine(t *testing.T) {
 	}
 }
 
+// TestATokenThatIsTakenBack has a person remove a line, as of a token that has expired.
+func TestATokenThatIsTakenBack(t *testing.T) {
+	w := newWorld(t)
+	w.gets(one, first, "")
+	if err := os.WriteFile(string(w.list), []byte(second+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.gets(one, second, "")
+	w.gets(two, "", "were given")
+}
+
 func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	w := newWorld(t)
 	w.gets(one, first, "")
@@ -222,6 +233,10 @@ func (c *maker) Next(given func(string) bool, now time.Time) (string, time.Time,
 	return token, now.Add(time.Hour), err
 }
 
+func (c *maker) Good(token string, expires, now time.Time) (bool, error) {
+	return Cluster{}.Good(token, expires, now)
+}
+
 func (c *maker) Publish(_ context.Context, token string, _ time.Time) error {
 	if c.meanwhile != nil {
 		c.meanwhile()
@@ -246,8 +261,10 @@ func TestATokenThatIsMade(t *testing.T) {
 	if len(c.published) != 1 {
 		t.Errorf("published %v", c.published)
 	}
-	w.now = w.now.Add(time.Hour)
-	w.gets(one, second, "") // the first has expired
+	w.now = w.now.Add(58 * time.Minute)
+	w.gets(one, first, "")
+	w.now = w.now.Add(90 * time.Second)
+	w.gets(one, second, "") // the first is about to expire
 }
 
 func TestNobodyWaitsForTheAPIServer(t *testing.T) {

@@ -31,6 +31,12 @@ func (l List) Next(given func(string) bool, _ time.Time) (string, time.Time, err
 	return tokens[i], time.Time{}, nil
 }
 
+// Good reports whether it is still there: a line that is removed takes the token back.
+func (l List) Good(token string, _, _ time.Time) (bool, error) {
+	tokens, err := l.Tokens()
+	return slices.Contains(tokens, token), err
+}
+
 // Tokens are all in the file.
 func (l List) Tokens() ([]string, error) {
 	text, err := os.ReadFile(string(l))
