@@ -14,6 +14,9 @@ import (
 // again is the time in which what is said twice is the same: firmware asks several times.
 const again = 15 * time.Second
 
+// maxSaid bounds the lines that are remembered, as whoever asks can have one for each question.
+const maxSaid = 1000
+
 // journal prints a line for each thing that happens.
 type journal struct {
 	out io.Writer
@@ -39,6 +42,9 @@ func (j *journal) say(who, asked, got string) {
 		if now.Sub(at) >= again {
 			delete(j.said, old)
 		}
+	}
+	if len(j.said) >= maxSaid {
+		clear(j.said)
 	}
 	j.said[line] = now
 	fmt.Fprintf(j.out, "%s  %s\n", now.Format(time.TimeOnly), line)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,5 +143,11 @@ func TestJournal(t *testing.T) {
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+	for i := range 2 * maxSaid {
+		j.say(macOf(1), "asks", strconv.Itoa(i))
+	}
+	if len(j.said) > maxSaid {
+		t.Errorf("%d lines are remembered", len(j.said))
 	}
 }
