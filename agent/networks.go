@@ -22,9 +22,8 @@ import (
 type Networks struct {
 	root  *os.Root
 	units Units
-	// files are those in force; restart says that networkd runs, and is to read them.
-	files   network.Files
-	restart bool
+	// files are those in force.
+	files network.Files
 	// fixed is what stays as it is of the state.
 	fixed   status.Network
 	state   atomic.Pointer[status.Network]
@@ -62,13 +61,15 @@ func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.
 	if err != nil {
 		return errors.Join(keepErr, fmt.Errorf("observe %s: %w", networkd.Unit, err))
 	}
-	if running := len(states) == 1 && states[0].Active != "inactive" && states[0].Active != "failed"; running {
-		n.restart = len(n.files) == 0 && fresh
-		n.fixed.Next = !n.restart
-	}
-	if n.fixed.Next {
-		n.fixed.From = sourceOf(n.files, status.NetworkKept)
+	running := len(states) == 1 && states[0].Active != "inactive" && states[0].Active != "failed"
+	if running && (len(n.files) > 0 || !fresh) {
+		n.fixed.Next, n.fixed.From = true, sourceOf(n.files, status.NetworkKept)
 		return keepErr
+	}
+	if running {
+		if err := networkd.MarkUnread(node); err != nil {
+			return errors.Join(keepErr, err)
+		}
 	}
 	n.files = files // On a disk that is full, at least now.
 	return errors.Join(keepErr, networkd.Put(node, files))
@@ -103,8 +104,12 @@ func (n *Networks) run(ctx context.Context, env Env) {
 		env.Log.Error("watch the network", zap.Error(err))
 		return
 	}
-	if n.restart { // Which waits for the agent to be up.
-		if err := n.units.Restart(ctx, networkd.Unit); err != nil && ctx.Err() == nil {
+	if networkd.Unread(n.root) { // The restart waits for the agent to be up.
+		err := n.units.Restart(ctx, networkd.Unit)
+		if err == nil {
+			err = networkd.MarkRead(durable.New(n.root, nil))
+		}
+		if err != nil && ctx.Err() == nil {
 			env.Log.Error("network", zap.Error(err))
 		}
 	}

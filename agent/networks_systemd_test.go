@@ -114,6 +114,21 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	n.await("of one without, it counts at once", func(s status.Status) bool {
 		return !s.Network.Next && s.Network.From == status.NetworkOfMachine && n.has(s, "192.0.2.10/24")
 	})
+
+	before := n.networkd()
+	write(t, n.root, "run/loam/network-unread", "")
+	n.restart("loam-agent.service")
+	n.await("what an agent that died had put is read", func(status.Status) bool { return n.networkd() != before && !networkd.Unread(n.root) })
+}
+
+// networkd names the run of networkd.
+func (n networked) networkd() string {
+	n.t.Helper()
+	states, err := n.systemd.Show(n.t.Context(), []string{networkd.Unit})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return states[0].InvocationID
 }
 
 // boot is what matters here of a boot, without /init: /run is new, and the agent comes before networkd.
