@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/firmware/identity"
 )
 
 // name gives the node the name that machine.yaml says, if it says any. It is false for one
@@ -69,11 +70,10 @@ func nameOfDHCP(root fs.FS) (string, error) {
 	return "", errors.Join(wrong...)
 }
 
-// nameOfMachine is that of its serial number (SMBIOS, system information). A machine that
+// nameOfMachine is that of its serial number . A machine that
 // has none is called by the least address of its NICs, once networkd knows them.
 func nameOfMachine(root fs.FS) string {
-	serial, err := fs.ReadFile(root, "sys/class/dmi/id/product_serial")
-	if name := hostname.OfSerial(string(serial)); err == nil && name != "" {
+	if name := hostname.OfSerial(identity.Serial(root)); name != "" {
 		return name
 	}
 	if _, err := fs.Stat(root, strings.TrimPrefix(networkd.StateFile, "/")); err != nil {

@@ -15,14 +15,15 @@ func TestNameOfAMachine(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		name, serial string
-		networkd     bool
-		want         string
+		name, serial, tree string
+		networkd           bool
+		want               string
 	}{
-		{"by its serial number", "S3Z8NB0K", false, "loam-s3z8nb0k"},
-		{"of a board without one, before networkd knows the NICs", "Default string", false, ""},
-		{"of a board without one", "Default string", true, "loam-525400123456"},
-		{"without firmware that says", "", true, "loam-525400123456"},
+		{"by its serial number", "S3Z8NB0K", "", false, "loam-s3z8nb0k"},
+		{"by that of its device tree", "", "10000000abcd\x00", false, "loam-10000000abcd"},
+		{"of a board without one, before networkd knows the NICs", "Default string", "", false, ""},
+		{"of a board without one", "Default string", "", true, "loam-525400123456"},
+		{"without firmware that says", "", "", true, "loam-525400123456"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := fstest.MapFS{}
@@ -33,6 +34,9 @@ func TestNameOfAMachine(t *testing.T) {
 			nic(root, "lo", "00:00:00:00:00:00", "0", false)
 			if test.serial != "" {
 				root["sys/class/dmi/id/product_serial"] = file(test.serial)
+			}
+			if test.tree != "" {
+				root["sys/firmware/devicetree/base/serial-number"] = &fstest.MapFile{Data: []byte(test.tree)}
 			}
 			if test.networkd {
 				root["run/systemd/netif/state"] = file("OPER_STATE=routable")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/link"
+	"github.com/loam-os/loam/firmware/identity"
 )
 
 const (
@@ -108,21 +109,9 @@ func resolve(servers []net.IP) error {
 	return nil
 }
 
-// identify reads what firmware says of the machine; root is its root directory.
+// identify is what firmware says of the machine; root is its root directory.
 func identify(root fs.FS) Identity {
-	first := func(names ...string) string {
-		for _, name := range names {
-			if text, err := fs.ReadFile(root, name); err == nil && strings.Trim(string(text), " \n\x00") != "" {
-				return strings.Trim(string(text), " \n\x00")
-			}
-		}
-		return ""
-	}
-	return Identity{
-		Serial: first("sys/class/dmi/id/product_serial", "proc/device-tree/serial-number"),
-		UUID:   strings.ToLower(first("sys/class/dmi/id/product_uuid")),
-		Arch:   runtime.GOARCH,
-	}
+	return Identity{Serial: identity.Serial(root), UUID: identity.UUID(root), Arch: runtime.GOARCH}
 }
 
 // smbiosUUID are the bytes of a UUID as SMBIOS has them: the first three fields are little-endian (System Management BIOS 3.6, 7.2.1). nil if text is none.

@@ -182,7 +182,7 @@ func TestIdentify(t *testing.T) {
 	if pc.Serial != "C02X" || !bytes.Equal(smbiosUUID(pc.UUID), []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
 		t.Errorf("%+v", pc)
 	}
-	board := identify(fstest.MapFS{"proc/device-tree/serial-number": file("10000000abcd\x00")})
+	board := identify(fstest.MapFS{"sys/firmware/devicetree/base/serial-number": file("10000000abcd\x00")})
 	if board.Serial != "10000000abcd" || board.UUID != "" || smbiosUUID("") != nil {
 		t.Errorf("%+v", board)
 	}

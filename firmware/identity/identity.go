@@ -1,0 +1,28 @@
+// Package identity reads by what firmware knows the machine. root is its root directory; what firmware does not say is "".
+package identity
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// Serial is the serial number: SMBIOS has it of the system, a device tree of its root. The tree is not read by the name that /proc has for it,
+// a link that starts at / and leads out of an os.Root.
+func Serial(root fs.FS) string {
+	if serial := read(root, "sys/class/dmi/id/product_serial"); serial != "" {
+		return serial
+	}
+	return read(root, "sys/firmware/devicetree/base/serial-number")
+}
+
+// UUID is that of SMBIOS, in lower case.
+func UUID(root fs.FS) string { return strings.ToLower(read(root, "sys/class/dmi/id/product_uuid")) }
+
+// read is without the newline of sysfs and the zero byte of a device tree.
+func read(root fs.FS, name string) string {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(text), " \n\x00")
+}
