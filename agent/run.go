@@ -131,7 +131,8 @@ func Run(ctx context.Context, env Env) error {
 	}
 	agent.Status.Reset = reset.status()
 	env.remember(agent, root)
-	ctx, cancel := context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, cancel := context.WithCancelCause(asked)
 	reset.End = cancel
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -166,10 +167,8 @@ func Run(ctx context.Context, env Env) error {
 		group.Go(func() { asking.goOn(ctx, env.Log) })
 	}
 	err = serve(ctx, agent, filepath.Join(env.Root, control.Socket), asking)
-	for _, end := range []error{ErrRenamed, ErrDrives, ErrReset, ErrFollows, ErrDataVolume} {
-		if cause := context.Cause(ctx); errors.Is(cause, end) {
-			return cause
-		}
+	if cause := context.Cause(ctx); cause != nil && asked.Err() == nil {
+		return cause // To be started again: the node has another name, disk or document.
 	}
 	return err
 }

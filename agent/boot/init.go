@@ -48,6 +48,21 @@ func BecomeInit(console *Console) (*Init, error) {
 	return &Init{console: console, steps: newStopwatch()}, nil
 }
 
+// AsInit has main boot the machine. It returns only if this process must not; what main ends with, or a bug, is shown, and restarts the machine.
+func AsInit(main func(*Init) error) error {
+	i, err := BecomeInit(NewConsole("/dev", "/sys/class/tty/console/active"))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			i.Fail(fmt.Errorf("bug in loam: %v", r))
+		}
+	}()
+	i.Fail(main(i))
+	return nil
+}
+
 // mayAct allows PID 1 on a ramfs or, as rootfs is on some kernels, a tmpfs.
 func mayAct(pid int, fsType int64) error {
 	if pid != 1 || (fsType != unix.RAMFS_MAGIC && fsType != unix.TMPFS_MAGIC) {

@@ -14,28 +14,13 @@ import (
 )
 
 func main() {
-	run()
+	fmt.Fprintf(os.Stderr, "init: %v\n", boot.AsInit(start))
 	os.Exit(1)
 }
 
-// run starts the node, or says why this process must not.
-func run() {
-	console := boot.NewConsole("/dev", "/sys/class/tty/console/active")
-	machine, err := boot.BecomeInit(console)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "init: %v\n", err)
-		return
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			machine.Fail(fmt.Errorf("bug in loam: %v", r))
-		}
-	}()
-	machine.Fail(start(context.Background(), machine))
-}
-
 // start finds the source of the system.
-func start(ctx context.Context, i *boot.Init) error {
+func start(i *boot.Init) error {
+	ctx := context.Background()
 	if err := i.Start(); err != nil {
 		return err
 	}

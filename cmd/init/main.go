@@ -11,22 +11,6 @@ import (
 )
 
 func main() {
-	run()
+	fmt.Fprintf(os.Stderr, "init: %v\n", boot.AsInit((*boot.Init).Main))
 	os.Exit(1)
-}
-
-// run boots the machine, or says why this process must not.
-func run() {
-	console := boot.NewConsole("/dev", "/sys/class/tty/console/active")
-	machine, err := boot.BecomeInit(console)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "init: %v\n", err)
-		return
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			machine.Fail(fmt.Errorf("bug in loam: %v", r))
-		}
-	}()
-	machine.Fail(machine.Main())
 }

@@ -88,7 +88,7 @@ func (n *node) installed(b build) {
 // TestPXEToDisk: a node that is loaded over the network installs itself, although the power is cut while it writes, restarts into its disk, and
 // is never written again.
 func TestPXEToDisk(t *testing.T) {
-	places(t)
+	matrix(t)
 	b := open(t)
 	p := b.origin(t, installs(b.manifest.Arch, ""))
 	m := b.loaded(t, p)
@@ -119,7 +119,7 @@ func TestPXEToDisk(t *testing.T) {
 
 // TestADiskWithContentIsNotInstalledOn: the node says why, and runs from memory; with a word, it is.
 func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
-	places(t)
+	matrix(t)
 	b := open(t)
 	p := b.origin(t, installs(b.manifest.Arch, ""))
 	m := b.loaded(t, p)
@@ -148,7 +148,7 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 
 // TestStick: the installer's stick, of which a person has edited machine.yaml, installs a machine without a network, and is not needed any more.
 func TestStick(t *testing.T) {
-	places(t)
+	matrix(t)
 	b := open(t)
 	if b.manifest.Profile == "cloud" {
 		t.Skip("the kernel of the profile cloud has no USB")
@@ -182,7 +182,7 @@ func TestStick(t *testing.T) {
 
 // TestStateOfANodeInMemory is on the disk that is claimed for it, and there after a restart.
 func TestStateOfANodeInMemory(t *testing.T) {
-	places(t)
+	matrix(t)
 	b := open(t)
 	p := b.origin(t, machineYAML(b.manifest.Arch, "state: {disk: {serial: "+target+"}}\n"))
 	m := b.diskless(t, p)
@@ -210,12 +210,4 @@ func sumOf(t *testing.T, file string) (sum [32]byte) {
 		t.Fatal(err)
 	}
 	return [32]byte(h.Sum(nil))
-}
-
-// places skips a test of the whole matrix.
-func places(t *testing.T) {
-	t.Helper()
-	if os.Getenv("LOAM_PLACES") == "" {
-		t.Skip("LOAM_PLACES=1, as make test-places sets it, runs it")
-	}
 }

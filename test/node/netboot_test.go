@@ -156,8 +156,8 @@ func TestNetboot(t *testing.T) {
 		{name: "iPXE", asked: "iPXE asks what to do: boot", loaded: "initrd by HTTP", ipxe: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if !test.always && os.Getenv("LOAM_PLACES") == "" {
-				t.Skip("LOAM_PLACES is not set: make test-places sets it")
+			if !test.always {
+				matrix(t)
 			}
 			if !ethernet.Own(t) {
 				return
@@ -183,9 +183,7 @@ func TestNetboot(t *testing.T) {
 // TestNetbootInstalls has a machine put its system on its disk and boot from there: the server sends it on to its disk from then on, and
 // boots it from the network again when a person says so.
 func TestNetbootInstalls(t *testing.T) {
-	if os.Getenv("LOAM_PLACES") == "" {
-		t.Skip("LOAM_PLACES is not set: make test-places sets it")
-	}
+	matrix(t)
 	if !ethernet.Own(t) {
 		return
 	}

@@ -152,9 +152,7 @@ func TestADataVolume(t *testing.T) {
 
 // TestADataVolumeForANodeThatHadNone: it has to wait for a restart, as the kubelet runs; then what that has kept is on the volume.
 func TestADataVolumeForANodeThatHadNone(t *testing.T) {
-	if os.Getenv("LOAM_PLACES") == "" {
-		t.Skip("three boots: make test-places")
-	}
+	matrix(t)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	dir := m.config.Dir
