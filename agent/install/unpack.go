@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"os"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // ErrOther says that what was sent is not the image that was asked for.
@@ -33,7 +34,7 @@ func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 		return 0, err
 	}
 	defer z.Close()
-	size, unpackErr := writeSparse(f, z)
+	size, unpackErr := sparse.Write(f, z)
 	if _, err := io.Copy(io.Discard, packed); err != nil { // What follows counts, too.
 		return 0, err
 	}
@@ -41,29 +42,4 @@ func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 		return 0, fmt.Errorf("%w: SHA-256 %.12s…, want %.12s…", ErrOther, have, sum)
 	}
 	return size, unpackErr
-}
-
-// writeSparse writes what is not zero, by blocks.
-func writeSparse(to *os.File, from io.Reader) (size int64, err error) {
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := io.ReadFull(from, buf)
-		const block = 4096
-		for at := 0; at < n; at += block {
-			part := buf[at:min(at+block, n)]
-			if len(bytes.TrimLeft(part, "\x00")) == 0 {
-				continue
-			}
-			if _, err := to.WriteAt(part, size+int64(at)); err != nil {
-				return size, err
-			}
-		}
-		size += int64(n)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return size, to.Truncate(size)
-		case err != nil:
-			return size, err
-		}
-	}
 }

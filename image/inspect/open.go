@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/loam-os/loam/image/qcow2"
+	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // Open reads what is in a file, as OpenSource has it.
@@ -130,29 +131,9 @@ func (s *Source) unpack(f *os.File) error {
 	if err := os.Remove(raw.Name()); err != nil {
 		return err
 	}
-	s.Size, err = unpack(raw, z)
+	s.Size, err = sparse.Write(raw, z)
 	return err
 }
 
 // maxWindow is what zstd(1) unpacks without being asked for more memory.
 const maxWindow = 128 << 20
-
-// unpack writes what is not zero, and returns how much there is with zeros.
-func unpack(to *os.File, from io.Reader) (size int64, err error) {
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := io.ReadFull(from, buf)
-		if len(bytes.TrimLeft(buf[:n], "\x00")) > 0 {
-			if _, err := to.WriteAt(buf[:n], size); err != nil {
-				return size, err
-			}
-		}
-		size += int64(n)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return size, to.Truncate(size)
-		case err != nil:
-			return size, err
-		}
-	}
-}

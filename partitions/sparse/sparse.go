@@ -1,7 +1,8 @@
-// Package sparse finds what there is in a file with holes, such as a disk image.
+// Package sparse reads and makes files with holes, such as disk images.
 package sparse
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -56,4 +57,29 @@ func Copy(w io.Writer, f *os.File, size int64) error {
 		return fmt.Errorf("%s ends after %d bytes: %w", f.Name(), at, io.ErrUnexpectedEOF)
 	}
 	return nil
+}
+
+// Write makes the file to what from has, with holes for blocks of zeros, and returns its size. The file has to be empty.
+func Write(to *os.File, from io.Reader) (size int64, err error) {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := io.ReadFull(from, buf)
+		const block = 4096
+		for at := 0; at < n; at += block {
+			part := buf[at:min(at+block, n)]
+			if len(bytes.TrimLeft(part, "\x00")) == 0 {
+				continue
+			}
+			if _, err := to.WriteAt(part, size+int64(at)); err != nil {
+				return size, err
+			}
+		}
+		size += int64(n)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return size, to.Truncate(size)
+		case err != nil:
+			return size, err
+		}
+	}
 }

@@ -1,14 +1,16 @@
 package sparse
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 )
 
+const mib = 1 << 20
+
 func TestData(t *testing.T) {
-	const mib = 1 << 20
 	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,5 +37,26 @@ func TestData(t *testing.T) {
 	}
 	if _, err := Data(f, mib); err == nil {
 		t.Error("a closed file has data")
+	}
+}
+
+// TestWriteMakesHoles of zeros, and the same bytes.
+func TestWriteMakesHoles(t *testing.T) {
+	want := make([]byte, 3*mib+100)
+	want[mib+5], want[len(want)-1] = 1, 1
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if size, err := Write(f, bytes.NewReader(want)); err != nil || size != int64(len(want)) {
+		t.Fatal(size, err)
+	}
+	if have, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(have, want) {
+		t.Errorf("%d other bytes, %v", len(have), err)
+	}
+	all, err := Data(f, int64(len(want)))
+	if len(all) != 2 || all[0] != (Extent{mib, mib + 4096}) || err != nil {
+		t.Errorf("data at %v, %v", all, err)
 	}
 }
