@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -28,7 +29,10 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(b.output(dir, initrdSuffix), archive, 0o644), os.WriteFile(b.output(dir, kernelSuffix), in.linux, 0o644))
+	err = errors.Join(
+		os.WriteFile(b.output(dir, initrdSuffix), slices.Concat(in.microcode, archive), 0o644), // as systemd-stub would put them together
+		os.WriteFile(b.output(dir, kernelSuffix), in.linux, 0o644),
+	)
 	if err != nil {
 		return err
 	}

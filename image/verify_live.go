@@ -29,11 +29,14 @@ func verifyLive(dir string, out outputs, m manifest.Manifest) error {
 	if err != nil {
 		return fmt.Errorf("*%s: %w", pxeSuffix, err)
 	}
-	for _, claim := range []struct{ section, suffix string }{{".linux", kernelSuffix}, {".initrd", initrdSuffix}} {
-		have, _ := sections.Section(claim.section)
-		want, err := io.ReadAll(out[claim.suffix])
-		if err != nil || !bytes.HasPrefix(have, want) {
-			return errors.Join(err, fmt.Errorf("*%s: section %s is not *%s", pxeSuffix, claim.section, claim.suffix))
+	for suffix, names := range map[string][]string{kernelSuffix: {".linux"}, initrdSuffix: {".ucode", ".initrd"}} {
+		var want []byte
+		for _, name := range names {
+			section, _ := sections.Section(name)
+			want = append(want, section...)
+		}
+		if have, err := io.ReadAll(out[suffix]); err != nil || !bytes.Equal(have, want) {
+			return errors.Join(err, fmt.Errorf("*%s is not what *%s has as %s", suffix, pxeSuffix, strings.Join(names, " and ")))
 		}
 	}
 	if err := verifyStick(dir, out, m, packed); err != nil {

@@ -181,7 +181,7 @@ func TestFirmwareIsAsLargeAsListed(t *testing.T) {
 	}
 }
 
-// TestMicrocode looks at the archive that the kernel searches for microcode: a container of AMD's begins with "DMA\0", an update of Intel's with header
+// TestMicrocode looks at the archive that the kernel searches for microcode, in the UKI and at the start of the PXE set's initramfs: a container of AMD's begins with "DMA\0", an update of Intel's with header
 // version 1 (Intel SDM, volume 3, 11.11.1).
 func TestMicrocode(t *testing.T) {
 	b := underTest(t)
@@ -191,6 +191,9 @@ func TestMicrocode(t *testing.T) {
 	}
 	if !ok {
 		return
+	}
+	if !strings.HasPrefix(read(t, "", b.file(t, ".initrd")), read(t, "", archive)) {
+		t.Error("the initramfs of the PXE set does not begin with it")
 	}
 	for name, magic := range map[string]string{"AuthenticAMD.bin": "DMA\x00", "GenuineIntel.bin": "\x01\x00\x00\x00"} {
 		out := judge.Run(t, "cpio", "-i", "--to-stdout", "--quiet", "-F", archive, "kernel/x86/microcode/"+name)
