@@ -40,17 +40,23 @@ func (m *machine) disk(content string) (file string) {
 	if err := errors.Join(os.WriteFile(file, []byte(content), 0o644), os.Truncate(file, 8<<30)); err != nil {
 		m.t.Fatal(err)
 	}
-	m.config.Arguments = append(m.config.Arguments, "-drive", "if=none,id=target,format=raw,cache=unsafe,discard=unmap,file="+file, "-device", "virtio-blk-pci,drive=target,serial="+target)
+	m.arguments("-drive", "if=none,id=target,format=raw,cache=unsafe,discard=unmap,file="+file, "-device", "virtio-blk-pci,drive=target,serial="+target)
 	return file
 }
 
-// usb gives a machine a drive on a USB port, and no disk, and returns its file. It has no bootindex, for which OVMF would drop what the system has
-// entered in the firmware's menu (PruneBootVariables of its QemuBootOrderLib).
-func (m *machine) usb() (file string) {
-	file = filepath.Join(m.config.Dir, "usb.raw")
+// stick gives a machine a drive on a USB port, and no disk, and returns its file. The kernel of the profile cloud, which has no USB, finds it where
+// a hypervisor would have it. It has no bootindex, for which OVMF would drop what the system has entered in the firmware's menu (PruneBootVariables
+// of its QemuBootOrderLib).
+func (m *machine) stick() (file string) {
+	file = filepath.Join(m.config.Dir, "stick.raw")
 	m.config.Disk = ""
 	m.config.Settings = map[string]string{"IPv4PXESupport": "no", "IPv6Support": "no"}
-	m.config.Arguments = append(m.config.Arguments, "-drive", "if=none,id=usb,format=raw,cache=unsafe,file="+file, "-device", "qemu-xhci,id=bus", "-device", "usb-storage,bus=bus.0,drive=usb")
+	m.arguments("-drive", "if=none,id=stick,format=raw,cache=unsafe,file="+file)
+	if m.build.manifest.Profile == "cloud" {
+		m.arguments("-device", "virtio-blk-pci,drive=stick,addr=0x1e") // after the target
+	} else {
+		m.arguments("-device", "qemu-xhci,id=bus", "-device", "usb-storage,bus=bus.0,drive=stick")
+	}
 	return file
 }
 
@@ -61,7 +67,7 @@ func (b build) loaded(t *testing.T, p *origin) *machine {
 	m := b.flash(t, b.file(".raw"))
 	m.config.MemoryMB, m.config.Host, m.config.BootFile = liveMemory, true, p.url()
 	const size = 600 << 20
-	f, err := os.Create(m.usb())
+	f, err := os.Create(m.stick())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +156,11 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 func TestStick(t *testing.T) {
 	matrix(t)
 	b := open(t)
-	if b.manifest.Profile == "cloud" {
-		t.Skip("the kernel of the profile cloud has no USB")
-	}
 	m := b.flash(t, b.file(".raw"))
 	m.config.MemoryMB = liveMemory
-	file := m.usb()
+	m.disk("")
+	without := m.config.Arguments
+	file := m.stick()
 	m.tool("cp", "--sparse=always", b.file(".usb.raw"), file)
 	edited := filepath.Join(m.config.Dir, "machine.yaml")
 	if err := os.WriteFile(edited, []byte(installs(b.manifest.Arch, "")), 0o644); err != nil {
@@ -163,7 +168,6 @@ func TestStick(t *testing.T) {
 	}
 	m.tool("mcopy", "-o", "-i", file+"@@1M", edited, "::/loam/machine.yaml")
 	stick := sumOf(t, file)
-	m.disk("")
 	n := m.on(t, nil)
 	n.expect(installing)
 	n.expect(regexp.MustCompile(`take the stick out`))
@@ -173,7 +177,7 @@ func TestStick(t *testing.T) {
 	if sumOf(t, file) != stick {
 		t.Error("the stick was written to")
 	}
-	m.config.Arguments = m.config.Arguments[6:] // the stick is out
+	m.config.Arguments = without // the stick is out
 	n = m.on(t, nil)
 	n.expect(onDisk)
 	n.shell()
