@@ -35,11 +35,7 @@ type bench struct {
 
 // open finds the build that measureBuild left, and makes the stock disk.
 func open(ctx context.Context) (*bench, error) {
-	text, err := os.ReadFile(filepath.Join(out, image.ManifestName))
-	if err != nil {
-		return nil, err
-	}
-	m, err := manifest.Decode(text)
+	m, err := built(out)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +57,21 @@ func open(ctx context.Context) (*bench, error) {
 		return nil, err
 	}
 	return b, b.makeStock(ctx, cache)
+}
+
+// built is what a build in a directory says of itself.
+func built(dir string) (manifest.Manifest, error) {
+	text, err := os.ReadFile(filepath.Join(dir, image.ManifestName))
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	return manifest.Decode(text)
+}
+
+// megabytes is the size of a file of a build, in 10^6 bytes.
+func megabytes(m manifest.Manifest, suffix string) float64 {
+	f, _ := m.Output(suffix)
+	return float64(f.Size) / 1e6
 }
 
 func (b *bench) makeStock(ctx context.Context, cache string) error {
@@ -104,14 +115,6 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 }
 
 func measureSizes(ctx context.Context, r *report, b *bench) error {
-	root, err := os.Stat(strings.TrimSuffix(b.raw, ".raw") + ".root")
-	if err != nil {
-		return err
-	}
-	packed, err := os.Stat(b.raw + ".zst")
-	if err != nil {
-		return err
-	}
 	loam := filepath.Join(dir, "loam")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", loam, "./cmd/loam")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOAMD64=v2")
@@ -123,8 +126,8 @@ func measureSizes(ctx context.Context, r *report, b *bench) error {
 		return err
 	}
 	return r.add(
-		result("size/root", "MB", 150, "", "erofs, cloud profile, MB of 10^6 bytes", float64(root.Size())/1e6),
-		result("size/raw.zst", "MB", 160, "", "cloud profile, MB of 10^6 bytes", float64(packed.Size())/1e6),
+		result("size/root", "MB", 150, "", "erofs, cloud profile, MB of 10^6 bytes", megabytes(b.manifest, ".root")),
+		result("size/raw.zst", "MB", 160, "", "cloud profile, MB of 10^6 bytes", megabytes(b.manifest, ".raw.zst")),
 		result("size/loam", "MB", 45, "", "stripped, amd64", float64(binary.Size())/1e6),
 	)
 }

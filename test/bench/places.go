@@ -1,11 +1,6 @@
 package main
 
-import (
-	"context"
-	"errors"
-	"os"
-	"path/filepath"
-)
+import "context"
 
 // measurePlaces measures the images of other places than amd64 machines in a cloud.
 func measurePlaces(ctx context.Context, r *report, cold bool) error {
@@ -22,15 +17,11 @@ func measurePlaces(ctx context.Context, r *report, cold bool) error {
 	if _, err := build(ctx, nil, "--profile=metal"); err != nil {
 		return err
 	}
-	images, err := filepath.Glob(out + "/*.raw.zst")
-	if err != nil || len(images) != 1 {
-		return errors.Join(err, errors.New("no *.raw.zst in "+out))
-	}
-	packed, err := os.Stat(images[0])
+	m, err := built(out)
 	if err != nil {
 		return err
 	}
-	if err := r.add(result("size/metal/raw.zst", "MB", 350, "", "metal profile, MB of 10^6 bytes", float64(packed.Size())/1e6)); err != nil {
+	if err := r.add(result("size/metal/raw.zst", "MB", 350, "", "metal profile, MB of 10^6 bytes", megabytes(m, ".raw.zst"))); err != nil {
 		return err
 	}
 	_, err = build(ctx, nil) // the usual one again, for what follows

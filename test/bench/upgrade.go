@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -86,11 +85,7 @@ func laterRelease() (string, error) {
 
 // bundled is the index of a build's bundle.
 func bundled(dir string) (bundle.Index, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
-	if err != nil {
-		return bundle.Index{}, err
-	}
-	m, err := manifest.Decode(text)
+	m, err := built(dir)
 	if err != nil {
 		return bundle.Index{}, err
 	}
