@@ -2,8 +2,6 @@ package authenticode
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/binary"
 	"fmt"
@@ -72,35 +70,20 @@ func pad(b []byte) []byte { return append(b, make([]byte, -len(b)&7)...) }
 
 var oidImageData = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 15}
 
-// about is the SpcIndirectDataContent of an image of the digest. Its SpcPeImageData says what the specification wants it to say.
+// obsolete is the SpcLink to a file that an SpcPeImageData has to have: [0] [2] [0] of a BMPString.
+const obsolete = "\xa0\x20\xa2\x1e\x80\x1c\x00<\x00<\x00<\x00O\x00b\x00s\x00o\x00l\x00e\x00t\x00e\x00>\x00>\x00>"
+
+// about is the SpcIndirectDataContent of an image of the digest.
 func about(digest []byte) ([]byte, error) {
-	type imageData struct {
-		Flags asn1.BitString
-		File  asn1.RawValue
-	}
-	var content struct {
-		Data struct {
-			Type  asn1.ObjectIdentifier
-			Value imageData
-		}
-		Digest struct {
-			Algorithm pkix.AlgorithmIdentifier
-			Sum       []byte
+	var data struct {
+		Type  asn1.ObjectIdentifier
+		Value struct {
+			Flags asn1.BitString
+			File  asn1.RawValue
 		}
 	}
-	var obsolete []byte // BMPString
-	for _, r := range "<<<Obsolete>>>" {
-		obsolete = append(obsolete, 0, byte(r))
-	}
-	text, err := asn1.Marshal(asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, Bytes: obsolete})
-	if err != nil {
-		return nil, err
-	}
-	file, err := asn1.Marshal(pkcs7.Tagged(2, text))
-	if err != nil {
-		return nil, err
-	}
-	content.Data.Type, content.Data.Value.File = oidImageData, pkcs7.Tagged(0, file)
-	content.Digest.Algorithm, content.Digest.Sum = pkix.AlgorithmIdentifier{Algorithm: oidSHA256, Parameters: asn1.NullRawValue}, digest[:sha256.Size]
+	data.Type, data.Value.File.FullBytes = oidImageData, []byte(obsolete)
+	content := indirectData{Data: data}
+	content.Digest.Algorithm, content.Digest.Sum = pkcs7.SHA256, digest
 	return asn1.Marshal(content)
 }

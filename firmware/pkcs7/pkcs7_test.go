@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/asn1"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,6 +45,45 @@ func TestOpensslVerifiesWhatIsDetached(t *testing.T) {
 		out, err := judge.Try(t, "openssl", args...)
 		if (err == nil) != want {
 			t.Errorf("openssl about %q: %v\n%s", what, err, out)
+		}
+	}
+}
+
+func TestVerifySaysWhoHasSigned(t *testing.T) {
+	key, kind := keys.New(t, "one"), asn1.ObjectIdentifier{1, 2, 3}
+	attached, errAttached := key.Attached(kind, []byte("\x30\x07content"))
+	detached, errDetached := key.Detached([]byte("content"), key.Certificate)
+	if errAttached != nil || errDetached != nil {
+		t.Fatal(errAttached, errDetached)
+	}
+	for _, tc := range []struct {
+		name   string
+		signed []byte
+		err    string
+	}{
+		{"as it was", attached, ""},
+		{"other content", bytes.Replace(attached, []byte("content"), []byte("Content"), 1), "the signer's message digest is"},
+		{"another certificate", bytes.Replace(attached, key.Certificate.Raw, keys.New(t, "two").Certificate.Raw, 1), "the certificate of the signer is not in it"},
+		{"no content", detached, "PKCS #7: content"},
+		{"bytes within it", append(bytes.Clone(attached), 0), "signed data: 1 bytes after its end"},
+		{"what is none", []byte("\x30\x00"), "PKCS #7: signed data"},
+	} {
+		der, err := pkcs7.Wrap(tc.signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sd, rest, err := pkcs7.Parse(append(der, "rest"...))
+		var chain [][]byte
+		if err == nil {
+			chain, err = sd.Verify()
+		}
+		switch {
+		case tc.err != "":
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: error %v, want %q", tc.name, err, tc.err)
+			}
+		case err != nil || len(chain) != 1 || !bytes.Equal(chain[0], key.Certificate.Raw) || string(rest) != "rest" || !sd.Content.Type.Equal(kind):
+			t.Errorf("%s: %d certificates, type %v, %q follow, %v", tc.name, len(chain), sd.Content.Type, rest, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/firmware/pkcs7"
 )
 
 // State is what firmware goes by.
@@ -166,7 +167,7 @@ func (c chain) has(entry efivar.Signature) bool {
 	return slices.ContainsFunc(c, func(of *x509.Certificate) bool {
 		switch {
 		case entry.Type == efivar.X509: // Firmware may hold one that Go does not read.
-			return bytes.Equal(entry.Data, of.Raw) || err == nil && authenticode.Issued(anchor, of)
+			return bytes.Equal(entry.Data, of.Raw) || err == nil && pkcs7.Issued(anchor, of)
 		case sum.Available():
 			h := sum.New()
 			h.Write(of.RawTBSCertificate)
