@@ -22,6 +22,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/firmware/pkcs7"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/test/judge"
 )
@@ -83,6 +84,23 @@ func sign(t *testing.T, image []byte, chain ...*identity) []byte {
 		t.Fatal(err)
 	}
 	return signed
+}
+
+// signAgain signs an image in place of whoever has.
+func signAgain(t *testing.T, image []byte, by *identity) []byte {
+	t.Helper()
+	key, err := pkcs7.NewSigner(by.Certificate, by.private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := authenticode.Sign(image, key)
+	if err == nil {
+		image, err = authenticode.Attach(image, signature)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
 }
 
 func readImage(t *testing.T, b []byte) authenticode.Image {
@@ -191,6 +209,8 @@ func TestOVMFDecidesAlike(t *testing.T) {
 		{"by one that is in db, its digest is in dbx", sign(t, noted(14), direct)},
 		{"by a stranger and one that is in db", sign(t, sign(t, noted(15), stranger), direct)},
 		{"by one that is in db and one that is revoked", sign(t, sign(t, noted(16), direct), revoked)},
+		{"by one that is in db, as loamctl signs", signAgain(t, sign(t, noted(17), stranger), direct)},
+		{"by a stranger, as loamctl signs", signAgain(t, sign(t, noted(18), direct), stranger)},
 	}
 	db := slices.Concat(certificate(root), certificate(direct), certificate(near), certificate(fallen), digestOf(t, noted(7)), digestOf(t, noted(8)))
 	dbx := slices.Concat(revocation(revoked), revocation(worse), revocation(fallen), certificate(bad), digestOf(t, noted(14)))
