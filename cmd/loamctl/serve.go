@@ -99,8 +99,9 @@ func updates(files fs.FS, out io.Writer) http.Handler {
 
 // serve serves until ctx ends, and then for a second what is under way.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	// No request has a body to wait for. ReadTimeout also ends the context of one that is still being answered, for which a token may be made.
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute}
+	// No request has a body to wait for. ReadTimeout also ends the context of one that is still being answered, for which a token may be made;
+	// WriteTimeout leaves a minute for what is said then. A file has longer, while its client takes it (pxe.Patient).
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

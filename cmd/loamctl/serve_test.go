@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
+	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -82,24 +85,79 @@ func TestServe(t *testing.T) {
 
 // TestAClientThatStops says half of what it wants, or takes nothing of what it asked for: its connection is closed. Time is not real.
 func TestAClientThatStops(t *testing.T) {
+	web := everything(t)
 	for _, request := range []string{
+		"",
+		"GET /file HTTP/1.1\r\nHos",
 		"POST /file HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
+		"HEAD /file HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET /file HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /v1/boot/00ff/root HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /v1/ipxe HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /v1/none HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
+		t.Run(strings.TrimSpace(request), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, ended := connect(t, web)
+				if _, err := io.WriteString(client, request); err != nil {
+					t.Fatal(err)
+				}
+				<-ended
+			})
+		})
+	}
+}
+
+// TestAClientThatIsSlow takes a part each 20 seconds, and gets all.
+func TestAClientThatIsSlow(t *testing.T) {
+	web := everything(t)
+	for name, size := range map[string]int{"/file": 1 << 20, "/v1/boot/00ff/root": 2_000_000} {
 		synctest.Test(t, func(t *testing.T) {
-			client, server := net.Pipe()
-			l := make(listener, 1)
-			l <- watched{server, sync.OnceFunc(func() { close(l) })}
-			ended := make(chan error, 1)
-			go func() {
-				ended <- serve(t.Context(), l, updates(fstest.MapFS{"file": {Data: make([]byte, 1<<20)}}, io.Discard))
-			}()
-			if _, err := io.WriteString(client, request); err != nil {
+			client, ended := connect(t, web)
+			if _, err := io.WriteString(client, "GET "+name+" HTTP/1.0\r\n\r\n"); err != nil {
 				t.Fatal(err)
+			}
+			got, part := 0, make([]byte, 64<<10)
+			for {
+				n, err := client.Read(part)
+				got += n
+				if err != nil {
+					break
+				}
+				time.Sleep(20 * time.Second)
+			}
+			if got < size {
+				t.Errorf("%s: %d bytes of %d", name, got, size)
 			}
 			<-ended
 		})
 	}
+}
+
+// everything is a repository and a build to boot.
+func everything(t *testing.T) http.Handler {
+	t.Helper()
+	dir, _, _ := servedBuild(t)
+	build, err := pxe.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { build.Close() })
+	offers := pxe.Offers{Builds: map[string]*pxe.Build{"amd64": build}}
+	web := http.NewServeMux()
+	web.Handle("/", updates(fstest.MapFS{"file": {Data: make([]byte, 1<<20)}}, io.Discard))
+	web.Handle("/v1/", offers.Handler(nil, func(string, string, string) {}))
+	return web
+}
+
+// connect has one client served, until its connection is closed.
+func connect(t *testing.T, web http.Handler) (client net.Conn, ended <-chan error) {
+	client, server := net.Pipe()
+	l := make(listener, 1)
+	l <- watched{server, sync.OnceFunc(func() { close(l) })}
+	end := make(chan error, 1)
+	go func() { end <- serve(t.Context(), l, web) }()
+	return client, end
 }
 
 // listener has the connections that are in it, until it is closed.
