@@ -111,9 +111,6 @@ type Agent struct {
 	// Now is the time since kernel start.
 	Now func() time.Duration
 	Log *zap.Logger
-
-	// takeName waits for the node's name and gives it; nil where it has one.
-	takeName func(ctx context.Context)
 }
 
 const (

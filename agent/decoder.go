@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/cri"
@@ -58,4 +60,30 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 		return config.Desired{}, err
 	}
 	return osc.Merge(asked, env)
+}
+
+// decoder is the node's own, which watches what documents refer to. What is in the
+// cluster goes before what a directory has, and that before what can be pulled.
+func (n *node) decoder(pulled *images) Decoder {
+	d := Decoder{Hostname: n.status.Hostname, Image: n.image, Contents: pulled, Prepare: pulled.prepare}
+	files := pulled.files
+	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
+		d.Contents = either{dir, pulled}
+		files = func(references []osc.Reference) []string {
+			return append(dir.Files(references), pulled.files(references)...)
+		}
+	}
+	if n.cluster != nil {
+		d.Contents = either{n.cluster, d.Contents}
+	}
+	d.Follow = func(references []osc.Reference) {
+		if n.cluster != nil {
+			n.cluster.Follow(references)
+		}
+		pulled.follow(references)
+		if err := n.contents.Set("/", files(references)); err != nil {
+			n.Log.Warn("watch contents", zap.Error(err))
+		}
+	}
+	return d
 }

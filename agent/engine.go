@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,12 +14,22 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// engineOf is the executor of a node. image is the image's root directory.
-func engineOf(env Env, root, image *os.Root, units apply.Units, osVersion string) (*apply.Executor, error) {
-	node := durable.New(root, nil)
+// jobWait is how long a stage of units may take before the agent goes on: a
+// little more than systemd gives a service to start (systemd-system.conf(5),
+// DefaultTimeoutStartSec=, 90 s). A change has proven itself when its units have
+// been well for steady; limit is when that has to have begun.
+const (
+	jobWait = 100 * time.Second
+	steady  = 10 * time.Second
+	limit   = 3 * time.Minute
+)
+
+// openEngine opens the state of the node for what changes the node by it.
+func (n *node) openEngine() (*apply.Executor, error) {
+	dir := durable.New(n.root, nil)
 	name := strings.TrimPrefix(generation.Dir, "/")
-	for _, dir := range []string{name, "run/loam"} {
-		if err := node.MkdirAll(dir); err != nil {
+	for _, needed := range []string{name, "run/loam"} {
+		if err := dir.MkdirAll(needed); err != nil {
 			return nil, err
 		}
 	}
@@ -26,14 +37,14 @@ func engineOf(env Env, root, image *os.Root, units apply.Units, osVersion string
 	if err != nil {
 		return nil, err
 	}
-	state, err := root.OpenRoot(name)
+	state, err := n.root.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the state of the node: %w", err)
 	}
 	return &apply.Executor{
-		State: durable.New(state, nil), Node: node, Image: image.FS(), Units: units,
-		OSVersion: osVersion, BootID: id, JobWait: jobWait, Steady: steady, Limit: limit,
-		Now: env.Now, Uptime: env.Uptime,
+		State: durable.New(state, nil), Node: dir, Image: n.image.FS(), Units: n.jobs,
+		OSVersion: n.status.ImageVersion, BootID: id, JobWait: jobWait, Steady: steady, Limit: limit,
+		Now: n.Now, Uptime: n.Uptime,
 	}, nil
 }
 

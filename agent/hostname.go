@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,6 +18,19 @@ var ErrRenamed = errors.New("the host name changed")
 // hostnameFile has the host name. poll(2) tells of changes by POLLPRI and POLLERR
 // (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
 const hostnameFile = "/proc/sys/kernel/hostname"
+
+// watchHostname ends the agent's life under this name when the node has another.
+func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
+	name, err := os.Hostname()
+	if err == nil {
+		err = awaitRename(ctx, hostnameFile, name)
+	}
+	if errors.Is(err, ErrRenamed) {
+		end(err)
+	} else if err != nil {
+		env.Log.Error("the host name is not watched", zap.Error(err))
+	}
+}
 
 // awaitRename returns ErrRenamed as soon as the host name in file is not name, and
 // nil when ctx ends.

@@ -4,110 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/boot"
-	"github.com/loam-os/loam/agent/cluster"
-	"github.com/loam-os/loam/agent/content"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
-	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
 
-// identify finds machine.yaml and takes from it who the node is, and which cluster
-// it is part of, nil for none, and where its systems come from. A machine.yaml that is wrong leaves the node as it
-// is and is the error that the status shows.
-func (env Env) identify(ctx context.Context, a *Agent, root, imageRoot *os.Root, contents Drift, record boot.Record, wishes Wishes, reset *Reset, data *dataVolume) (joined *cluster.Cluster, from machine.Upgrade) {
-	pulled := newImages(durable.New(root, nil), a.Units.Start)
-	decoder := Decoder{Hostname: a.Status.Hostname, Image: imageRoot, Contents: pulled, Prepare: pulled.prepare}
-	watched := func([]osc.Reference) []string { return nil }
-	decoder.Follow = func(references []osc.Reference) {
-		pulled.follow(references)
-		if err := contents.Set("/", append(watched(references), pulled.files(references)...)); err != nil {
-			env.Log.Warn("watch contents", zap.Error(err))
+// identify finds machine.yaml and has the node be what that says. One that is wrong leaves
+// the node as it is and is the error that the status shows.
+func (n *node) identify(ctx context.Context) {
+	places := n.places()
+	m, text, err := n.findMachine(ctx, places)
+	switch {
+	case errors.Is(err, source.ErrNone):
+		n.settleNetwork(ctx, nil)
+		n.Log.Info("no machine.yaml: the node keeps what it has")
+	case err != nil:
+		n.settleNetwork(ctx, nil)
+		n.status.Error = describe(err)
+	default:
+		n.machine = m
+		n.settleNetwork(ctx, &m.Network)
+		if n.name() && !n.inReset(text) {
+			n.configure(ctx, places)
 		}
 	}
-	a.Proven = func(ctx context.Context) { pulled.release(ctx, env.Log) }
-	defer func() { a.Decode = decoder.Decode }()
-	places := env.places(root, record)
-	m, text, err := findMachine(ctx, a, places)
+}
+
+// inReset reports whether the node is in a reset, which another machine.yaml may end.
+func (n *node) inReset(text []byte) bool {
+	in, err := n.reset.meets(text, n.machine)
 	if err != nil {
-		a.Network = env.settleNetwork(ctx, a, root, nil)
+		n.status.Error = describe(err)
 	}
-	if errors.Is(err, source.ErrNone) {
-		env.Log.Info("no machine.yaml: the node keeps what it has")
-		return nil, from
+	return in
+}
+
+// configure takes from machine.yaml where the configuration and what it refers to come
+// from, which data volume the node has, and which cluster it is part of.
+func (n *node) configure(ctx context.Context, places source.Env) {
+	if n.machine.Contents.Directory != nil {
+		n.status.Contents = n.machine.Contents.Directory.Path
 	}
+	n.source = source.New(n.machine.Source, places)
+	config, token, joins, err := clusterOf(n.machine.Source, n.root)
 	if err != nil {
-		a.Status.Error = describe(err)
-		return nil, from
+		n.status.Error = describe(err)
 	}
-	a.Network = env.settleNetwork(ctx, a, root, &m.Network)
-	a.DebugShells, from = m.DebugShell, m.Upgrade
-	if !env.name(a, root, m) {
-		return nil, from
-	}
-	decoder.Hostname = a.Status.Hostname
-	in, err := reset.meets(text, m)
-	if err != nil {
-		a.Status.Error = describe(err)
-	}
-	if in {
-		return nil, from
-	}
-	if m.Contents.Directory != nil {
-		dir := content.Directory{Path: m.Contents.Directory.Path}
-		a.Status.Contents, decoder.Contents, watched = dir.Path, either{dir, pulled}, dir.Files
-	}
-	a.Source = source.New(m.Source, places)
-	config, token, ok, err := clusterOf(m.Source, root)
-	if err != nil {
-		a.Status.Error = describe(err)
-	}
-	if err == nil || m.DataVolume != (machine.DataVolume{}) {
-		if err := data.claims(ctx, m.DataVolume, config.DataVolumeSize); err != nil {
-			a.Status.Warnings = append(a.Status.Warnings, err.Error())
+	if err == nil || n.machine.DataVolume != (machine.DataVolume{}) {
+		if err := n.data.claims(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {
+			n.warn(err)
 		}
 	}
-	if err != nil || !ok {
-		return nil, from
+	if err == nil && joins {
+		n.join(config, token)
 	}
-	reset.config = config
-	return env.join(a, &decoder, m.Source, config, token, root, wishes), from
 }
 
 // firmwareConfig is where the kernel shows the files of QEMU's fw_cfg. systemd loads the module before it starts any unit.
 const firmwareConfig = "sys/firmware/qemu_fw_cfg/by_name"
 
 // places are where machine.yaml may be.
-func (env Env) places(root *os.Root, record boot.Record) source.Env {
-	cmdline, err := root.ReadFile("proc/cmdline")
+func (n *node) places() source.Env {
+	cmdline, err := n.root.ReadFile("proc/cmdline")
 	if err != nil {
-		env.Log.Warn("read the kernel command line", zap.Error(err))
+		n.Log.Warn("read the kernel command line", zap.Error(err))
 	}
-	places := source.Env{Cmdline: string(cmdline), Credentials: env.Credentials, Given: filepath.Join(env.Root, source.RunPath), FirmwareConfig: filepath.Join(env.Root, firmwareConfig)}
-	if env.Drives != nil {
-		places.Drives = env.Drives.list
+	places := source.Env{Cmdline: string(cmdline), Credentials: n.Credentials, Given: filepath.Join(n.Root, source.RunPath), FirmwareConfig: filepath.Join(n.Root, firmwareConfig)}
+	if n.Drives != nil {
+		places.Drives = n.Drives.list
 	}
-	if record.ESP != "" {
-		places.ESP = source.Partition{Device: record.ESP}
+	if n.record.ESP != "" {
+		places.ESP = source.Partition{Device: n.record.ESP}
 	}
 	return places
 }
 
 // findMachine reads machine.yaml, and has its text too; source.ErrNone if there is
 // none.
-func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Machine, []byte, error) {
+func (n *node) findMachine(ctx context.Context, places source.Env) (machine.Machine, []byte, error) {
 	doc, err := source.Find(ctx, places)
 	if err != nil {
 		return machine.Machine{}, nil, err
 	}
-	a.Status.Machine = doc.Name
+	n.status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
 	if err == nil && m.Hostname == "" && m.HostnameFrom == "" && doc.Hostname != "" {
 		if m.Hostname = doc.Hostname; !hostname.Valid(m.Hostname) {
@@ -115,15 +98,4 @@ func findMachine(ctx context.Context, a *Agent, places source.Env) (machine.Mach
 		}
 	}
 	return m, doc.Text, err
-}
-
-// setHostname names the node now, and at its next start before all else.
-func (env Env) setHostname(root *os.Root, name string) error {
-	if err := env.SetHostname(name); err != nil {
-		return fmt.Errorf("set the host name to %s: %w", name, err)
-	}
-	if _, err := durable.New(root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644); err != nil {
-		return fmt.Errorf("keep the host name: %w", err)
-	}
-	return nil
 }

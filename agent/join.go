@@ -15,7 +15,6 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
-	"github.com/loam-os/loam/agent/osc"
 )
 
 // agentCA is where a configuration may bring certificate authorities of the API
@@ -56,35 +55,26 @@ func both(first, second []byte) []byte {
 
 // join makes the node part of a cluster: its configuration and its Secrets come
 // from there. token is the bootstrap token, "" for that in the node's file.
-func (env Env) join(a *Agent, decoder *Decoder, from machine.Source, config cluster.Config, token string, root *os.Root, wishes Wishes) *cluster.Cluster {
+func (n *node) join(config cluster.Config, token string) {
 	complete := func(c cluster.Config) cluster.Config {
-		c.Hostname = a.Status.Hostname
+		c.Hostname = n.status.Hostname
 		c.Machine = cmp.Or(c.Machine, c.Hostname)
 		return c
 	}
 	id, err := bootID()
 	if err != nil {
-		env.Log.Error("join", zap.Error(err))
+		n.Log.Error("join", zap.Error(err))
 	}
-	c := cluster.New(complete(config), cluster.Env{
-		Root: root, Token: token, Restart: wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
+	n.cluster = cluster.New(complete(config), cluster.Env{
+		Root: n.root, Token: token, Restart: n.wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {
-			c, _, _, err := clusterOf(from, root)
+			c, _, _, err := clusterOf(n.machine.Source, n.root)
 			return complete(c), err
 		},
-		BootID: id, Addresses: addresses, Now: env.Now, Uptime: env.Uptime, Part: rand.Float64, Log: env.Log,
+		BootID: id, Addresses: addresses, Now: n.Now, Uptime: n.Uptime, Part: rand.Float64, Log: n.Log,
 	})
-	others, follow := decoder.Contents, decoder.Follow
-	decoder.Contents = either{c, others}
-	decoder.Follow = func(references []osc.Reference) {
-		c.Follow(references)
-		if follow != nil {
-			follow(references)
-		}
-	}
-	a.Source, a.Cluster = c, c
-	a.Status.Warnings = append(a.Status.Warnings, config.Warnings...)
-	return c
+	n.source, n.reset.config = n.cluster, config
+	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
 }
 
 // addresses are those of the node's interfaces.

@@ -59,17 +59,17 @@ func (w Wishes) restartUnlessBusy(ctx context.Context, units []string) error {
 }
 
 // watchOver restarts what runs the pods when it does not answer.
-func (env Env) watchOver(ctx context.Context, a *Agent, queries Queries, wishes Wishes) {
+func (n *node) watchOver(ctx context.Context) {
 	liveness.Watch{
 		Probes: map[string]func(context.Context) error{
 			"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
 			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
 		},
-		Standings: queries.standings, Restart: wishes.restartUnlessBusy,
+		Standings: n.queries.standings, Restart: n.wishes.restartUnlessBusy,
 		Report: func(e liveness.Event) {
-			env.Log.Warn("liveness", zap.String("unit", e.Unit), zap.String("word", string(e.Word)), zap.String("problem", e.Problem), zap.Error(e.Err))
-			if a.Cluster != nil {
-				a.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
+			n.Log.Warn("liveness", zap.String("unit", e.Unit), zap.String("word", string(e.Word)), zap.String("problem", e.Problem), zap.Error(e.Err))
+			if n.cluster != nil {
+				n.cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
 			}
 		},
 	}.Run(ctx)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd"
@@ -24,20 +26,29 @@ import (
 
 // name gives the node the name that machine.yaml says, if it says any. It is false for one
 // that is still to come: before, the node is not configured and joins no cluster.
-func (env Env) name(a *Agent, root *os.Root, m machine.Machine) bool {
-	name, err := nameOf(m, root)
+func (n *node) name() bool {
+	name, err := nameOf(n.machine, n.root)
 	if name != "" {
-		a.Status.Hostname, err = name, env.setHostname(root, name)
+		n.status.Hostname, err = name, n.setHostname(name)
 	}
 	if err != nil {
-		a.Status.Warnings = append(a.Status.Warnings, err.Error())
+		n.warn(err)
 	}
-	if name != "" || m.HostnameFrom == "" {
-		return true
+	if n.nameless = name == "" && n.machine.HostnameFrom != ""; n.nameless {
+		n.warn(fmt.Errorf("the node has no name and waits for one: hostnameFrom of machine.yaml is %s", n.machine.HostnameFrom))
 	}
-	a.Status.Warnings = append(a.Status.Warnings, "the node has no name and waits for one: hostnameFrom of machine.yaml is "+m.HostnameFrom)
-	a.takeName = func(ctx context.Context) { env.awaitName(ctx, root, m) }
-	return false
+	return !n.nameless
+}
+
+// setHostname names the node now, and at its next start before all else.
+func (n *node) setHostname(name string) error {
+	if err := n.SetHostname(name); err != nil {
+		return fmt.Errorf("set the host name to %s: %w", name, err)
+	}
+	if _, err := durable.New(n.root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644); err != nil {
+		return fmt.Errorf("keep the host name: %w", err)
+	}
+	return nil
 }
 
 // nameOf is what machine.yaml calls the node, directly or by saying where its name
@@ -105,21 +116,21 @@ func permanent(root fs.FS) []net.HardwareAddr {
 	return macs
 }
 
-// awaitName gives the node the name that m has it take, as soon as there is one. That
+// awaitName gives the node the name that machine.yaml has it take, as soon as there is one. That
 // ends the agent, to be started again as that node.
-func (env Env) awaitName(ctx context.Context, root *os.Root, m machine.Machine) {
-	news, err := source.File{Path: filepath.Join(env.Root, networkd.StateFile)}.Watch(ctx)
+func (n *node) awaitName(ctx context.Context) {
+	news, err := source.File{Path: filepath.Join(n.Root, networkd.StateFile)}.Watch(ctx)
 	if err != nil {
-		env.Log.Error("wait for a host name", zap.Error(err))
+		n.Log.Error("wait for a host name", zap.Error(err))
 		return
 	}
 	for {
-		name, err := nameOf(m, root)
+		name, err := nameOf(n.machine, n.root)
 		if err == nil && name != "" {
-			err = env.setHostname(root, name)
+			err = n.setHostname(name)
 		}
 		if err != nil {
-			env.Log.Warn("host name", zap.Error(err))
+			n.Log.Warn("host name", zap.Error(err))
 		}
 		if _, ok := <-news; !ok {
 			return

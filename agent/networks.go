@@ -36,16 +36,15 @@ type Networks struct {
 // is kept for the next boot, and the way by which the node is reached now stays as it is.
 // But of a node that has had no document in this boot, and runs no generation that was
 // made of an earlier one, nothing was made yet.
-func (env Env) settleNetwork(ctx context.Context, a *Agent, root *os.Root, want *network.Config) *Networks {
-	n := &Networks{root: root, units: a.Units, changed: make(chan struct{}, 1)}
-	_, runs, err := a.Engine.Current()
-	fresh := err == nil && !runs && saidBefore(root).Machine == ""
-	if err := n.settle(ctx, durable.New(root, nil), want, fresh); err != nil {
-		env.Log.Error("network", zap.Error(err))
-		a.Status.Warnings = append(a.Status.Warnings, err.Error())
+func (n *node) settleNetwork(ctx context.Context, want *network.Config) {
+	n.network = &Networks{root: n.root, units: n.systemd, changed: make(chan struct{}, 1)}
+	_, runs, err := n.engine.Current()
+	fresh := err == nil && !runs && saidBefore(n.root).Machine == ""
+	if err := n.network.settle(ctx, durable.New(n.root, nil), want, fresh); err != nil {
+		n.Log.Error("network", zap.Error(err))
+		n.warn(err)
 	}
-	n.look()
-	return n
+	n.network.look()
 }
 
 func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.Config, fresh bool) error {

@@ -57,14 +57,16 @@ type Reset struct {
 	failed error
 }
 
-// newReset is the node's. A record that cannot be read is an error besides.
-func newReset(env Env, root *os.Root, engine *apply.Executor, units *unit.Systemd) (*Reset, error) {
+// newReset is the node's. A record that cannot be read is a warning.
+func (n *node) newReset() *Reset {
 	r := &Reset{
-		Engine: engine, Units: units, Pods: pods.Runtime{}.RemoveAll, Mounts: nodeMounts(), Root: env.Root, Node: durable.New(root, nil), Now: env.Now,
+		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: nodeMounts(), Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
 	}
 	var err error
-	r.record, err = readReset(r.Node)
-	return r, err
+	if r.record, err = readReset(r.Node); err != nil {
+		n.warn(err)
+	}
+	return r
 }
 
 // status is what a person sees of it, nil where the node is in no reset.

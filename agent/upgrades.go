@@ -4,24 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/clock"
-	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/tpm"
-	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -39,70 +34,78 @@ const (
 	defaultTrial = 10 * time.Minute
 )
 
-// upgrades are the node's, if it runs from a disk that they can be written to.
-func (env Env) upgrades(a *Agent, engine *apply.Executor, systemd *unit.Systemd, record boot.Record, from machine.Upgrade, queries Queries) (*upgrade.Service, io.Closer, error) {
-	if record.Root == "" || record.Memory {
-		return nil, nil, nil // Not started by /init from a disk.
+// startUpgrades has them go on until ctx ends, if the node runs from a disk that they can
+// be written to.
+func (n *node) startUpgrades(ctx context.Context) error {
+	if n.record.Root == "" || n.record.Memory {
+		return nil // Not started by /init from a disk.
 	}
-	entry, err := bootentry.Format(bootentry.Name{
-		ImageID: a.Status.ImageID, Version: a.Status.ImageVersion, Arch: bootentry.Arch(runtime.GOARCH), Counted: true, TriesLeft: upgrade.Tries,
-	})
-	boot, bootErr := bootID()
+	from := n.machine.Upgrade
+	u, err := n.upgrader()
 	restarts, windowErr := window.Parse(from.Window)
-	files := upgrade.Files{Dir: engine.State}
-	watch := vitals{root: env.Root, queries: queries, cluster: a.Cluster}
-	u := &upgrade.Upgrader{
-		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Free: files.Free, Running: upgrade.System{Version: a.Status.ImageVersion, RootHash: record.RootHash},
-		ImageID: a.Status.ImageID, Entry: entry, OtherDisk: record.OtherLoader, BootID: boot, Health: watch.health, Evidence: evidence,
-		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(env.Root, loader.Installed(runtime.GOARCH))) },
-		Panic:  upgrade.Panic, Carry: engine.Carry, Sys: os.DirFS(filepath.Join(env.Root, "sys")), Now: env.Now, Log: env.Log,
-	}
 	trial, trialErr := u.Trial(durationOr(from.Trial, defaultTrial))
-	if err := errors.Join(err, bootErr, windowErr, trialErr); err != nil {
-		return nil, nil, fmt.Errorf("upgrades: %w", err)
+	if err := errors.Join(err, windowErr, trialErr); err != nil {
+		return fmt.Errorf("upgrades: %w", err)
 	}
-	disk, closer, err := upgrade.OpenDisk(record.Root)
+	disk, closer, err := upgrade.OpenDisk(n.record.Root)
 	if err != nil {
-		return nil, nil, fmt.Errorf("upgrades: %w", err)
+		return fmt.Errorf("upgrades: %w", err)
 	}
 	u.Disk = disk
-	built, err := clock.Built()
-	if err != nil { // Updates expire by the clock alone, then.
-		env.Log.Warn("when the kernel was built", zap.Error(err))
-	}
-	s := &upgrade.Service{
-		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: files, Built: built}, Mirrors: from.Mirrors, Node: a.Status.Hostname, Want: from.Version,
-		Pace: durationOr(from.Pace, defaultPace), Window: restarts, Trial: trial, Uptime: env.Uptime, Proven: func() { env.proven(systemd) },
-		Reboot: systemd.Reboot, Log: env.Log,
-	}
-	if a.Cluster != nil {
-		s.Tell = a.Cluster.Event
-	}
-	return upgrade.New(s), closer, nil
+	n.upgrades = n.newUpgrades(u, restarts, trial)
+	n.others.Go(func() {
+		defer closer.Close()
+		n.upgrades.Run(ctx)
+	})
+	shared := disk.Share(u.Running, n.Log)
+	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
+	return nil
 }
 
-// startUpgrades has them go on until ctx ends; nil where there are none.
-func (env Env) startUpgrades(ctx context.Context, group *sync.WaitGroup, a *Agent, engine *apply.Executor, systemd *unit.Systemd, record boot.Record, from machine.Upgrade, queries Queries) (*upgrade.Service, error) {
-	s, disk, err := env.upgrades(a, engine, systemd, record, from, queries)
-	if err != nil || s == nil {
-		return nil, err
-	}
-	a.Upgrades = s
-	group.Go(func() {
-		defer disk.Close()
-		s.Run(ctx)
+// upgrader writes other systems; its disk is not open yet.
+func (n *node) upgrader() (*upgrade.Upgrader, error) {
+	entry, err := bootentry.Format(bootentry.Name{
+		ImageID: n.status.ImageID, Version: n.status.ImageVersion, Arch: bootentry.Arch(runtime.GOARCH), Counted: true, TriesLeft: upgrade.Tries,
 	})
-	shared := s.Upgrader.Disk.Share(s.Upgrader.Running, env.Log)
-	group.Go(func() { env.serveHTTP(ctx, from.Share, shared) })
-	return s, nil
+	id, idErr := bootID()
+	files := upgrade.Files{Dir: n.engine.State}
+	watch := vitals{root: n.Root, queries: n.queries, cluster: n.cluster}
+	return &upgrade.Upgrader{
+		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Free: files.Free, Running: upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
+		ImageID: n.status.ImageID, Entry: entry, OtherDisk: n.record.OtherLoader, BootID: id, Health: watch.health, Evidence: evidence,
+		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.Root, loader.Installed(runtime.GOARCH))) },
+		Panic:  upgrade.Panic, Carry: n.engine.Carry, Sys: os.DirFS(filepath.Join(n.Root, "sys")), Now: n.Now, Log: n.Log,
+	}, errors.Join(err, idErr)
+}
+
+// newUpgrades are those that machine.yaml asks for. The cluster may ask for them, too.
+func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial) *upgrade.Service {
+	built, err := clock.Built()
+	if err != nil { // Updates expire by the clock alone, then.
+		n.Log.Warn("when the kernel was built", zap.Error(err))
+	}
+	from := n.machine.Upgrade
+	s := upgrade.New(&upgrade.Service{
+		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: u.Keep, Built: built}, Mirrors: from.Mirrors, Node: n.status.Hostname, Want: from.Version,
+		Pace: durationOr(from.Pace, defaultPace), Window: restarts, Trial: trial, Uptime: n.Uptime, Proven: n.proven,
+		Reboot: n.systemd.Reboot, Log: n.Log,
+	})
+	if n.cluster != nil {
+		s.Tell = n.cluster.Event
+		n.cluster.Upgrade = func(ctx context.Context, version string) error {
+			_, err := s.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
+			return err
+		}
+	}
+	return s
 }
 
 // proven takes away what /init had systemd do in case the trial fails.
-func (env Env) proven(systemd *unit.Systemd) {
+func (n *node) proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()
-	if err := errors.Join(boot.EndTrial(filepath.Join(env.Root, "run")), systemd.Reload(ctx)); err != nil {
-		env.Log.Error("end the trial", zap.Error(err))
+	if err := errors.Join(boot.EndTrial(filepath.Join(n.Root, "run")), n.systemd.Reload(ctx)); err != nil {
+		n.Log.Error("end the trial", zap.Error(err))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
@@ -16,7 +17,8 @@ import (
 type vitals struct {
 	root    string
 	queries Queries
-	cluster Cluster
+	// cluster is nil where the node is part of none.
+	cluster *cluster.Cluster
 }
 
 // health asks everything that can tell how the node is.

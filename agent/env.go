@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// Env is the node as the agent's process finds it.
+type Env struct {
+	// Root is the root directory, "/" on a node; Socket is systemd's.
+	Root   string
+	Socket string
+	// Credentials is $CREDENTIALS_DIRECTORY, "" without one.
+	Credentials string
+	// Drives are those that machine.yaml may be on; nil if none are looked for.
+	Drives *Drives
+	// Metrics is the address they are served at, Health that of the agent's own, "" for
+	// nowhere.
+	Metrics, Health string
+	// Consoles are where the status is shown; nil for nowhere.
+	Consoles *Consoles
+	// Uptime is the time since kernel start, Now the wall clock.
+	Uptime func() time.Duration
+	Now    func() time.Time
+	// SetHostname is sethostname(2).
+	SetHostname func(name string) error
+	Log         *zap.Logger
+}
+
+// NodeEnv is the Env of a real node.
+func NodeEnv(log *zap.Logger) Env {
+	cluster.Silence()
+	consoles, err := OpenConsoles("/dev", "/sys/class/tty/console/active")
+	if err != nil {
+		log.Warn("no status on a console", zap.Error(err))
+	}
+	return Env{
+		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Drives: &Drives{}, Consoles: consoles, Metrics: metrics.Address, Health: metrics.HealthAddress,
+		Uptime: Uptime, Now: time.Now, SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) }, Log: log,
+	}
+}

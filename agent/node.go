@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/probe"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/upgrade"
+)
+
+// node is the node in one life of the agent: what is open of it, who it is, and what
+// goes on there beside the loop.
+type node struct {
+	Env
+	// root is the root directory, image that of the image without anything mounted over it.
+	root, image *os.Root
+	systemd     *unit.Systemd
+	// record is what /init left.
+	record boot.Record
+	// engine changes the node, and jobs are what it asks of systemd.
+	engine *apply.Executor
+	jobs   *Jobs
+	// managed watches the managed paths, contents what a document refers to.
+	managed, contents *drift.Watcher
+	wishes            Wishes
+	queries           Queries
+	reset             *Reset
+	data              *dataVolume
+
+	// status is what is known of the node before its loop begins.
+	status status.Status
+	// machine is machine.yaml, zero without one that is right.
+	machine machine.Machine
+	// nameless says that the name which it asks for is still to come.
+	nameless bool
+	network  *Networks
+	// source is nil if the node has no configuration to follow, cluster if it is part of none.
+	source  source.Source
+	cluster *cluster.Cluster
+	// upgrades is nil where no other system can be brought.
+	upgrades *upgrade.Service
+
+	others sync.WaitGroup
+}
+
+// warn has a person see an error that the node lives with.
+func (n *node) warn(err error) {
+	n.status.Warnings = append(n.status.Warnings, err.Error())
+}
+
+// agent is the loop of the node.
+func (n *node) agent() *Agent {
+	pulled := newImages(durable.New(n.root, nil), n.systemd.Start)
+	a := &Agent{
+		Engine: claimingEngine{n.engine, n.data}, Units: n.systemd, Jobs: n.jobs,
+		Source: n.source, Decode: n.decoder(pulled).Decode, Reach: probe.Reach, Root: n.Root, Drift: n.managed, Contents: n.contents.Events(),
+		Volumes: n.data.changed, Network: n.network, Asked: n.wishes, Queries: n.queries, DebugShells: n.machine.DebugShell,
+		Proven: func(ctx context.Context) { pulled.release(ctx, n.Log) },
+		Status: n.status, Publish: n.publish, Ready: unit.Ready, Now: n.Uptime, Log: n.Log,
+	}
+	if n.cluster != nil {
+		a.Cluster = n.cluster
+	}
+	if n.upgrades != nil {
+		a.Upgrades = n.upgrades
+	}
+	return a
+}

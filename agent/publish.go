@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"os"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// publish writes the status for `loam status` and shows news on the consoles.
+func (n *node) publish(s status.Status, news bool) {
+	s.AgentRSS = resident()
+	if err := status.Write(durable.New(n.root, nil), s); err != nil {
+		n.Log.Error("write the status", zap.Error(err))
+	}
+	if news && n.Consoles != nil {
+		n.Consoles.Show(s)
+	}
+}
+
+// remember keeps from an earlier run of the agent in this boot when its
+// generation was applied, so that it is not announced again.
+func (n *node) remember() {
+	before := saidBefore(n.root)
+	if before.AppliedAt == 0 {
+		return
+	}
+	current, ok, err := n.engine.Current()
+	if err == nil && ok && current.Name() == before.Generation {
+		n.status.AppliedAt = before.AppliedAt
+		if n.Consoles != nil {
+			n.Consoles.announced = before.Generation
+		}
+	}
+}
+
+// saidBefore is the status that an earlier run of the agent in this boot left, the zero
+// Status if none did.
+func saidBefore(root *os.Root) status.Status {
+	text, err := root.ReadFile(strings.TrimPrefix(status.Path, "/"))
+	if err != nil {
+		return status.Status{}
+	}
+	before, err := status.Parse(text)
+	if err != nil {
+		return status.Status{}
+	}
+	return before
+}
