@@ -49,7 +49,7 @@ func TestFiftyMachines(t *testing.T) {
 	var list strings.Builder
 	for i := range machines {
 		fmt.Fprintf(&list, "aaaa%02d.0123456789abcdef\n", i)
-		write(filepath.Join(inventory, macOf(i)+".yaml"), fmt.Sprintf("apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: m%d # <<BOOTSTRAP_TOKEN>>\n", i))
+		write(filepath.Join(inventory, macOf(i)+".yaml"), fmt.Sprintf("apiVersion: loam.dev/v1alpha1\nkind: Machine\ninstall: {disk: {serial: S%d}} # <<BOOTSTRAP_TOKEN>>\n", i))
 	}
 	write(tokens, list.String())
 

@@ -108,29 +108,43 @@ func (s *site) Admit(r pxe.Request) error {
 	return inventory.Admit(s.machines, r.MAC, r.UUIDs)
 }
 
+// find is the file of a machine, and the name that it has in the record: none for one of many.
+func (s *site) find(id pxe.Identity) (e inventory.Entry, name string, err error) {
+	if s.machines == nil {
+		return e, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
+	}
+	if e, err = inventory.Find(s.machines, id.MACs, id.Serial, id.UUID); err != nil || e.Own() {
+		return e, e.Name, err
+	}
+	if e.WantsToken() && !s.everybody {
+		err = fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
+	}
+	return e, "", err
+}
+
 // Machine is the document of the inventory with the token of the machine.
 func (s *site) Machine(ctx context.Context, id pxe.Identity) (text []byte, from string, err error) {
-	if s.machines == nil {
-		return nil, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
+	e, name, err := s.find(id)
+	if err != nil {
+		return nil, e.Name, err
 	}
-	e, err := inventory.Find(s.machines, id.MACs, id.Serial, id.UUID)
-	if err != nil || !e.WantsToken() {
-		return e.With(""), e.Name, err
-	}
-	if !e.Own() && !s.everybody {
-		return nil, "", fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
+	if !e.WantsToken() {
+		return e.With(""), e.Name, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	name := e.Name
-	if !e.Own() {
-		name = "" // of many
-	}
 	token, err := s.Token(ctx, name, id.MACs)
 	return e.With(token), e.Name + ", with join token " + strings.SplitN(token, ".", 2)[0], err
 }
 
-// Installed notes that the machine boots from its disk.
+// Installed notes that the machine boots from its disk. Nothing proves that, so only one whose file says so is noted.
 func (s *site) Installed(id pxe.Identity) (undo string, err error) {
-	return s.Record.Installed(id.MACs, fmt.Sprintf("serial %q, uuid %q", id.Serial, id.UUID))
+	e, name, err := s.find(id)
+	if err != nil {
+		return "", err
+	}
+	if !e.Installs {
+		return "", fmt.Errorf("%s has no install: it goes on booting from the network", e.Name)
+	}
+	return s.Record.Installed(name, id.MACs, fmt.Sprintf("serial %q, uuid %q", id.Serial, id.UUID))
 }

@@ -88,6 +88,45 @@ func TestSite(t *testing.T) {
 	}
 }
 
+// TestWhoIsInstalled has machines say that they are, over HTTP.
+func TestWhoIsInstalled(t *testing.T) {
+	const install = "\ninstall: {disk: {serial: S1}}"
+	for _, test := range []struct {
+		name        string
+		own, others string
+		macs        []string
+		want        string
+	}{
+		{"its file says install", install, "", []string{macOf(1), macOf(2)}, "boots from its disk from now on"},
+		{"its file does not", "", install, []string{macOf(1)}, "error: " + macOf(1) + ".yaml has no install: it goes on booting from the network"},
+		{"the file for others does", "", install, []string{macOf(2)}, "boots from its disk from now on"},
+		{"the file for others does not", install, "", []string{macOf(2)}, "error: default.yaml has no install"},
+		{"there is no file for it", install, "none", []string{macOf(2)}, "error: no machine.yaml for " + macOf(2)},
+	} {
+		o := options(t, test.own, test.others)
+		if test.others == "none" {
+			_ = os.Remove(filepath.Join(o.machines, "default.yaml"))
+		}
+		s, err := o.site(io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		var said string
+		web, answer := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got }), httptest.NewRecorder()
+		web.ServeHTTP(answer, httptest.NewRequest("POST", "/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil))
+		taken := !strings.HasPrefix(test.want, "error: ")
+		if !strings.HasPrefix(said, test.want) || (answer.Code == 200) != taken {
+			t.Errorf("%s: %d, said %q, want %q", test.name, answer.Code, said, test.want)
+		}
+		for _, mac := range test.macs {
+			if s.IsInstalled(mac) != taken {
+				t.Errorf("%s: %s is installed: %v", test.name, mac, !taken)
+			}
+		}
+	}
+}
+
 // TestANodeReadsWhatIsServed has a node ask for a machine.yaml that is larger than what net/http buffers, and for one with a mistake.
 func TestANodeReadsWhatIsServed(t *testing.T) {
 	o := options(t, strings.Repeat("a", 5000), "")

@@ -126,8 +126,8 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 func (r *Record) grant(name string, macs []string) (Grant, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.known(name, macs); slices.ContainsFunc(known, r.IsInstalled) {
-		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, r.undo(known))
+	if marks := r.marks(r.known(name, macs)...); len(marks) > 0 {
+		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, removal(marks))
 	}
 	i, err := r.current(name, macs)
 	if err != nil {

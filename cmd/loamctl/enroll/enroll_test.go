@@ -3,6 +3,7 @@ package enroll
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +104,7 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	if w.IsInstalled(one[0]) {
 		t.Error("installed before it said so")
 	}
-	undo, err := w.Installed(one, "serial 1")
+	undo, err := w.Installed("", one, "serial 1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestAFileHasOneToken(t *testing.T) {
 	ask("serial-S1.yaml", one, first, "")
 	ask("serial-S1.yaml", two, first, "")
 	w.restart()
-	if _, err := w.Installed(two, ""); err != nil {
+	if _, err := w.Installed("serial-S1.yaml", two, ""); err != nil {
 		t.Fatal(err)
 	}
 	ask("serial-S1.yaml", one, "", "has had its token")
@@ -149,6 +150,24 @@ func TestAFileHasOneToken(t *testing.T) {
 		t.Error("installed with other MACs than it asked with first, and the token is not spent")
 	}
 	ask("serial-S2.yaml", []string{"52:54:00:00:00:03"}, second, "")
+}
+
+// TestWhoInventsMACsTakesNobodysPlace has somebody say again and again that a machine is installed, with other MACs each time.
+func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
+	w := newWorld(t)
+	var err error
+	said := 0
+	for ; err == nil && said <= maxMACs; said++ {
+		_, err = w.Installed("serial-S1.yaml", []string{fmt.Sprintf("52:54:00:01:%02x:%02x", said>>8, said&0xff)}, "")
+	}
+	if err == nil || !strings.Contains(err.Error(), "256 network devices of installed machines are too many") {
+		t.Errorf("%d MACs of one machine: %v", said, err)
+	}
+	for name, macs := range map[string][]string{"serial-S2.yaml": one, "": two} {
+		if _, err := w.Installed(name, macs, ""); err != nil || !w.IsInstalled(macs[0]) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }
 
 func TestTwoServersWithOneRecord(t *testing.T) {
@@ -270,7 +289,7 @@ func TestATokenThatIsMade(t *testing.T) {
 func TestNobodyWaitsForTheAPIServer(t *testing.T) {
 	w := newWorld(t)
 	w.source = &maker{List: w.list, meanwhile: func() {
-		if _, err := w.Installed(two, ""); err != nil {
+		if _, err := w.Installed("", two, ""); err != nil {
 			t.Error(err)
 		}
 	}}

@@ -2,28 +2,40 @@ package enroll
 
 import (
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// maxInstalled bounds what somebody who invents machines can write.
-const maxInstalled = 100_000
+// Machines without a file of their own share a directory, and a limit for what somebody who invents them can write. One that has a file has a
+// directory of that name, for maxMACs.
+const (
+	others    = "others"
+	maxOthers = 100_000
+)
 
-// Installed notes that a machine boots from its own disk, and that its token is used. It returns what takes that back.
-func (r *Record) Installed(macs []string, about string) (undo string, err error) {
+// Installed notes that a machine boots from its own disk, and that its token is used. name is that of its file, "" for one that has none. It
+// returns what takes that back.
+func (r *Record) Installed(name string, macs []string, about string) (undo string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	have, err := os.ReadDir(filepath.Join(r.dir.Root().Name(), installedDir))
+	dir, most := filepath.Join(installedDir, name), maxMACs
+	if name == "" {
+		dir, most = filepath.Join(installedDir, others), maxOthers
+	}
+	if err := r.dir.MkdirAll(dir); err != nil {
+		return "", fmt.Errorf("note that %s is installed: %w", macs[0], err)
+	}
+	have, err := fs.ReadDir(r.dir.Root().FS(), dir)
 	if err != nil {
 		return "", fmt.Errorf("list installed machines: %w", err)
 	}
-	if len(have)+len(macs) > maxInstalled {
-		return "", fmt.Errorf("%d network devices of installed machines are too many", len(have))
+	if len(have)+len(macs) > most {
+		return "", fmt.Errorf("%d network devices of installed machines are too many; hint: remove those in %s that nobody has", len(have), filepath.Join(r.dir.Root().Name(), dir))
 	}
 	for _, mac := range macs {
-		if _, err := r.dir.WriteFile(filepath.Join(installedDir, mac), []byte(about+"\n"), 0o644); err != nil {
+		if _, err := r.dir.WriteFile(filepath.Join(dir, mac), []byte(about+"\n"), 0o644); err != nil {
 			return "", fmt.Errorf("note that %s is installed: %w", mac, err)
 		}
 	}
@@ -31,24 +43,27 @@ func (r *Record) Installed(macs []string, about string) (undo string, err error)
 	for i, g := range grants {
 		grants[i].Used = g.Used || g.has(macs)
 	}
-	return r.undo(macs), r.save(grants)
+	return removal(r.marks(macs...)), r.save(grants)
 }
 
-// IsInstalled reports whether a machine was noted as installed, and nobody has taken that back: it reads the
-// directory, as a person removes files there.
+// IsInstalled reports whether a machine was noted as installed, and nobody has taken that back.
 func (r *Record) IsInstalled(mac string) bool {
-	if mac == "" || strings.ContainsAny(mac, "/.") {
-		return false
-	}
-	_, err := r.dir.Root().Lstat(filepath.Join(installedDir, mac))
-	return err == nil
+	return mac != "" && !strings.ContainsAny(mac, "/.") && len(r.marks(mac)) > 0
 }
 
-// undo is the command that has a machine boot from the network again.
-func (r *Record) undo(macs []string) string {
-	words := []string{"rm"}
-	for _, mac := range macs {
-		words = append(words, filepath.Join(r.dir.Root().Name(), installedDir, mac))
+// marks are the files that note one of macs. They are looked for each time, as a person removes them.
+func (r *Record) marks(macs ...string) (files []string) {
+	machines, _ := fs.ReadDir(r.dir.Root().FS(), installedDir)
+	for _, m := range machines {
+		for _, mac := range macs {
+			file := filepath.Join(installedDir, m.Name(), mac)
+			if _, err := r.dir.Root().Lstat(file); err == nil {
+				files = append(files, filepath.Join(r.dir.Root().Name(), file))
+			}
+		}
 	}
-	return strings.Join(words, " ")
+	return files
 }
+
+// removal is the command that has a machine boot from the network again.
+func removal(marks []string) string { return "rm " + strings.Join(marks, " ") }

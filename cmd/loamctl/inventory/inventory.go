@@ -28,7 +28,9 @@ const sample = "aaaaaa.aaaaaaaaaaaaaaaa"
 // Entry is a file of the inventory.
 type Entry struct {
 	Name string
-	text string
+	// Installs: it has the machine put the system on a disk.
+	Installs bool
+	text     string
 }
 
 // Own reports whether the file is for one machine alone.
@@ -152,6 +154,7 @@ func read(root *os.Root, name string) (Entry, error) {
 		return Entry{Name: name}, fmt.Errorf("read %s: %w", name, err)
 	}
 	e := Entry{Name: name, text: string(text)}
-	_, err = machine.Decode(name, e.With(sample))
+	m, err := machine.Decode(name, e.With(sample))
+	e.Installs = m.Install != nil
 	return e, err
 }
