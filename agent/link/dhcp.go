@@ -11,25 +11,27 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/insomniacslk/dhcp/iana"
+	"github.com/vishvananda/netlink"
 )
 
 // Client is who asks for a network.
 type Client struct {
-	// Class is the vendor class identifier (option 60), Arch the architecture of the firmware (option 93, RFC 4578).
+	// Class is the vendor class identifier (option 60; by DHCPv6 the user class, option 15), Arch the architecture of the firmware (option 93, RFC 4578;
+	// option 61, RFC 5970).
 	Class string
 	Arch  uint16
 	// UUID is the machine's, as SMBIOS has its bytes (option 97); nil for none.
 	UUID []byte
-	// WantURL says that an address alone is not enough.
-	WantURL bool
+	// URL is where a server of boot files is. Without it an address alone is not enough.
+	URL string
 }
 
 // wait is how long answers to one question are waited for: those of several servers are put together.
 const wait = 4 * time.Second
 
-// ask asks once for a network.
-func (c Client) ask(ctx context.Context, name string) (Network, error) {
-	client, err := nclient4.New(name, nclient4.WithTimeout(wait), nclient4.WithRetry(1))
+// ask4 asks once for a network of IPv4.
+func (c Client) ask4(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
+	client, err := nclient4.New(l.Name, nclient4.WithTimeout(wait), nclient4.WithRetry(1))
 	if err != nil {
 		return Network{}, err
 	}
@@ -57,7 +59,7 @@ func (c Client) ask(ctx context.Context, name string) (Network, error) {
 	if err != nil {
 		return Network{}, fmt.Errorf("DHCP: %w", err)
 	}
-	return network(name, lease.ACK, url)
+	return network(l.Name, lease.ACK, url)
 }
 
 func (c Client) options() []dhcpv4.Modifier {
@@ -83,7 +85,7 @@ func (c Client) choose(offers []*dhcpv4.DHCPv4) (offer *dhcpv4.DHCPv4, url strin
 			offer = o
 		}
 		if url == "" {
-			url = bootURL(o)
+			url = bootURL(o.BootFileNameOption(), o.BootFileName)
 		}
 	}
 	switch {
@@ -91,15 +93,15 @@ func (c Client) choose(offers []*dhcpv4.DHCPv4) (offer *dhcpv4.DHCPv4, url strin
 		return nil, "", errors.New("no answer")
 	case offer == nil:
 		return nil, "", errors.New("nobody offers an address")
-	case url == "" && c.WantURL:
+	case url == "" && c.URL == "":
 		return nil, "", fmt.Errorf("address %s, and nobody says where the system is\nhint: `loamctl serve` answers beside the network's own DHCP server, or that gives http://ADDRESS as boot file; or the kernel has loam.server=http://ADDRESS", offer.YourIPAddr)
 	}
 	return offer, url, nil
 }
 
-// bootURL is the boot file name (option 67, or the field that is older), if it is a URL of HTTP: what firmware loads from others is no server.
-func bootURL(p *dhcpv4.DHCPv4) string {
-	for _, name := range []string{p.BootFileNameOption(), p.BootFileName} {
+// bootURL is the boot file name (of DHCPv4 option 67, or the field that is older), if it is a URL of HTTP: what firmware loads from others is no server.
+func bootURL(names ...string) string {
+	for _, name := range names {
 		if name = strings.TrimRight(name, "\x00"); strings.HasPrefix(name, "http://") {
 			return strings.TrimRight(name, "/")
 		}

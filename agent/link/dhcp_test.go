@@ -29,7 +29,7 @@ func TestWhatIsTakenOfOffers(t *testing.T) {
 	for _, test := range []struct {
 		name                     string
 		offers                   []*dhcpv4.DHCPv4
-		addressOnly              bool
+		known                    string
 		wantAddress, url, reason string
 	}{
 		{name: "one server gives both", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("http://192.0.2.1:80"))}, wantAddress: "192.0.2.7", url: "http://192.0.2.1:80"},
@@ -38,12 +38,12 @@ func TestWhatIsTakenOfOffers(t *testing.T) {
 		{name: "ProxyDHCP answers last", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7"), offer(t, "192.0.2.8"), offer(t, "", option("http://192.0.2.1"))}, wantAddress: "192.0.2.7", url: "http://192.0.2.1"},
 		{name: "a boot file for firmware is no server", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("pxelinux.0"))}, reason: "nobody says where the system is"},
 		{name: "a server by https is none", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("https://192.0.2.1"))}, reason: "nobody says where the system is"},
-		{name: "the kernel has said where the system is", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7")}, addressOnly: true, wantAddress: "192.0.2.7"},
+		{name: "the kernel has said where the system is", offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7")}, known: "http://192.0.2.1", wantAddress: "192.0.2.7"},
 		{name: "no address", offers: []*dhcpv4.DHCPv4{offer(t, "", option("http://192.0.2.1"))}, reason: "nobody offers an address"},
 		{name: "no answer", reason: "no answer"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, url, err := Client{WantURL: !test.addressOnly}.choose(test.offers)
+			got, url, err := Client{URL: test.known}.choose(test.offers)
 			if test.reason != "" {
 				if err == nil || !strings.Contains(err.Error(), test.reason) {
 					t.Errorf("error %v, want %q", err, test.reason)

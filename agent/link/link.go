@@ -1,5 +1,5 @@
-// Package link brings network interfaces up where there is no network manager: netlink and DHCP (RFC 2131), for a node that is still in its
-// initramfs.
+// Package link brings network interfaces up where there is no network manager: netlink, DHCP (RFC 2131), and of IPv6 what routers advertise (RFC 4862)
+// and DHCPv6 (RFC 8415), for a node that is still in its initramfs.
 package link
 
 import (
@@ -7,17 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Network is what a DHCP server, and others that answered, gave an interface.
 type Network struct {
 	Interface string
 	Address   net.IPNet
-	// Router is nil if there is none.
+	// Router is nil if there is none, and for IPv6, where the kernel knows the routers.
 	Router net.IP
 	DNS    []net.IP
 	// URL is where a server of boot files is, "" if nobody said.
@@ -64,15 +67,42 @@ func usable(a netlink.LinkAttrs) bool {
 	return a.Flags&net.FlagLoopback == 0 && a.EncapType == "ether" && len(a.HardwareAddr) == 6
 }
 
-// join brings an interface up and asks for a network until ctx ends.
+// join brings an interface up and asks for a network, by each protocol that can lead to the server, until ctx ends.
 func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
-	name := l.Attrs().Name
 	if err := netlink.LinkSetUp(l); err != nil {
-		say("network interface %s: %v", name, err)
+		say("network interface %s: %v", l.Attrs().Name, err)
 		return
 	}
+	var wg sync.WaitGroup
+	for _, ask := range c.protocols() {
+		wg.Go(func() { again(ctx, ask, l, found, say) })
+	}
+	wg.Wait()
+}
+
+// question asks once for the network of an interface.
+type question func(ctx context.Context, l netlink.LinkAttrs) (Network, error)
+
+func (c Client) protocols() []question {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil // netboot.CheckURL has refused it
+	}
+	server, err := netip.ParseAddr(u.Hostname())
+	switch {
+	case err != nil: // a name, or not known yet
+		return []question{c.ask4, c.ask6}
+	case server.Is4():
+		return []question{c.ask4}
+	}
+	return []question{c.ask6}
+}
+
+// again asks until there is an answer, or ctx ends.
+func again(ctx context.Context, ask question, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
+	name := l.Attrs().Name
 	for said := ""; ; {
-		n, err := c.ask(ctx, name)
+		n, err := ask(ctx, *l.Attrs())
 		if err == nil {
 			select {
 			case found <- n:
@@ -99,7 +129,11 @@ const pause = time.Second
 func (n Network) apply() error {
 	l, err := netlink.LinkByName(n.Interface)
 	if err == nil {
-		err = netlink.AddrReplace(l, &netlink.Addr{IPNet: &n.Address})
+		a := netlink.Addr{IPNet: &n.Address}
+		if n.Address.IP.To4() == nil {
+			a.Flags = unix.IFA_F_NODAD // Who gave it knows that nobody else has it; and it can be used at once.
+		}
+		err = netlink.AddrReplace(l, &a)
 	}
 	if err == nil && n.Router != nil {
 		err = netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: n.Router, Flags: int(netlink.FLAG_ONLINK)})
@@ -110,7 +144,8 @@ func (n Network) apply() error {
 	return nil
 }
 
-// Close takes all interfaces down and their addresses away: the system that comes next finds them as at power-on.
+// Close takes all interfaces down and their addresses away, as the kernel does with those of IPv6: the system that comes next finds them as at
+// power-on.
 func Close() error {
 	links, err := netlink.LinkList()
 	for _, l := range links {

@@ -56,7 +56,7 @@ func find(ctx context.Context, rootHash [32]byte, url string, say func(format st
 		}
 	}
 	s.Node = identify(os.DirFS("/"))
-	client := link.Client{Class: class(runtime.GOARCH), Arch: architectures[runtime.GOARCH], UUID: smbiosUUID(s.Node.UUID), WantURL: url == ""}
+	client := link.Client{Class: class(runtime.GOARCH), Arch: architectures[runtime.GOARCH], UUID: smbiosUUID(s.Node.UUID), URL: url}
 	n, err := link.Connect(ctx, client, say)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,124 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// BenchmarkInstall installs a build from its packed image, and has dd(1) write the same image, in turns on one disk; a round is both. It reports the
+// speed of writing, to dd's, holes left out; and the time of all of it to dd's: to unpack into memory, to write, and to read back.
+func BenchmarkInstall(b *testing.B) {
+	build := judge.Dir(b, "LOAM_BUILD")
+	image, size := find(b, build, "*.raw")
+	packed, _ := find(b, build, "*.raw.zst")
+	text, err := os.ReadFile(packed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	digest := sha256.Sum256(text)
+	sum := hex.EncodeToString(digest[:])
+	dir := b.TempDir()
+	disk, other := filepath.Join(dir, "disk"), filepath.Join(dir, "dd")
+	chosen := Choice{Disk: Disk{Disk: volume.Disk{Device: disk, Size: size, SectorSize: 512}}}
+	b.Run("build", func(b *testing.B) {
+		var speeds, times []float64
+		for range b.N {
+			empty(b, disk, size)
+			begin := time.Now()
+			wrote, bytes := install(b, chosen, packed, sum)
+			all := time.Since(begin)
+			empty(b, other, size)
+			begin = time.Now()
+			if out, err := exec.Command("dd", "if="+image, "of="+other, "bs=4M", "oflag=direct", "conv=fsync,notrunc").CombinedOutput(); err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+			dd := time.Since(begin).Seconds()
+			speeds = append(speeds, wrote.Seconds()/float64(bytes)/(dd/float64(size)))
+			times = append(times, all.Seconds()/dd)
+		}
+		slices.Sort(speeds)
+		slices.Sort(times)
+		b.ReportMetric(speeds[len(speeds)/2], "write-times-dd")
+		b.ReportMetric(times[len(times)/2], "all-times-dd")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// install does what a node does, and returns how long it wrote how many bytes.
+func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, bytes int64) {
+	from, err := os.Open(packed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer from.Close()
+	memory, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Close(memory)
+	file := fmt.Sprintf("/proc/self/fd/%d", memory)
+	size, err := Unpack(file, from, sum)
+	if err != nil {
+		b.Fatal(err)
+	}
+	image, err := os.Open(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer image.Close()
+	open := func(node string) (Target, error) { return os.OpenFile(node, os.O_RDWR|unix.O_DIRECT, 0) }
+	begin := time.Now()
+	err = Write(b.Context(), open, c, Wish{}, image, size, []byte("kind: Machine\n"), func(doing string, _, all int64) {
+		if doing == "verify" && wrote == 0 {
+			wrote, bytes = time.Since(begin), all
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return wrote, bytes
+}
+
+// empty makes a file whose blocks are all there, and zero.
+func empty(b *testing.B, file string, size int64) {
+	b.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// find is the file of a build with that pattern, and its size.
+func find(b *testing.B, dir, pattern string) (file string, size int64) {
+	b.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) == 0 {
+		b.Fatalf("%s has no %s: %v", dir, pattern, err)
+	}
+	f, err := os.Open(found[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		b.Fatal(err)
+	}
+	return found[0], size
+}

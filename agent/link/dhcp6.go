@@ -1,0 +1,115 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/dhcpv6/nclient6"
+	"github.com/insomniacslk/dhcp/iana"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ask6 asks once for a network of IPv6. Where a router has had the kernel make an address, DHCPv6 is asked for the rest alone (RFC 8415, section 6.1).
+func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
+	if _, err := address(ctx, l, net.IP.IsLinkLocalUnicast); err != nil {
+		return Network{}, fmt.Errorf("IPv6: no address of its own: %w", err)
+	}
+	client, err := nclient6.New(l.Name, nclient6.WithTimeout(wait), nclient6.WithRetry(1))
+	if err != nil {
+		return Network{}, fmt.Errorf("DHCPv6: %w", err)
+	}
+	defer client.Close()
+	n := Network{Interface: l.Name}
+	var reply *dhcpv6.Message
+	if n.Address, err = address(ctx, l, net.IP.IsGlobalUnicast); err == nil {
+		reply, err = c.inform(ctx, client)
+	} else {
+		reply, err = c.solicit(ctx, client)
+	}
+	switch alone := errors.Is(err, nclient6.ErrNoResponse); {
+	case alone && n.Address.IP == nil:
+		return Network{}, errors.New("IPv6: no router advertises a network, and no DHCPv6 server answers")
+	case err != nil && (!alone || c.URL == ""):
+		return Network{}, fmt.Errorf("DHCPv6, with address %s: %w", n.Address.IP, err)
+	case err != nil:
+		return n, nil
+	}
+	return c.network6(n, reply)
+}
+
+// address waits for an address that the kernel has on an interface, and nobody else on its network.
+func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (net.IPNet, error) {
+	ctx, stop := context.WithTimeout(ctx, wait)
+	updates := make(chan netlink.AddrUpdate)
+	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), netlink.AddrSubscribeOptions{ListExisting: true}); err != nil {
+		stop()
+		return net.IPNet{}, fmt.Errorf("listen to addresses: %w", err)
+	}
+	defer func() {
+		stop()
+		for range updates { // The subscription ends when it wants to tell something, or is told to.
+		}
+	}()
+	const unusable = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
+	for {
+		select {
+		case u, ok := <-updates:
+			if !ok {
+				return net.IPNet{}, errors.New("listen to addresses: the kernel has ended it")
+			}
+			if a := u.LinkAddress; u.NewAddr && u.LinkIndex == l.Index && u.Flags&unusable == 0 && a.IP.To4() == nil && fits(a.IP) {
+				return a, nil
+			}
+		case <-ctx.Done():
+			return net.IPNet{}, ctx.Err()
+		}
+	}
+}
+
+// inform asks for what goes with an address that is there: as for an address, but without one.
+func (c Client) inform(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
+	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6()...)
+	if err != nil {
+		return nil, err
+	}
+	question.MessageType = dhcpv6.MessageTypeInformationRequest
+	question.Options.Del(dhcpv6.OptionIANA)
+	return client.SendAndRead(ctx, client.RemoteAddr(), question, nclient6.IsMessageType(dhcpv6.MessageTypeReply))
+}
+
+// solicit asks for an address, too.
+func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
+	offer, err := client.Solicit(ctx, c.options6()...)
+	if err != nil {
+		return nil, err
+	}
+	return client.Request(ctx, offer, c.options6()...)
+}
+
+func (c Client) options6() []dhcpv6.Modifier {
+	return []dhcpv6.Modifier{
+		dhcpv6.WithUserClass([]byte(c.Class)),
+		dhcpv6.WithArchType(iana.Arch(c.Arch)),
+		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionBootfileURL),
+	}
+}
+
+// network6 adds to a network what a reply says.
+func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
+	if n.Address.IP == nil {
+		offered := reply.Options.OneIANA()
+		if offered == nil || offered.Options.OneAddress() == nil {
+			return Network{}, errors.New("DHCPv6: nobody offers an address")
+		}
+		n.Address = net.IPNet{IP: offered.Options.OneAddress().IPv6Addr, Mask: net.CIDRMask(128, 128)}
+	}
+	n.DNS, n.URL = reply.Options.DNS(), bootURL(reply.Options.BootFileURL())
+	if n.URL == "" && c.URL == "" {
+		return Network{}, fmt.Errorf("DHCPv6: address %s, and nobody says where the system is\nhint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class %s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
+	}
+	return n, nil
+}
