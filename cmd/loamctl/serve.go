@@ -28,7 +28,8 @@ plain files, with ranges. It needs no trust; what nodes take is signed. It print
 With --boot it is also all that machines need to boot a build from the network, beside the
 network's own DHCP server, which stays as it is: ProxyDHCP (ports 67 and 4011; it gives no
 addresses), TFTP (69) and HTTP. UEFI by PXE and by HTTP is served, and iPXE, on x86-64 and
-arm64. --listen is then an address of this machine on their network.
+arm64. --listen is then an address of this machine on their network. With one of IPv6 it is
+HTTP alone, as DHCPv6 has no servers beside another, and prints what that one has to give.
 
 --machines is a directory with the machine.yaml of each: 52:54:00:12:34:56.yaml by its MAC,
 serial-NUMBER.yaml, uuid-UUID.yaml, and default.yaml for all others. What is changed there

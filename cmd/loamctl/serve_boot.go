@@ -40,8 +40,8 @@ type bootOptions struct {
 // port is opened.
 func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMux, out io.Writer) error {
 	address, err := netip.ParseAddrPort(listen)
-	if err != nil || !address.Addr().Is4() || address.Addr().IsUnspecified() {
-		return fmt.Errorf("--listen %s: machines have to be told one address\nhint: write the one that this machine has on their network, such as 192.0.2.1:8080", listen)
+	if err != nil || address.Addr().IsUnspecified() || address.Addr().IsLinkLocalUnicast() {
+		return fmt.Errorf("--listen %s: machines have to be told one address\nhint: write the one that this machine has on their network, such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
 	}
 	offers, err := o.open(address)
 	if err != nil {
@@ -84,11 +84,18 @@ func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 
 // listenAndServe opens the ports and serves them, all or none.
 func listenAndServe(ctx context.Context, address netip.AddrPort, offers pxe.Offers, site *site, log *journal, web http.Handler) error {
-	l, err := net.Listen("tcp4", address.String())
+	l, err := net.Listen("tcp", address.String())
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	if address.Addr().Is6() {
+		fmt.Fprintf(log.out, "network   %s: HTTP. The network's DHCPv6 server has to give, as boot file URL (option 59):\n", offers.URL)
+		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
+			fmt.Fprintf(log.out, "          %s to %s\n", offers.BootFiles()[whom], whom)
+		}
+		return serve(ctx, netutil.LimitListener(l, maxConnections), web)
+	}
 	dhcp, proxy, err := pxe.Listen(ctx, address.Addr())
 	if err != nil {
 		return err

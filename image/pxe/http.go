@@ -75,7 +75,10 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 
 // host is the address that asks.
 func host(r *http.Request) string {
-	address, _, _ := strings.Cut(r.RemoteAddr, ":")
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
 	return address
 }
 

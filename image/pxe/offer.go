@@ -29,6 +29,19 @@ type Offers struct {
 	Builds map[string]*Build
 }
 
+// BootFiles are the URLs, by who is to get them, that the network's own server has to give where none can answer beside it: DHCPv6 (option 59, RFC 5970)
+// has no ProxyDHCP.
+func (o Offers) BootFiles() map[string]string {
+	files := map[string]string{
+		"iPXE (user class iPXE)":                          o.URL + ScriptPath,
+		"nodes that start (user class LoamClient:Arch:…)": o.URL,
+	}
+	for arch, build := range o.Builds {
+		files["UEFI HTTP boot, "+arch] = o.URL + "/" + build.Path(UKI)
+	}
+	return files
+}
+
 // For decides what r gets.
 func (o Offers) For(r Request, installed bool) (Offer, error) {
 	build, ok := o.Builds[r.Arch]

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -61,12 +62,14 @@ func (c *cutter) Write(b []byte) (int, error) {
 // url is what a machine calls it.
 func (p *origin) url() string { return strings.Replace(p.URL, "127.0.0.1", "10.0.2.2", 1) }
 
-// diskless is a machine that starts kernel and initramfs of the PXE set by DHCP, without firmware.
+// diskless is a machine that starts kernel and initramfs of the PXE set by DHCP, without firmware; p may be nil.
 func (b build) diskless(t *testing.T, p *origin) *machine {
 	m := b.flash(t, b.file(".raw"))
 	m.config.Disk, m.config.FirmwareCode = "", ""
 	m.config.Kernel, m.config.Initrd, m.config.Cmdline = b.file(".vmlinuz"), b.file(".initrd"), b.manifest.LiveCmdline
-	m.config.Host, m.config.BootFile = true, p.url()
+	if p != nil {
+		m.config.Host, m.config.BootFile = true, p.url()
+	}
 	return m
 }
 
@@ -94,6 +97,30 @@ func TestPXEToMemory(t *testing.T) {
 	n.want("systemctl --failed --no-legend | wc -l", "0")
 	available, _ := strconv.Atoi(n.sh("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
 	t.Logf("memory: %d MiB, of which %d MiB are available", m.config.MemoryMB, available>>10)
+	n.off()
+}
+
+// TestPXEToMemoryWithIPv6Only: a router gives the address, and the kernel's command line the server, as the script of iPXE does.
+func TestPXEToMemoryWithIPv6Only(t *testing.T) {
+	matrix(t)
+	b := open(t)
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	s := serving(t, "--listen", l.Addr().String(), "--boot", b.dir, "--machines",
+		inventory(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n")))
+	m := b.diskless(t, nil)
+	m.config.Netdev = "user,id=net,ipv4=off,ipv6=on"
+	m.config.Cmdline += " loam.server=" + strings.Replace("http://"+l.Addr().String(), "[::1]", "[fec0::2]", 1) // as QEMU calls this host
+	n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
+	n.expect(regexp.MustCompile(`has address fec0:[0-9a-f:]+/64; the server is http://\[fec0::2\]`))
+	s.says(t, "asks for its machine.yaml.*: "+siteMAC+".yaml$")
+	s.says(t, "loads root by HTTP: [1-9]")
+	n.applied()
+	n.shell()
+	n.want("ip -br -4 address show scope global; systemctl is-active systemd-networkd; systemctl --failed --no-legend | wc -l", "active\n0")
 	n.off()
 }
 

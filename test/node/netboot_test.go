@@ -22,7 +22,7 @@ import (
 // siteMAC is the one that QEMU gives to a network device.
 const siteMAC = "52:54:00:12:34:56"
 
-// site is a network with a DHCP server of its own, and one machine with loamctl serve on it.
+// site is loamctl serve, on a network with a DHCP server of its own.
 type site struct {
 	hub    *ethernet.Hub
 	server *bufio.Scanner
@@ -31,17 +31,23 @@ type site struct {
 // newSite starts loamctl serve for a build, in the test's own network.
 func newSite(t *testing.T, loss float64, args ...string) *site {
 	t.Helper()
-	s := &site{hub: ethernet.New(t, loss)}
-	s.hub.Device("plant0", netip.MustParsePrefix("192.0.2.1/24"))
+	hub := ethernet.New(t, loss)
+	hub.Device("plant0", netip.MustParsePrefix("192.0.2.1/24"))
 	var conn net.PacketConn
-	s.hub.Apart("plant1", netip.MustParsePrefix("192.0.2.2/24"), func() (err error) {
+	hub.Apart("plant1", netip.MustParsePrefix("192.0.2.2/24"), func() (err error) {
 		conn, err = ethernet.Listen(t.Context(), "plant1", 67)
 		return err
 	})
 	t.Cleanup(func() { conn.Close() })
 	go addresses(conn)
+	s := serving(t, append(args, "--listen", "192.0.2.1:8080")...)
+	s.hub = hub
+	return s
+}
 
-	cmd := exec.Command(loamctl(t), append([]string{"serve", "--listen", "192.0.2.1:8080", "--state", t.TempDir()}, args...)...)
+// serving starts loamctl serve, until the test ends.
+func serving(t *testing.T, args ...string) *site {
+	cmd := exec.Command(loamctl(t), append([]string{"serve", "--state", t.TempDir()}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +64,7 @@ func newSite(t *testing.T, loss float64, args ...string) *site {
 			t.Errorf("loamctl serve: %v\n%s", err, &stderr)
 		}
 	})
-	s.server = bufio.NewScanner(out)
+	s := &site{server: bufio.NewScanner(out)}
 	s.says(t, `^network `)
 	return s
 }
