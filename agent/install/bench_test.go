@@ -1,11 +1,8 @@
 package install
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -23,14 +21,17 @@ import (
 // speed of writing, to dd's, holes left out; and the time of all of it to dd's: to unpack into memory, to write, and to read back.
 func BenchmarkInstall(b *testing.B) {
 	build := judge.Dir(b, "LOAM_BUILD")
-	image, size := find(b, build, "*.raw")
-	packed, _ := find(b, build, "*.raw.zst")
-	text, err := os.ReadFile(packed)
+	text, err := os.ReadFile(filepath.Join(build, "manifest.json"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	digest := sha256.Sum256(text)
-	sum := hex.EncodeToString(digest[:])
+	m, err := manifest.Decode(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw, _ := m.Output(".raw")
+	zst, _ := m.Output(".raw.zst")
+	image, packed, size := filepath.Join(build, raw.Name), filepath.Join(build, zst.Name), raw.Size
 	dir := b.TempDir()
 	disk, other := filepath.Join(dir, "disk"), filepath.Join(dir, "dd")
 	chosen := Choice{Disk: Disk{Disk: volume.Disk{Device: disk, Size: size, SectorSize: 512}}}
@@ -39,7 +40,7 @@ func BenchmarkInstall(b *testing.B) {
 		for range b.N {
 			empty(b, disk, size)
 			begin := time.Now()
-			wrote, bytes := install(b, chosen, packed, sum)
+			wrote, bytes := install(b, chosen, packed, zst.SHA256)
 			all := time.Since(begin)
 			empty(b, other, size)
 			begin = time.Now()
@@ -103,22 +104,4 @@ func empty(b *testing.B, file string, size int64) {
 	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close()); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// find is the file of a build with that pattern, and its size.
-func find(b *testing.B, dir, pattern string) (file string, size int64) {
-	b.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil || len(found) == 0 {
-		b.Fatalf("%s has no %s: %v", dir, pattern, err)
-	}
-	f, err := os.Open(found[0])
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	if size, err = f.Seek(0, io.SeekEnd); err != nil {
-		b.Fatal(err)
-	}
-	return found[0], size
 }

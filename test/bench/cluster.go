@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -65,17 +66,21 @@ func measureCluster(ctx context.Context, r *report) error {
 
 func (b benchmark) measure(ctx context.Context, r *report) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", fmt.Sprintf("%dx", b.rounds), b.in)
-	cmd.Env = append(os.Environ(), "CI=true") // Without the programs it is to fail, not to be left out.
-	out, err := cmd.Output()
+	build, err := filepath.Abs(out)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+		return err
 	}
-	found := b.parse(out)
+	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build) // Without the programs it is to fail, not to be left out.
+	text, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	found := b.parse(text)
 	for _, f := range b.figures {
 		values := found[f.part]
 		value, ok := values[f.unit]
 		if !ok {
-			return fmt.Errorf("no %s of %s in its output:\n%s", f.unit, f.part, out)
+			return fmt.Errorf("no %s of %s in its output:\n%s", f.unit, f.part, text)
 		}
 		if err := r.add(b.result(f, value, values)); err != nil {
 			return err

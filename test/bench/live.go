@@ -14,6 +14,12 @@ import (
 // available is what TestPXEToMemory says of a node that has applied.
 var available = regexp.MustCompile(`memory: \d+ MiB, of which (\d+) MiB are available`)
 
+// installDisk installs the build that is there.
+var installDisk = benchmark{"Install", "./agent/install", "install/", 5, 5, []figure{
+	{"write", "build", "write-times-dd", 1 / 0.9},
+	{"all", "build", "all-times-dd", 1e9},
+}, "the packed image of the cloud profile from a file, both on one disk, in turns, by O_DIRECT, to empty files; writing is a byte's time, as holes are left out; all is the time to unpack into memory, write and read back, to that in which dd writes the raw image"}
+
 // measureLive starts a node that runs from memory, with less and less of it, for as long as it gets to "applied".
 func measureLive(ctx context.Context, r *report, b *bench) error {
 	least, free := 0, 0.0
@@ -29,6 +35,9 @@ func measureLive(ctx context.Context, r *report, b *bench) error {
 		if size == 1024 {
 			free = found
 		}
+	}
+	if err := installDisk.measure(ctx, r); err != nil {
+		return err
 	}
 	const how = "a virtual machine without a disk; system by DHCP and HTTP, /var in memory; a configuration with 11 files and 5 units"
 	c := conditions(how)
