@@ -126,22 +126,37 @@ const apiServer = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 // publish shows the status if it is another than the one shown last.
 func (l *loop) publish(phase status.Phase) {
+	s := l.statusIn(phase)
+	if l.Cluster != nil && l.Jobs != nil {
+		l.Jobs.Tell(l.Cluster.Event)
+	}
+	if l.published && reflect.DeepEqual(s, l.shown) {
+		return
+	}
+	news := !l.published || isNews(s, l.shown)
+	l.shown, l.published = s, true
+	s.Uptime = l.Now()
+	if l.Cluster != nil {
+		l.Cluster.Report(s)
+	}
+	l.Publish(s, news)
+}
+
+// statusIn is the status of the node in a phase, but for its uptime.
+func (l *loop) statusIn(phase status.Phase) status.Status {
 	s := l.status
-	s.Phase = phase
-	s.Generation, s.Digest, s.Files = l.current.Name(), l.current.Digest, 0
+	s.Phase, s.Refused = phase, l.asked != nil
+	s.Generation, s.Digest = l.current.Name(), l.current.Digest
 	if s.Generation != "" {
 		s.Source = l.current.Source
+	}
+	if s.AppliedAt > 0 && phase != status.Applying && l.given == l.current.Digest {
+		s.Version = l.version
 	}
 	for _, e := range l.current.Entries {
 		if e.Kind == generation.KindFile {
 			s.Files++
 		}
-	}
-	s.Version, s.ControlPlane, s.Refused = "", false, l.asked != nil
-	if s.AppliedAt > 0 && s.Phase != status.Applying && l.given == l.current.Digest {
-		s.Version = l.version
-	}
-	for _, e := range l.current.Entries {
 		s.ControlPlane = s.ControlPlane || e.Path == apiServer
 	}
 	if l.Cluster != nil {
@@ -154,18 +169,11 @@ func (l *loop) publish(phase status.Phase) {
 	if l.Upgrades != nil {
 		s.Upgrade = l.Upgrades.State()
 	}
-	if l.Cluster != nil && l.Jobs != nil {
-		l.Jobs.Tell(l.Cluster.Event)
-	}
-	if l.published && reflect.DeepEqual(s, l.shown) {
-		return
-	}
-	news := !l.published || s.Phase != l.shown.Phase || !reflect.DeepEqual(s.Error, l.shown.Error) ||
-		s.Generation != l.shown.Generation || !s.Network.Alike(l.shown.Network) || len(s.DebugShells) != len(l.shown.DebugShells)
-	l.shown, l.published = s, true
-	s.Uptime = l.Now()
-	if l.Cluster != nil {
-		l.Cluster.Report(s)
-	}
-	l.Publish(s, news)
+	return s
+}
+
+// isNews reports whether a person at a console is to see s after before.
+func isNews(s, before status.Status) bool {
+	return s.Phase != before.Phase || !reflect.DeepEqual(s.Error, before.Error) || s.Generation != before.Generation ||
+		!s.Network.Alike(before.Network) || len(s.DebugShells) != len(before.DebugShells)
 }

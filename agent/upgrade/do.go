@@ -61,19 +61,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Conclude:
 		return u.conclude(v, op.Reason)
 	case Finish:
-		if v.Running == v.Journal.Target && v.Journal.Drill == nil {
-			u.renewBoot(v)
-			if err := errors.Join(u.raise(v), u.hold(*v.Journal)); err != nil {
-				return err
-			}
-		}
-		// The journal goes last: as long as it is there, this is done again.
-		for _, name := range []string{scratchName, indexName, journalName} {
-			if err := u.Keep.Remove(name); err != nil {
-				return err
-			}
-		}
-		return nil
+		return u.finish(v)
 	}
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
@@ -149,6 +137,23 @@ func (u *Upgrader) proveSlot(v View) error {
 		return u.esp.Remove(fat.BootDir + "/" + find(v, v.Journal.Target.RootHash).File)
 	}
 	u.filled = true
+	return nil
+}
+
+// finish takes the upgrade away, done or given up.
+func (u *Upgrader) finish(v View) error {
+	if v.Running == v.Journal.Target && v.Journal.Drill == nil {
+		u.renewBoot(v)
+		if err := errors.Join(u.raise(v), u.hold(*v.Journal)); err != nil {
+			return err
+		}
+	}
+	// The journal goes last: as long as it is there, this is done again.
+	for _, name := range []string{scratchName, indexName, journalName} {
+		if err := u.Keep.Remove(name); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
