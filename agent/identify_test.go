@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+// identified is what machine.yaml has made of a node. Source is the type of what it
+// follows, Claim the serial number of the disk that it claims.
+type identified struct {
+	Hostname, Source, Server, Contents, Claim, Error string
+	Warnings                                         int
+	Nameless, Reset                                  bool
+}
+
+// TestWhatMachineYAMLMakesOfANode: only one that is right, of a node that has a name and is in no reset, says what the node follows.
+func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
+	const (
+		head     = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
+		named    = head + "hostname: node-1\n"
+		file     = "source: {file: {path: /srv/config.yaml}}\n"
+		gardener = "source: {nodeAgent: {}}\n"
+		claim    = "dataVolume: {serial: S1}\n"
+		undone   = `{"at": "2026-01-02T03:04:05Z"}`
+		done     = `{"at": "2026-01-02T03:04:05Z", "machine": "another", "done": true}`
+		nodes    = "kind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\ncontrollers: {operatingSystemConfig: {secretName: s}}\n"
+	)
+	for _, test := range []struct {
+		name, machine string
+		// reset is the record of one, nodeAgent what Gardener gives a node; "" for none.
+		reset, nodeAgent string
+		want             identified
+	}{
+		{name: "none"},
+		{name: "one that is wrong", machine: named + file + "sorce: {}\n", want: identified{Error: "unknown field"}},
+		{name: "a file", machine: named + file, want: identified{Hostname: "node-1", Source: "source.File"}},
+		{name: "contents", machine: head + "contents: {directory: {path: /srv}}\n", want: identified{Source: "source.none", Contents: "/srv"}},
+		{name: "a name that is still to come", machine: head + "hostnameFrom: dhcp\n" + file, want: identified{Nameless: true, Warnings: 1}},
+		{name: "a reset under way", machine: named + file, reset: undone, want: identified{Hostname: "node-1", Reset: true}},
+		{name: "a reset that another one ends", machine: named + file, reset: done, want: identified{Hostname: "node-1", Source: "source.File"}},
+		{name: "a damaged record of a reset", machine: named + file, reset: "{", want: identified{Hostname: "node-1", Reset: true, Warnings: 1}},
+		{name: "a cluster", machine: named + gardener + claim, nodeAgent: nodes, want: identified{Hostname: "node-1", Source: "*cluster.Cluster", Server: "https://api", Claim: "S1"}},
+		{
+			name: "a cluster that nothing is known of, and a disk", machine: named + gardener + claim,
+			want: identified{Hostname: "node-1", Source: "source.none", Claim: "S1", Error: "find the node agent's configuration: /var/lib/gardener-node-agent has no config-<version>.yaml: file does not exist"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := unidentified(t)
+			for name, text := range map[string]string{
+				source.RunPath: test.machine, resetName: test.reset,
+				"var/lib/gardener-node-agent/config-v1.1.0.yaml": test.nodeAgent, "var/lib/gardener-node-agent/cluster-ca.crt": test.nodeAgent,
+			} {
+				if text != "" {
+					writeText(t, filepath.Join(n.Root, name), text)
+				}
+			}
+			n.reset = n.newReset()
+			n.identify(t.Context())
+			if diff := cmp.Diff(test.want, n.identified(t)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// unidentified is a node without any disk or machine.yaml.
+func unidentified(t *testing.T) *node {
+	t.Helper()
+	data := diskless(t)
+	return &node{
+		Env:  Env{Root: data.Path, SetHostname: func(string) error { return nil }, Now: time.Now, Log: zap.NewNop()},
+		root: data.Dir.Root(), data: data, engine: &apply.Executor{State: durable.New(data.Dir.Root(), nil)},
+	}
+}
+
+func (n *node) identified(t *testing.T) identified {
+	t.Helper()
+	record, _, err := volume.ReadRecord(n.root.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := identified{
+		Hostname: n.status.Hostname, Contents: n.status.Contents, Claim: record.Claim.Serial,
+		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.record != nil,
+	}
+	if n.source != nil {
+		i.Source = fmt.Sprintf("%T", n.source)
+	}
+	if n.cluster != nil {
+		i.Server = n.cluster.Config.Server
+	}
+	if n.status.Error != nil {
+		i.Error = n.status.Error.Problem
+	}
+	return i
+}
