@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// fields are the fields of a struct by the name in their json tag.
+// fields are the fields of a struct, those of embedded structs included, by the name in their json tag.
 type fields struct {
-	index map[string]int
+	index map[string][]int
 	names []string
 }
 
 func fieldsOf(t reflect.Type) fields {
-	found := fields{index: make(map[string]int, t.NumField())}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	found := fields{index: make(map[string][]int, t.NumField())}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
-		found.index[name] = i
+		found.index[name] = f.Index
 		found.names = append(found.names, name)
 	}
 	return found

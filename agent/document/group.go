@@ -16,7 +16,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth in
 			d.wrong(keyNode, join(path, key), "unknown field", suggest(key, fields.names))
 			return
 		}
-		d.value(value, v.Field(index), join(path, key), depth+1)
+		d.value(value, v.FieldByIndex(index), join(path, key), depth+1)
 		if value.Kind != yaml.ScalarNode { // Its first item may be lines below.
 			d.note(join(path, key), keyNode)
 		}
