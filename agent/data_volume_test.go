@@ -46,7 +46,7 @@ func diskless(t *testing.T) *dataVolume {
 
 // TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
 func TestWhatANodeRemembersOfClaims(t *testing.T) {
-	mine := machine.DataVolume{Serial: "S1", FileSystem: "xfs"}
+	mine := machine.DataVolume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
 	of := func(made bool) volume.Record {
 		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}
 	}
@@ -89,14 +89,14 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	d := diskless(t)
 	later := filepath.Join(d.Path, volume.LaterFile)
-	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S1"}, 0); err != nil {
+	if err := d.claims(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(later); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no kubelet runs, and it may start without the volume: %v", err)
 	}
 	d.InUse = func(context.Context) bool { return true }
-	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S2"}, 0); err != nil {
+	if err := d.claims(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(later); err != nil {
@@ -157,7 +157,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 
 func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 	d := diskless(t)
-	if err := d.claims(t.Context(), machine.DataVolume{Serial: "S1"}, 0); err != nil {
+	if err := d.claims(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.bring(t.Context()); !errors.Is(err, volume.ErrNone) {

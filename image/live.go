@@ -108,6 +108,6 @@ apiVersion: loam.dev/v1alpha1
 kind: Machine
 
 # install:
-#   disk: {serial: S3Z8NB0K}    # or model, minSize, maxSize, onlyEmpty: true
+#   disk: {serial: S3Z8NB0K}    # or path, model, minSize, maxSize, onlyEmpty: true
 #   wipe: S3Z8NB0K              # only if all that is on that disk may go
 `

@@ -78,14 +78,12 @@ func Decide(f Facts, w Wish) (Choice, error) {
 	return Choice{Disk: f.Disks[at]}, nil
 }
 
-func (w Wish) named() bool { return w.Claim.Serial != "" }
-
 // installed is the disk that has a system and is claimed.
 func (f Facts) installed(w Wish) (Disk, bool, error) {
 	var claimed, others []Disk
 	for _, d := range f.Disks {
 		switch {
-		case !d.hasSystem(f.Arch) || d.Removable && !w.named():
+		case !d.hasSystem(f.Arch) || d.Removable && !w.Claim.Names():
 		case w.Claim.Identity(d.Disk):
 			claimed = append(claimed, d)
 		case !d.Removable:

@@ -87,7 +87,7 @@ func (d stateDisk) unfinished() bool {
 func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 	var with []stateDisk
 	for _, d := range all {
-		if d.label == partitions.StateLabel && len(d.Uses) == 0 && (!d.Removable || c.Serial != "") {
+		if d.label == partitions.StateLabel && len(d.Uses) == 0 && (!d.Removable || c.Names()) {
 			with = append(with, d)
 		}
 	}

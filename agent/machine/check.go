@@ -184,10 +184,7 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 }
 
 func checkDataVolume(report *document.Report, d DataVolume) {
-	checkDisk(report, "dataVolume.", d.disk())
-	if strings.Contains(d.Path, "/") {
-		report.Add("dataVolume.path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
-	}
+	checkDisk(report, "dataVolume.", d.Disk)
 	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
 		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here", "write ext4 or xfs")
 	}
@@ -225,6 +222,9 @@ func checkDisk(report *document.Report, at string, d Disk) {
 	}
 	if least, most := sizes["minSize"], sizes["maxSize"]; least > 0 && most > 0 && least > most {
 		report.Add(at+"maxSize", document.Quote(d.MaxSize)+" is less than minSize", "write the same or more")
+	}
+	if strings.Contains(d.Path, "/") {
+		report.Add(at+"path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
 	}
 	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
 		if strings.TrimSpace(f.text) != f.text {

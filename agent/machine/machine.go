@@ -137,29 +137,12 @@ type Upgrade struct {
 	Window string `json:"window"`
 }
 
-// DataVolume is a volume.Claim, and what is made of the disk. All that is set has to be true of it.
+// DataVolume is a claim to a disk for the kubelet's data, and what is made of it.
 type DataVolume struct {
-	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi"; both included.
-	MinSize string `json:"minSize"`
-	MaxSize string `json:"maxSize"`
-	Serial  string `json:"serial"`
-	Model   string `json:"model"`
-	// Path is a name in /dev/disk/by-path.
-	Path string `json:"path"`
-	// OnlyEmpty means the only one that is empty of several.
-	OnlyEmpty bool `json:"onlyEmpty"`
+	Disk
 	// FileSystem is ext4 or xfs; "" is ext4.
 	FileSystem string `json:"fileSystem"`
 }
-
-// Claim is what d says of the disk, if it was checked.
-func (d DataVolume) Claim() volume.Claim {
-	claim := d.disk().Claim()
-	claim.Path = d.Path
-	return claim
-}
-
-func (d DataVolume) disk() Disk { return Disk{d.MinSize, d.MaxSize, d.Serial, d.Model, d.OnlyEmpty} }
 
 // Install is a claim to a disk for the system. Wipe is the serial number of that disk once more, if what is on it may go.
 type Install struct {
@@ -172,20 +155,24 @@ type State struct {
 	Disk Disk `json:"disk"`
 }
 
-// Disk is a volume.Claim, to be met before udev gives disks their names: all that is set has to be true of it, as of a DataVolume.
+// Disk is a volume.Claim: all that is set has to be true of the disk.
 type Disk struct {
-	MinSize   string `json:"minSize"`
-	MaxSize   string `json:"maxSize"`
-	Serial    string `json:"serial"`
-	Model     string `json:"model"`
-	OnlyEmpty bool   `json:"onlyEmpty"`
+	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi"; both included.
+	MinSize string `json:"minSize"`
+	MaxSize string `json:"maxSize"`
+	Serial  string `json:"serial"`
+	Model   string `json:"model"`
+	// Path is a name in /dev/disk/by-path.
+	Path string `json:"path"`
+	// OnlyEmpty means the only one that is empty of several.
+	OnlyEmpty bool `json:"onlyEmpty"`
 }
 
 // Claim is what d says of the disk, if it was checked.
 func (d Disk) Claim() volume.Claim {
 	least, _ := volume.ParseSize(d.MinSize)
 	most, _ := volume.ParseSize(d.MaxSize)
-	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, OnlyEmpty: d.OnlyEmpty}
+	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, Path: d.Path, OnlyEmpty: d.OnlyEmpty}
 }
 
 // Contents has at most one field set.

@@ -54,7 +54,7 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "a disk for data", text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
-			want: machine.Machine{DataVolume: machine.DataVolume{MinSize: "90Gi", MaxSize: "100G", Serial: "S1", Model: "FAST 1", Path: "pci-0000:03:00.0-nvme-1", OnlyEmpty: true, FileSystem: "xfs"}},
+			want: machine.Machine{DataVolume: machine.DataVolume{Disk: machine.Disk{MinSize: "90Gi", MaxSize: "100G", Serial: "S1", Model: "FAST 1", Path: "pci-0000:03:00.0-nvme-1", OnlyEmpty: true}, FileSystem: "xfs"}},
 		},
 		{
 			name: "disks for system and state", text: head + "install: {disk: {serial: S1, model: FAST 1}, wipe: S1}\nstate: {disk: {minSize: 90Gi, maxSize: 100G, onlyEmpty: true}}\n",

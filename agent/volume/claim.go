@@ -36,8 +36,8 @@ func OfSize(size int64) Claim {
 // IsZero reports whether the claim means no disk.
 func (c Claim) IsZero() bool { return c == Claim{} }
 
-// names reports whether the claim means the device itself, not just one of its kind.
-func (c Claim) names() bool { return c.Serial != "" || c.Path != "" }
+// Names reports whether the claim means the device itself, not just one of its kind.
+func (c Claim) Names() bool { return c.Serial != "" || c.Path != "" }
 
 // Identity reports whether what the claim says of the disk, but for its size, is true: a disk
 // that has a volume may have grown.
@@ -49,7 +49,7 @@ func (c Claim) Identity(d Disk) bool {
 // matches reports whether the claim can mean the disk. One that can be unplugged is meant only
 // by serial or path: a stick that happens to be empty is nobody's data volume.
 func (c Claim) matches(d Disk) bool {
-	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) && (!d.Removable || c.names())
+	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) && (!d.Removable || c.Names())
 }
 
 func (c Claim) String() string {

@@ -66,14 +66,14 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
-	if found := volumes(f.Disks, c.names()); len(found) > 0 && f.Field == "" {
+	if found := volumes(f.Disks, c.Names()); len(found) > 0 && f.Field == "" {
 		return one(found, c)
 	}
 	candidates := named(f.Disks, c)
 	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool { return obstacle(d, f.Disks) != "" })
 	unreadable := func(d Disk) bool { return d.Content.has(Unreadable) }
 	switch {
-	case f.Made && !c.names():
+	case f.Made && !c.Names():
 		return Choice{}, "the data volume that the node had is not there"
 	case len(candidates) == 0:
 		return Choice{}, "no disk that is free matches"

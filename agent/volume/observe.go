@@ -87,6 +87,9 @@ func (m Machine) disk(name string, size int64, uses map[string][]string, paths [
 		Removable: m.number(dir+"/removable") == 1 || strings.Contains(target, "/usb"),
 		ReadOnly:  m.number(dir+"/ro") == 1,
 	}
+	if len(d.Paths) == 0 {
+		d.Paths = block.Paths(m.Root, name) // as in the initramfs, where no udev is
+	}
 	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
 	parts, _ := fs.Glob(m.Root, dir+"/*/partition")
 	for _, p := range parts {

@@ -2,9 +2,13 @@ package node
 
 import (
 	"bytes"
+	"io/fs"
 	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/uki"
 )
@@ -57,9 +61,24 @@ func TestDisksOnEveryBus(t *testing.T) {
 				t.Errorf("status %+v", s)
 			}
 			n.want("systemctl --failed --no-legend | wc -l", "0")
+			if ours, udevs := n.paths(n.sh("basename $(dirname $(readlink -f /sys/class/block/" + bus.root + "))")); len(ours) == 0 || slices.ContainsFunc(ours, func(p string) bool { return !slices.Contains(udevs, p) }) {
+				t.Errorf("names in /dev/disk/by-path %q, udev's are %q", ours, udevs)
+			}
 			n.off()
 		})
 	}
+}
+
+// paths are the names that a disk gets in /dev/disk/by-path where no udev is, and those that udev has given it.
+func (n *node) paths(disk string) (ours, udevs []string) {
+	n.t.Helper()
+	root := fstest.MapFS{"sys/block/" + disk: {Data: []byte(n.sh("readlink /sys/block/" + disk)), Mode: fs.ModeSymlink}}
+	for line := range strings.Lines(n.sh("d=$(readlink -f /sys/block/" + disk + `); while [ "$d" != /sys ]; do for f in $d/nsid $d/ata_port/*/port_no $d/host*; do test -e $f && echo ${f#/} $(cat $f 2>/dev/null); done; d=${d%/*}; done`)) {
+		file, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		root[file] = &fstest.MapFile{Data: []byte(text)}
+	}
+	udevs = strings.Fields(n.sh("udevadm info -q symlink /dev/" + disk + ` | tr ' ' '\n' | sed -n 's,^disk/by-path/,,p'`))
+	return block.Paths(root, disk), udevs
 }
 
 // direct has QEMU start the kernel of the image, without firmware and loader.

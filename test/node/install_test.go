@@ -18,8 +18,11 @@ import (
 	"github.com/loam-os/loam/test/vm"
 )
 
-// target is the serial number of the disk that is installed on.
-const target = "TARGET1"
+// target is the serial number of the disk that is installed on, targetPath its name in /dev/disk/by-path.
+const (
+	target     = "TARGET1"
+	targetPath = "pci-0000:00:1d.0"
+)
 
 var (
 	installing = regexp.MustCompile(`loam: installing on /dev/vda, 8192 MiB, serial ` + target)
@@ -40,7 +43,7 @@ func (m *machine) disk(content string) (file string) {
 	if err := errors.Join(os.WriteFile(file, []byte(content), 0o644), os.Truncate(file, 8<<30)); err != nil {
 		m.t.Fatal(err)
 	}
-	m.arguments("-drive", "if=none,id=target,format=raw,cache=unsafe,discard=unmap,file="+file, "-device", "virtio-blk-pci,drive=target,serial="+target)
+	m.arguments("-drive", "if=none,id=target,format=raw,cache=unsafe,discard=unmap,file="+file, "-device", "virtio-blk-pci,addr=0x1d,drive=target,serial="+target)
 	return file
 }
 
@@ -188,7 +191,7 @@ func TestStick(t *testing.T) {
 func TestStateOfANodeInMemory(t *testing.T) {
 	matrix(t)
 	b := open(t)
-	p := b.origin(t, machineYAML(b.manifest.Arch, "state: {disk: {serial: "+target+"}}\n"))
+	p := b.origin(t, machineYAML(b.manifest.Arch, "state: {disk: {path: \""+targetPath+"\"}}\n"))
 	m := b.diskless(t, p)
 	m.disk("")
 	for _, kept := range []string{"none", "kept"} {

@@ -1,0 +1,105 @@
+package block
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin path_id, and 60-persistent-storage.rules), from sysfs alone: of disks
+// on PCI that are NVMe, ATA, virtio, SD, USB, or SCSI without a fabric; none for others. The first is the one that udev prefers. root is the root
+// directory, name that in sys/block.
+func Paths(root fs.FS, name string) []string {
+	target, err := fs.ReadLink(root, path.Join("sys/block", name))
+	if err != nil {
+		return nil
+	}
+	device := path.Join("sys/block", target)
+	controller, below := controller(device)
+	if controller == "" {
+		return nil
+	}
+	var names []string
+	for _, end := range ends(root, device, below) {
+		names = append(names, controller+end)
+	}
+	return names
+}
+
+var (
+	function  = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	direct    = regexp.MustCompile(`^(virtio\d+/block|mmc_host/[^/]+/[^/]+/block)/[^/]+$`)
+	namespace = regexp.MustCompile(`^nvme/[^/]+/[^/]+$`)
+	ata       = regexp.MustCompile(`^(ata\d+)/host\d+/target[^/]+/\d+:0:(\d+):\d+/block/`)
+	scsi      = regexp.MustCompile(`^(.*?)host(\d+)/target[^/]+/\d+:(\d+):(\d+):(\d+)/block/`)
+	usb       = regexp.MustCompile(`^usb\d+/.*/\d+-([\d.]+:[\d.]+)/$`)
+)
+
+// controller is what a disk's PCI device is called, and what follows it in the disk's directory. Where PCI begins again behind a PCI device, both count; a
+// host bridge counts that is a platform device.
+func controller(device string) (name, below string) {
+	parts := strings.Split(device, "/")
+	for i, p := range parts[:len(parts)-1] {
+		switch {
+		case name == "" && strings.HasPrefix(p, "pci") && parts[i-1] != "devices":
+			name = "platform-" + parts[i-1]
+		case function.MatchString(p) && !function.MatchString(parts[i+1]):
+			name = strings.TrimPrefix(name+"-pci-"+p, "-")
+			below = strings.Join(parts[i+1:], "/")
+		}
+	}
+	return name, below
+}
+
+// ends are what follows the controller's name.
+func ends(root fs.FS, device, below string) []string {
+	if direct.MatchString(below) {
+		return []string{""}
+	}
+	if namespace.MatchString(below) {
+		return numbered(root, device+"/nsid", "-nvme-%s")
+	}
+	above := strings.TrimSuffix(device, below)
+	if m := ata.FindStringSubmatch(below); m != nil {
+		return numbered(root, path.Join(above, m[1], "ata_port", m[1], "port_no"), "-ata-%s."+m[2], "-ata-%s")
+	}
+	m := scsi.FindStringSubmatch(below)
+	if m == nil {
+		return nil
+	}
+	host, _ := strconv.Atoi(m[2])
+	number := fmt.Sprintf("-scsi-%d:%s:%s:%s", host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])
+	if port := usb.FindStringSubmatch(m[1]); port != nil {
+		return []string{"-usb-0:" + port[1] + number}
+	}
+	if m[1] == "" || strings.HasPrefix(m[1], "virtio") {
+		return []string{number}
+	}
+	return nil
+}
+
+// numbered are names with the number in a file.
+func numbered(root fs.FS, file string, formats ...string) (names []string) {
+	text, err := fs.ReadFile(root, file)
+	for _, format := range formats {
+		if err == nil {
+			names = append(names, fmt.Sprintf(format, strings.TrimSpace(string(text))))
+		}
+	}
+	return names
+}
+
+// firstHost is the lowest number of the SCSI hosts of a device: the kernel counts those of all devices, udev of each.
+func firstHost(root fs.FS, dir string) int {
+	first := -1
+	hosts, _ := fs.Glob(root, path.Join(dir, "host*"))
+	for _, h := range hosts {
+		if n, err := strconv.Atoi(strings.TrimPrefix(path.Base(h), "host")); err == nil && (first < 0 || n < first) {
+			first = n
+		}
+	}
+	return max(first, 0)
+}
