@@ -52,7 +52,7 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 		part := io.NewSectionReader(r, p.Start, p.Size)
 		var used []Extent
 		switch role := partitions.RoleOf(p.Type); {
-		case role == partitions.ESP, p.Label == partitions.InstallerLabel:
+		case partitions.HasLoader(p):
 			used, err = usedOfESP(part, table.SectorSize)
 		case role == partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)

@@ -111,6 +111,48 @@ func image(t *testing.T, sector int) (disk firmware.Memory, table gpt.Table, siz
 
 func quiet(string, int64, int64) {}
 
+// hasFiles wants these files on a healthy FAT, which it returns.
+func hasFiles(t *testing.T, part *io.SectionReader, sector int, want map[string][]byte) *fat.FS {
+	t.Helper()
+	files, err := fat.Open(fat.ReadOnly(part), part.Size(), sector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := files.Check(); report.FATsDiffer > 0 || len(report.Crossed)+len(report.Broken)+len(report.Dirty) > 0 {
+		t.Errorf("the ESP: %+v", report)
+	}
+	for path, text := range want {
+		r, err := files.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := io.ReadAll(r); err != nil || !bytes.Equal(have, text) {
+			t.Errorf("%s: %d bytes, %v", path, len(have), err)
+		}
+	}
+	return files
+}
+
+// TestAStickGetsItsMachineYAML in place of the one that it has.
+func TestAStickGetsItsMachineYAML(t *testing.T) {
+	stick := firmware.NewMemory(nil)
+	part := gpt.Partition{Index: 1, Type: partitions.BasicData, UUID: uuid.NewSHA1(uuid.Nil, []byte("stick")), Label: partitions.InstallerLabel, Start: gpt.Alignment, Size: 528 * mib}
+	table := gpt.Table{DiskGUID: uuid.NewSHA1(uuid.Nil, []byte("disk")), SectorSize: 512, DiskSize: part.Size + 2*gpt.Alignment, Partitions: []gpt.Partition{part}}
+	config := []byte("kind: Machine\n")
+	layers := NewOverlay(stick)
+	err := errors.Join(
+		table.Create(stick),
+		esp.Write(io.NewOffsetWriter(stick, part.Start), part.Size, 512, 1, []esp.File{{Path: MachineFile, Data: []byte("# Which disk?\n")}}),
+	)
+	if err == nil {
+		_, err = Prepare(layers, table.DiskSize, config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasFiles(t, io.NewSectionReader(layers, part.Start, part.Size), 512, map[string][]byte{MachineFile: config})
+}
+
 // TestWhatMattersIsOnTheDisk, whatever was there before; and what is free is not written.
 func TestWhatMattersIsOnTheDisk(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
@@ -153,22 +195,7 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 		if _, err := part(8).ReadAt(start, 0); err != nil || len(bytes.Trim(start, "\x00")) > 0 {
 			t.Error("the state partition does not look empty")
 		}
-		files, err := fat.Open(fat.ReadOnly(part(1)), part(1).Size(), sector)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if report := files.Check(); report.FATsDiffer > 0 || len(report.Crossed)+len(report.Broken)+len(report.Dirty) > 0 {
-			t.Errorf("the ESP: %+v", report)
-		}
-		for path, want := range map[string][]byte{MachineFile: config, "EFI/Linux/loam_1.efi": bytes.Repeat([]byte("uki"), 1e5)} {
-			r, err := files.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if have, err := io.ReadAll(r); err != nil || !bytes.Equal(have, want) {
-				t.Errorf("%s: %d bytes, %v", path, len(have), err)
-			}
-		}
+		files := hasFiles(t, part(1), sector, map[string][]byte{MachineFile: config, "EFI/Linux/loam_1.efi": bytes.Repeat([]byte("uki"), 1e5)})
 		if files.Free() == 0 {
 			t.Error("the ESP is full")
 		}

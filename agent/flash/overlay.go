@@ -57,7 +57,7 @@ func (o *Overlay) Sync() error { return nil }
 // MachineFile is where a node finds its machine.yaml on the ESP.
 const MachineFile = partitions.MachineFile
 
-// Prepare puts a machine.yaml, nil for none, on the ESP of an image, and says what of it is to be written.
+// Prepare puts a machine.yaml, nil for none, on the ESP of an image, or on a stick, and says what of it is to be written.
 func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
 	im, err := Look(o, size)
 	if err != nil || machine == nil {
@@ -70,7 +70,7 @@ func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
 }
 
 func (o *Overlay) setMachine(table gpt.Table, text []byte) error {
-	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return partitions.RoleOf(p.Type) == partitions.ESP })
+	at := slices.IndexFunc(table.Partitions, partitions.HasLoader)
 	if at < 0 {
 		return errors.New("the image has no ESP")
 	}

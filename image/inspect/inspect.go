@@ -109,7 +109,7 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 	for _, p := range table.Partitions {
 		role := partitions.RoleOf(p.Type)
 		im.Disk.Partitions = append(im.Disk.Partitions, Partition{p.Index, role, p.Label, p.UUID, p.Start, p.Size})
-		if role == partitions.ESP || p.Label == partitions.InstallerLabel {
+		if partitions.HasLoader(p) {
 			if err := im.readESP(io.NewSectionReader(r, p.Start, p.Size), table.SectorSize); err != nil {
 				return im, fmt.Errorf("partition %d: %w", p.Index, err)
 			}
