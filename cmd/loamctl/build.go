@@ -34,7 +34,7 @@ type buildOptions struct {
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.arch, "arch", "amd64", strings.Join(image.Architectures(), " or "))
-	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or "))
+	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or ")+": for virtual machines, or for all others")
 	f.IntVar(&o.sectorSize, "sector-size", 512, "of the disks that the image is for, in bytes: 512 or 4096")
 	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
@@ -60,10 +60,13 @@ func buildCommand() *cobra.Command {
 	var planOnly bool
 	cmd := &cobra.Command{
 		Use:   "build",
-		Short: "Build an image: raw, qcow2, its parts, and a manifest",
-		Long: `build makes a disk image from Debian packages and the loam binary, then reads it
-again and checks every claim of its manifest. It needs root, for the root tree.
-What it needs on this machine and does not find it installs, and says so.`,
+		Short: "Build an image for disks, virtual machines, PXE, USB sticks and updates",
+		Long: `build makes an image from Debian packages and Loam's programs, in every form: disks (raw,
+packed, qcow2), the installer's USB stick, the PXE set, the update. It reads them again and
+checks every claim of their manifest. With a key it signs them, as loamctl sign does.
+
+It needs root, for the root tree. What it needs on this machine and does not find it installs,
+and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if planOnly {

@@ -34,17 +34,20 @@ func flashCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flash IMAGE DEVICE",
 		Short: "Write an image to a disk",
-		Long: `Write an image (raw, packed, qcow2, or the directory of a build) to a disk, and read it back. What is on the disk is lost: the command shows which disk it
-is and what is on it, and asks for its serial number. It does not touch a disk that is in use.`,
-		Example: "  loamctl flash build/amd64-cloud /dev/sdb --machine machine.yaml",
-		Args:    cobra.ExactArgs(2),
+		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
+it back. What is on the disk is lost: the command shows which disk it is and what is on it,
+and asks for its serial number. It does not touch a disk that is in use. An image of a USB
+stick (.usb.raw) makes an installer, which then needs no network.`,
+		Example: `  loamctl flash build/amd64-metal /dev/sdb --machine machine.yaml
+  loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.image, f.device, f.out, f.in = args[0], args[1], cmd.OutOrStdout(), cmd.InOrStdin()
 			return f.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&f.machine, "machine", "", "machine.yaml of the node, to put on its ESP")
-	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "", "do not ask: `SERIAL` is that of the disk")
+	cmd.Flags().StringVar(&f.machine, "machine", "", "machine.yaml of the node, to put on its ESP, or on the stick")
+	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "", "do not ask: `SERIAL` is that of the disk, or its device if it has none")
 	return cmd
 }
 

@@ -22,8 +22,10 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE [OTHER]",
 		Short: "Show what is in an image, or what differs in another",
-		Long: `Show what is in an image: partitions, boot entries, versions, packages; or what differs in another, and whether a node has to restart to go from
-one to the other. IMAGE is a disk (raw, raw and packed by zstd, qcow2, a block device), a UKI, or the directory of a build.`,
+		Long: `inspect shows what is in an image: partitions, boot entries, versions, packages, and who has
+signed it; or what differs in another, and whether a node has to restart to go from one to the
+other. An image is a disk or a stick (raw, packed, qcow2, a block device), a UKI, that of the
+PXE set too, or the directory of a build. Whether it is whole, loamctl verify says.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n  loamctl inspect old.qcow2 new.raw.zst",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -42,9 +42,10 @@ func runCommand() *cobra.Command {
 		Use:   "run [CONFIG]",
 		Short: "Build the image, boot it in QEMU and apply a configuration",
 		Long: `run builds the image, boots it in QEMU with firmware, hands it CONFIG (an
-OperatingSystemConfig) by SMBIOS, waits until the node has applied it, and
-shows what the node reports. On a terminal it then leaves a shell on the node
-open; otherwise it powers the node off.`,
+OperatingSystemConfig; examples/hello.yaml if none is said) by SMBIOS, waits until
+the node has applied it, and shows what the node reports. On a terminal it then
+leaves a shell on the node open; otherwise it powers the node off. It needs root,
+as the build does, and no KVM.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.config = filepath.Join(o.build.source, "examples/hello.yaml")

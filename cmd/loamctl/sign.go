@@ -29,7 +29,7 @@ type signOptions struct {
 
 func (o *signOptions) flags(f *pflag.FlagSet, prefix string) {
 	f.StringVar(&o.key, prefix+"key", "", "private key: PKCS #8 file (PEM), or pkcs11: URI")
-	f.StringVar(&o.certificate, prefix+"certificate", "", "certificate of that key: PEM file")
+	f.StringVar(&o.certificate, prefix+"certificate", "", "certificate of --"+prefix+"key: PEM file")
 }
 
 // enrollOptions are the flags for firmware that does not know the key yet.
