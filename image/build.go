@@ -217,7 +217,7 @@ func (b *Build) compile(ctx context.Context, dir, name string, w io.Writer) erro
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", filepath.Join(dir, name)}, b.BuildFlags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
 	cmd.Dir = b.Source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch, "GOAMD64=v2", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch, "GOAMD64=v1", "GOFLAGS=")
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build %s: %w", name, err)

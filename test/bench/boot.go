@@ -117,7 +117,7 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 func measureSizes(ctx context.Context, r *report, b *bench) error {
 	loam := filepath.Join(dir, "loam")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", loam, "./cmd/loam")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOAMD64=v2")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOAMD64=v1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}

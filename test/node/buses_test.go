@@ -69,6 +69,22 @@ func TestDisksOnEveryBus(t *testing.T) {
 	}
 }
 
+// TestTheLeastProcessor boots on the one that Proxmox and QEMU give a machine that asks for none: x86-64-v1.
+func TestTheLeastProcessor(t *testing.T) {
+	matrix(t)
+	b := open(t)
+	if b.manifest.Arch != "amd64" {
+		t.Skip("arm64 has no lesser processor")
+	}
+	m := b.flash(t, b.file(".raw"))
+	m.config.CPU = "kvm64"
+	n := m.on(t, map[string]string{
+		"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"),
+		"loam.config":  string(readFile(t, "../../examples/hello.yaml")),
+	})
+	n.applied()
+}
+
 // paths are the names that a disk gets in /dev/disk/by-path where no udev is, and those that udev has given it.
 func (n *node) paths(disk string) (ours, udevs []string) {
 	n.t.Helper()

@@ -15,7 +15,9 @@ import (
 type Config struct {
 	Arch string // amd64 or arm64
 	// Accel is "kvm" or "tcg" (see Accelerator).
-	Accel    string
+	Accel string
+	// CPU is QEMU's model, "" is the best that Accel has.
+	CPU      string
 	CPUs     int
 	MemoryMB int
 	// Disk is a qcow2 or raw file, by its suffix; the machine writes to it.
@@ -135,6 +137,9 @@ func (c Config) machine() []string {
 			// Pointer authentication by the architecture's own algorithm takes half of the time.
 			cpu += ",pauth-impdef=on"
 		}
+	}
+	if c.CPU != "" {
+		cpu = c.CPU
 	}
 	return []string{"-machine", kind, "-accel", accel, "-cpu", cpu}
 }
