@@ -92,7 +92,7 @@ func listenAndServe(ctx context.Context, address netip.AddrPort, offers pxe.Offe
 	if address.Addr().Is6() {
 		fmt.Fprintf(log.out, "network   %s: HTTP. The network's DHCPv6 server has to give, as boot file URL (option 59):\n", offers.URL)
 		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
-			fmt.Fprintf(log.out, "          %s to %s\n", offers.BootFiles()[whom], whom)
+			fmt.Fprintf(log.out, "          %-33s %s\n", whom, offers.BootFiles()[whom])
 		}
 		return serve(ctx, netutil.LimitListener(l, maxConnections), web)
 	}

@@ -33,8 +33,8 @@ type Offers struct {
 // has no ProxyDHCP.
 func (o Offers) BootFiles() map[string]string {
 	files := map[string]string{
-		"iPXE (user class iPXE)":                          o.URL + ScriptPath,
-		"nodes that start (user class LoamClient:Arch:…)": o.URL,
+		"user class iPXE":                     o.URL + ScriptPath,
+		"user class that begins " + loamClass: o.URL, // asked by init-live
 	}
 	for arch, build := range o.Builds {
 		files["UEFI HTTP boot, "+arch] = o.URL + "/" + build.Path(UKI)
