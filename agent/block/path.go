@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin path_id, and 60-persistent-storage.rules), from sysfs alone: of disks
-// on PCI that are NVMe, ATA, virtio, SD, USB, or SCSI without a fabric; none for others. The first is the one that udev prefers. root is the root
-// directory, name that in sys/block.
+// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin path_id, and 60-persistent-storage.rules), from sysfs alone, as far as no
+// other disk can have them: of disks on PCI that are virtio, NVMe of one controller, ATA, or SCSI without a fabric; none for others. The first is the one
+// that udev prefers. root is the root directory, name that in sys/block.
 func Paths(root fs.FS, name string) []string {
 	target, err := fs.ReadLink(root, path.Join("sys/block", name))
 	if err != nil {
@@ -31,11 +31,10 @@ func Paths(root fs.FS, name string) []string {
 
 var (
 	function  = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	direct    = regexp.MustCompile(`^(virtio\d+/block|mmc_host/[^/]+/[^/]+/block)/[^/]+$`)
+	virtio    = regexp.MustCompile(`^virtio\d+/block/[^/]+$`)
 	namespace = regexp.MustCompile(`^nvme/[^/]+/[^/]+$`)
 	ata       = regexp.MustCompile(`^(ata\d+)/host\d+/target[^/]+/\d+:0:(\d+):\d+/block/`)
-	scsi      = regexp.MustCompile(`^(.*?)host(\d+)/target[^/]+/\d+:(\d+):(\d+):(\d+)/block/`)
-	usb       = regexp.MustCompile(`^usb\d+/.*/\d+-([\d.]+:[\d.]+)/$`)
+	scsi      = regexp.MustCompile(`^(virtio\d+/)?host(\d+)/target[^/]+/\d+:(\d+):(\d+):(\d+)/block/`)
 )
 
 // controller is what a disk's PCI device is called, and what follows it in the disk's directory. Where PCI begins again behind a PCI device, both count; a
@@ -44,8 +43,10 @@ func controller(device string) (name, below string) {
 	parts := strings.Split(device, "/")
 	for i, p := range parts[:len(parts)-1] {
 		switch {
-		case name == "" && strings.HasPrefix(p, "pci") && parts[i-1] != "devices":
+		case name == "" && strings.HasPrefix(p, "pci") && strings.HasPrefix(device, "sys/devices/platform/"):
 			name = "platform-" + parts[i-1]
+		case name == "" && strings.HasPrefix(p, "pci") && parts[i-1] != "devices":
+			return "", "" // of ACPI, for one
 		case function.MatchString(p) && !function.MatchString(parts[i+1]):
 			name = strings.TrimPrefix(name+"-pci-"+p, "-")
 			below = strings.Join(parts[i+1:], "/")
@@ -56,7 +57,7 @@ func controller(device string) (name, below string) {
 
 // ends are what follows the controller's name.
 func ends(root fs.FS, device, below string) []string {
-	if direct.MatchString(below) {
+	if virtio.MatchString(below) {
 		return []string{""}
 	}
 	if namespace.MatchString(below) {
@@ -64,21 +65,18 @@ func ends(root fs.FS, device, below string) []string {
 	}
 	above := strings.TrimSuffix(device, below)
 	if m := ata.FindStringSubmatch(below); m != nil {
-		return numbered(root, path.Join(above, m[1], "ata_port", m[1], "port_no"), "-ata-%s."+m[2], "-ata-%s")
+		names := []string{"-ata-%s." + m[2]}
+		if m[2] == "0" { // udev calls the second disk of a cable so, too.
+			names = append(names, "-ata-%s")
+		}
+		return numbered(root, path.Join(above, m[1], "ata_port", m[1], "port_no"), names...)
 	}
 	m := scsi.FindStringSubmatch(below)
 	if m == nil {
 		return nil
 	}
 	host, _ := strconv.Atoi(m[2])
-	number := fmt.Sprintf("-scsi-%d:%s:%s:%s", host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])
-	if port := usb.FindStringSubmatch(m[1]); port != nil {
-		return []string{"-usb-0:" + port[1] + number}
-	}
-	if m[1] == "" || strings.HasPrefix(m[1], "virtio") {
-		return []string{number}
-	}
-	return nil
+	return []string{fmt.Sprintf("-scsi-%d:%s:%s:%s", host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])}
 }
 
 // numbered are names with the number in a file.

@@ -47,10 +47,15 @@ func TestPaths(t *testing.T) {
 			want:  []string{"pci-0000:01:00.0-scsi-1:2:0:0"},
 		},
 		{
-			name: "USB behind a hub", device: "pci0000:00/0000:00:14.0/usb2/2-1/2-1.4/2-1.4:1.0/host4/target4:0:0/4:0:0:0/block/sdd",
-			files: map[string]string{"pci0000:00/0000:00:14.0/usb2/2-1/2-1.4/2-1.4:1.0/host4/uevent": ""}, want: []string{"pci-0000:00:14.0-usb-0:1.4:1.0-scsi-0:0:0:0"},
+			name: "USB, where a port of USB 2 is called as one of USB 3", device: "pci0000:00/0000:00:14.0/usb2/2-1/2-1.4/2-1.4:1.0/host4/target4:0:0/4:0:0:0/block/sdd",
+			files: map[string]string{"pci0000:00/0000:00:14.0/usb2/2-1/2-1.4/2-1.4:1.0/host4/uevent": ""},
 		},
-		{name: "SD", device: "pci0000:00/0000:00:06.0/mmc_host/mmc0/mmc0:4567/block/mmcblk0", want: []string{"pci-0000:00:06.0"}},
+		{name: "SD, which udev gives none", device: "pci0000:00/0000:00:06.0/mmc_host/mmc0/mmc0:4567/block/mmcblk0"},
+		{
+			name: "the second disk of a cable", device: "pci0000:00/0000:00:01.1/ata1/host0/target0:0:1/0:0:1:0/block/sdb",
+			files: map[string]string{"pci0000:00/0000:00:01.1/ata1/ata_port/ata1/port_no": "1\n"}, want: []string{"pci-0000:00:01.1-ata-1.1"},
+		},
+		{name: "a host bridge of ACPI", device: "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/MSFT1000:00/pciabcd:00/abcd:00:00.0/virtio1/block/vda"},
 		{name: "SAS, whose names have addresses", device: "pci0000:00/0000:01:00.0/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sda"},
 		{name: "made by the kernel", device: "virtual/block/dm-0"},
 	} {

@@ -127,7 +127,7 @@ const (
 // settle asks decide until it has a disk, or one that it does not take; or until no more disks appear.
 func (n *node) settle(c volume.Claim, decide func() error) error {
 	deadline := time.Now().Add(patience)
-	for !c.Names() && n.Await(earlier(time.Now().Add(quiet), deadline)) {
+	for c.Serial == "" && n.Await(earlier(time.Now().Add(quiet), deadline)) {
 	}
 	for {
 		err := decide()
