@@ -33,12 +33,15 @@ func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) 
 	switch alone := errors.Is(err, nclient6.ErrNoResponse); {
 	case alone && n.Address.IP == nil:
 		return Network{}, errors.New("IPv6: no router advertises a network, and no DHCPv6 server answers")
-	case err != nil && (!alone || c.URL == ""):
-		return Network{}, fmt.Errorf("DHCPv6, with address %s: %w", n.Address.IP, err)
-	case err != nil:
+	case alone && c.URL != "":
 		return n, nil
+	case err == nil:
+		n, err = c.network6(n, reply)
 	}
-	return c.network6(n, reply)
+	if err != nil {
+		return Network{}, fmt.Errorf("DHCPv6: %w", err)
+	}
+	return n, nil
 }
 
 // address waits for an address that the kernel has on an interface, and nobody else on its network.
@@ -72,7 +75,7 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 
 // inform asks for what goes with an address that is there: as for an address, but without one.
 func (c Client) inform(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
-	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6()...)
+	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,17 +84,22 @@ func (c Client) inform(ctx context.Context, client *nclient6.Client) (*dhcpv6.Me
 	return client.SendAndRead(ctx, client.RemoteAddr(), question, nclient6.IsMessageType(dhcpv6.MessageTypeReply))
 }
 
-// solicit asks for an address, too.
+// solicit asks for an address, too. One that would be of no use is not taken.
 func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
-	offer, err := client.Solicit(ctx, c.options6()...)
+	offer, err := client.Solicit(ctx, c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
-	return client.Request(ctx, offer, c.options6()...)
+	if _, err := c.network6(Network{}, offer); err != nil {
+		return nil, err
+	}
+	return client.Request(ctx, offer, c.options6(client.InterfaceAddr())...)
 }
 
-func (c Client) options6() []dhcpv6.Modifier {
+// options6 have the same client identifier at each start.
+func (c Client) options6(mac net.HardwareAddr) []dhcpv6.Modifier {
 	return []dhcpv6.Modifier{
+		dhcpv6.WithClientID(&dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: mac}),
 		dhcpv6.WithUserClass([]byte(c.Class)),
 		dhcpv6.WithArchType(iana.Arch(c.Arch)),
 		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionBootfileURL),
@@ -103,13 +111,13 @@ func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
 	if n.Address.IP == nil {
 		offered := reply.Options.OneIANA()
 		if offered == nil || offered.Options.OneAddress() == nil {
-			return Network{}, errors.New("DHCPv6: nobody offers an address")
+			return Network{}, errors.New("nobody offers an address")
 		}
 		n.Address = net.IPNet{IP: offered.Options.OneAddress().IPv6Addr, Mask: net.CIDRMask(128, 128)}
 	}
 	n.DNS, n.URL = reply.Options.DNS(), bootURL(reply.Options.BootFileURL())
 	if n.URL == "" && c.URL == "" {
-		return Network{}, fmt.Errorf("DHCPv6: address %s, and nobody says where the system is\nhint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class %s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
+		return Network{}, fmt.Errorf("address %s, and nobody says where the system is\nhint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class %s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
 	}
 	return n, nil
 }

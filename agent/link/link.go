@@ -75,7 +75,7 @@ func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, 
 	}
 	var wg sync.WaitGroup
 	for _, ask := range c.protocols() {
-		wg.Go(func() { again(ctx, ask, l, found, say) })
+		wg.Go(func() { c.again(ctx, ask, l, found, say) })
 	}
 	wg.Wait()
 }
@@ -83,26 +83,42 @@ func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, 
 // question asks once for the network of an interface.
 type question func(ctx context.Context, l netlink.LinkAttrs) (Network, error)
 
-func (c Client) protocols() []question {
+// server is the host of URL, "" if that is not known, and its address, invalid if it is a name.
+func (c Client) server() (host string, address netip.Addr) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil // netboot.CheckURL has refused it
+		return "", netip.Addr{} // netboot.CheckURL has refused it
 	}
-	server, err := netip.ParseAddr(u.Hostname())
-	switch {
-	case err != nil: // a name, or not known yet
-		return []question{c.ask4, c.ask6}
+	address, _ = netip.ParseAddr(u.Hostname())
+	return u.Hostname(), address
+}
+
+func (c Client) protocols() []question {
+	switch _, server := c.server(); {
 	case server.Is4():
 		return []question{c.ask4}
+	case server.Is6():
+		return []question{c.ask6}
 	}
-	return []question{c.ask6}
+	return []question{c.ask4, c.ask6}
+}
+
+// leads says why a network does not lead to the server, nil if it may.
+func (c Client) leads(n Network) error {
+	if host, address := c.server(); host != "" && !address.IsValid() && len(n.DNS) == 0 {
+		return fmt.Errorf("address %s, and no DNS server that knows %s", &n.Address, host)
+	}
+	return nil
 }
 
 // again asks until there is an answer, or ctx ends.
-func again(ctx context.Context, ask question, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
+func (c Client) again(ctx context.Context, ask question, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
 	name := l.Attrs().Name
 	for said := ""; ; {
 		n, err := ask(ctx, *l.Attrs())
+		if err == nil {
+			err = c.leads(n)
+		}
 		if err == nil {
 			select {
 			case found <- n:
