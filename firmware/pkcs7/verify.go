@@ -91,7 +91,10 @@ func (s signerInfo) messageDigest() (sum []byte, err error) {
 		if rest, err = asn1.Unmarshal(rest, &a); err != nil {
 			return nil, err
 		}
-		if a.Type.Equal(oidMessageDigest) && len(a.Values) > 0 {
+		if a.Type.Equal(oidMessageDigest) {
+			if len(a.Values) != 1 {
+				return nil, fmt.Errorf("%d values", len(a.Values))
+			}
 			_, err = asn1.Unmarshal(a.Values[0].FullBytes, &sum)
 			return sum, err
 		}
