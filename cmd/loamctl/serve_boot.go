@@ -40,7 +40,8 @@ type bootOptions struct {
 // port is opened.
 func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMux, out io.Writer) error {
 	address, err := netip.ParseAddrPort(listen)
-	if err != nil || address.Addr().IsUnspecified() || address.Addr().IsLinkLocalUnicast() {
+	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
+	if err != nil || address.Addr().IsUnspecified() || address.Addr().Is6() && address.Addr().IsLinkLocalUnicast() {
 		return fmt.Errorf("--listen %s: machines have to be told one address\nhint: write the one that this machine has on their network, such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
 	}
 	offers, err := o.open(address)

@@ -66,4 +66,16 @@ func (r *Record) marks(macs ...string) (files []string) {
 }
 
 // removal is the command that has a machine boot from the network again.
-func removal(marks []string) string { return "rm " + strings.Join(marks, " ") }
+func removal(marks []string) string {
+	command := "rm"
+	for _, m := range marks {
+		if strings.Trim(m, safe) != "" {
+			m = "'" + strings.ReplaceAll(m, "'", `'\''`) + "'"
+		}
+		command += " " + m
+	}
+	return command
+}
+
+// safe are what a shell takes as it is.
+const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/:._-"
