@@ -13,7 +13,7 @@ loamctl  = build/loamctl
 version  = $(shell sed -n 's/^IMAGE_VERSION=//p' os-release)
 flags    = --arch $(ARCH) --profile $(PROFILE) $(if $(MIRROR),--mirror $(MIRROR)) --out $(out)
 sources  = agent cmd firmware image partitions test
-# Machines are tested when nothing else runs: emulated ones need both processors.
+# Machines are tested when nothing else runs: emulated ones need both processors. Tests that wait most of their time run two at a time, at the end.
 machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
 
@@ -45,7 +45,7 @@ test: image next style ## all that CI runs: unit tests, judges on the image, the
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
 	. build/judges/env && CI=true go test -timeout 30m $(others)
-	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -timeout 40m $(machines)
+	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -parallel 2 -timeout 40m $(machines)
 
 next: $(loamctl) ## build the same image as a later version, to upgrade to
 	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next

@@ -21,6 +21,7 @@ func (n *node) proven() {
 // TestNodeGoesBack is what a node does about changes that are bad, on trial,
 // or made behind its back.
 func TestNodeGoesBack(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n")}

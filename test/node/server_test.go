@@ -56,6 +56,7 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 // TestABadServer has a node upgrade itself from a server that fails in every way
 // there is: nothing wrong is written, and it finishes when the server is well.
 func TestABadServer(t *testing.T) {
+	t.Parallel()
 	v2 := next(t)
 	u := v2.publish(t, nil)
 	old := readFile(t, u.Dir+"/metadata/timestamp.json")

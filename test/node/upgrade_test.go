@@ -260,6 +260,7 @@ func (n *upgradable) age() {
 }
 
 func TestAnUpgradeToAGoodSystem(t *testing.T) {
+	t.Parallel()
 	v2 := next(t)
 	u := v2.publish(t, nil)
 	n := prepareUpgradable(t, u)
@@ -321,6 +322,7 @@ var bad = map[string]struct {
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
+	t.Parallel()
 	v2 := next(t)
 	for name, bad := range bad {
 		if bad.slow && os.Getenv("LOAM_ALL") == "" {

@@ -76,6 +76,7 @@ spec:
 // TestADataVolume on a machine with several disks: the one that is claimed is formatted, and no other is written to; it grows; without it
 // the machine is up, says so, and the kubelet waits.
 func TestADataVolume(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	dir := m.config.Dir
