@@ -61,16 +61,16 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
 
-test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (three hours)
+test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (two hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
-	. build/judges/env && CI=true LOAM_ALL=1 LOAM_PLACES=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 100m -v \
-		-run 'ForgetfulFirmware|Netboot|PXE|WithContentIs|TestStick|StateOfANode|DataVolume|SecureBootFrom|NetworkOf|SignedBuild' $(machines) ./test/image
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_PLACES=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -parallel 2 -timeout 60m -v \
+		-run 'ForgetfulFirmware|PXETo|WithContentIs|StateOfANode|DataVolume|NetworkOf' $(machines)
 
-# One build of test-places. What is in an image, then the machines.
+# One build of test-places: what is in an image, then the machines.
 places: image
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild' ./test/image
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network

@@ -40,6 +40,7 @@ func TestDisksOnEveryBus(t *testing.T) {
 	}
 	for _, bus := range buses {
 		t.Run(bus.name, func(t *testing.T) {
+			t.Parallel()
 			if bus.notCloud && b.manifest.Profile == "cloud" {
 				t.Skip("the cloud kernel has no driver")
 			}

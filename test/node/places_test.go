@@ -10,12 +10,13 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// matrix skips what only `make test-places` runs.
+// matrix skips what only `make test-places` runs, where some machines run at a time.
 func matrix(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LOAM_PLACES") == "" {
 		t.Skip("takes minutes: make test-places runs it")
 	}
+	t.Parallel()
 }
 
 // file puts a file into the machine's directory and returns its path.
@@ -92,6 +93,7 @@ func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 		}, "machine.yaml of drive /dev/vdb1 (LOAM)", "hello"},
 	} {
 		t.Run(place.name, func(t *testing.T) {
+			t.Parallel()
 			m := b.flash(t, b.file(".raw"))
 			place.give(m)
 			n := m.on(t, nil)

@@ -48,6 +48,7 @@ func TestUpgradesWithForgetfulFirmware(t *testing.T) {
 	bad, good := v2.publish(t, withCmdline("rdinit=/nothing")(t)), v2.publish(t, nil)
 	for name, forget := range forgets {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := prepareUpgradable(t, bad)
 			forget(t, n)
 			n.firstStart()
