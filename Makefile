@@ -70,7 +70,7 @@ test-places: next ## boot from every disk and network, with machine.yaml from ev
 places: image
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild' ./test/image
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|NetworkCards|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network

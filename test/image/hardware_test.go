@@ -15,70 +15,73 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// hardware is what has to work, by the module that drives it: a machine boots from it, or by it, so that it is in the initramfs, or it is enough that it
-// is in the root file system. Kernels of the profile cloud have no drivers for real machines.
+// hardware is what has to work, by the module that drives it: a machine boots from a disk on it, so that it is in every initramfs, or by network, so that it
+// is in the one that has it, or it is enough that it is in the root file system. Kernels of the profile cloud have no drivers for real machines.
 var hardware = []struct {
 	name, module string
-	boots        bool
+	boots        how
 	notCloud     bool
 }{
-	{name: "SATA", module: "ahci", boots: true},
-	{name: "NVMe", module: "nvme", boots: true},
-	{name: "USB", module: "xhci_pci", boots: true, notCloud: true},
-	{name: "USB, controllers of Renesas", module: "xhci_pci_renesas", boots: true, notCloud: true},
-	{name: "USB storage", module: "usb_storage", boots: true, notCloud: true},
-	{name: "USB storage, UAS", module: "uas", boots: true, notCloud: true},
-	{name: "SD, eMMC", module: "mmc_block", boots: true, notCloud: true},
-	{name: "SD, eMMC", module: "sdhci_pci", boots: true, notCloud: true},
-	{name: "SD, eMMC", module: "sdhci_acpi", boots: true, notCloud: true},
-	{name: "disks of SCSI, SATA and USB", module: "sd_mod", boots: true},
-	{name: "virtio disk", module: "virtio_blk", boots: true},
-	{name: "virtio SCSI", module: "virtio_scsi", boots: true},
-	{name: "Hyper-V disk", module: "hv_storvsc", boots: true},
-	{name: "virtio network", module: "virtio_net"},
-	{name: "Hyper-V network", module: "hv_netvsc"},
-	{name: "Intel 1 Gb/s", module: "e1000e", notCloud: true},
-	{name: "Intel 1 Gb/s, servers", module: "igb", notCloud: true},
-	{name: "Intel 2.5 Gb/s", module: "igc", notCloud: true},
-	{name: "Intel 10 Gb/s", module: "ixgbe", notCloud: true},
-	{name: "Intel 40 Gb/s", module: "i40e", notCloud: true},
-	{name: "Intel 100 Gb/s", module: "ice", notCloud: true},
-	{name: "Realtek", module: "r8169", notCloud: true},
-	{name: "Broadcom 1 Gb/s", module: "tg3", notCloud: true},
-	{name: "Broadcom 1 Gb/s, older", module: "bnx2", notCloud: true},
-	{name: "Broadcom 10 Gb/s", module: "bnx2x", notCloud: true},
-	{name: "Broadcom 25 Gb/s", module: "bnxt_en", notCloud: true},
-	{name: "Mellanox", module: "mlx5_core"},
+	{name: "SATA", module: "ahci", boots: fromDisk},
+	{name: "NVMe", module: "nvme", boots: fromDisk},
+	{name: "USB", module: "xhci_pci", boots: fromDisk, notCloud: true},
+	{name: "USB, controllers of Renesas", module: "xhci_pci_renesas", boots: fromDisk, notCloud: true},
+	{name: "USB storage", module: "usb_storage", boots: fromDisk, notCloud: true},
+	{name: "USB storage, UAS", module: "uas", boots: fromDisk, notCloud: true},
+	{name: "SD, eMMC", module: "mmc_block", boots: fromDisk, notCloud: true},
+	{name: "SD, eMMC", module: "sdhci_pci", boots: fromDisk, notCloud: true},
+	{name: "SD, eMMC", module: "sdhci_acpi", boots: fromDisk, notCloud: true},
+	{name: "disks of SCSI, SATA and USB", module: "sd_mod", boots: fromDisk},
+	{name: "virtio disk", module: "virtio_blk", boots: fromDisk},
+	{name: "virtio SCSI", module: "virtio_scsi", boots: fromDisk},
+	{name: "Hyper-V disk", module: "hv_storvsc", boots: fromDisk},
+	{name: "virtio network", module: "virtio_net", boots: byNetwork},
+	{name: "Hyper-V network", module: "hv_netvsc", boots: byNetwork},
+	{name: "Intel 1 Gb/s", module: "e1000e", boots: byNetwork, notCloud: true},
+	{name: "Intel 1 Gb/s, servers", module: "igb", boots: byNetwork, notCloud: true},
+	{name: "Intel 2.5 Gb/s", module: "igc", boots: byNetwork, notCloud: true},
+	{name: "Intel 10 Gb/s", module: "ixgbe", boots: byNetwork, notCloud: true},
+	{name: "Intel 40 Gb/s", module: "i40e", boots: byNetwork, notCloud: true},
+	{name: "Intel 100 Gb/s", module: "ice", boots: byNetwork, notCloud: true},
+	{name: "Realtek", module: "r8169", boots: byNetwork, notCloud: true},
+	{name: "Broadcom 1 Gb/s", module: "tg3", boots: byNetwork, notCloud: true},
+	{name: "Broadcom 1 Gb/s, older", module: "bnx2", boots: byNetwork, notCloud: true},
+	{name: "Broadcom 10 Gb/s", module: "bnx2x", boots: byNetwork, notCloud: true},
+	{name: "Broadcom 25 Gb/s", module: "bnxt_en", boots: byNetwork, notCloud: true},
+	{name: "Mellanox", module: "mlx5_core", boots: byNetwork},
 	{name: "machine.yaml: CD-ROM", module: "isofs"},
 	{name: "machine.yaml: CD-ROM", module: "sr_mod"},
 	{name: "machine.yaml: FAT", module: "vfat"},
 	{name: "machine.yaml: fw_cfg", module: "qemu_fw_cfg"},
 }
 
-// hasDrivers compares hardware with what is in the kernel, in the initramfs and in the root file system.
+type how int
+
+const (
+	byNetwork how = iota + 1
+	fromDisk
+)
+
+// hasDrivers compares hardware with what is in the kernel, in the initramfs of a disk and of the network, and in the root file system.
 func (b build) hasDrivers(t *testing.T, root string) {
-	builtin, initramfs, files := b.drivers(t, root)
+	builtin, files := b.drivers(t, root)
+	disk, live := b.modules(t, ".efi"), b.modules(t, ".pxe.efi")
 	for _, h := range hardware {
-		has := builtin[h.module] || files[h.module] != "" && (initramfs[h.module] || !h.boots)
+		has := builtin[h.module] || files[h.module] != "" && (disk[h.module] || h.boots != fromDisk) && (live[h.module] || h.boots == 0)
 		if want := !h.notCloud || b.manifest.Profile != "cloud"; has != want {
-			t.Errorf("%s, %s: %t, want %t; in the kernel %t, in the initramfs %t, in the root %q",
-				h.name, h.module, has, want, builtin[h.module], initramfs[h.module], files[h.module])
+			t.Errorf("%s, %s: %t, want %t; in the kernel %t, in the initramfs %t, in that of the network %t, in the root %q",
+				h.name, h.module, has, want, builtin[h.module], disk[h.module], live[h.module], files[h.module])
 		}
 	}
 }
 
-// drivers are the modules in the kernel, in the initramfs, and, with their files, in the root file system.
-func (b build) drivers(t *testing.T, root string) (builtin, initramfs map[string]bool, files map[string]string) {
+// drivers are the modules in the kernel, and, with their files, in the root file system.
+func (b build) drivers(t *testing.T, root string) (builtin map[string]bool, files map[string]string) {
 	t.Helper()
-	builtin, initramfs, files = map[string]bool{}, map[string]bool{}, map[string]string{}
+	builtin, files = map[string]bool{}, map[string]string{}
 	dir := filepath.Join(root, "usr/lib/modules", b.manifest.Kernel)
 	for _, file := range strings.Fields(read(t, dir, "modules.builtin")) {
 		builtin[kmod.Name(file)] = true
-	}
-	for _, file := range b.members(t, ".initrd") {
-		if path.Ext(file) == ".ko" {
-			initramfs[kmod.Name(file)] = true
-		}
 	}
 	err := filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
 		if path.Ext(file) == ".ko" {
@@ -89,13 +92,13 @@ func (b build) drivers(t *testing.T, root string) (builtin, initramfs map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return builtin, initramfs, files
+	return builtin, files
 }
 
-// archive is the section of the UKI, a cpio archive, as a file.
-func (b build) archive(t *testing.T, section string) (file string, ok bool) {
+// archive is the section of a UKI, a cpio archive, as a file.
+func (b build) archive(t *testing.T, suffix, section string) (file string, ok bool) {
 	t.Helper()
-	f, err := os.Open(b.file(t, ".efi"))
+	f, err := os.Open(b.file(t, suffix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,18 +115,24 @@ func (b build) archive(t *testing.T, section string) (file string, ok bool) {
 	return file, ok
 }
 
-// members are the names in the compressed archive of a section.
-func (b build) members(t *testing.T, section string) []string {
+// modules are those in the initramfs of a UKI.
+func (b build) modules(t *testing.T, suffix string) map[string]bool {
 	t.Helper()
-	file, _ := b.archive(t, section)
+	file, _ := b.archive(t, suffix, ".initrd")
 	judge.Run(t, "zstd", "-q", "-d", file, "-o", file+".cpio")
-	return strings.Fields(judge.Run(t, "cpio", "-it", "--quiet", "-F", file+".cpio"))
+	modules := map[string]bool{}
+	for name := range strings.FieldsSeq(judge.Run(t, "cpio", "-it", "--quiet", "-F", file+".cpio")) {
+		if path.Ext(name) == ".ko" {
+			modules[kmod.Name(name)] = true
+		}
+	}
+	return modules
 }
 
 // hasFirmware: what drivers of the hardware ask for, as modinfo tells, is in the image or on the list with a reason, and nothing else is in it.
 func (b build) hasFirmware(t *testing.T, root string) {
 	list, dir := b.firmware(t), filepath.Join(root, device.Dir)
-	_, _, modules := b.drivers(t, root)
+	_, modules := b.drivers(t, root)
 	for _, h := range hardware {
 		if modules[h.module] == "" || b.manifest.Profile == "cloud" {
 			continue
@@ -185,7 +194,7 @@ func TestFirmwareIsAsLargeAsListed(t *testing.T) {
 // version 1 (Intel SDM, volume 3, 11.11.1).
 func TestMicrocode(t *testing.T) {
 	b := underTest(t)
-	archive, ok := b.archive(t, ".ucode")
+	archive, ok := b.archive(t, ".efi", ".ucode")
 	if want := b.manifest.Profile == "metal" && b.manifest.Arch == "amd64"; ok != want {
 		t.Fatalf("microcode in the UKI: %t, want %t", ok, want)
 	}

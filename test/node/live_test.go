@@ -100,6 +100,32 @@ func TestPXEToMemory(t *testing.T) {
 	n.off()
 }
 
+// TestNetworkCards gets the system over each network card that QEMU has a model of, besides virtio's.
+func TestNetworkCards(t *testing.T) {
+	matrix(t)
+	b := open(t)
+	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))
+	for _, card := range []struct {
+		module   string
+		notCloud bool
+	}{{module: "vmxnet3"}, {module: "e1000", notCloud: true}, {module: "e1000e", notCloud: true}, {module: "igb", notCloud: true}} {
+		t.Run(card.module, func(t *testing.T) {
+			t.Parallel()
+			if card.notCloud && b.manifest.Profile == "cloud" {
+				t.Skip("the cloud kernel has no driver")
+			}
+			m := b.diskless(t, p)
+			m.config.NIC = card.module
+			n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
+			n.applied()
+			n.shell()
+			n.sh("ls -d /sys/bus/pci/drivers/" + card.module + "/*/net/*")
+			n.want("networkctl list --no-legend | grep -c routable; systemctl --failed --no-legend | wc -l", "1\n0")
+			n.off()
+		})
+	}
+}
+
 // TestPXEToMemoryWithIPv6Only: a router gives the address, and the kernel's command line the server, as the script of iPXE does.
 func TestPXEToMemoryWithIPv6Only(t *testing.T) {
 	matrix(t)

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -51,6 +52,8 @@ type Config struct {
 	// Host lets the machine reach this host's loopback, as 10.0.2.2, and what else
 	// this host reaches. Without it, its network ends at a DHCP server.
 	Host bool
+	// NIC is QEMU's name of the network device, "" for virtio-net-pci.
+	NIC string
 	// Netdev is a -netdev with id net, instead of a network of QEMU's own. The firmware boots from it first.
 	Netdev string
 	// Settings are of EDK2's firmware, such as IPv6Support=no (RUNTIME_CONFIG.md in its OvmfPkg).
@@ -145,7 +148,7 @@ func (c Config) machine() []string {
 }
 
 func (c Config) networkDevice() string {
-	device := "virtio-net-pci,netdev=net,romfile="
+	device := cmp.Or(c.NIC, "virtio-net-pci") + ",netdev=net,romfile="
 	if c.Netdev != "" && c.Kernel == "" { // which QEMU has the firmware start first
 		device += ",bootindex=0"
 	}
