@@ -100,7 +100,7 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 	}
 	table, err := gpt.Find(r, size)
 	if err != nil {
-		return Image{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", err)
+		return Image{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w\nhint: name a disk image (raw, packed, qcow2), a UKI, or the directory of a build", err)
 	}
 	im := Image{Format: "raw", Disk: &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize}}
 	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {

@@ -132,6 +132,9 @@ func (s *Source) unpack(f *os.File) error {
 		return err
 	}
 	s.Size, err = sparse.Write(raw, z)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends in the middle of what is packed\nhint: get it again, and compare it with SHA256SUMS")
+	}
 	return err
 }
 

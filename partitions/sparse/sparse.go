@@ -63,7 +63,12 @@ func Copy(w io.Writer, f *os.File, size int64) error {
 func Write(to *os.File, from io.Reader) (size int64, err error) {
 	buf := make([]byte, 256<<10)
 	for {
-		n, err := io.ReadFull(from, buf)
+		n := 0
+		for err == nil && n < len(buf) { // io.ReadFull does not tell what ends from what was cut off
+			var some int
+			some, err = from.Read(buf[n:])
+			n += some
+		}
 		const block = 4096
 		for at := 0; at < n; at += block {
 			part := buf[at:min(at+block, n)]
@@ -76,7 +81,7 @@ func Write(to *os.File, from io.Reader) (size int64, err error) {
 		}
 		size += int64(n)
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		case err == io.EOF:
 			return size, to.Truncate(size)
 		case err != nil:
 			return size, err

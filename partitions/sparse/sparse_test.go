@@ -2,6 +2,9 @@ package sparse
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,5 +61,30 @@ func TestWriteMakesHoles(t *testing.T) {
 	all, err := Data(f, int64(len(want)))
 	if len(all) != 2 || all[0] != (Extent{mib, mib + 4096}) || err != nil {
 		t.Errorf("data at %v, %v", all, err)
+	}
+}
+
+// TestWriteOfWhatIsCutOff is an error, and no shorter file.
+func TestWriteOfWhatIsCutOff(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(make([]byte, mib)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packed.Truncate(packed.Len() - 100)
+	r, err := gzip.NewReader(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := Write(f, r); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%d bytes, error %v", size, err)
 	}
 }
