@@ -3,12 +3,14 @@
 package flash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -38,7 +40,7 @@ func (im Image) Bytes() (n int64) {
 }
 
 // Look finds what of an image has to be on a disk, whatever was there before: its partition tables, what files on the ESP have, the systems in
-// slots, and the zeros that say that a partition is empty. What is free is not written, so that only what is there takes time.
+// slots, the zeros that say that a partition is empty, and all of what is neither. What is free is not written, so that only what is there takes time.
 func Look(r io.ReaderAt, size int64) (Image, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {
@@ -47,7 +49,10 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 	if !table.Source.Healthy() {
 		return Image{}, fmt.Errorf("the image is damaged: %w", errors.Join(table.Source.Primary, table.Source.Backup))
 	}
-	all := []Extent{{0, gpt.Alignment}, {size - gpt.Alignment, gpt.Alignment}}
+	if table.DiskSize%align != 0 || table.DiskSize < stride {
+		return Image{}, fmt.Errorf("the image is of a disk of %d bytes: not whole blocks of %d, or less than %d", table.DiskSize, align, stride)
+	}
+	all := []Extent{{0, gpt.Alignment}, {table.DiskSize - gpt.Alignment, gpt.Alignment}} // The file may go on: Grow of gpt.
 	for _, p := range table.Partitions {
 		part := io.NewSectionReader(r, p.Start, p.Size)
 		var used []Extent
@@ -56,10 +61,12 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 			used, err = usedOfESP(part, table.SectorSize)
 		case role == partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)
-		case role == partitions.Root: // with its hash tree
+		case role == partitions.Root && (p.Label == partitions.EmptyLabel || inSlot(table, partitions.RootVerity, p.Label) >= 0): // with its hash tree
 			continue
-		case role == partitions.State, role == partitions.RootVeritySig:
+		case role == partitions.RootVeritySig:
 			used = []Extent{{0, min(blank, p.Size)}}
+		case role == partitions.State:
+			used, err = usedOfState(part)
 		default: // It is not Loam's: all of it.
 			used = []Extent{{0, p.Size}}
 		}
@@ -93,14 +100,33 @@ func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool {
-		return partitions.RoleOf(p.Type) == partitions.Root && p.Label == tree.Label
-	})
+	at := inSlot(table, partitions.Root, tree.Label)
 	if at < 0 {
 		return nil, errors.New("no root for its hash tree")
 	}
 	root := table.Partitions[at]
-	return []Extent{{0, verity.HashSize(sb.DataBlocks)}, {root.Start - tree.Start, sb.DataBlocks * verity.BlockSize}}, nil
+	hashes, data := verity.HashSize(sb.DataBlocks), sb.DataBlocks*verity.BlockSize
+	if hashes > tree.Size || data > root.Size {
+		return nil, fmt.Errorf("a hash tree of %d bytes for %d of root: more than their partitions have", hashes, data)
+	}
+	return []Extent{{0, hashes}, {root.Start - tree.Start, data}}, nil
+}
+
+// inSlot is where in the table the partition of a role is that has the label of a slot, -1 if there is none.
+func inSlot(table gpt.Table, role partitions.Role, label string) int {
+	return slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return partitions.RoleOf(p.Type) == role && p.Label == label })
+}
+
+// usedOfState is the start of one that a node will format, or all of one that a node has used.
+func usedOfState(part *io.SectionReader) ([]Extent, error) {
+	start := make([]byte, min(blank, part.Size()))
+	if _, err := part.ReadAt(start, 0); err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(start, []byte(ext4.FormatMark)) || len(bytes.Trim(start, "\x00")) == 0 {
+		return []Extent{{0, int64(len(start))}}, nil
+	}
+	return []Extent{{0, part.Size()}}, nil
 }
 
 // join sorts extents, rounds them to align, and makes one of those that touch.

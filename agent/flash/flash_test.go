@@ -255,3 +255,85 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 		t.Errorf("it does not say that it is unfinished: %.30q, %v", start, err)
 	}
 }
+
+// TestAnImageMayBeOnALargerDisk, as that of a virtual machine that was made larger: it ends where its table says.
+func TestAnImageMayBeOnALargerDisk(t *testing.T) {
+	source, table, size := image(t, 512)
+	im, err := Look(source, size+64*mib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
+	if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := gpt.Read(disk, size, 512); err != nil || !got.Source.Healthy() {
+		t.Errorf("%+v, %v", got.Source, err)
+	}
+	for off := range disk.blocks {
+		if off >= table.DiskSize {
+			t.Fatalf("written at %d, beyond the %d bytes of the disk", off, table.DiskSize)
+		}
+	}
+}
+
+// TestWhatIsNotFreeIsWritten, if a node has used the disk that the image was made of, or the partitions are not Loam's.
+func TestWhatIsNotFreeIsWritten(t *testing.T) {
+	source, table, size := image(t, 512)
+	table.Partitions[6].Label = "debian" // a root without a hash tree
+	if err := table.Write(source); err != nil {
+		t.Fatal(err)
+	}
+	const last = "the last block"
+	at := map[int]int64{7: 4*mib - 4096, 8: 8*mib - 4096}
+	for index, off := range at {
+		p := table.Partition(index)
+		_, err := source.WriteAt([]byte("something"), p.Start)
+		_, lastErr := source.WriteAt([]byte(last), p.Start+off)
+		if err := errors.Join(err, lastErr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	im, err := Look(source, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
+	if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for index, off := range at {
+		have := make([]byte, 512)
+		if _, err := disk.ReadAt(have, table.Partition(index).Start+off); err != nil || !bytes.HasPrefix(have, []byte(last)) {
+			t.Errorf("partition %d ends with %.20q, %v", index, have, err)
+		}
+	}
+}
+
+// TestAnImageThatCannotBeReadIsToldBefore anything is written.
+func TestAnImageThatCannotBeReadIsToldBefore(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(source firmware.Memory, table *gpt.Table)
+		want   string
+	}{
+		{"a hash tree of more than its partition", func(source firmware.Memory, table *gpt.Table) {
+			_, err := source.WriteAt([]byte{0, 0, 0, 1}, table.Partition(3).Start+72) // data blocks
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "partition 3 of the image: "},
+		{"a disk that is not whole blocks", func(source firmware.Memory, table *gpt.Table) { table.DiskSize += 512 }, "not whole blocks"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			source, table, _ := image(t, 512)
+			test.change(source, &table)
+			if err := table.Write(source); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Look(source, table.DiskSize); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
