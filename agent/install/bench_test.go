@@ -81,7 +81,7 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		b.Fatal(err)
 	}
 	defer image.Close()
-	open := func(node string) (Target, error) { return os.OpenFile(node, os.O_RDWR|unix.O_DIRECT, 0) }
+	open := func(d volume.Disk) (Target, error) { return os.OpenFile(d.Device, os.O_RDWR|unix.O_DIRECT, 0) }
 	begin := time.Now()
 	err = Write(b.Context(), open, c, Wish{}, image, size, []byte("kind: Machine\n"), func(doing string, _, all int64) {
 		if doing == "verify" && wrote == 0 {

@@ -20,8 +20,17 @@ type Target interface {
 	io.Closer
 }
 
-// Open opens a disk to install on.
-func Open(node string) (Target, error) { return flash.Open(node) }
+// Open opens a disk to install on, if it is still the one that was chosen: the image has taken its time to come.
+func Open(m volume.Machine, chosen volume.Disk) (Target, error) {
+	disk, err := flash.Open(chosen.Device)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Still(chosen); err != nil {
+		return nil, errors.Join(err, disk.Close())
+	}
+	return disk, nil
+}
 
 // Table is the partition table that a disk has by now.
 func Table(d Disk) (gpt.Table, error) {
@@ -35,7 +44,7 @@ func Table(d Disk) (gpt.Table, error) {
 
 // Write writes an image of size bytes, with machine.yaml on its ESP, to the disk that was chosen, and reads it back. Between the decision
 // and this somebody may have taken the disk: so it is looked at once more when nobody else can have it.
-func Write(ctx context.Context, open func(node string) (Target, error), c Choice, w Wish, image io.ReaderAt, size int64, machine []byte, progress flash.Progress) (err error) {
+func Write(ctx context.Context, open func(volume.Disk) (Target, error), c Choice, w Wish, image io.ReaderAt, size int64, machine []byte, progress flash.Progress) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("install on %s: %w", c.Disk.Device, err)
@@ -52,7 +61,7 @@ func Write(ctx context.Context, open func(node string) (Target, error), c Choice
 	if err := Fits(c.Disk.Disk, im.Table); err != nil {
 		return err
 	}
-	disk, err := open(c.Disk.Device)
+	disk, err := open(c.Disk.Disk)
 	if err != nil {
 		return err
 	}

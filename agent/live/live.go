@@ -191,7 +191,8 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) erro
 	}
 	defer image.Close()
 	n.Done("get the system")
-	if err := install.Write(ctx, install.Open, c, w, image, size, n.text, n.progress()); err != nil {
+	open := func(d volume.Disk) (install.Target, error) { return install.Open(disks(), d) }
+	if err := install.Write(ctx, open, c, w, image, size, n.text, n.progress()); err != nil {
 		return err
 	}
 	n.Done("write the system")

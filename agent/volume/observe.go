@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +77,22 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 		return Disk{}, err
 	}
 	return m.disk(name, sectors*512, uses, m.paths()[name]), nil
+}
+
+// Still says why the node of a disk is not that disk's any more, or what is on it has changed; nil if neither is so. A disk that is pulled out,
+// or goes for a moment, leaves its node to another.
+func (m Machine) Still(d Disk) error {
+	now, err := ObserveOne(m, d.Device)
+	if err != nil {
+		return err
+	}
+	if now.Serial != d.Serial || now.WWID != d.WWID || now.Model != d.Model || now.Size != d.Size || now.SectorSize != d.SectorSize {
+		return fmt.Errorf("it is another disk by now: %s, serial %q, %d MiB", cmp.Or(now.Model, "unknown model"), now.Serial, now.Size>>20)
+	}
+	if !slices.Equal(now.Content.Evidence, d.Content.Evidence) {
+		return fmt.Errorf("it holds something else by now: %s", now.Content)
+	}
+	return nil
 }
 
 func (m Machine) disk(name string, size int64, uses map[string][]string, paths []string) Disk {

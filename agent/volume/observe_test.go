@@ -3,6 +3,7 @@ package volume
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -74,6 +75,42 @@ func TestObserve(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Observe (-want +got):\n%s", diff)
+	}
+}
+
+// TestADiskIsStillThere under its node, or another is.
+func TestADiskIsStillThere(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(root fstest.MapFS, content *inMemory)
+		want   string
+	}{
+		{"it is", func(fstest.MapFS, *inMemory) {}, ""},
+		{"another serial number", func(root fstest.MapFS, _ *inMemory) { root["sys/block/sda/serial"].Data = []byte("S2\n") }, "it is another disk by now"},
+		{"another size", func(root fstest.MapFS, _ *inMemory) { root["sys/block/sda/size"].Data = []byte("4194305\n") }, "it is another disk by now"},
+		{"another content", func(_ fstest.MapFS, content *inMemory) { content.write(512, []byte("EFI PART")) }, "it holds something else by now"},
+		{"it is gone", func(root fstest.MapFS, _ *inMemory) { delete(root, "sys/block/sda/size") }, "/dev/sda: no disk"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			content := newSparse(2 * gib)
+			root := fstest.MapFS{"proc/self/mountinfo": {}, "proc/swaps": {}, "sys/block/sda/size": {Data: []byte("4194304\n")}, "sys/block/sda/serial": {Data: []byte("S1\n")}}
+			taken := false // by whoever asks
+			m := Machine{Root: root, Open: func(_ string, exclusive bool) (Device, error) {
+				if taken && exclusive {
+					return nil, ErrBusy
+				}
+				return opened{content}, nil
+			}}
+			d, err := ObserveOne(m, "/dev/sda")
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken = true
+			test.change(root, content)
+			if err := m.Still(d); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }
 

@@ -87,7 +87,9 @@ func (f *flashing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
+	if err = machineHere().Still(disk); err == nil { // A person has thought about it meanwhile.
+		err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
+	}
 	if err = errors.Join(err, to.Close()); err != nil {
 		return fmt.Errorf("%s: %w", disk.Device, err)
 	}
@@ -101,7 +103,11 @@ func observe(device string) (volume.Disk, error) {
 	if err != nil {
 		return volume.Disk{}, err
 	}
-	return volume.ObserveOne(volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook}, at)
+	return volume.ObserveOne(machineHere(), at)
+}
+
+func machineHere() volume.Machine {
+	return volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook}
 }
 
 // obstacle says why an image cannot go to a disk, nil if it can.
