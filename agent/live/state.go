@@ -91,14 +91,14 @@ func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 			with = append(with, d)
 		}
 	}
-	if len(with) > 1 {
-		with = slices.DeleteFunc(with, func(d stateDisk) bool { return !c.Identity(d.Disk) })
-	}
+	claimed := slices.DeleteFunc(slices.Clone(with), func(d stateDisk) bool { return !c.Identity(d.Disk) })
 	switch {
-	case len(with) == 1 && c.Identity(with[0].Disk):
-		d := with[0]
+	case len(claimed) == 1:
+		d := claimed[0]
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		return boot.State{Device: d.Device, Size: d.Size, Mend: d.torn, Grow: d.Size-d.size >= slack}, nil
+	case len(claimed) > 1:
+		return boot.State{}, fmt.Errorf("no disk for %s: %s and %s have a node's state already\nhint: claim one by its serial number", stateField, claimed[0].Device, claimed[1].Device)
 	case len(with) > 0:
 		return boot.State{}, fmt.Errorf("no disk for %s: %s has a node's state already, and is not the one that is claimed (%s)\nhint: claim one by its serial number", stateField, with[0].Device, c)
 	}
