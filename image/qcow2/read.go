@@ -82,7 +82,11 @@ func (q *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) && off < q.size {
 		within := off & (1<<q.bits - 1)
 		some := p[n : n+int(min(int64(len(p)-n), 1<<q.bits-within, q.size-off))]
-		if err := q.readCluster(some, off, within); err != nil {
+		err := q.readCluster(some, off, within)
+		if errors.Is(err, io.EOF) { // of the file, not of the disk
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
 			return n, fmt.Errorf("qcow2: at %d of the disk: %w", off, err)
 		}
 		n, off = n+len(some), off+int64(len(some))
@@ -120,11 +124,10 @@ func (q *Reader) readCluster(p []byte, off, within int64) error {
 	case entry&isZero != 0 || entry&offsetMask == 0:
 		return nil
 	}
-	n, err := q.r.ReadAt(p, int64(entry&offsetMask)+within)
-	if n > 0 && errors.Is(err, io.EOF) { // The last cluster of a file may be short.
-		err = nil
+	if n, err := q.r.ReadAt(p, int64(entry&offsetMask)+within); n < len(p) { // The file may end with it.
+		return err
 	}
-	return err
+	return nil
 }
 
 // decompress reads a compressed cluster: its offset is not aligned, its length told in sectors of 512 bytes from the first that it touches.
