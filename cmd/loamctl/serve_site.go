@@ -111,7 +111,7 @@ func (s *site) Admit(r pxe.Request) error {
 // find is the file of a machine, and the name that it has in the record: none for one of many.
 func (s *site) find(id pxe.Identity) (e inventory.Entry, name string, err error) {
 	if s.machines == nil {
-		return e, "", fmt.Errorf("no machine.yaml here: %w", os.ErrNotExist)
+		return e, "", fmt.Errorf("%w here", pxe.ErrNone)
 	}
 	if e, err = inventory.Find(s.machines, id.MACs, id.Serial, id.UUID); err != nil || e.Own() {
 		return e, e.Name, err

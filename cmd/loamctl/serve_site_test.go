@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -83,7 +83,7 @@ func TestSite(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, _, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, fs.ErrNotExist) {
+	if text, _, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, pxe.ErrNone) {
 		t.Errorf("a token for whoever asks: %q, %v", text, err)
 	}
 }
@@ -155,6 +155,40 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	const reason = "503 Service Unavailable: 52:54:00:00:00:01.yaml:4: hostName: unknown field; hint: did you mean hostname?"
 	if _, err := node.Machine(t.Context()); err == nil || !strings.Contains(err.Error(), reason) {
 		t.Errorf("a file with a mistake: %v", err)
+	}
+}
+
+// TestWhatIsMissingIsNoMachineWithoutAFile has what a machine.yaml is made of go while the server runs: a node that was told that there is none for
+// it would start without.
+func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lose func(o bootOptions) error
+	}{
+		{"the tokens", func(o bootOptions) error { return os.Remove(o.tokens) }},
+		{"what its file is a link to", func(o bootOptions) error {
+			file := filepath.Join(o.machines, macOf(1)+".yaml")
+			return errors.Join(os.Remove(file), os.Symlink("gone", file))
+		}},
+		{"the directory of all files", func(o bootOptions) error { return os.RemoveAll(o.machines) }},
+		{"the directory of the record", func(o bootOptions) error { return os.RemoveAll(o.state) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := options(t, wanted, "")
+			s, err := o.site(io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			if err := test.lose(o); err != nil {
+				t.Fatal(err)
+			}
+			answer := httptest.NewRecorder()
+			pxe.Offers{}.Handler(s, func(string, string, string) {}).ServeHTTP(answer, httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil))
+			if answer.Code != http.StatusServiceUnavailable {
+				t.Errorf("%d %s", answer.Code, answer.Body)
+			}
+		})
 	}
 }
 

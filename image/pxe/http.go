@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,9 +26,12 @@ type Identity struct {
 	Arch         string
 }
 
+// ErrNone has a machine start without a machine.yaml. It is no fs.ErrNotExist, which is also what is said of a list of tokens that is away.
+var ErrNone = errors.New("no machine.yaml")
+
 // Machines is what this server knows of machines.
 type Machines interface {
-	// Machine is the machine.yaml for a machine, and, for a person, where it is from; fs.ErrNotExist
+	// Machine is the machine.yaml for a machine, and, for a person, where it is from; ErrNone
 	// if there is none. The texts of all errors go to the machine.
 	Machine(ctx context.Context, id Identity) (text []byte, from string, err error)
 	// Installed has the machine boot from its own disk from now on. It returns how a person takes that back.
@@ -111,7 +113,7 @@ func answer(w http.ResponseWriter, r *http.Request, said Said, asked string, ask
 	}
 	said(id.MACs[0], asked+id.named(), got)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, ErrNone):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -3,8 +3,6 @@ package pxe
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 
 	"net/http/httptest"
 	"net/netip"
@@ -27,7 +25,7 @@ func (s *site) Machine(_ context.Context, id Identity) ([]byte, string, error) {
 	case id.Serial == "broken":
 		return nil, "", errors.New("default.yaml:3: x: unknown field")
 	case !slices.Contains(id.MACs, mac.String()):
-		return nil, "", fmt.Errorf("no machine.yaml: %w", fs.ErrNotExist)
+		return nil, "", ErrNone
 	}
 	return []byte("kind: Machine\n"), "a.yaml", nil
 }
@@ -72,7 +70,7 @@ func TestHandler(t *testing.T) {
 		{name: "iPXE that a BIOS has started", path: "/v1/ipxe?arch=i386&mac=" + mac.String(), status: 200, want: boots},
 		{name: "iPXE on what there is no build for", path: "/v1/ipxe?arch=arm64", status: 200, want: "#!ipxe\necho http://192.0.2.1:8080 has no build for this machine\nsleep 10\nexit 1\n"},
 		{name: "machine.yaml", path: "/v1/machine?mac=52:54:00:AB:00:00&mac=52-54-00-12-34-56&serial=%20S1%20&uuid=AA&arch=amd64", status: 200, want: "kind: Machine\n"},
-		{name: "none", path: "/v1/machine?mac=52:54:00:00:00:01", status: 404, want: "no machine.yaml: file does not exist\n"},
+		{name: "none", path: "/v1/machine?mac=52:54:00:00:00:01", status: 404, want: "no machine.yaml\n"},
 		{name: "one with a mistake", path: "/v1/machine?serial=broken&mac=52:54:00:00:00:01", status: 503, want: "default.yaml:3: x: unknown field\n"},
 		{name: "nobody", path: "/v1/machine?serial=S1", status: 400, want: "mac is missing\n"},
 		{name: "a MAC that is none", path: "/v1/machine?mac=../../x", status: 400, want: "mac \"../../x\" is none\n"},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/image/pxe"
 )
 
 // Default is the file of the machines that have none.
@@ -65,7 +66,7 @@ func Check(root *os.Root) ([]Entry, error) {
 }
 
 // Find returns the file of a machine with these MACs, serial number and UUID, "" for none, else Default. An
-// error is fs.ErrNotExist if there is neither. It reads anew each time, so a change counts at once, and a
+// error is pxe.ErrNone if there is neither. It reads anew each time, so a change counts at once, and a
 // mistake in what is for others does not.
 func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
 	names, _, err := byIdentity(root)
@@ -86,7 +87,7 @@ func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
 	case names[Default] != nil:
 		return read(root, Default)
 	}
-	return Entry{}, fmt.Errorf("no machine.yaml for %s: %w; hint: write %s.yaml, or %s for all that have none", macs[0], fs.ErrNotExist, macs[0], Default)
+	return Entry{}, fmt.Errorf("%w for %s; hint: write %s.yaml, or %s for all that have none", pxe.ErrNone, macs[0], macs[0], Default)
 }
 
 // Admit returns nil if there may be a file for a machine of which this MAC and these UUIDs are known, nil if it does not say its UUID.

@@ -2,11 +2,12 @@ package inventory
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/image/pxe"
 )
 
 const (
@@ -69,7 +70,7 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Find(files(t), []string{mac}, "", ""); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Find(files(t), []string{mac}, "", ""); !errors.Is(err, pxe.ErrNone) {
 		t.Errorf("error %v", err)
 	}
 }
