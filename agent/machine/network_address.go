@@ -108,6 +108,9 @@ func (c *networkCheck) route(path string, r network.Route, one network.Interface
 	if r.Metric < 0 || r.Metric > math.MaxUint32 {
 		c.Addf(path+".metric", "write one of 1 to 4294967295: less goes first", "%d is not a metric", r.Metric)
 	}
+	if r.OnLink && r.Via == "" { // The kernel refuses that, and networkd then the interface.
+		c.Add(path+".onLink", "is said of a gateway, and there is none", "leave it out, or write via")
+	}
 	if !c.once(path, fmt.Sprintf("route %s %d", to, r.Metric), "leads where another route does, with the same metric", "give each a metric: less goes first") || !via.IsValid() {
 		return
 	}

@@ -85,6 +85,7 @@ func TestNetworkErrors(t *testing.T) {
 		{"a default route to nowhere", route("{}"), "network.interfaces[0].routes[0].via: is empty; hint: write the gateway of the default route"},
 		{"a gateway that is a name", route("{via: router}"), `network.interfaces[0].routes[0].via: "router" is not the address of a gateway; hint: write one such as 192.0.2.1`},
 		{"a gateway that is not on the link", route("{via: 192.0.3.1}"), "network.interfaces[0].routes[0].via: 192.0.3.1 is in no network of the interface; hint: write onLink: true if it is there all the same"},
+		{"on the link, and no gateway that could be", route("{to: 198.51.100.0/24, onLink: true}"), "network.interfaces[0].routes[0].onLink: is said of a gateway, and there is none; hint: leave it out, or write via"},
 		{"a gateway that is the node", route("{via: 192.0.2.10}"), "network.interfaces[0].routes[0].via: 192.0.2.10 is this node; hint: write the address of the gateway"},
 		{"a gateway of another family", route("{via: '2001:db8::1'}"), "network.interfaces[0].routes[0].via: the interface has no address of the family of 2001:db8::1; hint: write one in addresses, dhcp4, dhcp6 or slaac"},
 		{"a route between families", route("{to: '2001:db8::/32', via: 192.0.2.1}"), `network.interfaces[0].routes[0].to: "2001:db8::/32" and the gateway 192.0.2.1 are of different families; hint: write both as IPv4 or both as IPv6`},
