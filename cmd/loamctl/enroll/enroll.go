@@ -126,7 +126,7 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 func (r *Record) grant(name string, macs []string) (Grant, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if marks := r.marks(r.known(name, macs)...); len(marks) > 0 {
+	if marks := r.marksOf(name, r.known(name, macs)); len(marks) > 0 {
 		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, removal(marks))
 	}
 	i, err := r.current(name, macs)

@@ -152,6 +152,39 @@ func TestAFileHasOneToken(t *testing.T) {
 	ask("serial-S2.yaml", []string{"52:54:00:00:00:03"}, second, "")
 }
 
+// TestAMACOfSeveralMachines: the network device that a management controller shows over USB has the same one in each.
+func TestAMACOfSeveralMachines(t *testing.T) {
+	const shared = "be:3a:f2:b6:05:9f"
+	w := newWorld(t)
+	gets := func(name, mac, want string) {
+		t.Helper()
+		if got, err := w.Token(t.Context(), name, []string{mac, shared}); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+		}
+	}
+	gets("serial-S1.yaml", one[0], first)
+	gets("serial-S2.yaml", two[0], second)
+	undo, err := w.Installed("serial-S1.yaml", []string{one[0], shared}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gets("serial-S2.yaml", two[0], second) // again, as it installs itself
+	if _, err := w.Installed("serial-S2.yaml", []string{two[0], shared}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(undo)[1:] {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.IsInstalled(one[0]) || !w.IsInstalled(two[0]) {
+		t.Error("what was taken back is that of the other")
+	}
+	if _, err := w.Token(t.Context(), "serial-S1.yaml", []string{one[0], shared}); err == nil || !strings.Contains(err.Error(), "were given") {
+		t.Errorf("installed anew: %v", err)
+	}
+}
+
 // TestWhoInventsMACsTakesNobodysPlace has somebody say again and again that a machine is installed, with other MACs each time.
 func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 	w := newWorld(t)

@@ -41,7 +41,7 @@ func (r *Record) Installed(name string, macs []string, about string) (undo strin
 	}
 	grants := slices.Clone(r.grants)
 	for i, g := range grants {
-		grants[i].Used = g.Used || g.has(macs)
+		grants[i].Used = g.Used || g.isOf(name, macs)
 	}
 	return removal(r.marks(macs...)), r.save(grants)
 }
@@ -63,6 +63,16 @@ func (r *Record) marks(macs ...string) (files []string) {
 		}
 	}
 	return files
+}
+
+// marksOf are those that say that the machine with the file of that name has had its token: none of another file, as machines may have a MAC in
+// common, that of the network device which a management controller shows over USB.
+func (r *Record) marksOf(name string, macs []string) []string {
+	ofAnother := func(mark string) bool {
+		dir := filepath.Base(filepath.Dir(mark))
+		return name != "" && dir != name && dir != others
+	}
+	return slices.DeleteFunc(r.marks(macs...), ofAnother)
 }
 
 // removal is the command that has a machine boot from the network again.
