@@ -23,18 +23,6 @@ func TestWhatLeadsToAServer(t *testing.T) {
 	}
 }
 
-func TestANameNeedsDNS(t *testing.T) {
-	for url, want := range map[string]bool{"http://192.0.2.1:8080": true, "http://[2001:db8::1]": true, "http://boot.plant.example": false, "": true} {
-		c := Client{URL: url}
-		if err := c.leads(Network{}); (err == nil) != want {
-			t.Errorf("%q without DNS: %v", url, err)
-		}
-		if err := c.leads(Network{DNS: []net.IP{net.IPv6loopback}}); err != nil {
-			t.Errorf("%q: %v", url, err)
-		}
-	}
-}
-
 func TestTheNetworkOfAReplyOfDHCPv6(t *testing.T) {
 	own := net.IPNet{IP: net.ParseIP("2001:db8::a"), Mask: net.CIDRMask(64, 128)}
 	given := dhcpv6.WithIANA(dhcpv6.OptIAAddress{IPv6Addr: net.ParseIP("2001:db8::7"), ValidLifetime: time.Hour})

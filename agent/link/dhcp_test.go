@@ -86,3 +86,27 @@ func TestWhoAsks(t *testing.T) {
 		t.Errorf("option 97 (-want +got):\n%s", diff)
 	}
 }
+
+// TestWhatDoesNotLeadToTheServer: a management controller gives the machine an address, too, on a network of the two of them.
+func TestWhatDoesNotLeadToTheServer(t *testing.T) {
+	controller := Network{Address: net.IPNet{IP: net.IPv4(169, 254, 1, 2), Mask: net.CIDRMask(24, 32)}}
+	routed, named := controller, controller
+	routed.Router, named.DNS = net.IPv4(169, 254, 1, 1), []net.IP{net.IPv4(169, 254, 1, 1)}
+	for _, test := range []struct {
+		name, url string
+		network   Network
+		reason    string
+	}{
+		{"a server elsewhere", "http://192.0.2.1:8080", controller, "address 169.254.1.2/24, and no router to 192.0.2.1"},
+		{"a server elsewhere, and a router", "http://192.0.2.1:8080", routed, ""},
+		{"a server on the network", "http://169.254.1.1", controller, ""},
+		{"a server that this network has told of", "", controller, ""},
+		{"a server of IPv6, whose routers the kernel knows", "http://[2001:db8::1]", Network{Address: net.IPNet{IP: net.ParseIP("2001:db8:1::2"), Mask: net.CIDRMask(128, 128)}}, ""},
+		{"a name, and nobody to ask for it", "http://server", controller, "address 169.254.1.2/24, and no DNS server that knows server"},
+		{"a name, and who knows it", "http://server", named, ""},
+	} {
+		if err := (Client{URL: test.url}).leads(test.network); (err == nil) != (test.reason == "") || err != nil && err.Error() != test.reason {
+			t.Errorf("%s: %v, want %q", test.name, err, test.reason)
+		}
+	}
+}

@@ -105,8 +105,12 @@ func (c Client) protocols() []question {
 
 // leads says why a network does not lead to the server, nil if it may.
 func (c Client) leads(n Network) error {
-	if host, address := c.server(); host != "" && !address.IsValid() && len(n.DNS) == 0 {
+	switch host, address := c.server(); {
+	case host == "":
+	case !address.IsValid() && len(n.DNS) == 0:
 		return fmt.Errorf("address %s, and no DNS server that knows %s", &n.Address, host)
+	case address.Is4() && n.Router == nil && !n.Address.Contains(address.AsSlice()):
+		return fmt.Errorf("address %s, and no router to %s", &n.Address, host)
 	}
 	return nil
 }
