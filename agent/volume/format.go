@@ -19,13 +19,24 @@ type Target interface {
 // Mkfs is the command that makes the file system in a sparse file as large as the disk, with project quota. Nothing that
 // it leaves a hole may be relied on to be zero on the disk: so the inode tables are left to the kernel, which zeroes them
 // in the background, and ext4's journal to its checksums, which are keyed by the new UUID.
-func Mkfs(fileSystem, file string, sectorSize int) []string {
+func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
 	if fileSystem == "xfs" {
-		return []string{"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", Label, file}
+		command := []string{"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", Label}
+		if size/xfsLogShare > maxXFSLog {
+			command = append(command, "-l", "size="+strconv.Itoa(maxXFSLog))
+		}
+		return append(command, file)
 	}
 	return []string{"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", Label, "-O", "quota,project",
 		"-E", "quotatype=prjquota,nodiscard,lazy_itable_init=1,lazy_journal_init=1", file}
 }
+
+// mkfs.xfs makes a log of this part of the disk, up to 2 GiB, and fills it with zeros. The file is in memory, so a disk of any size gets no more than
+// the disk of 512 GiB does.
+const (
+	xfsLogShare = 2048
+	maxXFSLog   = 256 << 20
+)
 
 // Format copies a file system from image, of which data are the parts that are no holes, to target.
 //

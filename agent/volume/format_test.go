@@ -52,7 +52,7 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
 	file := create(t, path, size)
-	command := Mkfs(fileSystem, path, sector)
+	command := Mkfs(fileSystem, path, size, sector)
 	judge.Run(t, command[0], command[1:]...)
 	data, err := sparse.Data(file, size)
 	if err != nil {
@@ -143,6 +143,21 @@ func TestFsckOfADiskFullOfOldData(t *testing.T) {
 				t.Errorf("formatted: %v", got)
 			}
 		})
+	}
+}
+
+// TestALargeDiskTakesLittleMemory: mkfs.xfs writes zeros to all of the log, and the file is in memory.
+func TestALargeDiskTakesLittleMemory(t *testing.T) {
+	const most = 300 * mib
+	for _, size := range []int64{512 * gib, 1024 * gib, 8 * 1024 * gib} {
+		file, _ := image(t, "xfs", size, 512)
+		first := make([]byte, 512)
+		if _, err := file.ReadAt(first, 0); err != nil {
+			t.Fatal(err)
+		}
+		if log, ok := xfsLog(first); !ok || log.End-log.Start > most {
+			t.Errorf("a disk of %d GiB: a log of %d MiB", size/gib, (log.End-log.Start)/mib)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func (m Maker) image(ctx context.Context, fileSystem string, size int64, sectorS
 		return nil, err
 	}
 	defer os.Remove(name)
-	if err := errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, sectorSize))); err != nil {
+	if err := errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, size, sectorSize))); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
