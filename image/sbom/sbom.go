@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"debug/buildinfo"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,18 +125,28 @@ func modules(programs []string) ([]manifest.Package, error) {
 	return slices.Compact(all), nil
 }
 
-// Decode reads the packages of a document, those of the distribution and Go modules, the latter without an architecture.
+// Decode reads the packages of a document, those of the distribution and Go modules, the latter without an architecture. The document may be
+// anybody's: tools-golang, which panics at a package that is null, does not read it.
 func Decode(text []byte) ([]manifest.Package, error) {
-	var doc spdx.Document
-	if err := spdxjson.ReadInto(bytes.NewReader(text), &doc); err != nil {
+	var doc struct {
+		SPDXVersion string
+		Packages    []struct {
+			Name, VersionInfo string
+			ExternalRefs      []struct{ ReferenceType, ReferenceLocator string }
+		}
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("SBOM: %w", err)
+	}
+	if doc.SPDXVersion != spdx.Version {
+		return nil, fmt.Errorf("SBOM: version %.80q, want %q", doc.SPDXVersion, spdx.Version)
 	}
 	var all []manifest.Package
 	for _, p := range doc.Packages {
-		for _, ref := range p.PackageExternalReferences {
-			if ref.RefType == common.TypePackageManagerPURL {
-				_, arch, _ := strings.Cut(ref.Locator, "?arch=")
-				all = append(all, manifest.Package{Name: p.PackageName, Version: p.PackageVersion, Arch: arch})
+		for _, ref := range p.ExternalRefs {
+			if ref.ReferenceType == common.TypePackageManagerPURL {
+				_, arch, _ := strings.Cut(ref.ReferenceLocator, "?arch=")
+				all = append(all, manifest.Package{Name: p.Name, Version: p.VersionInfo, Arch: arch})
 			}
 		}
 	}

@@ -86,3 +86,15 @@ func TestIdentifiersAreThoseOfTheStandard(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodeWhatNobodyEncodes: a package that is null has nothing, and no document is an error.
+func TestDecodeWhatNobodyEncodes(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{}`: false, `null`: false, `{"spdxVersion": "SPDX-3.0"}`: false, `{"spdxVersion": "SPDX-2.3", "packages": {}}`: false,
+		`{"spdxVersion": "SPDX-2.3", "packages": [null, {"externalRefs": [null]}]}`: true,
+	} {
+		if all, err := Decode([]byte(text)); (err == nil) != ok || len(all) > 0 {
+			t.Errorf("%s: %v, %v", text, all, err)
+		}
+	}
+}
