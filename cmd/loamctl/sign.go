@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/sign"
@@ -65,7 +66,13 @@ func (o enrollOptions) add(k *image.Keys) error {
 	}
 	k.Enroll = map[string][]byte{}
 	for _, name := range sign.Names() {
-		content, err := os.ReadFile(filepath.Join(o.dir, name))
+		file := filepath.Join(o.dir, name)
+		content, err := os.ReadFile(file)
+		if err == nil {
+			if has, bad := efivar.ParseAuthenticated(content); bad != nil || len(has) == 0 {
+				err = fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content))
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("--enroll: %w\nhint: loamctl keys %s makes it", err, o.dir)
 		}
