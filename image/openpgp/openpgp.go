@@ -107,22 +107,31 @@ func Signer(signature []byte) (string, error) {
 	return fmt.Sprintf("%016X", *s.IssuerKeyId), nil
 }
 
-func read(file string) (openpgp.EntityList, error) {
+// armored begins what is text: a file may have several, one after the other.
+const armored = "-----BEGIN PGP"
+
+func read(file string) (all openpgp.EntityList, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var r io.Reader = bytes.NewReader(text)
-	if strings.HasPrefix(string(text), "-----BEGIN PGP") {
-		block, err := armor.Decode(r)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+	parts := []io.Reader{bytes.NewReader(text)}
+	if strings.HasPrefix(string(text), armored) {
+		parts = nil
+		for part := range strings.SplitSeq(string(text[len(armored):]), armored) {
+			block, err := armor.Decode(strings.NewReader(armored + part))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			parts = append(parts, block.Body)
 		}
-		r = block.Body
 	}
-	all, err := openpgp.ReadKeyRing(r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: no OpenPGP keys: %w", file, err)
+	for _, part := range parts {
+		some, err := openpgp.ReadKeyRing(part)
+		if err != nil {
+			return nil, fmt.Errorf("%s: no OpenPGP keys: %w", file, err)
+		}
+		all = append(all, some...)
 	}
 	return all, nil
 }

@@ -117,3 +117,32 @@ func TestKeysThatDoNotDoAreRefused(t *testing.T) {
 		t.Errorf("with its passphrase: %v", err)
 	}
 }
+
+// TestAFileMayHaveTheKeysOfMany, each armored by itself, as `cat` puts them together.
+func TestAFileMayHaveTheKeysOfMany(t *testing.T) {
+	_, other := made(t, "ed25519", "")
+	private, public := made(t, "ed25519", "")
+	var keys []byte
+	for _, file := range []string{other, public} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, text...)
+	}
+	all := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(all, keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ReadKey(private, time.Now(), nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := key.Sign([]byte("text\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := Verify(all, []byte("text\n"), signature, time.Now()); err != nil || by != key.String() {
+		t.Errorf("by %s: %v", by, err)
+	}
+}
