@@ -197,7 +197,10 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case _, ok := <-n.source:
 		if !ok {
 			n.source = nil
-			break
+			if ctx.Err() != nil {
+				break
+			}
+			l.warn("watch the source", errors.New("no more events"))
 		}
 		l.rereads()
 	case _, ok := <-n.contents:

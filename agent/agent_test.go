@@ -318,6 +318,20 @@ func TestManyChangesAreOneApply(t *testing.T) {
 	}
 }
 
+// TestASourceThatCanNoLongerBeWatchedIsReadOnceMore, as its end may have hidden a change, and a person is told.
+func TestASourceThatCanNoLongerBeWatchedIsReadOnceMore(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.text = "two"
+		close(w.source)
+		settle()
+	})
+	if s := w.last(); len(w.applied) != 2 || !slices.Contains(s.Warnings, "watch the source: no more events") {
+		t.Errorf("applied %d times, warnings %q", len(w.applied), s.Warnings)
+	}
+}
+
 func TestBadConfigurationChangesNothing(t *testing.T) {
 	w := newWorld()
 	w.text = "one"
