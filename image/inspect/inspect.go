@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -125,11 +126,16 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 		return err
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		if r, err := esp.Open(loader.Path(arch)); err == nil {
-			im.Disk.Loader, _ = loader.Version(r)
-			if im.Disk.LoaderSigners, err = signers(r); err != nil {
-				return fmt.Errorf("%s: %w", loader.Path(arch), err)
-			}
+		r, err := esp.Open(loader.Path(arch))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		im.Disk.Loader, _ = loader.Version(r)
+		if im.Disk.LoaderSigners, err = signers(r); err != nil {
+			return fmt.Errorf("%s: %w", loader.Path(arch), err)
 		}
 	}
 	if im.Disk.Enroll, err = readEnrollments(esp); err != nil {
