@@ -69,7 +69,7 @@ test-places: next ## boot from every disk and network, with machine.yaml from ev
 # One build of test-places: what is in an image, then the machines.
 places: image
 	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild' ./test/image
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|SecondBuild' ./test/image
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|NetworkCards|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
 
 golden: ## take what the commands print now into the tests that compare it

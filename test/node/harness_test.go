@@ -198,7 +198,7 @@ func (n *node) says(right func(status.Status) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			n.t.Fatalf("status %+v, error %+v, upgrade %+v", s, s.Error, s.Upgrade)
+			n.t.Fatalf("status %+v, error %+v, upgrade %+v, network %+v", s, s.Error, s.Upgrade, s.Network)
 		}
 	}
 }
