@@ -26,7 +26,7 @@ func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) 
 	n := Network{Interface: l.Name}
 	var reply *dhcpv6.Message
 	if n.Address, err = address(ctx, l, net.IP.IsGlobalUnicast); err == nil {
-		reply, err = c.inform(ctx, client)
+		reply, err = c.inform(ctx, client, n)
 	} else {
 		reply, err = c.solicit(ctx, client)
 	}
@@ -74,26 +74,44 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 }
 
 // inform asks for what goes with an address that is there: as for an address, but without one.
-func (c Client) inform(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
+func (c Client) inform(ctx context.Context, client *nclient6.Client, n Network) (*dhcpv6.Message, error) {
 	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
 	question.MessageType = dhcpv6.MessageTypeInformationRequest
 	question.Options.Del(dhcpv6.OptionIANA)
-	return client.SendAndRead(ctx, client.RemoteAddr(), question, nclient6.IsMessageType(dhcpv6.MessageTypeReply))
+	return c.useful(ctx, client, question, dhcpv6.MessageTypeReply, n)
 }
 
-// solicit asks for an address, too. One that would be of no use is not taken.
+// solicit asks for an address, too.
 func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
-	offer, err := client.Solicit(ctx, c.options6(client.InterfaceAddr())...)
+	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.network6(Network{}, offer); err != nil {
+	offer, err := c.useful(ctx, client, question, dhcpv6.MessageTypeAdvertise, Network{})
+	if err != nil {
 		return nil, err
 	}
 	return client.Request(ctx, offer, c.options6(client.InterfaceAddr())...)
+}
+
+// useful is the first answer of a type that makes a network of n. Another server may have answered before it: that it has no address (RFC 8415,
+// section 18.2.9), or nothing that leads to the system.
+func (c Client) useful(ctx context.Context, client *nclient6.Client, question *dhcpv6.Message, of dhcpv6.MessageType, n Network) (*dhcpv6.Message, error) {
+	var problem error
+	answer, err := client.SendAndRead(ctx, client.RemoteAddr(), question, func(p *dhcpv6.Message) bool {
+		if p.MessageType != of {
+			return false
+		}
+		_, problem = c.network6(n, p)
+		return problem == nil
+	})
+	if errors.Is(err, nclient6.ErrNoResponse) && problem != nil {
+		err = problem
+	}
+	return answer, err
 }
 
 // options6 have the same client identifier at each start.

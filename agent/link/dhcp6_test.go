@@ -11,6 +11,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/dhcpv6/server6"
+	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/loam-os/loam/test/ethernet"
 )
@@ -60,7 +61,7 @@ func TestTheNetworkOfAReplyOfDHCPv6(t *testing.T) {
 	}
 }
 
-// TestConnectByDHCPv6 has a server of DHCPv6 on a network without a router and without IPv4.
+// TestConnectByDHCPv6 has a server of DHCPv6 on a network without a router and without IPv4, and one that answers before it and has no addresses.
 func TestConnectByDHCPv6(t *testing.T) {
 	if !ethernet.Own(t) {
 		return
@@ -126,6 +127,13 @@ func give(t *testing.T, class string, conn net.PacketConn, peer net.Addr, in dhc
 	answer := dhcpv6.NewReplyFromMessage
 	if m.Type() == dhcpv6.MessageTypeSolicit {
 		answer = dhcpv6.NewAdvertiseFromSolicit
+		none, err := answer(m, dhcpv6.WithServerID(&dhcpv6.DUIDLL{HWType: 1, LinkLayerAddr: net.HardwareAddr{2, 0, 0, 0, 0, 2}}),
+			dhcpv6.WithOption(&dhcpv6.OptStatusCode{StatusCode: iana.StatusNoAddrsAvail}))
+		if err != nil {
+			t.Errorf("answer to %v: %v", m, err)
+			return
+		}
+		_, _ = conn.WriteTo(none.ToBytes(), peer)
 	}
 	out, err := answer(m, options...)
 	if err != nil {
