@@ -41,7 +41,8 @@ type bootOptions struct {
 func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMux, out io.Writer) error {
 	address, err := netip.ParseAddrPort(listen)
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
-	if err != nil || address.Addr().IsUnspecified() || address.Addr().Is6() && address.Addr().IsLinkLocalUnicast() {
+	own := address.Addr().Is4() && address.Addr().IsLoopback() || address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
+	if err != nil || address.Addr().IsUnspecified() || own {
 		return fmt.Errorf("--listen %s: machines have to be told one address\nhint: write the one that this machine has on their network, such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
 	}
 	offers, err := o.open(address)
