@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -134,16 +135,25 @@ func (c *networkCheck) mtu(i int, one network.Interface) {
 	case strings.HasPrefix(c.uses[one.Name], "bond "):
 		c.Add(path, "is that of "+c.uses[one.Name], "write it there")
 	case one.VLAN != nil:
-		place, ok := c.place[one.VLAN.Interface]
-		if !ok {
-			break
+		c.fits(path, one.MTU, one.VLAN.Interface, "which it is on")
+	case one.Bridge != nil: // What is too large for a port, the kernel drops there.
+		for _, name := range one.Bridge.Interfaces {
+			c.fits(path, one.MTU, name, "which is in it")
 		}
-		under := c.interfaces[place].MTU
-		if under == 0 {
-			under = usualMTU
-		}
-		if one.MTU > under {
-			c.Addf(path, "write an mtu for that as well", "%d is more than the %d of %s, which it is on", one.MTU, under, one.VLAN.Interface)
-		}
+	}
+}
+
+// fits wants an interface to take packets of that size. A VLAN that says nothing has those of what it is on.
+func (c *networkCheck) fits(path string, mtu int, name, what string) {
+	place, ok := c.place[name]
+	if !ok {
+		return
+	}
+	one := c.interfaces[place]
+	if one.VLAN != nil && one.MTU == 0 {
+		one = c.interfaces[c.place[one.VLAN.Interface]]
+	}
+	if most := cmp.Or(one.MTU, usualMTU); mtu > most {
+		c.Addf(path, "write an mtu for that as well", "%d is more than the %d of %s, %s", mtu, most, name, what)
 	}
 }

@@ -74,6 +74,9 @@ func TestNetworkErrors(t *testing.T) {
 		{"an MTU too small for IPv6", "- {name: a, nic: {any: true}, slaac: true, mtu: 1279}\n", "network.interfaces[0].mtu: 1279 is not one of 1280 to 65535; hint: write the bytes that a packet may have, such as 1500 or 9000"},
 		{"a VLAN with larger packets than its NIC", lan + "- {name: v, vlan: {id: 7, interface: lan}, mtu: 9000}\n", at1 + ".mtu: 9000 is more than the 1500 of lan, which it is on; hint: write an mtu for that as well"},
 
+		{"a bridge with larger packets than what is in it", "- {name: a, nic: {name: eth0}, mtu: 9000}\n- {name: b, nic: {name: eth1}}\n- {name: v, vlan: {id: 7, interface: a}}\n- {name: br, bridge: {interfaces: [v, b]}, mtu: 9000, dhcp4: true}\n",
+			"network.interfaces[3].mtu: 9000 is more than the 1500 of b, which is in it; hint: write an mtu for that as well"},
+
 		{"an address without a prefix", "- {name: a, nic: {name: eth0}, addresses: [192.0.2.10]}\n", `network.interfaces[0].addresses[0]: "192.0.2.10" is not the address of an interface` + addrHint},
 		{"an address of many", "- {name: a, nic: {name: eth0}, addresses: [224.0.0.1/24]}\n", `network.interfaces[0].addresses[0]: "224.0.0.1/24" is not the address of an interface` + addrHint},
 		{"an IPv4 address in IPv6", "- {name: a, nic: {name: eth0}, addresses: ['::ffff:192.0.2.1/120']}\n", `network.interfaces[0].addresses[0]: "::ffff:192.0.2.1/120" is not the address of an interface` + addrHint},
