@@ -61,7 +61,7 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 			used, err = usedOfESP(part, table.SectorSize)
 		case role == partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)
-		case role == partitions.Root && (p.Label == partitions.EmptyLabel || inSlot(table, partitions.RootVerity, p.Label) >= 0): // with its hash tree
+		case role == partitions.Root && (p.Label == partitions.EmptyLabel || inSlot(table, partitions.RootVerity, p) >= 0): // with its hash tree
 			continue
 		case role == partitions.RootVeritySig:
 			used = []Extent{{0, min(blank, p.Size)}}
@@ -100,7 +100,7 @@ func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]
 	if err != nil {
 		return nil, err
 	}
-	at := inSlot(table, partitions.Root, tree.Label)
+	at := inSlot(table, partitions.Root, tree)
 	if at < 0 {
 		return nil, errors.New("no root for its hash tree")
 	}
@@ -112,9 +112,16 @@ func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]
 	return []Extent{{0, hashes}, {root.Start - tree.Start, data}}, nil
 }
 
-// inSlot is where in the table the partition of a role is that has the label of a slot, -1 if there is none.
-func inSlot(table gpt.Table, role partitions.Role, label string) int {
-	return slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return partitions.RoleOf(p.Type) == role && p.Label == label })
+// inSlot is where in the table the partition of a role is that is in one slot with another, -1 if there is none: it has the same label, and is the
+// nearest, as both slots may hold systems of one version.
+func inSlot(table gpt.Table, role partitions.Role, with gpt.Partition) int {
+	at, least := -1, table.DiskSize
+	for i, p := range table.Partitions {
+		if away := max(p.Start-with.Start, with.Start-p.Start); partitions.RoleOf(p.Type) == role && p.Label == with.Label && away < least {
+			at, least = i, away
+		}
+	}
+	return at
 }
 
 // usedOfState is the start of one that a node will format, or all of one that a node has used.

@@ -310,6 +310,36 @@ func TestWhatIsNotFreeIsWritten(t *testing.T) {
 	}
 }
 
+// TestBothSlotsAreWritten if both hold a system, of one version or of two.
+func TestBothSlotsAreWritten(t *testing.T) {
+	for _, label := range []string{"loam_1", "loam_2"} {
+		source, table, size := image(t, 512)
+		tree, root := make([]byte, 64<<10), make([]byte, 40*verity.BlockSize)
+		_, treeErr := source.ReadAt(tree, table.Partition(3).Start)
+		_, rootErr := source.ReadAt(root, table.Partition(4).Start)
+		table.Partitions[5].Label, table.Partitions[6].Label = label, label
+		_, err := source.WriteAt(tree, table.Partition(6).Start)
+		_, writeErr := source.WriteAt(root, table.Partition(7).Start)
+		if err := errors.Join(treeErr, rootErr, err, writeErr, table.Write(source)); err != nil {
+			t.Fatal(err)
+		}
+		im, err := Look(source, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
+		if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+			t.Fatal(err)
+		}
+		have := make([]byte, len(root))
+		for _, index := range []int{4, 7} {
+			if _, err := disk.ReadAt(have, table.Partition(index).Start); err != nil || !bytes.Equal(have, root) {
+				t.Errorf("%s: partition %d is not as in the image, %v", label, index, err)
+			}
+		}
+	}
+}
+
 // TestAnImageThatCannotBeReadIsToldBefore anything is written.
 func TestAnImageThatCannotBeReadIsToldBefore(t *testing.T) {
 	for _, test := range []struct {
