@@ -92,9 +92,12 @@ type Unit struct {
 	Restart bool `json:"restart,omitempty"`
 	// ImageEnabled says that the image itself enables the unit.
 	ImageEnabled bool `json:"imageEnabled,omitempty"`
-	// OnDemand says that a timer, socket or path unit starts the unit when it is
-	// time, and nothing else is asked: it may be down.
+	// OnDemand says that a timer, path or socket unit starts the unit when it is
+	// time: the unit may be down, and only its last result counts.
 	OnDemand bool `json:"onDemand,omitempty"`
+	// BySocket says that nothing but a socket starts the unit: it comes up with
+	// the first connection, not before.
+	BySocket bool `json:"bySocket,omitempty"`
 	// Triggers is the unit that this one, a socket, starts: systemd does not
 	// start a socket whose service is up.
 	Triggers string `json:"triggers,omitempty"`

@@ -164,6 +164,9 @@ func TestVendorOfAnImage(t *testing.T) {
 		"usr/lib/systemd/system/b.socket":                              "socket",
 		"usr/lib/systemd/system/c@.service":                            "template",
 		"usr/lib/systemd/system/other.service":                         "not asked for",
+		"usr/lib/systemd/system/enabled.socket":                        "[Socket]\nService=a.service\n",
+		"usr/lib/systemd/system/idle.timer":                            "[Timer]\nUnit=a.service\n",
+		"usr/lib/systemd/system/sockets.target.wants/enabled.socket":   "",
 		"usr/lib/systemd/system/multi-user.target.wants/a.service":     "",
 		"usr/lib/systemd/system/multi-user.target.wants/other.service": "",
 	} {
@@ -185,13 +188,15 @@ func TestVendorOfAnImage(t *testing.T) {
 	want := Vendor{
 		Texts: map[string]string{
 			"a.service": "[Install]\nAlso=b.socket\n", "b.socket": "socket", "c@.service": "template", "alias.service": "[Install]\nAlso=b.socket\n",
+			"enabled.socket": "[Socket]\nService=a.service\n",
 		},
 		Paths: map[string]string{
 			"a.service": "/usr/lib/systemd/system/a.service", "b.socket": "/usr/lib/systemd/system/b.socket",
 			"c@.service": "/usr/lib/systemd/system/c@.service", "alias.service": "/usr/lib/systemd/system/alias.service",
+			"enabled.socket": "/usr/lib/systemd/system/enabled.socket",
 		},
 		Masked: map[string]bool{},
-		Links:  []string{"multi-user.target.wants/a.service"},
+		Links:  []string{"multi-user.target.wants/a.service", "sockets.target.wants/enabled.socket"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("vendor (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -16,12 +17,18 @@ type known struct {
 	files  map[string]bool
 	// aliases are the units whose [Install] gives them that other name.
 	aliases map[string]string
-	// onDemand are the units that a timer, socket or path unit starts.
-	onDemand map[string]bool
+	// triggers are, by unit, the timers, paths and sockets that start it.
+	triggers map[string][]string
 }
 
 func newKnown(d config.Desired, vendor Vendor) known {
-	k := known{vendor, map[string]config.Unit{}, map[string]bool{}, map[string]string{}, map[string]bool{}}
+	k := known{
+		vendor:   vendor,
+		units:    map[string]config.Unit{},
+		files:    map[string]bool{},
+		aliases:  map[string]string{},
+		triggers: map[string][]string{},
+	}
 	for _, f := range d.Files {
 		k.files[f.Path] = true
 	}
@@ -38,10 +45,27 @@ func newKnown(d config.Desired, vendor Vendor) known {
 			continue
 		}
 		if text, _, ok := k.find(name); ok {
-			k.onDemand[target(name, text)] = true
+			starts := target(name, text)
+			starts = cmp.Or(k.aliases[starts], starts)
+			k.triggers[starts] = append(k.triggers[starts], name)
 		}
 	}
+
 	return k
+}
+
+// bySocketAlone reports whether only sockets start unit u, whose text is text:
+// no document asks for it, nor does its [Install] section or the image.
+func (k known) bySocketAlone(u config.Unit, text string) bool {
+	sockets := k.triggers[u.Name]
+	for _, name := range sockets {
+		if !strings.HasSuffix(name, ".socket") {
+			return false
+		}
+	}
+
+	asked := u.Command != "" || k.byImage(u.Name) || parseInstall(text).wanted()
+	return len(sockets) > 0 && !asked
 }
 
 // find is the text of a unit, the configuration's drop-ins appended, and the
@@ -100,17 +124,23 @@ func (k known) unit(u config.Unit) Unit {
 		}
 	}
 	slices.Sort(watched)
-	byImage := k.byImage(u.Name)
 	triggers := ""
 	if strings.HasSuffix(u.Name, ".socket") {
 		triggers = target(u.Name, text)
 	}
+	reloads := strings.ToLower(last(values(text, "Unit", "X-ReloadIfChanged")))
+
 	return Unit{
-		Name: u.Name, Triggers: triggers, Own: u.Content != nil || k.units[TemplateOf(u.Name)].Content != nil, Enabled: u.Enabled(), Stopped: u.Stopped(),
+		Name:         u.Name,
+		Triggers:     triggers,
+		Own:          u.Content != nil || k.units[TemplateOf(u.Name)].Content != nil,
+		Enabled:      u.Enabled(),
+		Stopped:      u.Stopped(),
 		Restart:      u.Command == config.CommandRestart,
-		ImageEnabled: byImage,
-		OnDemand:     u.Command == "" && !byImage && !parseInstall(text).wanted() && k.onDemand[u.Name],
-		Reloads:      slices.Contains([]string{"1", "yes", "true", "on"}, strings.ToLower(last(values(text, "Unit", "X-ReloadIfChanged")))),
+		ImageEnabled: k.byImage(u.Name),
+		OnDemand:     len(k.triggers[u.Name]) > 0,
+		BySocket:     k.bySocketAlone(u, text),
+		Reloads:      slices.Contains([]string{"1", "yes", "true", "on"}, reloads),
 		BoundTo:      boundTo(u.Name, text),
 		FilePaths:    slices.Compact(watched),
 	}
@@ -129,8 +159,10 @@ func boundTo(name, text string) []string {
 	return slices.Compact(units)
 }
 
-// triggers are the types of units that start another: which setting names it.
-var triggers = [...]struct{ suffix, section, key string }{
+// trigger is a type of units that start another, and the setting that names it.
+type trigger struct{ suffix, section, key string }
+
+var triggers = [...]trigger{
 	{".timer", "Timer", "Unit"}, {".socket", "Socket", "Service"}, {".path", "Path", "Unit"},
 }
 
@@ -141,7 +173,8 @@ func target(name, text string) string {
 		if !ok {
 			continue
 		}
-		if unit := last(values(text, kind.section, kind.key)); unit != "" {
+		value := last(values(text, kind.section, kind.key))
+		if unit, err := expand(value, name); err == nil && unit != "" {
 			return unit
 		}
 		return stem + ".service"

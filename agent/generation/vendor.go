@@ -29,16 +29,27 @@ type Vendor struct {
 var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"}
 
 // ReadVendor looks up in image, the root directory of the image alone, every
-// unit that d names, with templates and whatever Also= leads to. A unit that
-// is not there is not an error here.
+// unit that d names, with templates and whatever Also= leads to, and the timers,
+// paths and sockets that may start one of them. A unit that is not there is not an
+// error here.
 func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
 	dirs, err := listVendor(image)
 	if err != nil {
 		return Vendor{}, err
 	}
+	links, err := listLinks(image, dirs)
+	if err != nil {
+		return Vendor{}, err
+	}
+
 	own := map[string]string{}
 	var queue []string
+	for _, link := range links {
+		if slices.ContainsFunc(triggers[:], func(t trigger) bool { return path.Ext(link) == t.suffix }) {
+			queue = append(queue, path.Base(link))
+		}
+	}
 	for _, u := range d.Units {
 		queue = append(queue, u.Name)
 		if u.Content != nil {
@@ -68,7 +79,9 @@ func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 		}
 		queue = append(queue, parseInstall(text).also...)
 	}
-	return v, v.readLinks(image, dirs, seen)
+
+	v.Links = slices.DeleteFunc(links, func(link string) bool { return !seen[path.Base(link)] })
+	return v, nil
 }
 
 // listVendor are the names in each of vendorDirs: most units that are looked for
@@ -110,7 +123,9 @@ func (v *Vendor) read(image fs.FS, dirs [len(vendorDirs)]map[string]bool, name s
 	return nil
 }
 
-func (v *Vendor) readLinks(image fs.FS, dirs [len(vendorDirs)]map[string]bool, names map[string]bool) error {
+// listLinks are all enablement links of the image, sorted: see Vendor.Links.
+func listLinks(image fs.FS, dirs [len(vendorDirs)]map[string]bool) ([]string, error) {
+	var all []string
 	for i, dir := range vendorDirs {
 		for child := range dirs[i] {
 			switch path.Ext(child) {
@@ -120,18 +135,15 @@ func (v *Vendor) readLinks(image fs.FS, dirs [len(vendorDirs)]map[string]bool, n
 			}
 			links, err := fs.ReadDir(image, path.Join(dir, child))
 			if err != nil {
-				return fmt.Errorf("list the image's units: %w", err)
+				return nil, fmt.Errorf("list the image's units: %w", err)
 			}
 			for _, link := range links {
-				if names[link.Name()] {
-					v.Links = append(v.Links, path.Join(child, link.Name()))
-				}
+				all = append(all, path.Join(child, link.Name()))
 			}
 		}
 	}
-	slices.Sort(v.Links)
-	v.Links = slices.Compact(v.Links)
-	return nil
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // readThrough reads a file whose name may be a symbolic link to an absolute

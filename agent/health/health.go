@@ -15,6 +15,8 @@ import (
 func Well(want generation.Unit, s unit.State) (bool, string) {
 	ok := s.Started()
 	switch {
+	case want.Stopped && want.OnDemand:
+		ok = true // It is not enabled, and what its trigger makes of it is its own affair.
 	case want.Stopped:
 		ok = s.Stopped()
 	case want.OnDemand:

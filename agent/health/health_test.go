@@ -28,6 +28,7 @@ func restarted(n int, s unit.State) unit.State { s.Restarts = n; return s }
 
 func TestWell(t *testing.T) {
 	up, stopped, onDemand := generation.Unit{}, generation.Unit{Stopped: true}, generation.Unit{OnDemand: true}
+	disabled := generation.Unit{Stopped: true, OnDemand: true}
 	tests := []struct {
 		name string
 		want generation.Unit
@@ -51,6 +52,8 @@ func TestWell(t *testing.T) {
 		{"on demand and up", onDemand, active, ""},
 		{"on demand and starting", onDemand, activating, ""},
 		{"on demand and failed", onDemand, failed, "unit a.service failed: exit-code, exit code 3"},
+		{"on demand, disabled, and up", disabled, active, ""},
+		{"on demand, disabled, and failed", disabled, failed, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

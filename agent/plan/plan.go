@@ -51,6 +51,9 @@ type Action struct {
 	// By is the unit through which systemd does it, as this one is bound to it;
 	// "" where systemd is asked for it.
 	By string `json:"by,omitempty"`
+	// Once says that the unit is on demand and runs now only because it is new
+	// or has changed.
+	Once bool `json:"once,omitempty"`
 	// Why lists every reason, such as "drop-in 10-limits.conf added".
 	Why []string `json:"why"`
 }
@@ -69,7 +72,8 @@ const (
 // Stage groups actions that may run at once: all of a stage are done before
 // the next begins. Stops come first, then sockets, which systemd starts only
 // while their service is down, then the container runtime, then the rest, then
-// kubelet, which talks to the runtime.
+// kubelet, which talks to the runtime. What is on demand comes last: no change
+// that a path unit watches for may be missed, and nothing waits for a long run.
 func (a Action) Stage() int {
 	switch {
 	case a.Verb == Stop:
@@ -80,6 +84,8 @@ func (a Action) Stage() int {
 		return 2
 	case a.Unit == "kubelet.service":
 		return 4
+	case a.Once:
+		return 5
 	}
 	return 3
 }

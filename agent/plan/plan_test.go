@@ -136,6 +136,70 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// TestOnDemand is about a unit that a timer, a path or a socket starts.
+func TestOnDemand(t *testing.T) {
+	const wanted = "[Install]\nWantedBy=x.target\n"
+	timer, path, socket := own("a.timer", wanted), own("a.path", wanted), own("a.socket", wanted)
+	service, other := own("a.service", "x"), own("a.service", "y")
+	watching := own("a.service", "x", "/etc/a")
+	off := with(service, disable)
+	ordered := with(off, func(u *config.Unit) { u.Command = config.CommandStart })
+	state := func(s unit.State) Observed {
+		up := unit.State{Active: "active"}
+		return Observed{"a.timer": up, "a.path": up, "a.socket": up, "a.service": s}
+	}
+	down := state(unit.State{Active: "inactive", Result: "success"})
+	failed, busy := state(unit.State{Active: "failed"}), state(unit.State{Active: "activating"})
+	running := state(unit.State{Active: "active"})
+	tests := []struct {
+		name       string
+		have, want config.Desired
+		observed   Observed
+		actions    string
+	}{
+		{"new, by a timer", units(timer), units(timer, service), down, "start a.service: new in the configuration, unit file a.service added"},
+		{"new, by a path", units(path), units(path, service), down, "start a.service: new in the configuration, unit file a.service added"},
+		{"new, by a socket", units(socket), units(socket, service), down, ""},
+		{"new, by a socket, and wanted", units(socket), units(socket, own("a.service", wanted)), down,
+			"start a.service: new in the configuration, unit file a.service added"},
+		{"new and disabled", units(timer), units(timer, off), down, ""},
+		{"new and disabled, with command start", units(timer), units(timer, ordered), down, ""},
+		{"down, and nothing of it changes", units(timer, service), units(timer, service), down, ""},
+		{"failed, and nothing of it changes", units(timer, service), units(timer, service), failed, ""},
+		{"down and wanted, and nothing of it changes", units(timer, own("a.service", wanted)), units(timer, own("a.service", wanted)), down, ""},
+		{"down and changed, by a timer", units(timer, service), units(timer, other), down, "start a.service: unit file a.service changed"},
+		{"down and changed, by a socket", units(socket, service), units(socket, other), down, ""},
+		{"down, and a watched file changes",
+			config.Desired{Files: []config.File{file("/etc/a", "x")}, Units: []config.Unit{timer, watching}},
+			config.Desired{Files: []config.File{file("/etc/a", "y")}, Units: []config.Unit{timer, watching}},
+			down, "start a.service: file /etc/a changed"},
+		{"running and changed, by a socket", units(socket, service), units(socket, other), running, "restart a.service: unit file a.service changed"},
+		{"on its way, and nothing of it changes", units(timer, service), units(timer, service), busy, ""},
+		{"on its way and changed", units(timer, service), units(timer, other), busy, "restart a.service: unit file a.service changed"},
+		{"running, and disabled as before", units(timer, off), units(timer, off), running, ""},
+		{"running, and disabled now", units(timer, service), units(timer, off), running, "stop a.service: disabled"},
+		{"running, disabled as before and changed", units(timer, off), units(timer, with(other, disable)), running, "stop a.service: disabled"},
+		{"no longer disabled", units(timer, off), units(timer, service), down, "start a.service: no longer stopped by the configuration"},
+		{"removed while it runs", units(timer, service), units(timer), running, "stop a.service: no longer in the configuration"},
+		{"last, after kubelet", units(), units(timer, service, own("kubelet.service", wanted), own("z.service", wanted)), nil,
+			"start a.timer: new in the configuration, unit file a.timer added\n" +
+				"start z.service: new in the configuration, unit file z.service added\n" +
+				"start kubelet.service: new in the configuration, unit file kubelet.service added\n" +
+				"start a.service: new in the configuration, unit file a.service added"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, a := range Diff(manifest(t, 1, tt.have), manifest(t, 2, tt.want), tt.observed).Units {
+				got = append(got, string(a.Verb)+" "+a.Unit+": "+strings.Join(a.Why, ", "))
+			}
+			if diff := cmp.Diff(tt.actions, strings.Join(got, "\n")); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFiles(t *testing.T) {
 	script := file("/etc/mode", "x")
 	script.Mode = 0o755

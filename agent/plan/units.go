@@ -34,7 +34,7 @@ func diffUnits(have, want generation.Manifest, c changes, observed Observed) []A
 			d.state = unit.State{Active: "inactive"} // What was another's alias becomes a unit.
 		}
 		verb, why := d.decide()
-		actions = append(actions, Action{Unit: name, Verb: verb, Why: why})
+		actions = append(actions, Action{Unit: name, Verb: verb, Once: verb == Start && d.idle(), Why: why})
 	}
 	actions = freeSockets(actions, after, observed)
 	actions = follow(actions, bonds{after, observed, c})
@@ -64,6 +64,8 @@ func (d unitDiff) decide() (Verb, []string) {
 		return d.stop("no longer in the configuration")
 	case d.want == nil:
 		return d.leave()
+	case d.want.Stopped && d.want.OnDemand && len(d.changes()) == 0 && d.have != nil && d.have.Stopped:
+		return Keep, []string{byTrigger}
 	case d.want.Stopped && !d.want.Enabled:
 		return d.stop("disabled")
 	case d.want.Stopped:
@@ -74,13 +76,13 @@ func (d unitDiff) decide() (Verb, []string) {
 
 // run decides for a unit that is to be up, or may be.
 func (d unitDiff) run() (Verb, []string) {
-	why := slices.Concat(d.files, d.watched)
+	why := d.changes()
 	if d.have == nil && d.want.Restart {
 		why = append(why, "command is restart")
 	}
 	switch {
-	case d.want.OnDemand && !(d.observed && d.state.Running()):
-		return Keep, []string{"its timer, socket or path unit starts it"}
+	case d.idle():
+		return d.once(why)
 	case d.down():
 		return Start, slices.Concat([]string{d.downBecause()}, why)
 	case len(why) == 0:
@@ -92,6 +94,32 @@ func (d unitDiff) run() (Verb, []string) {
 	}
 	return Restart, why
 }
+
+// byTrigger is why nothing is done with a unit that is on demand.
+const byTrigger = "its timer, path or socket unit starts it"
+
+// idle reports whether the unit is on demand and down, so that there is nothing
+// to restart and nothing that has to come up.
+func (d unitDiff) idle() bool {
+	return d.want != nil && d.want.OnDemand && (!d.observed || d.state.Stopped())
+}
+
+// once decides for a unit that is idle: it runs when it is new and when it
+// changes, as a path unit may never ask for the first run. A socket does ask.
+func (d unitDiff) once(why []string) (Verb, []string) {
+	switch {
+	case d.want.BySocket:
+		return Keep, []string{byTrigger}
+	case d.have == nil || d.have.Stopped:
+		return Start, slices.Concat([]string{d.downBecause()}, why)
+	case len(why) == 0:
+		return Keep, []string{byTrigger}
+	}
+	return Start, why
+}
+
+// changes are the reasons to restart the unit that its files give.
+func (d unitDiff) changes() []string { return slices.Concat(d.files, d.watched) }
 
 // leave decides for a unit of the image that the configuration no longer
 // lists: it becomes what the image makes of it.

@@ -1,0 +1,81 @@
+package generation
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+func TestOnDemand(t *testing.T) {
+	const wanted = "[Install]\nWantedBy=multi-user.target\n"
+	timer, path, socket := own("a.timer", ""), own("a.path", ""), own("a.socket", "")
+	service := own("a.service", "")
+	asked := service
+	asked.Command = config.CommandStart
+	stopped := timer
+	stopped.Command = config.CommandStop
+
+	tests := []struct {
+		name             string
+		units            []config.Unit
+		vendor           Vendor
+		demand, bySocket bool
+	}{
+		{"nothing starts it", []config.Unit{service}, Vendor{}, false, false},
+		{"a timer", []config.Unit{service, timer}, Vendor{}, true, false},
+		{"a path", []config.Unit{service, path}, Vendor{}, true, false},
+		{"a socket", []config.Unit{service, socket}, Vendor{}, true, true},
+		{"a socket, and a timer", []config.Unit{service, socket, timer}, Vendor{}, true, false},
+		{"a timer, and [Install]", []config.Unit{own("a.service", wanted), timer}, Vendor{}, true, false},
+		{"a socket, and [Install]", []config.Unit{own("a.service", wanted), socket}, Vendor{}, true, false},
+		{"a timer, and a command", []config.Unit{asked, timer}, Vendor{}, true, false},
+		{"a socket, and a command", []config.Unit{asked, socket}, Vendor{}, true, false},
+		{"a timer, disabled itself", []config.Unit{disabled(service), timer}, Vendor{}, true, false},
+		{"a timer, disabled, with a command", []config.Unit{disabled(asked), timer}, Vendor{}, true, false},
+		{"a timer that is disabled", []config.Unit{service, disabled(timer)}, Vendor{}, false, false},
+		{"a timer that is stopped", []config.Unit{service, stopped}, Vendor{}, false, false},
+		{
+			"a timer of another name", []config.Unit{service, own("b.timer", "[Timer]\nUnit=a.service\n")},
+			Vendor{}, true, false,
+		},
+		{
+			"a timer of another name, with a specifier",
+			[]config.Unit{service, own("b-a.timer", "[Timer]\nUnit=%j.service\n")}, Vendor{}, true, false,
+		},
+		{
+			"a timer of that name, for another unit", []config.Unit{service, own("a.timer", "[Timer]\nUnit=b.service\n")},
+			Vendor{}, false, false,
+		},
+		{
+			"a timer, by an alias",
+			[]config.Unit{own("a.service", "[Install]\nAlias=b.service\n"), own("b.timer", "")}, Vendor{}, true, false,
+		},
+		{
+			"a socket of the image that it enables", []config.Unit{service},
+			Vendor{Texts: map[string]string{"b.socket": "[Socket]\nService=a.service\n"}, Links: []string{"sockets.target.wants/b.socket"}},
+			true, true,
+		},
+		{
+			"a timer of the image that it does not enable", []config.Unit{service},
+			Vendor{Texts: map[string]string{"a.timer": ""}}, false, false,
+		},
+		{
+			"a timer of the image that is disabled", []config.Unit{service, disabled(config.Unit{Name: "a.timer"})},
+			Vendor{Texts: map[string]string{"a.timer": ""}, Links: []string{"timers.target.wants/a.timer"}}, false, false,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree, err := Expand(config.Desired{Units: tt.units}, tt.vendor)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			u := tree.Units[slices.IndexFunc(tree.Units, func(u Unit) bool { return u.Name == "a.service" })]
+			if u.OnDemand != tt.demand || u.BySocket != tt.bySocket {
+				t.Errorf("on demand %v, by a socket alone %v", u.OnDemand, u.BySocket)
+			}
+		})
+	}
+}
