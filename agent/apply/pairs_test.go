@@ -66,13 +66,13 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// poke makes some of the units that are on demand come up, and reports whether
-// there were any.
+// poke makes some of the units that are on demand come up, disabled ones too,
+// and reports whether there were any.
 func (m machine) poke(t *testing.T, d dice, have config.Desired) (did bool) {
 	all := views(have)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		v := all[id]
-		if id[1:] != ".service" || !v.onDemand || !v.wanted || !d.one(3) {
+		if id[1:] != ".service" || !v.onDemand || !d.one(3) {
 			continue
 		}
 		m.trigger(t, strings.TrimSuffix(id, ".service"))

@@ -17,10 +17,13 @@ type view struct {
 	// text is what systemd reads: own or template's text and drop-ins.
 	text string
 	// own says that the configuration has the text.
-	own, wanted, onDemand bool
-	watches               []string
-	fragment              string
-	dropIns               []string
+	own, wanted bool
+	// onDemand says that a timer, path or socket starts it, bySocket that this is
+	// a socket and nothing else asks for the unit.
+	onDemand, bySocket bool
+	watches            []string
+	fragment           string
+	dropIns            []string
 }
 
 // lines are the values of a setting in a text.
@@ -66,7 +69,9 @@ func views(d config.Desired) map[string]*view {
 		for _, suffix := range []string{".timer", ".socket", ".path"} {
 			by, listed := byName[strings.TrimSuffix(id, ".service")+suffix]
 			asked := v.unit.Command != "" || len(lines(v.text, "WantedBy"))+len(lines(v.text, "RequiredBy")) > 0
-			v.onDemand = v.onDemand || listed && !by.Stopped() && !asked
+			starts := listed && !by.Stopped()
+			v.onDemand = v.onDemand || starts
+			v.bySocket = v.bySocket || starts && suffix == ".socket" && !asked
 		}
 		slices.Sort(v.dropIns)
 	}
@@ -139,7 +144,7 @@ func due(have, want config.Desired, s snapshot) outcome {
 		socket := strings.TrimSuffix(name, ".service") + ".socket"
 		if v := after[name]; o[socket] == "new" && s.units[name].up() && o[name] != "stopped" {
 			o.set(name, "stopped")
-			if v != nil && v.wanted && !v.onDemand {
+			if v != nil && v.wanted && !v.bySocket {
 				o.set(name, "new")
 			}
 		}
@@ -177,11 +182,18 @@ func stays(id string, old, v *view, s seen, have, want config.Desired) string {
 		old = &view{}
 	}
 	changed := old.text != v.text
+	same := !first && !changed && !differs(old, v, have, want)
 	switch {
+	case !v.wanted && v.onDemand && !old.wanted && same:
+		return "" // Its trigger may have started it.
 	case !v.wanted && s.up():
 		return "stopped"
-	case !v.wanted || v.onDemand && !s.up():
+	case !v.wanted || v.bySocket && !s.up():
 		return ""
+	case v.onDemand && !s.up() && same && old.wanted:
+		return ""
+	case v.onDemand && !s.up():
+		return "new"
 	case first && !s.up() || !first && !old.wanted && !s.up():
 		return "new"
 	case !s.up() && !strings.Contains(v.text, "Type=oneshot"):
@@ -221,7 +233,7 @@ func (o outcome) spread(after map[string]*view, s snapshot) bool {
 		for _, id := range all {
 			v := after[id]
 			what := o[on]
-			if v != nil && v.wanted && !v.onDemand {
+			if v != nil && v.wanted && !v.bySocket {
 				what = "new"
 			}
 			if s.units[id].up() && (o[id] == "" || o[id] == "reloaded") {

@@ -26,6 +26,9 @@ func TestSituations(t *testing.T) {
 			{"a unit of the image gains and loses a drop-in", vendorDropIn},
 			{"an instance changes through its template", throughTemplate},
 			{"a timer and its service", timerAndService},
+			{"a service that a timer starts, and a target", rotatingLogs},
+			{"a path and its service", pathAndService},
+			{"a disabled service that a timer starts", disabledOnDemand},
 			{"a socket changes while its service is up", socketOfRunning},
 			{"an alias, listed under both names", underBothNames},
 			{"a unit that the image masks", maskedByImage},
@@ -120,11 +123,57 @@ func timerAndService(t *testing.T, s stage) {
 	d := func(timer, service string) config.Desired {
 		return unitsOf(ownUnit("c.service", once+service), ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n"+timer+"[Install]\nWantedBy=timers.target\n"))
 	}
-	s.becomes(t, d("", ""), outcome{"c.timer": "new"})
-	s.becomes(t, d("", "# other\n"), outcome{})
+	s.becomes(t, d("", ""), outcome{"c.timer": "new", "c.service": "new"})
+	s.becomes(t, d("", "# other\n"), outcome{"c.service": "new"})
 	s.becomes(t, d("# other\n", "# other\n"), outcome{"c.timer": "new"})
 	s.trigger(t, "c")
-	s.becomes(t, d("# other\n", "# third\n"), outcome{})
+	s.becomes(t, d("# other\n", "# other\n"), outcome{})
+}
+
+// rotatingLogs is containerd-logrotate.service of a Shoot: wanted by a target, it
+// ends by itself, and a timer starts it again.
+func rotatingLogs(t *testing.T, s stage) {
+	service := ownUnit("c.service", "[Service]\nType=simple\nExecStart=sh -c 'echo >>/run/pairs-ran-c.service'\n[Install]\nWantedBy=multi-user.target\n")
+	timer := ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n[Install]\nWantedBy=timers.target\n")
+	s.becomes(t, unitsOf(service, timer), outcome{"c.timer": "new", "c.service": "new"})
+	s.await(t, "c.service", "inactive")
+	other := ownUnit("s0.service", sleeper)
+	s.becomes(t, unitsOf(service, timer, other), outcome{other.Name: "new"})
+}
+
+// pathAndService is gardener-user.service of a Shoot: what its path unit watches
+// is there before the path unit is, so that nothing but the change starts it.
+func pathAndService(t *testing.T, s stage) {
+	d := func(content string) config.Desired {
+		d := unitsOf(ownUnit("p.service", once), ownUnit("p.path", "[Path]\nPathChanged=/var/lib/pairs/key\n[Install]\nWantedBy=paths.target\n"))
+		d.Files = []config.File{{Path: "/var/lib/pairs/key", Mode: 0o600, Content: config.Text(content)}}
+		return d
+	}
+	s.becomes(t, d("one\n"), outcome{"p.path": "new", "p.service": "new"})
+	ran := s.size("run/pairs-ran-p.service")
+
+	// Another key is the path unit's to see, and a listed file of neither.
+	if _, err := s.e.Apply(t.Context(), request(d("two\n"))); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "p.service", func() bool { return s.size("run/pairs-ran-p.service") == ran+1 })
+	if v := s.settled(t, s.e); v.Word != health.Good {
+		t.Errorf("verdict: %+v", v)
+	}
+}
+
+// disabledOnDemand is opentelemetry-collector-healthcheck.service of a Shoot:
+// disabled, although its command is start, and started by its timer. It may fail.
+func disabledOnDemand(t *testing.T, s stage) {
+	no := false
+	check := ownUnit("c.service", "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")
+	check.Enable, check.Command = &no, config.CommandStart
+	timer := ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n[Install]\nWantedBy=timers.target\n")
+	s.becomes(t, unitsOf(check, timer), outcome{"c.timer": "new"})
+	if err := s.systemd.Start(t.Context(), "c.service"); err == nil {
+		t.Error("a check that fails succeeded")
+	}
+	s.becomes(t, unitsOf(check, timer, ownUnit("s0.service", sleeper)), outcome{"s0.service": "new"})
 }
 
 func socketOfRunning(t *testing.T, s stage) {

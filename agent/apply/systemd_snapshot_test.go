@@ -219,15 +219,21 @@ func (s snapshot) misread(fragments map[string]string, dropIns map[string][]stri
 // await waits until a unit has that ActiveState.
 func (m machine) await(t *testing.T, name, active string) {
 	t.Helper()
+	m.until(t, name, func() bool { return show(t, m.node, name).Active == active })
+}
+
+// until waits for what comes with a change of a unit.
+func (m machine) until(t *testing.T, name string, is func() bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	changes, err := m.systemd.Changes(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for show(t, m.node, name).Active != active {
+	for !is() {
 		if _, ok := <-changes; !ok {
-			t.Fatalf("it does not become %s: %+v", active, show(t, m.node, name))
+			t.Fatalf("it does not come to that: %+v", show(t, m.node, name))
 		}
 	}
 }
