@@ -82,12 +82,20 @@ func (t *Tree) add(f config.File) {
 	t.Entries = append(t.Entries, Entry{Path: f.Path, Kind: KindFile, Mode: f.Mode, Digest: f.Content.Digest, Size: f.Content.Size})
 }
 
+// unitMode is the mode of unit files and drop-ins, as Gardener's node agent has
+// it: Environment= may be secret, and only systemd has to read them.
+const unitMode = 0o600
+
 func (t *Tree) addUnitFiles(u config.Unit) {
+	add := func(name, text string) {
+		t.add(config.File{Path: path.Join(unitDir, name), Mode: unitMode, Content: config.Text(text)})
+	}
+
 	if u.Content != nil {
-		t.add(config.File{Path: path.Join(unitDir, u.Name), Mode: 0o644, Content: config.Text(*u.Content)})
+		add(u.Name, *u.Content)
 	}
 	for _, in := range u.DropIns {
-		t.add(config.File{Path: path.Join(unitDir, u.Name+".d", in.Name), Mode: 0o644, Content: config.Text(in.Content)})
+		add(path.Join(u.Name+".d", in.Name), in.Content)
 	}
 }
 

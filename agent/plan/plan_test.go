@@ -212,6 +212,28 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestUnitFilesOfAnotherModeRestartNothing: an earlier Loam had them 0644.
+func TestUnitFilesOfAnotherModeRestartNothing(t *testing.T) {
+	d := units(with(own("a.service", "x"), dropIn("y")))
+	want := manifest(t, 2, d)
+	have := manifest(t, 1, d)
+	for i := range have.Entries {
+		if have.Entries[i].Mode != 0o600 {
+			t.Errorf("%s has mode %s", have.Entries[i].Path, have.Entries[i].Mode)
+		}
+		have.Entries[i].Mode = 0o644
+	}
+
+	p := Diff(have, want, Observed{"a.service": {Active: "active"}})
+	files := []File{
+		{"/etc/systemd/system/a.service", ModeOnly},
+		{"/etc/systemd/system/a.service.d/10-a.conf", ModeOnly},
+	}
+	if diff := cmp.Diff(files, p.Files); diff != "" || len(p.Units) > 0 {
+		t.Errorf("units %v, files (-want +got):\n%s", p.Units, diff)
+	}
+}
+
 func TestText(t *testing.T) {
 	d := config.Desired{Files: []config.File{file("/etc/a", "x")}, Units: []config.Unit{own("a.service", "x")}}
 	m := manifest(t, 1, d)
