@@ -6,8 +6,8 @@ import (
 )
 
 // freeSockets stops the service of each socket that is to be started: systemd
-// refuses to start a socket whose service is up. A service that not only its socket
-// starts is started again afterwards.
+// refuses to start a socket whose service is up. A service that is to be up is
+// started again afterwards, unless its socket does that.
 func freeSockets(actions []Action, after map[string]*listed, observed Observed) []Action {
 	for _, socket := range slices.Clone(actions) {
 		u := after[socket.Unit]
@@ -24,11 +24,17 @@ func freeSockets(actions []Action, after map[string]*listed, observed Observed) 
 			actions = slices.Delete(actions, service, service+1)
 		}
 		actions = append(actions, Action{Unit: u.Triggers, Verb: Stop, Why: why})
-		if wanted := after[u.Triggers]; wanted != nil && !wanted.BySocket {
+		if comesUpAgain(after[u.Triggers]) {
 			actions = append(actions, Action{Unit: u.Triggers, Verb: Start, Why: why})
 		}
 	}
 	return actions
+}
+
+// comesUpAgain reports whether a unit that stops because of another has to be
+// started again. want is nil for a unit of the image alone.
+func comesUpAgain(want *listed) bool {
+	return want != nil && !want.Stopped && !want.BySocket
 }
 
 // bonds is what says which units are bound to which.
@@ -96,7 +102,7 @@ func actionBy(a Action, name string, want *listed, actions []Action) (Action, bo
 	did := Action{Unit: name, Verb: Restart, By: a.Unit, Why: []string{"it is bound to " + a.Unit}}
 	if a.Verb == Stop {
 		did.Verb = Stop
-		if want != nil && !want.Stopped && !want.BySocket {
+		if comesUpAgain(want) {
 			did.Verb, did.By = Start, "" // It stops with the other and has to come up again.
 		}
 	}
