@@ -3,6 +3,12 @@
 // error that names the field, the line and, where one is known, the remedy. All
 // errors of a document are reported at once.
 //
+// There is one decoder for strict and for lenient readers. What the decoder of
+// the Kubernetes tools (sigs.k8s.io/yaml, not strict) takes all the same is
+// marked as a warning, and decoded as they do: an unknown field is left out, of
+// a duplicate key the last value counts, of several documents the first. A
+// strict reader refuses any error, a lenient one what [Lenient] says.
+//
 // Fields are found by their json tags. Null means absent, as in the Kubernetes
 // API. Scalars follow YAML 1.2, with one addition: an integer that begins with
 // 0 is octal, as YAML 1.1 and the Kubernetes tools read it, so that 0644,
@@ -105,9 +111,14 @@ func (d *decoder) note(path string, n *yaml.Node) {
 // wrong reports an error at n. A document with very many is given up.
 func (d *decoder) wrong(n *yaml.Node, path, problem, hint string) {
 	d.report.addAt(place(n), path, problem, hint)
-	if len(d.report.errs) >= 10*maxErrors {
+	if len(d.report.errs) >= maxKept {
 		d.nodes = maxNodes
 	}
+}
+
+// warn reports at n what a lenient reader accepts.
+func (d *decoder) warn(n *yaml.Node, path, problem, hint string) {
+	d.report.warnAt(place(n), path, problem, hint)
 }
 
 func place(n *yaml.Node) position {

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/agent/document"
 )
@@ -162,16 +164,101 @@ func TestDecodeAliasBomb(t *testing.T) {
 	}
 }
 
+// No number of warnings hides an error, or ends the decoding.
 func TestDecodeManyErrors(t *testing.T) {
-	err := document.Decode("x.yaml", []byte("items:\n"+strings.Repeat("- x: 1\n", 150)), new(sample))
-	var errs document.Errors
-	if !errors.As(err, &errs) || len(errs) != 101 {
-		t.Fatalf("Decode: %d errors, want 100 and one more", len(errs))
-	}
-	if last := errs[100].Error(); last != "x.yaml: document: 50 more errors" {
-		t.Errorf("the last error is %q", last)
+	const unknown, wrong = "- x: 1\n", "- name: 1\n"
+	for _, test := range []struct {
+		name, text       string
+		errors, warnings int
+		last             string
+	}{
+		{name: "errors", text: strings.Repeat(wrong, 150), errors: 101, last: "x.yaml: document: 50 more errors"},
+		{name: "errors without end", text: strings.Repeat(wrong, 5000), errors: 101, last: "x.yaml: document: 900 more errors"},
+		{name: "warnings", text: strings.Repeat(unknown, 150), warnings: 101, last: "x.yaml: document: 50 more warnings"},
+		{name: "warnings without end", text: strings.Repeat(unknown, 5000), warnings: 101, last: "x.yaml: document: 4900 more warnings"},
+		{name: "an error after warnings", text: strings.Repeat(unknown, 5000) + wrong, errors: 1, warnings: 101, last: "x.yaml: document: 4900 more warnings"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := document.Decode("x.yaml", []byte("items:\n"+test.text), new(sample))
+			warnings, refusal := document.Lenient(err)
+			refused, _ := refusal.(document.Errors)
+			if len(refused) != test.errors || len(warnings) != test.warnings {
+				t.Errorf("%d errors and %d warnings, want %d and %d", len(refused), len(warnings), test.errors, test.warnings)
+			}
+			all := err.(document.Errors)
+			if last := all[len(all)-1].Error(); last != test.last {
+				t.Errorf("the last error is %q, want %q", last, test.last)
+			}
+		})
 	}
 }
+
+// What the decoder of the Kubernetes tools takes is a warning, and decoded as
+// they do it; anything else is refused by lenient readers too.
+func TestLenient(t *testing.T) {
+	for _, test := range []struct {
+		name, text        string
+		want              sample
+		warnings, refusal string
+	}{
+		{name: "nothing", text: "name: a\n", want: sample{Name: "a"}},
+		{
+			name: "an unknown field", text: "name: a\nlater: {b: [1]}\n", want: sample{Name: "a"},
+			warnings: "x.yaml:2: later: unknown field; hint: known here: name, word, mode, count, on, items, labels, free, when",
+		},
+		{
+			name: "the last of a duplicate key", text: "items: [{name: a, word: b}]\nitems:\n- name: c\n", want: sample{Items: []sample{{Name: "c"}}},
+			warnings: "x.yaml:2: items: given twice, first on line 1; hint: keep one of them",
+		},
+		{
+			name: "the last of a duplicate key is null", text: "mode: 1\nmode:\n",
+			warnings: "x.yaml:2: mode: given twice, first on line 1; hint: keep one of them",
+		},
+		{
+			name: "the last of a duplicate key, in a map and in anything", text: "labels: {a: b, a: c}\nfree: {a: 1, a: 2}\n",
+			want:     sample{Labels: map[string]string{"a": "c"}, Free: map[string]any{"a": int64(2)}},
+			warnings: "x.yaml:1: labels.a: given twice, first on line 1; hint: keep one of them\nx.yaml:2: free.a: given twice, first on line 2; hint: keep one of them",
+		},
+		{
+			name: "the first of two documents", text: "name: a\n---\nname: b\n", want: sample{Name: "a"},
+			warnings: "x.yaml:2: document: a second document begins; hint: keep one document in a file: remove the line ---",
+		},
+		{
+			name: "text that is a number of YAML 1.2", text: "name: 0o644\nlabels: {0o1: 0o2}\n", want: sample{Name: "0o644", Labels: map[string]string{"0o1": "0o2"}},
+			warnings: "x.yaml:1: name: is the number \"0o644\", want a string; hint: put it in quotes\n" +
+				"x.yaml:2: labels.0o1: is the number \"0o2\", want a string; hint: put it in quotes",
+		},
+		{
+			name: "a value of another type", text: "later: 1\nname: 5\n",
+			warnings: "x.yaml:1: later: unknown field; hint: known here: name, word, mode, count, on, items, labels, free, when",
+			refusal:  `x.yaml:2: name: is the number "5", want a string; hint: put it in quotes`,
+		},
+		{name: "no YAML", text: "name: [a", refusal: "x.yaml:1: document: not YAML: did not find expected ',' or ']'; hint: indent with spaces, " +
+			"and quote a value that has a colon or begins with a special character"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got sample
+			warnings, refusal := document.Lenient(document.Decode("x.yaml", []byte(test.text), &got))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Decode (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.warnings, warnings.Error()); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if refusal == nil {
+				refusal = document.Errors(nil)
+			}
+			if diff := cmp.Diff(test.refusal, refusal.Error()); diff != "" {
+				t.Errorf("refusal (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if warnings, refusal := document.Lenient(errNoDocument); warnings != nil || refusal != errNoDocument {
+		t.Errorf("an error of another kind: %v, %v", warnings, refusal)
+	}
+}
+
+var errNoDocument = errors.New("no document")
 
 func TestReport(t *testing.T) {
 	text := "name: a\nitems:\n- labels:\n    text: |\n      one\n      two\n"
@@ -215,6 +302,35 @@ func FuzzDecode(f *testing.F) {
 			if one.Path == "" || one.Problem == "" {
 				t.Errorf("error without path or problem: %#v", one)
 			}
+		}
+	})
+}
+
+// FuzzText checks that text is read as the encoder of the Kubernetes tools has
+// written it.
+func FuzzText(f *testing.F) {
+	for _, text := range []string{"", "0o644", "-0o1", "yes", "<<", "2026-08-01", "1_000", "[Service]\nA=b \\\n\tc\n", "\u2028\x85", " a\n b\n\n"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) || len(text) > 512 {
+			return
+		}
+		want := sample{Name: text, Labels: map[string]string{text: text}}
+		if text == "<<" {
+			want.Labels = nil // As a key they do not read it back themselves.
+		}
+		encoded, err := yaml.Marshal(map[string]any{"name": want.Name, "labels": want.Labels})
+		if err != nil {
+			return // They do not write every character either.
+		}
+		var got sample
+		_, refusal := document.Lenient(document.Decode("x.yaml", encoded, &got))
+		if refusal != nil {
+			t.Fatalf("%v\n%s", refusal, encoded)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("Decode (-want +got):\n%s\n%s", diff, encoded)
 		}
 	})
 }

@@ -15,6 +15,8 @@ type Error struct {
 	Path string
 	// Problem says what is wrong, Hint what to do about it ("" if unknown).
 	Problem, Hint string
+	// Warning says that a lenient reader accepts the document all the same.
+	Warning bool
 }
 
 // Error is one line: FILE:LINE: PATH: PROBLEM; hint: HINT.
@@ -47,6 +49,29 @@ func (e Errors) Error() string {
 		lines[i] = one.Error()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Lenient splits an error of this package for a lenient reader: into what it
+// accepts and only mentions, and what it refuses the document for. refusal is
+// nil if there are only warnings, and err itself if it is no Errors.
+func Lenient(err error) (warnings Errors, refusal error) {
+	all, ok := err.(Errors)
+	if !ok {
+		return nil, err
+	}
+
+	var refused Errors
+	for _, one := range all {
+		if one.Warning {
+			warnings = append(warnings, one)
+		} else {
+			refused = append(refused, one)
+		}
+	}
+	if len(refused) > 0 {
+		refusal = refused
+	}
+	return warnings, refusal
 }
 
 // Quote is text in quotes, cut to 60 characters, so that a value from a

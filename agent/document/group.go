@@ -13,14 +13,25 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth in
 	d.pairs(n, path, func(key string, keyNode, value *yaml.Node) {
 		index, ok := fields.index[key]
 		if !ok {
-			d.wrong(keyNode, join(path, key), "unknown field", suggest(key, fields.names))
+			d.unknown(keyNode, join(path, key), key, fields.names)
 			return
 		}
-		d.value(value, v.FieldByIndex(index), join(path, key), depth+1)
+		field := v.FieldByIndex(index)
+		field.SetZero() // Of a duplicate key.
+		d.value(value, field, join(path, key), depth+1)
 		if value.Kind != yaml.ScalarNode { // Its first item may be lines below.
 			d.note(join(path, key), keyNode)
 		}
 	})
+}
+
+// unknown reports the field key. Of very many it seeks no better name.
+func (d *decoder) unknown(n *yaml.Node, path, key string, known []string) {
+	hint := ""
+	if !d.report.full() {
+		hint = suggest(key, known)
+	}
+	d.warn(n, path, "unknown field", hint)
 }
 
 func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int) {
@@ -48,8 +59,8 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string, depth int
 	v.Set(made)
 }
 
-// pairs calls each for the keys of a mapping that are usable and not given
-// before.
+// pairs calls each for the keys of a mapping that are usable: of one that is
+// given twice again, as the later value replaces the earlier.
 func (d *decoder) pairs(n *yaml.Node, path string, each func(key string, keyNode, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		d.wrong(n, orWhole(path), "is "+describe(n)+", want fields", "write it as name: value lines")
@@ -63,10 +74,10 @@ func (d *decoder) pairs(n *yaml.Node, path string, each func(key string, keyNode
 			continue
 		}
 		if line, twice := seen[key]; twice {
-			d.wrong(keyNode, join(path, key), "given twice, first on line "+strconv.Itoa(line), "keep one of them")
-			continue
+			d.warn(keyNode, join(path, key), "given twice, first on line "+strconv.Itoa(line), "keep one of them")
+		} else {
+			seen[key] = keyNode.Line
 		}
-		seen[key] = keyNode.Line
 		each(key, keyNode, value)
 	}
 }
@@ -79,7 +90,7 @@ func (d *decoder) key(n *yaml.Node, path string) (string, bool) {
 	switch {
 	case n.ShortTag() == "!!merge":
 		d.wrong(n, orWhole(path), "the merge key << is not supported", "write the fields out, or use an alias for a whole value")
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && !isOldText(n):
 		d.wrong(n, orWhole(path), "a key is "+describe(n)+", want a name", "put the key in quotes")
 	case len(n.Value) > maxKey:
 		d.wrong(n, orWhole(path), "a key is longer than "+strconv.Itoa(maxKey)+" bytes", "")

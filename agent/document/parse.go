@@ -43,8 +43,7 @@ func parse(text []byte, report *Report) *yaml.Node {
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		report.addAt(place(&second), Whole, "a second document begins", "keep one document in a file: remove the line ---")
-		return nil
+		report.warnAt(place(&second), Whole, "a second document begins", "keep one document in a file: remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
 		at, problem := syntaxError(err)
 		report.addAt(at, Whole, "not YAML: "+problem, yamlHint)

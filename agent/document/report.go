@@ -10,8 +10,12 @@ import (
 // Whole is the path of an error about the document and no field of it.
 const Whole = "document"
 
-// maxErrors is how many errors are shown of a document that has more.
-const maxErrors = 100
+// maxErrors is how many errors, and how many warnings, are shown of a document
+// that has more. Of warnings no more than maxKept are collected.
+const (
+	maxErrors = 100
+	maxKept   = 10 * maxErrors
+)
 
 // Origin says where in which file each field of a decoded value stood. The
 // zero Origin knows nothing.
@@ -42,11 +46,22 @@ func (o Origin) locate(path string) position {
 	}
 }
 
+// locateLine finds a line, from 1, of the text at path.
+func (o Origin) locateLine(path string, line int) position {
+	at := o.locate(path)
+	if at.block {
+		at.line, at.column = at.line+line, 0
+	}
+	return at
+}
+
 // Report collects what is wrong with one document. The zero Report is for a
 // value that came from no document.
 type Report struct {
-	origin Origin
-	errs   Errors
+	origin         Origin
+	errs, warnings Errors
+	// dropped counts the warnings that are not in warnings.
+	dropped int
 }
 
 // NewReport is an empty report on a value decoded with that origin.
@@ -62,20 +77,54 @@ func (r *Report) Addf(path, hint, format string, args ...any) {
 	r.Add(path, fmt.Sprintf(format, args...), hint)
 }
 
-// AddLine is Add for something on a line, from 1, of the text at path.
-func (r *Report) AddLine(path string, line int, problem, hint string) {
-	at := r.origin.locate(path)
-	if at.block {
-		at.line, at.column = at.line+line, 0
-	}
-	r.addAt(at, path, fmt.Sprintf("line %d: %s", line, problem), hint)
+// Warn notes something at path that a lenient reader accepts; hint may be empty.
+func (r *Report) Warn(path, problem, hint string) {
+	r.warnAt(r.origin.locate(path), path, problem, hint)
 }
 
+// Warnf is Warn with a formatted problem.
+func (r *Report) Warnf(path, hint, format string, args ...any) {
+	r.Warn(path, fmt.Sprintf(format, args...), hint)
+}
+
+// AddLine is Add for something on a line, from 1, of the text at path.
+func (r *Report) AddLine(path string, line int, problem, hint string) {
+	r.addAt(r.origin.locateLine(path, line), path, atLine(line, problem), hint)
+}
+
+// WarnLine is Warn for something on a line, from 1, of the text at path.
+func (r *Report) WarnLine(path string, line int, problem, hint string) {
+	r.warnAt(r.origin.locateLine(path, line), path, atLine(line, problem), hint)
+}
+
+func atLine(line int, problem string) string { return fmt.Sprintf("line %d: %s", line, problem) }
+
 func (r *Report) addAt(at position, path, problem, hint string) {
-	r.errs = append(r.errs, Error{
-		File: r.origin.file, Line: at.line, Column: at.column,
-		Path: path, Problem: problem, Hint: hint,
-	})
+	r.errs = append(r.errs, r.finding(at, path, problem, hint))
+}
+
+func (r *Report) warnAt(at position, path, problem, hint string) {
+	if r.full() {
+		r.dropped++
+		return
+	}
+	warning := r.finding(at, path, problem, hint)
+	warning.Warning = true
+	r.warnings = append(r.warnings, warning)
+}
+
+// full reports whether further warnings are only counted.
+func (r *Report) full() bool { return len(r.warnings) >= maxKept }
+
+func (r *Report) finding(at position, path, problem, hint string) Error {
+	return Error{
+		File:    r.origin.file,
+		Line:    at.line,
+		Column:  at.column,
+		Path:    path,
+		Problem: problem,
+		Hint:    hint,
+	}
 }
 
 // Header checks the two fields every document begins with.
@@ -95,20 +144,39 @@ func orEmpty(text string) string {
 	return Quote(text)
 }
 
-// Err is nil if nothing is wrong, else Errors in the order of the document, at
-// most 100 of them and then one that says so.
+// Err is nil if nothing is wrong, else Errors in the order of the document: at
+// most 100 errors and 100 warnings, and of either then one that says so.
 func (r *Report) Err() error {
-	if len(r.errs) == 0 {
+	if len(r.errs)+len(r.warnings) == 0 {
 		return nil
 	}
-	errs := slices.Clone(r.errs)
-	slices.SortStableFunc(errs, func(a, b Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	if more := len(errs) - maxErrors; more > 0 {
-		errs = append(errs[:maxErrors], Error{
-			File: r.origin.file, Path: Whole, Problem: fmt.Sprintf("%d more errors", more),
-		})
+
+	errs, moreErrs := inOrder(r.errs)
+	warnings, moreWarnings := inOrder(r.warnings)
+	all := append(errs, warnings...)
+	slices.SortStableFunc(all, byPlace)
+
+	if moreErrs > 0 {
+		all = append(all, r.finding(position{}, Whole, fmt.Sprintf("%d more errors", moreErrs), ""))
 	}
-	return errs
+	moreWarnings += r.dropped
+	if moreWarnings > 0 {
+		more := r.finding(position{}, Whole, fmt.Sprintf("%d more warnings", moreWarnings), "")
+		more.Warning = true
+		all = append(all, more)
+	}
+	return all
+}
+
+// inOrder is a copy of errs in the order of the document, cut to maxErrors, and
+// how many there are besides.
+func inOrder(errs Errors) (Errors, int) {
+	errs = slices.Clone(errs)
+	slices.SortStableFunc(errs, byPlace)
+	shown := min(len(errs), maxErrors)
+	return errs[:shown], len(errs) - shown
+}
+
+func byPlace(a, b Error) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 }

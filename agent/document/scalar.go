@@ -16,6 +16,9 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.String && n.ShortTag() == "!!str":
 		v.SetString(n.Value)
+	case v.Kind() == reflect.String && isOldText(n):
+		d.warn(n, path, "is "+describe(n)+", want a string", "put it in quotes")
+		v.SetString(n.Value)
 	case v.Kind() == reflect.String:
 		d.wrong(n, path, "is "+describe(n)+", want a string", "put it in quotes")
 	case v.Kind() == reflect.Bool && n.ShortTag() == "!!bool":
@@ -27,6 +30,17 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	default:
 		d.integer(n, v, path)
 	}
+}
+
+// isOldText reports whether n is text that the Kubernetes tools, which know
+// YAML 1.1, write without quotes, but no text to this decoder: 0o644 is a number
+// in YAML 1.2, and << a merge key.
+func isOldText(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode {
+		return false
+	}
+	octal := strings.HasPrefix(strings.TrimLeft(n.Value, "+-"), "0o")
+	return n.ShortTag() == "!!merge" || n.ShortTag() == "!!int" && octal
 }
 
 // integer decodes a number in any base that YAML knows: 420, 0644, 0o644, 0x1a4.
