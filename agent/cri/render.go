@@ -10,7 +10,8 @@ import (
 
 const header = "# Written by Loam: the image's file, changed as the node's configuration says.\n"
 
-// PluginError is a Plugin that does not fit the configuration.
+// PluginError is a Plugin that does not fit the configuration, or that puts a
+// table in the place of a value, or a value in that of a table.
 type PluginError struct {
 	// Index is of Config.Plugins.
 	Index int
@@ -24,19 +25,11 @@ func (e *PluginError) Unwrap() error { return e.Err }
 // what leaves cfg is undone. Equal arguments give equal text. An error that cfg
 // is to blame for is a *PluginError.
 func Render(cfg Config, base Base) (string, error) {
-	d := document{root: table{}, schema: cmp.Or(base.Schema, 2)}
-	if err := toml.Unmarshal(base.Config, &d.root); err != nil {
-		return "", fmt.Errorf("parse the image's containerd configuration: %w", err)
+	d, err := build(cfg, base)
+	if err != nil {
+		return "", err
 	}
-	if err := d.settle(cfg, base); err != nil {
-		return "", fmt.Errorf("the image's containerd configuration: %w", err)
-	}
-	for i, plugin := range cfg.Plugins {
-		if err := d.change(plugin); err != nil {
-			return "", &PluginError{Index: i, Err: err}
-		}
-	}
-	d.listBinDirs()
+
 	var text bytes.Buffer
 	if err := toml.NewEncoder(&text).Encode(d.root); err != nil {
 		return "", fmt.Errorf("encode the containerd configuration: %w", err)
@@ -44,20 +37,64 @@ func Render(cfg Config, base Base) (string, error) {
 	return header + text.String(), nil
 }
 
-// change carries out one Plugin.
-func (d *document) change(plugin Plugin) error {
-	if plugin.Remove {
-		for _, path := range translateAll(d.schema, plugin.Path) {
-			if err := remove(d.plugins, path); err != nil {
-				return err
-			}
+// Replaced are the plugins of cfg that replace a table of base by a value, or a
+// value by a table, which is seldom meant. The error is that of Render.
+func Replaced(cfg Config, base Base) ([]*PluginError, error) {
+	d, err := build(cfg, base)
+	return d.replaced, err
+}
+
+// build makes the configuration of base and cfg.
+func build(cfg Config, base Base) (document, error) {
+	d := document{root: table{}, schema: cmp.Or(base.Schema, 2)}
+	if err := toml.Unmarshal(base.Config, &d.root); err != nil {
+		return d, fmt.Errorf("parse the image's containerd configuration: %w", err)
+	}
+	if err := d.settle(cfg, base); err != nil {
+		return d, fmt.Errorf("the image's containerd configuration: %w", err)
+	}
+	for i, plugin := range cfg.Plugins {
+		if err := d.change(i, plugin); err != nil {
+			return d, &PluginError{Index: i, Err: err}
 		}
-		return nil
 	}
-	if plugin.Values == nil {
-		return nil
+	d.listBinDirs()
+	return d, nil
+}
+
+// change carries out a Plugin, of that index. As gardener-node-agent does it, a
+// plugin without values makes an empty table, null removes what has the name,
+// and what is at the end of the path or below it is replaced whatever it is. Only
+// a value on the way to there is an error.
+func (d *document) change(index int, plugin Plugin) error {
+	if plugin.Remove {
+		return d.removeAll(plugin.Path)
 	}
-	return leaves(plugin.Path, plain(plugin.Values), func(path []string, value any) error {
-		return set(d.plugins, translate(d.schema, path), value)
+
+	values := plugin.Values
+	if values == nil {
+		values = table{}
+	}
+	fixed := translate(d.schema, plugin.Path[:max(0, len(plugin.Path)-1)])
+
+	return leaves(plugin.Path, plain(values), func(path []string, value any) error {
+		if value == nil {
+			return d.removeAll(path)
+		}
+		misfit, err := set(d.plugins, translate(d.schema, path), value, fixed)
+		if misfit != nil {
+			d.replaced = append(d.replaced, &PluginError{Index: index, Err: misfit})
+		}
+		return err
 	})
+}
+
+// removeAll removes what is at path in schema 2.
+func (d *document) removeAll(path []string) error {
+	for _, path := range translateAll(d.schema, path) {
+		if err := remove(d.plugins, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

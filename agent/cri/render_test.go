@@ -91,6 +91,60 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// What is at the end of a plugin's path or below it is replaced, whatever it is,
+// and null removes it, as with gardener-node-agent.
+func TestReplaced(t *testing.T) {
+	const base = "plugins.a.b = 1\nplugins.a.c = 2"
+	for _, test := range []struct {
+		name     string
+		plugin   cri.Plugin
+		want     map[string]any
+		replaced string
+	}{
+		{name: "another value", plugin: add(map[string]any{"b": 3}, "a"), want: map[string]any{"b": int64(3), "c": int64(2)}},
+		{name: "a table of no values, that is there", plugin: add(nil, "a"), want: map[string]any{"b": int64(1), "c": int64(2)}},
+		{name: "a table of no values, that is new", plugin: add(nil, "a", "d"), want: map[string]any{"b": int64(1), "c": int64(2), "d": map[string]any{}}},
+		{name: "null", plugin: add(map[string]any{"b": nil, "d": nil}, "a"), want: map[string]any{"c": int64(2)}},
+		{
+			name: "a value by a table", plugin: add(map[string]any{"d": 3}, "a", "b"),
+			want: map[string]any{"b": map[string]any{"d": int64(3)}, "c": int64(2)}, replaced: "plugin 0: plugins.a.b is a value, not a table",
+		},
+		{
+			name: "a value by a table of no values", plugin: add(nil, "a", "b"),
+			want: map[string]any{"b": map[string]any{}, "c": int64(2)}, replaced: "plugin 0: plugins.a.b is a value, not a table",
+		},
+		{
+			name: "a value by a table further down", plugin: add(map[string]any{"b": map[string]any{"d": 3}}, "a"),
+			want: map[string]any{"b": map[string]any{"d": int64(3)}, "c": int64(2)}, replaced: "plugin 0: plugins.a.b is a value, not a table",
+		},
+		{name: "a table by a value", plugin: add(map[string]any{"a": []any{}}), want: nil, replaced: "plugin 0: plugins.a is a table, not a value"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, base := cri.Config{Plugins: []cri.Plugin{test.plugin}}, cri.Base{Config: []byte(base)}
+			text, err := cri.Render(config, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := get(t, text, "plugins", "a").(map[string]any)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("plugins.a (-want +got):\n%s", diff)
+			}
+
+			all, err := cri.Replaced(config, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			replaced := ""
+			for _, plugin := range all {
+				replaced += plugin.Error()
+			}
+			if replaced != test.replaced {
+				t.Errorf("replaced %q, want %q", replaced, test.replaced)
+			}
+		})
+	}
+}
+
 func TestRenderErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -100,9 +154,7 @@ func TestRenderErrors(t *testing.T) {
 		want   string
 	}{
 		{name: "a path through a value", base: "plugins.a.b = 1", plugin: add("x", "a", "b", "c"), want: "plugin 0: plugins.a.b is a value, not a table"},
-		{name: "values through a value", base: "plugins.a.b = 1", plugin: add(map[string]any{"b": map[string]any{"c": 1}}, "a"), want: "plugin 0: plugins.a.b is a value, not a table"},
 		{name: "a removal through a value", base: "plugins.a.b = 1", plugin: remove("a", "b", "c"), want: "plugin 0: plugins.a.b is a value, not a table"},
-		{name: "a value in the place of a table", base: "plugins.a.b = 1", plugin: add("x", "a"), want: "plugin 0: plugins.a is a table, not a value"},
 		{name: "a value in the place of plugins", plugin: add("x"), want: "plugin 0: plugins is a table, not a value"},
 		{name: "an image whose file is no TOML", base: "a = ", want: "parse the image's containerd configuration: toml: "},
 		{name: "an image of schema 1", schema: 1, want: "the image's containerd configuration: version is 1, which no supported containerd reads"},

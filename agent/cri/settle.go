@@ -21,6 +21,8 @@ type document struct {
 	root, plugins table
 	schema        int
 	binDirs       bool
+	// replaced are the plugins that put one kind of thing in the place of another.
+	replaced []*PluginError
 }
 
 // settle makes the changes that have a meaning of their own.
@@ -38,7 +40,8 @@ func (d *document) settle(cfg Config, base Base) (err error) {
 		return err
 	}
 	for _, s := range settings(cfg) {
-		if err := set(d.plugins, translate(d.schema, s.path), s.value); err != nil {
+		path := translate(d.schema, s.path)
+		if _, err := set(d.plugins, path, s.value, path); err != nil {
 			return err
 		}
 	}
@@ -70,7 +73,8 @@ func settings(cfg Config) []setting {
 // keepRunc names the program of runc's shim: containerd 1.7 forgets its default
 // as soon as a file has any entry in runtimes.
 func (d *document) keepRunc() error {
-	entry, err := enter(d.plugins, translate(d.schema, runc))
+	path := translate(d.schema, runc)
+	entry, _, err := enter(d.plugins, path, path)
 	if err == nil && entry["runtime_type"] == nil {
 		entry["runtime_type"] = "io.containerd.runc.v2"
 	}

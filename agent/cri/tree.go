@@ -11,40 +11,49 @@ import (
 // table is a table of TOML.
 type table = map[string]any
 
-// enter is the table at path below root, made where it is missing.
-func enter(root table, path []string) (table, error) {
+// enter is the table at path below root, made where it is missing. A value in
+// its place is an error along fixed, which is replaced elsewhere: misfit says so.
+func enter(root table, path, fixed []string) (found table, misfit, err error) {
 	for i, name := range path {
-		if root[name] == nil {
-			root[name] = table{}
-		}
 		next, ok := root[name].(table)
+		if !ok && root[name] != nil {
+			if hasPrefix(fixed, path[:i+1]) {
+				return nil, nil, notTable(path[:i+1])
+			}
+			misfit = notTable(path[:i+1])
+		}
 		if !ok {
-			return nil, notTable(path[:i+1])
+			next = table{}
+			root[name] = next
 		}
 		root = next
 	}
-	return root, nil
+	return root, misfit, nil
 }
 
-// set puts value at path. An empty table is merged: it is there afterwards.
-func set(root table, path []string, value any) error {
+// set puts value at path, see enter for the rest. An empty table is merged: it is
+// there afterwards.
+func set(root table, path []string, value any, fixed []string) (misfit, err error) {
 	if empty, ok := value.(table); ok && len(empty) == 0 {
-		_, err := enter(root, path)
-		return err
+		_, misfit, err := enter(root, path, fixed)
+		return misfit, err
 	}
 	last := len(path) - 1
 	if last < 0 {
-		return isTable(path)
+		return nil, isTable(path)
 	}
-	parent, err := enter(root, path[:last])
+	parent, misfit, err := enter(root, path[:last], fixed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, ok := parent[path[last]].(table); ok {
-		return isTable(path)
+		if hasPrefix(fixed, path) {
+			return nil, isTable(path)
+		}
+		misfit = isTable(path)
 	}
 	parent[path[last]] = value
-	return nil
+	return misfit, nil
 }
 
 // remove deletes what is at path, if anything is.
@@ -83,7 +92,7 @@ func leaves(path []string, value any, each func(path []string, value any) error)
 }
 
 // plain turns a value of JSON into one of TOML: whole numbers become integers,
-// and null, which TOML lacks, is left out.
+// and null, which TOML lacks, is left out of lists.
 func plain(value any) any {
 	switch value := value.(type) {
 	case float64:
@@ -101,9 +110,7 @@ func plain(value any) any {
 	case table:
 		fields := table{}
 		for name, field := range value {
-			if field != nil {
-				fields[name] = plain(field)
-			}
+			fields[name] = plain(field)
 		}
 		return fields
 	}
