@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
@@ -30,7 +31,9 @@ type Decoder struct {
 	Image *os.Root
 }
 
-// Decode reads an OperatingSystemConfig, with all that it refers to.
+// Decode reads an OperatingSystemConfig, with all that it refers to. What is wrong
+// with it and the cluster's own agent would take all the same is among the Notes
+// of a document that a cluster made, and an error in any other.
 func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	asked, wrong := osc.Decode(doc.Name, doc.Text)
 	env := osc.Env{Hostname: strings.ToLower(d.Hostname)}
@@ -40,8 +43,13 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	}
 	// What is wrong with the document is said before anything is fetched for it,
 	// and all of it at once.
-	if err := osc.Check(wrong, asked, env); err != nil {
-		return config.Desired{}, err
+	wrong = osc.Check(wrong, asked, env)
+	warnings, refusal := document.Lenient(wrong)
+	if !doc.FromCluster {
+		warnings, refusal = nil, wrong
+	}
+	if refusal != nil {
+		return config.Desired{}, refusal
 	}
 	references := osc.References(asked, env)
 	if d.Prepare != nil && len(references) > 0 {
@@ -59,7 +67,26 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	if env.Contents, err = content.Resolve(ctx, d.Contents, references); err != nil {
 		return config.Desired{}, err
 	}
-	return osc.Merge(asked, env)
+
+	desired, err := osc.Merge(asked, env)
+	desired.Notes = append(desired.Notes, notesOf(warnings)...)
+	return desired, err
+}
+
+// notesOf are warnings of a document as notes.
+func notesOf(warnings document.Errors) []config.Note {
+	var notes []config.Note
+	for _, w := range warnings {
+		notes = append(notes, config.Note{
+			Reason:   config.NoteWarning,
+			Document: w.File,
+			Line:     w.Line,
+			Path:     w.Path,
+			Problem:  w.Problem,
+			Hint:     w.Hint,
+		})
+	}
+	return notes
 }
 
 // decoder is the node's own, which watches what documents refer to. What is in the

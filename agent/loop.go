@@ -49,6 +49,8 @@ type loop struct {
 	whole   string
 	version string
 	content map[string]config.Content
+	// noted are the notes that people have been told of last.
+	noted []config.Note
 	// began is when the change that is pending did, counters what became of others.
 	began    time.Duration
 	counters metrics.Counters

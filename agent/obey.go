@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"go.uber.org/zap"
@@ -84,6 +85,7 @@ func has(m generation.Manifest, files []config.File, name string) bool {
 // obey makes the node what the source says.
 func (l *loop) obey(ctx context.Context, d wanted, err error) {
 	l.asked, l.status.Missing, l.status.Offered = nil, "", d.version
+	l.status.Notes = d.desired.Notes
 	switch {
 	case errors.Is(err, source.ErrAbsent):
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
@@ -125,6 +127,36 @@ func (l *loop) take(d wanted) {
 		l.reachAt.soon(reachAgain)
 	}
 	l.status.Update = d.desired.Update
+	l.tellNotes(d.desired.Notes)
+}
+
+// tellNotes tells people what they should know of the document, once.
+func (l *loop) tellNotes(notes []config.Note) {
+	if slices.Equal(notes, l.noted) {
+		return
+	}
+	l.noted = notes
+
+	byReason := map[string][]config.Note{}
+	for _, n := range notes {
+		l.Log.Warn("the document is followed, but not to the letter", zap.String("reason", n.Reason), zap.Stringer("note", n), zap.String("hint", n.Hint))
+		byReason[n.Reason] = append(byReason[n.Reason], n)
+	}
+	if l.Cluster == nil {
+		return
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		l.Cluster.Event(true, reason, summary(byReason[reason]))
+	}
+}
+
+// summary is the first of some notes, and how many there are besides.
+func summary(notes []config.Note) string {
+	text := notes[0].String()
+	if more := len(notes) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more: loam status)", more)
+	}
+	return text
 }
 
 // releaseSource lets what the source said before count again, should it say so

@@ -121,7 +121,7 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 	case c.released.text == nil:
 		return source.Document{}, fmt.Errorf("%s at %s: %w", name, c.link.Server, source.ErrAbsent)
 	}
-	return source.Document{Name: name, Text: c.released.text, Version: c.released.sum}, nil
+	return source.Document{Name: name, Text: c.released.text, Version: c.released.sum, FromCluster: true}, nil
 }
 
 // Watch is of source.Source.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 )
 
@@ -16,15 +17,64 @@ import (
 type Desired struct {
 	Files []File `json:"files"`
 	Units []Unit `json:"units"`
-	// Provided are unit names and paths that the document asks for and Loam
-	// itself is: they are left out, for a person to be told. Sorted.
-	Provided []string `json:"provided,omitempty"`
+	// LeftOut is what the document asks for and the node goes without, sorted by
+	// name; each name is there once.
+	LeftOut []LeftOut `json:"leftOut,omitempty"`
+	// Notes are what a person should know of the document.
+	Notes []Note `json:"notes,omitempty"`
 	// Probes are registries to be reached before the file that points the
 	// container runtime at them is put in place.
 	Probes []Probe `json:"probes,omitempty"`
 	// Update is what the node is asked to become beyond files and units; nil if
 	// nothing.
 	Update *Update `json:"update,omitempty"`
+}
+
+// LeftOut is a unit or a file of a document that the node goes without.
+type LeftOut struct {
+	// Name is that of the unit, or the file's path.
+	Name string `json:"name"`
+	// Why completes "is left out: ".
+	Why string `json:"why"`
+}
+
+// Note says that the node follows a document, but not to the letter.
+type Note struct {
+	// Reason is a word for programs, as the reason of an Event.
+	Reason string `json:"reason"`
+	// Document, Line and Path are where in which document; Line counts from 1.
+	// All are empty if the note is about the whole.
+	Document string `json:"document,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Path     string `json:"path,omitempty"`
+	// Problem says what the node does not do, Hint what to do about it, "" if
+	// nothing.
+	Problem string `json:"problem"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// Reasons of a Note.
+const (
+	// NoteWarning is about a mistake in the document that the node overlooks.
+	NoteWarning = "ConfigurationWarning"
+	// NoteNoSSH says that SSH access is asked for.
+	NoteNoSSH = "NoSSHAccess"
+)
+
+// String is the note in one line, as document.Error has it, without the hint.
+func (n Note) String() string {
+	var place strings.Builder
+	place.WriteString(n.Document)
+	if n.Line > 0 {
+		fmt.Fprintf(&place, ":%d", n.Line)
+	}
+	if n.Path != "" {
+		place.WriteString(" " + n.Path)
+	}
+	if place.Len() == 0 {
+		return n.Problem
+	}
+	return strings.TrimSpace(place.String()) + ": " + n.Problem
 }
 
 // Probe is a file that waits until every one of URLs answers, whatever the

@@ -25,8 +25,8 @@ func fieldsOf(t reflect.Type) fields {
 	return found
 }
 
-// join is the path of the field key of path.
-func join(path, key string) string {
+// Join is the path of the field key of path.
+func Join(path, key string) string {
 	if strings.ContainsAny(key, ".[]\" ") || key == "" {
 		return fmt.Sprintf("%s[%q]", path, key)
 	}

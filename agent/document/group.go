@@ -13,14 +13,14 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth in
 	d.pairs(n, path, func(key string, keyNode, value *yaml.Node) {
 		index, ok := fields.index[key]
 		if !ok {
-			d.unknown(keyNode, join(path, key), key, fields.names)
+			d.unknown(keyNode, Join(path, key), key, fields.names)
 			return
 		}
 		field := v.FieldByIndex(index)
 		field.SetZero() // Of a duplicate key.
-		d.value(value, field, join(path, key), depth+1)
+		d.value(value, field, Join(path, key), depth+1)
 		if value.Kind != yaml.ScalarNode { // Its first item may be lines below.
-			d.note(join(path, key), keyNode)
+			d.note(Join(path, key), keyNode)
 		}
 	})
 }
@@ -38,7 +38,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 	made := reflect.MakeMap(v.Type())
 	d.pairs(n, path, func(key string, _, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
-		d.value(value, element, join(path, key), depth+1)
+		d.value(value, element, Join(path, key), depth+1)
 		made.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), element)
 	})
 	v.Set(made)
@@ -74,7 +74,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, each func(key string, keyNode
 			continue
 		}
 		if line, twice := seen[key]; twice {
-			d.warn(keyNode, join(path, key), "given twice, first on line "+strconv.Itoa(line), "keep one of them")
+			d.warn(keyNode, Join(path, key), "given twice, first on line "+strconv.Itoa(line), "keep one of them")
 		} else {
 			seen[key] = keyNode.Line
 		}

@@ -80,7 +80,7 @@ func (d *decoder) free(n *yaml.Node, path string, depth int) any {
 	case yaml.MappingNode:
 		fields := map[string]any{}
 		d.pairs(n, path, func(key string, _, value *yaml.Node) {
-			fields[key] = d.freeItem(value, join(path, key), depth+1)
+			fields[key] = d.freeItem(value, Join(path, key), depth+1)
 		})
 		return fields
 	case yaml.SequenceNode:

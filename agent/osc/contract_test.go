@@ -86,8 +86,8 @@ func TestContractExample(t *testing.T) {
 	}, desired.Update); diff != "" {
 		t.Errorf("update (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"/opt/bin/gardener-node-agent", "gardener-node-agent.service"}, desired.Provided); diff != "" {
-		t.Errorf("provided (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"/opt/bin/gardener-node-agent", "gardener-node-agent.service"}, leftOut(desired)); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
 	}
 	wantUnits := []string{"containerd.service", "kubelet.service", "legacy-logger.service", "systemd-sysctl.service"}
 	if diff := cmp.Diff(wantUnits, unitNames(desired)); diff != "" {
@@ -104,6 +104,13 @@ func TestContractExample(t *testing.T) {
 	if diff := cmp.Diff([]string{"/etc/containerd/config.toml", "/var/lib/ca-certificates-local/ROOTcerts.crt"}, containerd.FilePaths); diff != "" {
 		t.Errorf("what restarts containerd (-want +got):\n%s", diff)
 	}
+}
+
+func leftOut(desired config.Desired) (names []string) {
+	for _, out := range desired.LeftOut {
+		names = append(names, out.Name)
+	}
+	return names
 }
 
 func unitNames(desired config.Desired) (names []string) {

@@ -1,12 +1,17 @@
 // Package osc reads an OperatingSystemConfig, Gardener's description of a node:
-// Decode is strict, Validate checks every field and Merge turns the document
-// into the node's desired state. All of it is pure. Nothing in a document is
-// dropped in silence: what cannot be carried out is an error that names it.
+// [Decode] reads it, [Check] says everything that is wrong with it and [Merge]
+// turns it into the node's desired state. All of it is pure. Nothing in a
+// document is dropped in silence: what cannot be carried out is an error that
+// names it.
+//
+// What gardener-node-agent would take nevertheless is marked as a warning
+// (document.Error): of a document that a person wrote it is a mistake like any
+// other, of one that a cluster sends it is only mentioned. [document.Lenient]
+// tells them apart.
 package osc
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 
@@ -14,45 +19,69 @@ import (
 )
 
 // Decode reads an OperatingSystemConfig from YAML or JSON. Errors are of type
-// document.Errors and name the document as given. Validate checks the values.
+// document.Errors and name the document as given. What could be read is in the
+// value even then. Validate checks the values.
 func Decode(name string, text []byte) (OperatingSystemConfig, error) {
 	var osc OperatingSystemConfig
 	origin, err := document.DecodeWithOrigin(name, text, &osc)
 	osc.origin = origin
+
 	// Of another kind of document every field would be unknown.
-	if err == nil || osc.APIVersion != "" && osc.Kind != "" {
+	_, refusal := document.Lenient(err)
+	if refusal == nil || osc.APIVersion != "" && osc.Kind != "" {
 		report := document.NewReport(origin)
 		report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
 		if headerErr := report.Err(); headerErr != nil {
 			return osc, headerErr
 		}
 	}
-	return osc, err
+
+	spelling := document.NewReport(origin)
+	osc.spell(spelling)
+	return osc, both(err, spelling.Err())
+}
+
+// both are the errors of two reports, in the order of the document.
+func both(a, b error) error {
+	var all document.Errors
+	for _, err := range []error{a, b} {
+		errs, ok := err.(document.Errors)
+		if err != nil && !ok {
+			return err
+		}
+		all = append(all, errs...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b document.Error) int { return cmp.Compare(a.Line, b.Line) })
+	return all
 }
 
 // Check is everything wrong with a document: what Decode said of it, and what
-// Validate says of all that could be decoded.
+// Validate says of all that could be decoded. A value that could not is not
+// said to be missing as well.
 func Check(decoded error, asked OperatingSystemConfig, env Env) error {
-	var wrong document.Errors
-	if decoded != nil && (!errors.As(decoded, &wrong) || asked.APIVersion != APIVersion || asked.Kind != Kind) {
+	wrong, ok := decoded.(document.Errors)
+	if decoded != nil && (!ok || asked.APIVersion != APIVersion || asked.Kind != Kind) {
 		return decoded
 	}
-	var more document.Errors
+
 	err := Validate(asked, env)
-	if err != nil && !errors.As(err, &more) {
-		return errors.Join(decoded, err)
+	more, ok := err.(document.Errors)
+	if err != nil && !ok {
+		return err
 	}
-	for _, e := range more {
-		known := func(w document.Error) bool {
-			return e.Path == w.Path || strings.HasPrefix(e.Path, w.Path+".") || strings.HasPrefix(e.Path, w.Path+"[")
-		}
-		if !slices.ContainsFunc(wrong, known) {
-			wrong = append(wrong, e)
-		}
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(wrong, func(a, b document.Error) int { return cmp.Compare(a.Line, b.Line) })
-	return wrong
+	return both(wrong, unsaid(more, wrong))
+}
+
+// unsaid are those of more that are not about a field, or what is in one, that
+// has an error in wrong.
+func unsaid(more, wrong document.Errors) document.Errors {
+	return slices.DeleteFunc(more, func(e document.Error) bool {
+		return slices.ContainsFunc(wrong, func(w document.Error) bool {
+			within := strings.HasPrefix(e.Path, w.Path+".") || strings.HasPrefix(e.Path, w.Path+"[")
+			return !w.Warning && (e.Path == w.Path || within)
+		})
+	})
 }

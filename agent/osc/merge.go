@@ -3,8 +3,11 @@ package osc
 import (
 	"cmp"
 	"io/fs"
+	"path"
+	"slices"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
 )
 
 // defaultMode is the mode of a file that says nothing about it (Gardener API
@@ -14,49 +17,74 @@ const defaultMode = 0o600
 // Merge is the desired state of the node: the files for it, the units merged by
 // name, Spec before Status, and containerd's configuration. A later command,
 // enable or content overrides; drop-ins and file paths add up. It validates
-// first, with the errors of Validate; env must have all References.
+// first, and returns the errors of Validate if not all are warnings; env must
+// have all References.
+//
+// Of several files with one path the last counts, as on the disk of a node with
+// gardener-node-agent: of one list the later, Status after Spec, and the text of a
+// unit after files. What criConfig writes comes after files and the drop-ins of
+// Spec.
 func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	if env.Contents == nil {
 		env.Contents = map[Reference]config.Content{}
 	}
-	if err := Validate(osc, env); err != nil {
-		return config.Desired{}, err
+	_, refusal := document.Lenient(Validate(osc, env))
+	if refusal != nil {
+		return config.Desired{}, refusal
 	}
+
 	var desired config.Desired
+	leaveOut(&desired, osc, env)
+
+	units := map[string]*config.Unit{}
+	mergeUnits(units, osc.Spec.Units)
+	mergeCRIUnit(units, osc.Spec.CRIConfig)
+	mergeUnits(units, osc.Status.ExtensionUnits)
+	for _, unit := range units {
+		if unit.Content != nil && *unit.Content == "" { // It is masked: nothing can start it.
+			unit.Command = config.CommandStop
+		}
+		desired.Units = append(desired.Units, *unit)
+	}
+
 	if err := mergeFiles(&desired, osc, env); err != nil {
 		return config.Desired{}, err
 	}
-	units := map[string]*config.Unit{}
-	for _, unit := range osc.units() {
-		if unit.value.provided() {
-			desired.Provided = append(desired.Provided, unit.value.Name)
-			continue
-		}
-		mergeUnit(unitOf(units, unit.value.Name), unit.value)
-	}
-	if err := mergeCRI(&desired, units, osc.Spec.CRIConfig, env); err != nil {
+	if err := mergeCRI(&desired, osc.Spec.CRIConfig, env); err != nil {
 		return config.Desired{}, err
 	}
-	for _, unit := range units {
-		desired.Units = append(desired.Units, *unit)
-	}
+
 	desired.Update = osc.Spec.InPlaceUpdates.desired()
 	tidy(&desired)
 	return desired, nil
 }
 
+// mergeFiles adds the files for this node that nothing else writes.
 func mergeFiles(desired *config.Desired, osc OperatingSystemConfig, env Env) error {
+	byPath := map[string]File{}
 	for _, file := range osc.files() {
-		switch {
-		case file.value.provided():
-			desired.Provided = append(desired.Provided, file.value.Path)
-		case file.value.isFor(env):
-			merged, err := file.value.desired(env)
-			if err != nil {
-				return err
-			}
-			desired.Files = append(desired.Files, merged)
+		if file.value.wanted(env) {
+			byPath[file.value.Path] = file.value
 		}
+	}
+	for name := range osc.Spec.CRIConfig.written() {
+		delete(byPath, name)
+	}
+	for _, unit := range desired.Units {
+		if unit.Content != nil {
+			delete(byPath, path.Join(unitDir, unit.Name))
+		}
+		for _, dropIn := range unit.DropIns {
+			delete(byPath, path.Join(unitDir, unit.Name+".d", dropIn.Name))
+		}
+	}
+
+	for _, file := range byPath {
+		merged, err := file.desired(env)
+		if err != nil {
+			return err
+		}
+		desired.Files = append(desired.Files, merged)
 	}
 	return nil
 }
@@ -98,14 +126,35 @@ func unitOf(units map[string]*config.Unit, name string) *config.Unit {
 	return units[name]
 }
 
+// mergeUnits adds the units of a list that are not left out.
+func mergeUnits(units map[string]*config.Unit, list []Unit) {
+	for _, unit := range list {
+		if !unit.isLeftOut() {
+			mergeUnit(unitOf(units, unit.Name), unit)
+		}
+	}
+}
+
+// mergeUnit adds what from says to into.
 func mergeUnit(into *config.Unit, from Unit) {
 	into.Content = cmp.Or(from.Content, into.Content)
 	into.Enable = cmp.Or(from.Enable, into.Enable)
 	if from.Command != nil {
-		into.Command = config.Command(*from.Command)
+		into.Command = from.command()
 	}
 	for _, dropIn := range from.DropIns {
-		into.DropIns = append(into.DropIns, config.DropIn(dropIn))
+		same := func(d config.DropIn) bool { return d.Name == dropIn.Name }
+		into.DropIns = append(slices.DeleteFunc(into.DropIns, same), config.DropIn(dropIn))
 	}
 	into.FilePaths = append(into.FilePaths, from.FilePaths...)
+}
+
+// command is what to do with the unit, which has a command: that of a unit without
+// one if it is unknown, or to start a template.
+func (u Unit) command() config.Command {
+	command := config.Command(*u.Command)
+	if !slices.Contains(commands, *u.Command) || isTemplate(u.Name) && command != config.CommandStop {
+		return ""
+	}
+	return command
 }

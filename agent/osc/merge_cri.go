@@ -2,6 +2,7 @@ package osc
 
 import (
 	"path"
+	"slices"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/cri"
@@ -26,9 +27,20 @@ func (c *CRIConfig) written() map[string]string {
 	return paths
 }
 
-// mergeCRI adds containerd's files, and what restarts it when config.toml
-// changes. containerd reads hosts.toml for each pull, so that restarts nothing.
-func mergeCRI(desired *config.Desired, units map[string]*config.Unit, c *CRIConfig, env Env) error {
+// mergeCRIUnit adds what restarts containerd when config.toml changes. containerd
+// reads hosts.toml for each pull, so that restarts nothing.
+func mergeCRIUnit(units map[string]*config.Unit, c *CRIConfig) {
+	if !c.writesFiles() {
+		return
+	}
+	mergeUnit(unitOf(units, cri.Unit), Unit{
+		DropIns:   []DropIn{{Name: cri.DropInName, Content: cri.DropIn}},
+		FilePaths: []string{cri.ConfigFile},
+	})
+}
+
+// mergeCRI adds containerd's files.
+func mergeCRI(desired *config.Desired, c *CRIConfig, env Env) error {
 	if !c.writesFiles() {
 		return nil
 	}
@@ -43,10 +55,6 @@ func mergeCRI(desired *config.Desired, units map[string]*config.Unit, c *CRIConf
 			desired.Probes = append(desired.Probes, probeOf(registry))
 		}
 	}
-	mergeUnit(unitOf(units, cri.Unit), Unit{
-		DropIns:   []DropIn{{Name: cri.DropInName, Content: cri.DropIn}},
-		FilePaths: []string{cri.ConfigFile},
-	})
 	return nil
 }
 
@@ -74,6 +82,8 @@ func (c *CRIConfig) render() cri.Config {
 	return out
 }
 
+// registries are those of criConfig. A host is in each once, as TOML has no table
+// twice: the first counts.
 func (c *CRIConfig) registries() []cri.Registry {
 	if c.Containerd == nil {
 		return nil
@@ -85,8 +95,14 @@ func (c *CRIConfig) registries() []cri.Registry {
 			out.Server = *registry.Server
 		}
 		for _, host := range registry.Hosts {
+			same := func(h cri.Host) bool { return h.URL == host.URL }
+			if slices.ContainsFunc(out.Hosts, same) {
+				continue
+			}
 			out.Hosts = append(out.Hosts, cri.Host{
-				URL: host.URL, Capabilities: host.Capabilities, CACerts: host.CACerts,
+				URL:          host.URL,
+				Capabilities: host.Capabilities,
+				CACerts:      host.CACerts,
 				OverridePath: host.OverridePath != nil && *host.OverridePath,
 			})
 		}

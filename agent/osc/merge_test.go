@@ -123,7 +123,11 @@ func TestMerge(t *testing.T) {
 						Enable: new(false), Command: config.CommandStop,
 					},
 				},
-				Provided: []string{"/opt/bin/gardener-node-agent", "gardener-node-agent.service", "gardener-node-init.service"},
+				LeftOut: []config.LeftOut{
+					{Name: "/opt/bin/gardener-node-agent", Why: "Loam itself is that"},
+					{Name: "gardener-node-agent.service", Why: "Loam itself is that"},
+					{Name: "gardener-node-init.service", Why: "Loam itself is that"},
+				},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Merge (-want +got):\n%s", diff)
@@ -204,21 +208,26 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that whatever decodes and validates can be applied: it
-// merges, and every path is in the allowed trees, in shortest form, once.
+// FuzzDecode checks that whatever a node accepts from a cluster can be applied:
+// it merges, and every path is in the allowed trees, in shortest form, once, those
+// of unit files included.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(cluster))
 	f.Add([]byte(file("/etc/a/../b") + "    permissions: 0o4755\n"))
 	f.Add([]byte(unit("name: a@b.timer", "enable: false", "content: |", "  [Timer]", "  OnBootSec=1")))
 	f.Add([]byte(containerd("plugins: [{path: [a, b], values: {c: 1}}, {op: remove, path: [a]}]", "registries: [{upstream: 'a:1', hosts: [{url: 'http://b'}]}]")))
 	f.Add([]byte(secret("a", "b")))
+	f.Add([]byte(ssh))
+	f.Add([]byte(kubelet(true, "kubeReserved: {cpu: 1, memory: x}")))
+	f.Add([]byte(files("a", "", "nuc-01", "nuc-01")))
+	f.Add([]byte(file("/etc//systemd/system/a.service") + "  units: [{name: a.service, content: x, later: 1, dropIns: [{name: a, content: x}, {name: a, content: y}]}]\n"))
 	if text, err := os.ReadFile("testdata/full.yaml"); err == nil {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		env := osc.Env{Hostname: "nuc-01", Containerd: cri.Base{Config: []byte("plugins.a.b = 1")}}
 		decoded, err := osc.Decode("c", text)
-		if err != nil || osc.Validate(decoded, env) != nil {
+		if !accepts(osc.Check(err, decoded, env)) {
 			return
 		}
 		env.Contents = contents(osc.References(decoded, env))
@@ -226,9 +235,16 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("validates, but does not merge: %v", err)
 		}
-		last := ""
+		last, once := "", map[string]bool{}
+		add := func(path string) {
+			checkFilePath(t, path)
+			if once[path] {
+				t.Errorf("%q twice", path)
+			}
+			once[path] = true
+		}
 		for _, file := range desired.Files {
-			checkFilePath(t, file.Path)
+			add(file.Path)
 			if file.Path <= last {
 				t.Errorf("%q after %q", file.Path, last)
 			}
@@ -237,6 +253,13 @@ func FuzzDecode(f *testing.F) {
 		for _, unit := range desired.Units {
 			if unit.Name == "" || strings.Contains(unit.Name, "/") {
 				t.Errorf("unit %q", unit.Name)
+			}
+			path := "/etc/systemd/system/" + unit.Name
+			if unit.Content != nil {
+				add(path)
+			}
+			for _, dropIn := range unit.DropIns {
+				add(path + ".d/" + dropIn.Name)
 			}
 		}
 	})

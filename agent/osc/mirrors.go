@@ -12,11 +12,11 @@ import (
 // Mirrors are the hosts.toml files of the document as they would be beneath dir
 // instead of cri.HostsDir, with the certificates that the document has for them:
 // an image that it refers to is pulled before any of its files is in place. It
-// takes a document that Validate has no complaint about.
+// takes a document in which Validate finds no errors.
 func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, error) {
 	inline := map[string]File{}
 	for _, file := range osc.files() {
-		if _, refers := file.value.Content.reference(); !refers && file.value.isFor(env) && !file.value.provided() {
+		if _, refers := file.value.Content.reference(); !refers && file.value.isFor(env) && !file.value.isLeftOut() {
 			inline[file.value.Path] = file.value
 		}
 	}

@@ -23,7 +23,7 @@ func (r Reference) String() string {
 }
 
 // References are what the files for this node refer to, sorted, each once. What
-// Loam itself provides is not among them.
+// is left out refers to nothing.
 func References(osc OperatingSystemConfig, env Env) []Reference {
 	var all []Reference
 	for _, file := range osc.files() {
@@ -39,7 +39,7 @@ func References(osc OperatingSystemConfig, env Env) []Reference {
 }
 
 // wanted reports whether the file is written on this node.
-func (f File) wanted(env Env) bool { return f.isFor(env) && !f.provided() }
+func (f File) wanted(env Env) bool { return f.isFor(env) && !f.isLeftOut() }
 
 func (c Content) reference() (Reference, bool) {
 	switch {

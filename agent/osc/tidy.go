@@ -17,8 +17,6 @@ func tidy(desired *config.Desired) {
 	slices.SortFunc(desired.Files, func(a, b config.File) int { return cmp.Compare(a.Path, b.Path) })
 	slices.SortFunc(desired.Units, func(a, b config.Unit) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(desired.Probes, func(a, b config.Probe) int { return cmp.Compare(a.Path, b.Path) })
-	slices.Sort(desired.Provided)
-	desired.Provided = slices.Compact(desired.Provided)
 	for i := range desired.Units {
 		unit := &desired.Units[i]
 		slices.SortFunc(unit.DropIns, func(a, b config.DropIn) int { return cmp.Compare(a.Name, b.Name) })

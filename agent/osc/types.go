@@ -70,15 +70,15 @@ type File struct {
 	// HostName restricts the file to the node of that name.
 	HostName *string `json:"hostName"`
 	Content  Content `json:"content"`
-	// TransmitUnencoded is about the cloud's user data; a node has no use for it.
-	TransmitUnencoded *bool `json:"transmitUnencoded"`
 }
 
-// Content has exactly one field set.
+// Content has exactly one of Inline, SecretRef and ImageRef set.
 type Content struct {
 	Inline    *Inline    `json:"inline"`
 	SecretRef *SecretRef `json:"secretRef"`
 	ImageRef  *ImageRef  `json:"imageRef"`
+	// TransmitUnencoded is about the cloud's user data; a node has no use for it.
+	TransmitUnencoded *bool `json:"transmitUnencoded"`
 }
 
 // Inline is content in the document. Encoding is "" or "b64" (RFC 4648, 4).

@@ -23,7 +23,7 @@ func checkUnitFile(report *document.Report, at, text string) {
 		comment := strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")
 		switch {
 		case strings.ContainsRune(raw, 0):
-			report.AddLine(at, line, "holds a NUL character", "remove it")
+			report.WarnLine(at, line, "holds a NUL character", "remove it")
 		case comment: // Also between the lines of one value.
 			continue
 		case continued || trimmed == "":
@@ -57,7 +57,7 @@ func checkAliases(report *document.Report, at, text string) {
 func checkSection(report *document.Report, at string, line int, text string) {
 	name, closed := strings.CutSuffix(text[1:], "]")
 	if !closed {
-		report.AddLine(at, line, document.Quote(text)+" has no closing bracket", "write it as [Service]")
+		report.WarnLine(at, line, document.Quote(text)+" has no closing bracket", "write it as [Service]")
 		return
 	}
 	if strings.HasPrefix(name, "X-") {
@@ -72,17 +72,17 @@ func checkSection(report *document.Report, at string, line int, text string) {
 	if near := document.Nearest(name, sections); near != "" {
 		hint = "did you mean [" + near + "]?"
 	}
-	report.AddLine(at, line, "the section "+document.Quote(name)+" is unknown to systemd", hint)
+	report.WarnLine(at, line, "the section "+document.Quote(name)+" is unknown to systemd", hint)
 }
 
 func checkAssignment(report *document.Report, at string, line int, text string, inSection bool) {
 	key, _, assigned := strings.Cut(text, "=")
 	switch {
 	case !assigned:
-		report.AddLine(at, line, document.Quote(text)+" is no assignment", "write Name=value, or begin a comment with #")
+		report.WarnLine(at, line, document.Quote(text)+" is no assignment", "write Name=value, or begin a comment with #")
 	case strings.TrimSpace(key) == "":
-		report.AddLine(at, line, "an assignment has no name", "write Name=value")
+		report.WarnLine(at, line, "an assignment has no name", "write Name=value")
 	case !inSection:
-		report.AddLine(at, line, document.Quote(text)+" comes before any section", "begin with a section, such as [Service]")
+		report.WarnLine(at, line, document.Quote(text)+" comes before any section", "begin with a section, such as [Service]")
 	}
 }

@@ -46,6 +46,9 @@ func checkDropInName(report *document.Report, at, name string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(name)+" "+problem, hint)
 	}
+	warn := func(problem, hint string) {
+		report.Warn(at, document.Quote(name)+" "+problem, hint)
+	}
 	switch {
 	case name == "":
 		report.Add(at, "empty", "name the drop-in, such as 10-example.conf")
@@ -54,9 +57,9 @@ func checkDropInName(report *document.Report, at, name string) {
 	case len(name) > maxName:
 		add("is longer than 255 bytes", "")
 	case !strings.HasSuffix(name, ".conf"):
-		add("does not end with .conf, so systemd would ignore it", "write "+name+".conf")
+		warn("does not end with .conf, so systemd would ignore it", "write "+name+".conf")
 	case strings.HasPrefix(name, "."):
-		add("begins with a dot, so systemd would ignore it", "begin it with a digit or a letter")
+		warn("begins with a dot, so systemd would ignore it", "begin it with a digit or a letter")
 	}
 }
 

@@ -23,12 +23,15 @@ type Env struct {
 }
 
 // Validate reports everything wrong with osc, as document.Errors in the order
-// of the document.
+// of the document. An error is what a node cannot carry out or must not: no
+// document with one is applied. Anything else is a warning, as
+// gardener-node-agent checks nothing: what Gardener lets through (its package
+// pkg/api/extensions/validation) a node has to take.
 func Validate(osc OperatingSystemConfig, env Env) error {
 	report := document.NewReport(osc.origin)
 	report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
 	if !slices.Contains([]Purpose{"", "provision", "reconcile"}, osc.Spec.Purpose) {
-		report.Add("spec.purpose", document.Quote(string(osc.Spec.Purpose))+" is unknown", "write provision or reconcile")
+		report.Warn("spec.purpose", document.Quote(string(osc.Spec.Purpose))+" is unknown", "write provision or reconcile")
 	}
 	files, units := osc.files(), osc.units()
 	paths := map[string]bool{}
@@ -44,6 +47,7 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
 	checkCRI(report, osc.Spec, env)
 	checkUpdates(report, osc)
+	checkKubelet(report, files, osc.Spec.InPlaceUpdates != nil)
 	if env.Contents != nil {
 		checkContents(report, files, env)
 	}

@@ -33,9 +33,11 @@ func checkCRI(report *document.Report, spec Spec, env Env) {
 
 func checkContainerd(report *document.Report, containerd Containerd, purpose Purpose) {
 	if purpose == "provision" {
-		report.Add(containerdPath, "is only for the purpose reconcile", "leave it out, or write purpose: reconcile")
+		report.Warn(containerdPath, "is only for the purpose reconcile", "leave it out, or write purpose: reconcile")
 	}
-	checkImage(report, containerdPath+".sandboxImage", containerd.SandboxImage)
+	if problem, hint := checkImage(containerd.SandboxImage); problem != "" { // It is copied as it is.
+		report.Warn(containerdPath+".sandboxImage", problem, hint)
+	}
 	checkRegistries(report, containerd.Registries)
 	for i, plugin := range containerd.Plugins {
 		checkPlugin(report, item(containerdPath+".plugins", i), plugin)
@@ -47,34 +49,37 @@ func checkPlugin(report *document.Report, at string, plugin Plugin) {
 	case plugin.Op != nil && *plugin.Op != "add" && *plugin.Op != "remove":
 		report.Add(at+".op", quoteOrEmpty(*plugin.Op)+" is unknown", "write add or remove")
 	case plugin.removes() && plugin.Values != nil:
-		report.Add(at+".values", "there is nothing to remove from values", "leave values out, or write op: add")
+		report.Warn(at+".values", "there is nothing to remove from values", "leave values out, or write op: add")
 	case !plugin.removes() && plugin.Values == nil:
-		report.Add(at+".values", "empty", "write what to add, {} for an empty table")
+		report.Warn(at+".values", "empty", "write what to add, {} for an empty table")
 	}
 	if len(plugin.Path) == 0 {
 		report.Add(at+".path", "empty", "list the names of the tables below plugins, such as io.containerd.gc.v1.scheduler")
 	}
 	for i, name := range plugin.Path {
 		if name == "" {
-			report.Add(item(at+".path", i), "empty", "write the name of a table")
+			report.Warn(item(at+".path", i), "empty", "write the name of a table")
 		}
 	}
-	if plugin.Values != nil && !inTOML(plugin.Values) {
-		report.Add(at+".values", "holds null or a number without end, which containerd's configuration cannot", "leave it out")
+	switch {
+	case plugin.Values == nil:
+	case !inTOML(plugin.Values):
+		report.Add(at+".values", "holds null in a list or a number without end, which containerd's configuration cannot", "leave it out")
+	case hasNull(plugin.Values):
+		report.Warn(at+".values", "holds null, which removes what has the name", "write op: remove with its path")
 	}
 }
 
 func (p Plugin) removes() bool { return p.Op != nil && *p.Op == "remove" }
 
-// inTOML reports whether containerd's configuration can hold a value of JSON.
+// inTOML reports whether containerd's configuration can hold a value of JSON,
+// without the fields that are null.
 func inTOML(value any) bool {
 	switch value := value.(type) {
-	case nil:
-		return false
 	case float64:
 		return !math.IsNaN(value) && !math.IsInf(value, 0)
 	case []any:
-		return !slices.ContainsFunc(value, func(item any) bool { return !inTOML(item) })
+		return !slices.ContainsFunc(value, func(item any) bool { return hasNull(item) || !inTOML(item) })
 	case map[string]any:
 		for _, field := range value {
 			if !inTOML(field) {
@@ -85,14 +90,32 @@ func inTOML(value any) bool {
 	return true
 }
 
+// hasNull reports whether value is null, or a field in it.
+func hasNull(value any) bool {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return value == nil
+	}
+	for _, field := range fields {
+		if hasNull(field) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkRender reports what does not fit the image's configuration.
 func checkRender(report *document.Report, config *CRIConfig, env Env) {
+	const hint = "remove it first, with op: remove, or write another path"
+	replaced, err := cri.Replaced(config.render(), env.Containerd)
+	for _, plugin := range replaced {
+		report.Warn(item(containerdPath+".plugins", plugin.Index)+".path", plugin.Err.Error(), hint)
+	}
+
 	var misfit *cri.PluginError
-	_, err := cri.Render(config.render(), env.Containerd)
 	switch {
 	case errors.As(err, &misfit):
-		report.Add(item(containerdPath+".plugins", misfit.Index)+".path", misfit.Err.Error(),
-			"remove it first, with op: remove, or write another path")
+		report.Add(item(containerdPath+".plugins", misfit.Index)+".path", misfit.Err.Error(), hint)
 	case err != nil:
 		report.Add(criPath, err.Error(), "the image is at fault, not this document")
 	}

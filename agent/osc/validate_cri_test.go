@@ -23,7 +23,7 @@ func mirror(fields string) string {
 }
 
 // Each row is refused with these errors, without the line and, but for the
-// first, without "spec.criConfig.containerd.".
+// first, without "spec.criConfig.containerd.". accepted is as in TestBadInput.
 func TestBadCRIConfig(t *testing.T) {
 	const (
 		url      = "; hint: begin it with https:// or http:// and a host"
@@ -33,13 +33,16 @@ func TestBadCRIConfig(t *testing.T) {
 		misfit   = "; hint: remove it first, with op: remove, or write another path"
 	)
 	base := cri.Base{Config: []byte("plugins.a.b = 1")}
-	for _, test := range []struct{ name, text, want string }{
+	for _, test := range []struct {
+		name, text, want string
+		accepted         bool
+	}{
 		{name: "another runtime", text: head + "  criConfig: {name: docker}\n", want: `spec.criConfig.name: "docker" is not supported; hint: write containerd`},
 		{name: "no runtime", text: head + "  criConfig: {cgroupDriver: systemd}\n", want: "spec.criConfig.name: an empty value is not supported; hint: write containerd"},
 		{name: "an unknown driver", text: head + "  criConfig: {name: containerd, cgroupDriver: Systemd}\n", want: `spec.criConfig.cgroupDriver: "Systemd" is unknown; hint: write systemd or cgroupfs`},
-		{name: "the purpose provision", text: containerd() + "  purpose: provision\n", want: "spec.criConfig.containerd: is only for the purpose reconcile; hint: leave it out, or write purpose: reconcile"},
-		{name: "no sandbox image", text: head + "  criConfig: {name: containerd, containerd: {}}\n", want: "spec.criConfig.containerd.sandboxImage: empty; hint: name the image, such as registry.example/hyperkube:v1.35.0"},
-		{name: "a sandbox image in upper case", text: strings.Replace(containerd(), "pause", "Pause", 1), want: `spec.criConfig.containerd.sandboxImage: "Pause:3.10" is not a reference to an image` + imageRef},
+		{name: "the purpose provision", accepted: true, text: containerd() + "  purpose: provision\n", want: "spec.criConfig.containerd: is only for the purpose reconcile; hint: leave it out, or write purpose: reconcile"},
+		{name: "no sandbox image", accepted: true, text: head + "  criConfig: {name: containerd, containerd: {}}\n", want: "spec.criConfig.containerd.sandboxImage: empty; hint: name the image, such as registry.example/hyperkube:v1.35.0"},
+		{name: "a sandbox image in upper case", accepted: true, text: strings.Replace(containerd(), "pause", "Pause", 1), want: `spec.criConfig.containerd.sandboxImage: "Pause:3.10" is not a reference to an image` + imageRef},
 
 		{name: "no upstream", text: containerd("registries: [{}]"), want: "registries[0].upstream: empty; hint: write the registry's host, such as docker.io, or _default"},
 		{name: "an upstream that is a URL", text: containerd("registries: [{upstream: 'https://a.b'}]"), want: `registries[0].upstream: "https://a.b" has no port after its colon; hint: write a number up to 65535`},
@@ -50,27 +53,27 @@ func TestBadCRIConfig(t *testing.T) {
 		{name: "an upstream twice", text: containerd("registries: [{upstream: a}, {upstream: b}, {upstream: b}]"), want: `registries[2].upstream: "b" given twice, first at spec.criConfig.containerd.registries[1].upstream; hint: keep one of them`},
 		{name: "a server without a scheme", text: containerd("registries: [{upstream: a, server: a.b}]"), want: `registries[0].server: "a.b" is not the URL of a registry` + url},
 		{name: "a host without a URL", text: mirror(""), want: "registries[0].hosts[0].url: empty; hint: write a URL, such as https://mirror.example:5000"},
-		{name: "a host of another scheme", text: mirror("url: 'ftp://a'"), want: `registries[0].hosts[0].url: "ftp://a" is not the URL of a registry` + url},
-		{name: "a host with a password", text: mirror("url: 'https://a:b@c'"), want: `registries[0].hosts[0].url: "https://a:b@c" has a user, a query or a fragment; hint: leave only scheme, host, port and path`},
-		{name: "a host twice", text: mirror("url: 'http://a'}, {url: 'http://a'"), want: `registries[0].hosts[1].url: "http://a" given twice, first at spec.criConfig.containerd.registries[0].hosts[0].url; hint: keep one of them`},
+		{name: "a host of another scheme", accepted: true, text: mirror("url: 'ftp://a'"), want: `registries[0].hosts[0].url: "ftp://a" is not the URL of a registry` + url},
+		{name: "a host with a password", accepted: true, text: mirror("url: 'https://a:b@c'"), want: `registries[0].hosts[0].url: "https://a:b@c" has a user, a query or a fragment; hint: leave only scheme, host, port and path`},
+		{name: "a host twice", accepted: true, text: mirror("url: 'http://a'}, {url: 'http://a'"), want: `registries[0].hosts[1].url: "http://a" given twice, first at spec.criConfig.containerd.registries[0].hosts[0].url; hint: keep one of them`},
 		{name: "an unknown capability", text: mirror("url: 'http://a', capabilities: [read]"), want: `registries[0].hosts[0].capabilities[0]: "read" is unknown; hint: write pull, resolve or push`},
-		{name: "a capability twice", text: mirror("url: 'http://a', capabilities: [pull, pull]"), want: `registries[0].hosts[0].capabilities[1]: "pull" given twice, first at spec.criConfig.containerd.registries[0].hosts[0].capabilities[0]; hint: keep one of them`},
-		{name: "a certificate that leaves its directory", text: mirror("url: 'http://a', caCerts: [../x]"), want: `registries[0].hosts[0].caCerts[0]: "../x" is not the path of a file` + cert},
-		{name: "a certificate in a long form", text: mirror("url: 'http://a', caCerts: [/etc//x]"), want: `registries[0].hosts[0].caCerts[0]: "/etc//x" is not the path of a file` + cert},
-		{name: "no certificate", text: mirror("url: 'http://a', caCerts: ['']"), want: "registries[0].hosts[0].caCerts[0]: empty; hint: write the path of a file with certificates"},
+		{name: "a capability twice", accepted: true, text: mirror("url: 'http://a', capabilities: [pull, pull]"), want: `registries[0].hosts[0].capabilities[1]: "pull" given twice, first at spec.criConfig.containerd.registries[0].hosts[0].capabilities[0]; hint: keep one of them`},
+		{name: "a certificate that leaves its directory", accepted: true, text: mirror("url: 'http://a', caCerts: [../x]"), want: `registries[0].hosts[0].caCerts[0]: "../x" is not the path of a file` + cert},
+		{name: "a certificate in a long form", accepted: true, text: mirror("url: 'http://a', caCerts: [/etc//x]"), want: `registries[0].hosts[0].caCerts[0]: "/etc//x" is not the path of a file` + cert},
+		{name: "no certificate", accepted: true, text: mirror("url: 'http://a', caCerts: ['']"), want: "registries[0].hosts[0].caCerts[0]: empty; hint: write the path of a file with certificates"},
 
 		{name: "an unknown op", text: containerd("plugins: [{op: Add, path: [x], values: {}}]"), want: `plugins[0].op: "Add" is unknown; hint: write add or remove`},
 		{name: "no path", text: containerd("plugins: [{values: {}}]"), want: "plugins[0].path: empty; hint: list the names of the tables below plugins, such as io.containerd.gc.v1.scheduler"},
-		{name: "an empty name in a path", text: containerd("plugins: [{path: [x, ''], values: {}}]"), want: "plugins[0].path[1]: empty; hint: write the name of a table"},
-		{name: "values to remove", text: containerd("plugins: [{op: remove, path: [x], values: {y: 1}}]"), want: "plugins[0].values: there is nothing to remove from values; hint: leave values out, or write op: add"},
-		{name: "nothing to add", text: containerd("plugins: [{op: add, path: [x]}]"), want: "plugins[0].values: empty; hint: write what to add, {} for an empty table"},
-		{name: "null in values", text: containerd("plugins: [{path: [x], values: {y: [{z: null}]}}]"), want: "plugins[0].values: holds null or a number without end, which containerd's configuration cannot; hint: leave it out"},
-		{name: "no number in values", text: containerd("plugins: [{path: [x], values: {y: .nan}}]"), want: "plugins[0].values: holds null or a number without end, which containerd's configuration cannot; hint: leave it out"},
-		{name: "a path through a value of the image", text: containerd("plugins: [{path: [x], values: {}}, {path: [a, b], values: {c: 1}}]"), want: "plugins[1].path: plugins.a.b is a value, not a table" + misfit},
+		{name: "an empty name in a path", accepted: true, text: containerd("plugins: [{path: [x, ''], values: {}}]"), want: "plugins[0].path[1]: empty; hint: write the name of a table"},
+		{name: "values to remove", accepted: true, text: containerd("plugins: [{op: remove, path: [x], values: {y: 1}}]"), want: "plugins[0].values: there is nothing to remove from values; hint: leave values out, or write op: add"},
+		{name: "nothing to add", accepted: true, text: containerd("plugins: [{op: add, path: [x]}]"), want: "plugins[0].values: empty; hint: write what to add, {} for an empty table"},
+		{name: "null in values", text: containerd("plugins: [{path: [x], values: {y: [{z: null}]}}]"), want: "plugins[0].values: holds null in a list or a number without end, which containerd's configuration cannot; hint: leave it out"},
+		{name: "no number in values", text: containerd("plugins: [{path: [x], values: {y: .nan}}]"), want: "plugins[0].values: holds null in a list or a number without end, which containerd's configuration cannot; hint: leave it out"},
+		{name: "a path through a value of the image", accepted: true, text: containerd("plugins: [{path: [x], values: {}}, {path: [a, b], values: {c: 1}}]"), want: "plugins[1].path: plugins.a.b is a value, not a table" + misfit},
 
-		{name: "a file that criConfig writes", text: containerd() + "  files: [{path: /etc/containerd/config.toml, content: {inline: {data: x}}}]\n", want: `spec.files[0].path: "/etc/containerd/config.toml" given twice, first at spec.criConfig; hint: leave the file out: criConfig writes it`},
+		{name: "a file that criConfig writes", accepted: true, text: containerd() + "  files: [{path: /etc/containerd/config.toml, content: {inline: {data: x}}}]\n", want: `spec.files[0].path: "/etc/containerd/config.toml" given twice, first at spec.criConfig; hint: leave the file out: criConfig writes it`},
 		{
-			name: "a file that criConfig writes, for one host", text: containerd("registries: [{upstream: a}]") + "  files: [{path: /etc/containerd/certs.d/a/hosts.toml, hostName: b, content: {inline: {data: x}}}]\n",
+			name: "a file that criConfig writes, for one host", accepted: true, text: containerd("registries: [{upstream: a}]") + "  files: [{path: /etc/containerd/certs.d/a/hosts.toml, hostName: b, content: {inline: {data: x}}}]\n",
 			want: `spec.files[0].path: "/etc/containerd/certs.d/a/hosts.toml" given twice, first at spec.criConfig.containerd.registries[0]; hint: leave the file out: criConfig writes it`,
 		},
 		{
@@ -78,7 +81,7 @@ func TestBadCRIConfig(t *testing.T) {
 			want: `registries[0]: "/etc/containerd/certs.d/a/hosts.toml" is below a file, spec.files[0].path; hint: move one of them`,
 		},
 		{
-			name: "the drop-in that criConfig writes", text: containerd() + "  units: [{name: containerd.service, dropIns: [{name: 30-env_config.conf, content: \"[Service]\"}]}]\n",
+			name: "the drop-in that criConfig writes", accepted: true, text: containerd() + "  units: [{name: containerd.service, dropIns: [{name: 30-env_config.conf, content: \"[Service]\"}]}]\n",
 			want: `spec.units[0].dropIns[0].name: "30-env_config.conf" given twice, first at spec.criConfig; hint: choose another name: criConfig writes it`,
 		},
 		{
@@ -102,6 +105,9 @@ func TestBadCRIConfig(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+			if got := accepts(err); got != test.accepted {
+				t.Errorf("accepted from a cluster: %v, want %v", got, test.accepted)
 			}
 		})
 	}

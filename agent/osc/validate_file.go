@@ -24,15 +24,15 @@ func checkFile(report *document.Report, file located[File]) {
 	checkContent(report, at+".content", value.Content)
 }
 
-// checkPermissions allows the bits of chmod(2). It refuses the decimal numbers
-// that are meant as octal, 644 for 0644: nearly all of them set the sticky bit,
-// which Linux ignores on files.
+// checkPermissions expects the bits of chmod(2); others are left out. It warns
+// of the decimal numbers that are meant as octal, 644 for 0644: nearly all of
+// them set the sticky bit, which Linux ignores on files.
 func checkPermissions(report *document.Report, at string, mode uint32) {
 	switch {
 	case mode > 0o7777:
-		report.Addf(at, "write an octal number such as 0644 (decimal 420)", "%d is more than 07777", mode)
+		report.Warnf(at, "write an octal number such as 0644 (decimal 420)", "%d is more than 07777", mode)
 	case mode&0o1000 != 0 && looksOctal(mode):
-		report.Addf(at, fmt.Sprintf("write 0%d for the octal number", mode), "%d is decimal and sets the mode %#o", mode, mode)
+		report.Warnf(at, fmt.Sprintf("write 0%d for the octal number", mode), "%d is decimal and sets the mode %#o", mode, mode)
 	}
 }
 
@@ -62,20 +62,20 @@ func checkContent(report *document.Report, at string, content Content) {
 	}
 }
 
-// checkTransmit refuses what only user data has: it is made for the purpose
-// provision.
+// checkTransmit warns of what only user data has: it is made for the purpose
+// provision, and changes nothing on a node.
 func checkTransmit(report *document.Report, file located[File], purpose Purpose) {
-	if plain := file.value.TransmitUnencoded; plain != nil && *plain && purpose != "provision" {
-		report.Add(file.at+".transmitUnencoded", "is only for the purpose provision", "leave it out, or write purpose: provision")
+	if plain := file.value.Content.TransmitUnencoded; plain != nil && *plain && purpose != "provision" {
+		report.Warn(file.at+".content.transmitUnencoded", "is only for the purpose provision", "leave it out, or write purpose: provision")
 	}
 }
 
 func checkInline(report *document.Report, at string, inline Inline) {
 	switch {
-	case inline.Data == nil:
-		report.Add(at+".data", "empty", `write the content here, or "" for an empty file`)
 	case inline.Encoding != "" && inline.Encoding != "b64":
 		report.Add(at+".encoding", document.Quote(inline.Encoding)+" is unknown", "write b64, or leave it out for text")
+	case inline.Data == nil:
+		report.Warn(at+".data", "empty", `write the content here, or "" for an empty file`)
 	default:
 		if _, err := inline.decode(); err != nil {
 			report.Add(at+".data", err.Error(), "encode the content with base64(1)")
@@ -83,9 +83,12 @@ func checkInline(report *document.Report, at string, inline Inline) {
 	}
 }
 
-// decode is the content as it goes into the file.
+// decode is the content as it goes into the file; without data it is empty.
 func (i Inline) decode() ([]byte, error) {
-	if i.Encoding != "b64" {
+	switch {
+	case i.Data == nil:
+		return nil, nil
+	case i.Encoding != "b64":
 		return []byte(*i.Data), nil
 	}
 	content, err := base64.StdEncoding.DecodeString(*i.Data)

@@ -16,9 +16,10 @@ const unitDir = "/etc/systemd/system"
 // The values are paths in the document.
 type places map[string]map[string]string
 
-// checkPlaces reports files that would be in each other's place on some node:
-// the same path twice, or one path within another. Unit files count too, and
-// what criConfig writes, by its path.
+// checkPlaces reports files that would be in each other's place on some node: it
+// warns of the same path twice, of which [Merge] says what counts, and one path
+// cannot be within another. Unit files count too, and what criConfig writes, by
+// its path.
 func checkPlaces(report *document.Report, files []located[File], units []located[Unit], written map[string]string) {
 	taken := places{}
 	for file, at := range written {
@@ -34,7 +35,7 @@ func checkPlaces(report *document.Report, files []located[File], units []located
 			if written[file.value.Path] != "" {
 				hint = "leave the file out: criConfig writes it"
 			}
-			report.Add(at, document.Quote(file.value.Path)+" given twice, first at "+before, hint)
+			report.Warn(at, document.Quote(file.value.Path)+" given twice, first at "+before, hint)
 			continue
 		}
 		taken.add(file.value.Path, file.value.host(), at)
@@ -55,7 +56,7 @@ func (p places) addUnit(report *document.Report, unit located[Unit], written map
 	for i, dropIn := range unit.value.DropIns {
 		file, at := path.Join(unitDir, unit.value.Name+".d", dropIn.Name), item(unit.at+".dropIns", i)
 		if before := written[file]; before != "" {
-			report.Add(at+".name", document.Quote(dropIn.Name)+" given twice, first at "+before, "choose another name: criConfig writes it")
+			report.Warn(at+".name", document.Quote(dropIn.Name)+" given twice, first at "+before, "choose another name: criConfig writes it")
 			continue
 		}
 		p.add(file, "", at)

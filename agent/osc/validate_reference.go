@@ -13,8 +13,8 @@ var dataKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 // image is a reference as the OCI registries take it, with an optional host
 // (distribution/reference): HOST[:PORT]/PATH[:TAG][@DIGEST], in lower case but
-// for the tag.
-var image = regexp.MustCompile(`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?/)?` +
+// for the tag and for a host with a domain.
+var image = regexp.MustCompile(`^(([a-z0-9]([-.a-z0-9]*[a-z0-9])?|[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/)?` +
 	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
 	`(:[A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
@@ -39,7 +39,9 @@ func checkSecretRef(report *document.Report, at string, ref SecretRef) {
 }
 
 func checkImageRef(report *document.Report, at string, ref ImageRef) {
-	checkImage(report, at+".image", ref.Image)
+	if problem, hint := checkImage(ref.Image); problem != "" {
+		report.Add(at+".image", problem, hint)
+	}
 	file := ref.FilePathInImage
 	switch at := at + ".filePathInImage"; {
 	case file == "":
@@ -50,12 +52,14 @@ func checkImageRef(report *document.Report, at string, ref ImageRef) {
 	}
 }
 
-func checkImage(report *document.Report, at, name string) {
+// checkImage is what is wrong with the reference to an image, "" if nothing is.
+func checkImage(name string) (problem, hint string) {
 	switch {
 	case name == "":
-		report.Add(at, "empty", "name the image, such as registry.example/hyperkube:v1.35.0")
+		return "empty", "name the image, such as registry.example/hyperkube:v1.35.0"
 	case len(name) > maxImage || !image.MatchString(name):
-		report.Add(at, document.Quote(name)+" is not a reference to an image",
-			"write HOST[:PORT]/PATH[:TAG][@sha256:DIGEST], host and path in lower case")
+		return document.Quote(name) + " is not a reference to an image",
+			"write HOST[:PORT]/PATH[:TAG][@sha256:DIGEST], host and path in lower case"
 	}
+	return "", ""
 }

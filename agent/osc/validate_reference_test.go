@@ -23,6 +23,7 @@ func image(name, path string) string {
 }
 
 // Each row is refused with this error, even where no contents are asked for.
+// accepted is as in TestBadInput.
 func TestBadReferencesAndUpdates(t *testing.T) {
 	const (
 		nameHint  = "; hint: write it in lower case: letters, digits, dashes and dots"
@@ -30,7 +31,10 @@ func TestBadReferencesAndUpdates(t *testing.T) {
 		imageHint = " is not a reference to an image; hint: write HOST[:PORT]/PATH[:TAG][@sha256:DIGEST], host and path in lower case"
 		pathHint  = " is not the absolute path of a file; hint: begin it with / and leave out . and .. and a / at the end"
 	)
-	for _, test := range []struct{ name, text, want string }{
+	for _, test := range []struct {
+		name, text, want string
+		accepted         bool
+	}{
 		{name: "no Secret", text: secret(`""`, "k"), want: "c:6: spec.files[0].content.secretRef.name: empty; hint: name the Secret"},
 		{name: "a Secret in upper case", text: secret("A", "k"), want: `c:6: spec.files[0].content.secretRef.name: "A" is not the name of a Secret` + nameHint},
 		{name: "a Secret of another namespace", text: secret("a/b", "k"), want: `c:6: spec.files[0].content.secretRef.name: "a/b" is not the name of a Secret` + nameHint},
@@ -43,28 +47,29 @@ func TestBadReferencesAndUpdates(t *testing.T) {
 		{name: "an image that leads up", text: image("a.b/../c", "/a"), want: `c:6: spec.files[0].content.imageRef.image: "a.b/../c"` + imageHint},
 		{name: "an image with half a digest", text: image("a.b/c@sha256:00", "/a"), want: `c:6: spec.files[0].content.imageRef.image: "a.b/c@sha256:00"` + imageHint},
 		{name: "no path in the image", text: image("a.b/c", `""`), want: "c:6: spec.files[0].content.imageRef.filePathInImage: empty; hint: write the file's absolute path in the image, such as /kubelet"},
-		{name: "a relative path in the image", text: image("a.b/c", "kubelet"), want: `c:6: spec.files[0].content.imageRef.filePathInImage: "kubelet"` + pathHint},
+		{name: "a relative path in the image", accepted: true, text: image("a.b/c", "kubelet"), want: `c:6: spec.files[0].content.imageRef.filePathInImage: "kubelet"` + pathHint},
 		{name: "a path in the image that leads up", text: image("a.b/c", "/../a"), want: `c:6: spec.files[0].content.imageRef.filePathInImage: "/../a"` + pathHint},
-		{name: "a directory of the image", text: image("a.b/c", "/a/"), want: `c:6: spec.files[0].content.imageRef.filePathInImage: "/a/"` + pathHint},
+		{name: "a directory of the image", accepted: true, text: image("a.b/c", "/a/"), want: `c:6: spec.files[0].content.imageRef.filePathInImage: "/a/"` + pathHint},
 
-		{name: "unencoded outside of user data", text: file("/etc/a") + "    transmitUnencoded: true\n", want: "c:7: spec.files[0].transmitUnencoded: is only for the purpose provision; hint: leave it out, or write purpose: provision"},
+		{name: "unencoded outside of user data", accepted: true, text: content("transmitUnencoded: true, inline: {data: x}"), want: "c:6: spec.files[0].content.transmitUnencoded: is only for the purpose provision; hint: leave it out, or write purpose: provision"},
 
-		{name: "no version of the system", text: head + "  inPlaceUpdates: {kubelet: 1.35.0}\n", want: "c:4: spec.inPlaceUpdates.operatingSystemVersion: empty; hint: write the version of the image, IMAGE_VERSION of its os-release"},
-		{name: "no version of kubelet", text: head + "  inPlaceUpdates: {operatingSystemVersion: 1.0.0}\n", want: "c:4: spec.inPlaceUpdates.kubelet: empty; hint: write the version of kubelet, such as 1.35.0"},
-		{name: "half a version of kubelet", text: head + "  inPlaceUpdates: {operatingSystemVersion: 1.0.0, kubelet: '1.35'}\n", want: `c:4: spec.inPlaceUpdates.kubelet: "1.35" is not a version; hint: write three numbers, such as 1.35.0`},
+		{name: "no version of the system", accepted: true, text: head + "  inPlaceUpdates: {kubelet: 1.35.0}\n", want: "c:4: spec.inPlaceUpdates.operatingSystemVersion: empty; hint: write the version of the image, IMAGE_VERSION of its os-release"},
+		{name: "no version of kubelet", accepted: true, text: head + "  inPlaceUpdates: {operatingSystemVersion: 1.0.0}\n", want: "c:4: spec.inPlaceUpdates.kubelet: empty; hint: write the version of kubelet, such as 1.35.0"},
+		{name: "half a version of kubelet", accepted: true, text: head + "  inPlaceUpdates: {operatingSystemVersion: 1.0.0, kubelet: '1.35'}\n", want: `c:4: spec.inPlaceUpdates.kubelet: "1.35" is not a version; hint: write three numbers, such as 1.35.0`},
 		{
 			name: "a time in words", text: head + "  inPlaceUpdates: {operatingSystemVersion: a, kubelet: 1.35.0, credentialsRotation: {serviceAccountKey: {lastInitiationTime: today}}}\n",
 			want: `c:4: spec.inPlaceUpdates.credentialsRotation.serviceAccountKey.lastInitiationTime: is the string "today", want a time; hint: write it as 2026-08-01T00:00:00Z (RFC 3339)`,
 		},
-		{name: "an update without a command", text: head + "status: {inPlaceUpdates: {osUpdate: {args: [x]}}}\n", want: "c:4: status.inPlaceUpdates.osUpdate.command: empty; hint: write the command, or leave osUpdate out"},
+		{name: "an update without a command", accepted: true, text: head + "status: {inPlaceUpdates: {osUpdate: {args: [x]}}}\n", want: "c:4: status.inPlaceUpdates.osUpdate.command: empty; hint: write the command, or leave osUpdate out"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			decoded, err := osc.Decode("c", []byte(test.text))
-			if err == nil {
-				err = osc.Validate(decoded, osc.Env{Hostname: "here"})
-			}
+			err = osc.Check(err, decoded, osc.Env{Hostname: "here"})
 			if diff := cmp.Diff(test.want, message(err)); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if got := accepts(err); got != test.accepted {
+				t.Errorf("accepted from a cluster: %v, want %v", got, test.accepted)
 			}
 		})
 	}
@@ -121,7 +126,7 @@ func TestMergeUpdate(t *testing.T) {
 
 // A Secret for a node has no purpose: what is false there says nothing.
 func TestUnencodedMayBeFalse(t *testing.T) {
-	if err := mergeText(file("/etc/a")+"    transmitUnencoded: false\n", osc.Env{}); err != nil {
+	if err := mergeText(content("transmitUnencoded: false, inline: {data: x}"), osc.Env{}); err != nil {
 		t.Error(err)
 	}
 }

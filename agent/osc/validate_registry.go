@@ -19,7 +19,7 @@ func checkRegistries(report *document.Report, registries []Registry) {
 	for i, registry := range registries {
 		at := item(containerdPath+".registries", i)
 		checkUpstream(report, at+".upstream", registry.Upstream)
-		checkOnce(report, first, registry.Upstream, at+".upstream")
+		checkOnce(report.Add, first, registry.Upstream, at+".upstream")
 		if registry.Server != nil {
 			checkURL(report, at+".server", *registry.Server)
 		}
@@ -27,16 +27,16 @@ func checkRegistries(report *document.Report, registries []Registry) {
 		for j, host := range registry.Hosts {
 			at := item(at+".hosts", j)
 			checkURL(report, at+".url", host.URL)
-			checkOnce(report, urls, host.URL, at+".url")
+			checkOnce(report.Warn, urls, host.URL, at+".url")
 			checkHost(report, at, host)
 		}
 	}
 }
 
-// checkOnce reports a value that is in first already, and else notes where it is.
-func checkOnce(report *document.Report, first map[string]string, value, at string) {
+// checkOnce adds a value that is in first already, and else notes where it is.
+func checkOnce(add func(path, problem, hint string), first map[string]string, value, at string) {
 	if before, twice := first[value]; twice && value != "" {
-		report.Add(at, document.Quote(value)+" given twice, first at "+before, "keep one of them")
+		add(at, document.Quote(value)+" given twice, first at "+before, "keep one of them")
 		return
 	}
 	first[value] = at
@@ -49,15 +49,15 @@ func checkHost(report *document.Report, at string, host RegistryHost) {
 		if !slices.Contains(capabilities, capability) {
 			report.Add(at, quoteOrEmpty(capability)+" is unknown", "write pull, resolve or push")
 		}
-		checkOnce(report, first, capability, at)
+		checkOnce(report.Warn, first, capability, at)
 	}
 	for i, file := range host.CACerts {
 		at := item(at+".caCerts", i)
 		switch {
 		case file == "":
-			report.Add(at, "empty", "write the path of a file with certificates")
+			report.Warn(at, "empty", "write the path of a file with certificates")
 		case path.Clean(file) != file || file == "/" || file == "." || hasPart("/"+file, "..") || strings.ContainsFunc(file, isControl):
-			report.Add(at, document.Quote(file)+" is not the path of a file",
+			report.Warn(at, document.Quote(file)+" is not the path of a file",
 				"write it with / at its beginning, or relative to the directory of the registry, without . and ..")
 		}
 	}
@@ -99,9 +99,11 @@ func checkURL(report *document.Report, at, text string) {
 	switch {
 	case text == "":
 		report.Add(at, "empty", "write a URL, such as https://mirror.example:5000")
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+	case err != nil || parsed.Host == "":
 		report.Add(at, document.Quote(text)+" is not the URL of a registry", "begin it with https:// or http:// and a host")
+	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+		report.Warn(at, document.Quote(text)+" is not the URL of a registry", "begin it with https:// or http:// and a host")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
-		report.Add(at, document.Quote(text)+" has a user, a query or a fragment", "leave only scheme, host, port and path")
+		report.Warn(at, document.Quote(text)+" has a user, a query or a fragment", "leave only scheme, host, port and path")
 	}
 }

@@ -34,20 +34,32 @@ func garbage(n int) string {
 	return string(text)
 }
 
-// mergeText decodes and merges text, as the agent does.
+// mergeText decodes, checks and merges text, as the agent does with what a person
+// wrote.
 func mergeText(text string, env osc.Env) error {
-	decoded, err := osc.Decode("c", []byte(text))
-	if err != nil {
+	decoded, wrong := osc.Decode("c", []byte(text))
+	if err := osc.Check(wrong, decoded, env); err != nil {
 		return err
 	}
-	_, err = osc.Merge(decoded, env)
+	_, err := osc.Merge(decoded, env)
 	return err
 }
 
-// Each row is a document and the one error that it is refused with.
+// accepts reports whether a node takes a document with these errors from a
+// cluster.
+func accepts(err error) bool {
+	_, refusal := document.Lenient(err)
+	return refusal == nil
+}
+
+// Each row is a document and the one error that it is refused with. accepted says
+// that it is a warning only: nodes take the document from a cluster.
 func TestBadInput(t *testing.T) {
 	const treeHint = "; hint: choose a path below /etc, /opt, /var, /home, /srv, /root, /usr/local"
-	for _, test := range []struct{ name, text, want string }{
+	for _, test := range []struct {
+		name, text, want string
+		accepted         bool
+	}{
 		// The document.
 		{
 			name: "broken YAML", text: head + "  units: [\n  - name: a.service\n",
@@ -62,12 +74,12 @@ func TestBadInput(t *testing.T) {
 			name: "1 MiB of letters", text: strings.Repeat("x", 1<<20),
 			want: `c:1: document: is the string "` + strings.Repeat("x", 60) + `"…, want fields; hint: write it as name: value lines`,
 		},
-		{name: "an unknown field", text: head + "  unit: []\n", want: "c:4: spec.unit: unknown field; hint: did you mean units?"},
+		{name: "an unknown field", accepted: true, text: head + "  unit: []\n", want: "c:4: spec.unit: unknown field; hint: did you mean units?"},
 		{
 			name: "another kind", text: "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: Worker\nspec: {infrastructure: x}\n",
 			want: `c:2: kind: "Worker" is not known here; hint: write kind: OperatingSystemConfig`,
 		},
-		{name: "an unknown purpose", text: head + "  purpose: repair\n", want: `c:4: spec.purpose: "repair" is unknown; hint: write provision or reconcile`},
+		{name: "an unknown purpose", accepted: true, text: head + "  purpose: repair\n", want: `c:4: spec.purpose: "repair" is unknown; hint: write provision or reconcile`},
 
 		// Paths.
 		{name: "no path", text: file(`""`), want: "c:5: spec.files[0].path: empty; hint: write an absolute path, such as /etc/example.conf"},
@@ -76,7 +88,7 @@ func TestBadInput(t *testing.T) {
 		{name: "a path with .. at its end", text: file("/etc/.."), want: `c:5: spec.files[0].path: "/etc/.." holds ..; hint: write the path without it`},
 		{name: "the root directory", text: file("/"), want: `c:5: spec.files[0].path: "/" is a directory; hint: name a file`},
 		{name: "a path that ends in a slash", text: file("/etc/a/"), want: `c:5: spec.files[0].path: "/etc/a/" is a directory; hint: name a file`},
-		{name: "a path with two slashes", text: file("/etc//a"), want: `c:5: spec.files[0].path: "/etc//a" is not in its shortest form; hint: write /etc/a`},
+		{name: "a path with two slashes", accepted: true, text: file("/etc//a"), want: `c:5: spec.files[0].path: "/etc//a" is not in its shortest form; hint: write /etc/a`},
 		{name: "a path with a line break", text: file(`"/etc/a\nb"`), want: `c:5: spec.files[0].path: "/etc/a\nb" holds a control character; hint: write the path in printable characters`},
 		{name: "a path with NUL", text: file(`"/etc/a\0"`), want: `c:5: spec.files[0].path: "/etc/a\x00" holds a control character; hint: write the path in printable characters`},
 		{name: "a path outside the allowed tree", text: file("/usr/bin/ls"), want: `c:5: spec.files[0].path: "/usr/bin/ls" is outside the trees a configuration may write` + treeHint},
@@ -115,20 +127,20 @@ func TestBadInput(t *testing.T) {
 
 		// Files.
 		{
-			name: "a duplicate path", text: file("/etc/a") + "  - path: /etc/a\n    content: {inline: {data: y}}\n",
+			name: "a duplicate path", accepted: true, text: file("/etc/a") + "  - path: /etc/a\n    content: {inline: {data: y}}\n",
 			want: `c:7: spec.files[1].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a duplicate path of one host, third and second", text: file("/etc/a") + "    hostName: x\n" +
+			name: "a duplicate path of one host, third and second", accepted: true, text: file("/etc/a") + "    hostName: x\n" +
 				"  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n  - {path: /etc/a, hostName: y, content: {inline: {data: z}}}\n",
 			want: `c:9: spec.files[2].path: "/etc/a" given twice, first at spec.files[1].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a path for a host and for all", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
+			name: "a path for a host and for all", accepted: true, text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
 			want: `c:8: spec.files[1].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a duplicate path of an extension", text: file("/etc/a") + "status:\n  extensionFiles:\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
+			name: "a duplicate path of an extension", accepted: true, text: file("/etc/a") + "status:\n  extensionFiles:\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
 			want: `c:9: status.extensionFiles[0].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
@@ -136,15 +148,15 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.files[0].path: "/etc/a/b/c" is below a file, spec.files[1].path; hint: move one of them`,
 		},
 		{
-			name: "a file in the place of a unit", text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, content: \"[Unit]\\n\"}]\n",
+			name: "a file in the place of a unit", accepted: true, text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, content: \"[Unit]\\n\"}]\n",
 			want: `c:5: spec.files[0].path: "/etc/systemd/system/a.service" given twice, first at spec.units[0].content; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "bad mode", text: file("/etc/a") + "    permissions: 0o10000\n",
+			name: "bad mode", accepted: true, text: file("/etc/a") + "    permissions: 0o10000\n",
 			want: "c:7: spec.files[0].permissions: 4096 is more than 07777; hint: write an octal number such as 0644 (decimal 420)",
 		},
 		{
-			name: "a decimal mode that is meant as octal", text: file("/etc/a") + "    permissions: 644\n",
+			name: "a decimal mode that is meant as octal", accepted: true, text: file("/etc/a") + "    permissions: 644\n",
 			want: "c:7: spec.files[0].permissions: 644 is decimal and sets the mode 01204; hint: write 0644 for the octal number",
 		},
 		{
@@ -164,7 +176,7 @@ func TestBadInput(t *testing.T) {
 			want: "c:6: spec.files[0].content: has more than one kind; hint: keep one of inline, secretRef and imageRef",
 		},
 		{
-			name: "no data", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: b64}}\n",
+			name: "no data", accepted: true, text: head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: b64}}\n",
 			want: `c:6: spec.files[0].content.inline.data: empty; hint: write the content here, or "" for an empty file`,
 		},
 		{
@@ -190,17 +202,16 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.units[0].content: the alias "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
 		},
 		{name: "a unit of Loam", text: unit("name: loam-agent.service"), want: `c:5: spec.units[0].name: "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`},
-		{name: "an unknown command", text: unit("name: a.service", "command: reload"), want: `c:6: spec.units[0].command: "reload" is unknown; hint: write start, restart or stop`},
-		{name: "a misspelt command", text: unit("name: a.service", "command: Stop"), want: `c:6: spec.units[0].command: "Stop" is unknown; hint: did you mean stop?`},
-		{name: "a disabled unit to start", text: unit("name: a.service", "enable: false", "command: start"), want: "c:7: spec.units[0].command: start contradicts enable: false; hint: write stop, or enable: true"},
-		{name: "a template to start", text: unit("name: a@.service", "command: start"), want: "c:6: spec.units[0].command: a template cannot be started; hint: start an instance of it: example@instance.service"},
+		{name: "an unknown command", accepted: true, text: unit("name: a.service", "command: reload"), want: `c:6: spec.units[0].command: "reload" is unknown; hint: write start, restart or stop`},
+		{name: "a misspelt command", accepted: true, text: unit("name: a.service", "command: Stop"), want: `c:6: spec.units[0].command: "Stop" is unknown; hint: did you mean stop?`},
+		{name: "a template to start", accepted: true, text: unit("name: a@.service", "command: start"), want: "c:6: spec.units[0].command: a template cannot be started; hint: start an instance of it: example@instance.service"},
 		{
-			name: "empty content", text: unit("name: a.service", `content: ""`),
+			name: "empty content", accepted: true, text: unit("name: a.service", `content: ""`),
 			want: "c:6: spec.units[0].content: empty, which would mask the unit; hint: leave content out to keep the image's unit, or use enable: false",
 		},
 		{name: "content of a device", text: unit("name: a.device", `content: "[Unit]"`), want: "c:6: spec.units[0].content: units of the type device have no unit file; hint: use drop-ins"},
 		{
-			name: "a drop-in without .conf", text: unit("name: a.service", `dropIns: [{name: a, content: "[Unit]"}]`),
+			name: "a drop-in without .conf", accepted: true, text: unit("name: a.service", `dropIns: [{name: a, content: "[Unit]"}]`),
 			want: `c:6: spec.units[0].dropIns[0].name: "a" does not end with .conf, so systemd would ignore it; hint: write a.conf`,
 		},
 		{
@@ -208,38 +219,38 @@ func TestBadInput(t *testing.T) {
 			want: `c:6: spec.units[0].dropIns[0].name: "../a.conf" is not a file name; hint: leave out slashes and control characters`,
 		},
 		{
-			name: "a drop-in twice", text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]"}]`) +
+			name: "a drop-in twice", accepted: true, text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]"}]`) +
 				"status: {extensionUnits: [{name: a.service, dropIns: [{name: a.conf, content: \"[Unit]\"}]}]}\n",
 			want: "c:7: status.extensionUnits[0].dropIns[0].name: given twice, first at spec.units[0].dropIns[0].name; hint: keep one of them",
 		},
 		{
-			name: "two contents of a unit", text: unit("name: a.service", `content: "[Unit]"`) + "  - {name: a.service, content: \"[Unit]\"}\n",
+			name: "two contents of a unit", accepted: true, text: unit("name: a.service", `content: "[Unit]"`) + "  - {name: a.service, content: \"[Unit]\"}\n",
 			want: "c:7: spec.units[1].content: given twice, first at spec.units[0].content; hint: keep one of them",
 		},
 		{
-			name: "a file path that is no file", text: unit("name: a.service", "filePaths: [/etc/a]"),
+			name: "a file path that is no file", accepted: true, text: unit("name: a.service", "filePaths: [/etc/a]"),
 			want: `c:6: spec.units[0].filePaths[0]: "/etc/a" is not among the files; hint: add the file, or remove it here`,
 		},
 
 		// Unit files.
 		{
-			name: "a line that is no assignment", text: unit("name: a.service", "content: |", "  [Service]", "  # fine", "  ExecStart /bin/true"),
+			name: "a line that is no assignment", accepted: true, text: unit("name: a.service", "content: |", "  [Service]", "  # fine", "  ExecStart /bin/true"),
 			want: `c:9: spec.units[0].content: line 3: "ExecStart /bin/true" is no assignment; hint: write Name=value, or begin a comment with #`,
 		},
 		{
-			name: "an assignment before any section", text: unit("name: a.service", "content: |", "  Type=exec"),
+			name: "an assignment before any section", accepted: true, text: unit("name: a.service", "content: |", "  Type=exec"),
 			want: `c:7: spec.units[0].content: line 1: "Type=exec" comes before any section; hint: begin with a section, such as [Service]`,
 		},
 		{
-			name: "a section without its bracket", text: unit("name: a.service", "content: |", "  [Service"),
+			name: "a section without its bracket", accepted: true, text: unit("name: a.service", "content: |", "  [Service"),
 			want: `c:7: spec.units[0].content: line 1: "[Service" has no closing bracket; hint: write it as [Service]`,
 		},
 		{
-			name: "a misspelt section", text: unit("name: a.service", "content: |", "  [Servcie]"),
+			name: "a misspelt section", accepted: true, text: unit("name: a.service", "content: |", "  [Servcie]"),
 			want: `c:7: spec.units[0].content: line 1: the section "Servcie" is unknown to systemd; hint: did you mean [Service]?`,
 		},
 		{
-			name: "an assignment without a name", text: unit("name: a.service", `content: "[Unit]\n=x"`),
+			name: "an assignment without a name", accepted: true, text: unit("name: a.service", `content: "[Unit]\n=x"`),
 			want: "c:6: spec.units[0].content: line 2: an assignment has no name; hint: write Name=value",
 		},
 	} {
@@ -252,6 +263,9 @@ func TestBadInput(t *testing.T) {
 			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
+			if got := accepts(err); got != test.accepted {
+				t.Errorf("accepted from a cluster: %v, want %v", got, test.accepted)
+			}
 		})
 	}
 }
@@ -263,8 +277,9 @@ func TestGoodInput(t *testing.T) {
 		{name: "a template and an instance", text: unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n"`) + "  - {name: a@x-y\\x2d1.service, enable: true}\n"},
 		{name: "an escaped mount", text: unit(`name: 'var-lib-a\x2db.mount'`)},
 		{name: "continued lines with a comment between", text: unit("name: a.service", "content: |", "  [Service]", `  ExecStart=/bin/echo a \`, "    # why", "    [b] \\", "    c", "  ; end")},
+		{name: "a disabled unit with a command", text: unit("name: a.service", "enable: false", "command: start")},
 		{name: "a section of one's own", text: unit("name: a.service", "content: |", "  [X-Site]", "  Rack=4")},
-		{name: "placeholders", text: head + "  purpose: provision\n  files:\n  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n    transmitUnencoded: true\n    content: {inline: {data: <<BOOTSTRAP_TOKEN>>}}\n"},
+		{name: "placeholders", text: head + "  purpose: provision\n  files:\n  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n    content: {transmitUnencoded: true, inline: {data: <<BOOTSTRAP_TOKEN>>}}\n"},
 		{name: "an empty file", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {data: \"\"}}\n"},
 		{name: "a path for each of two hosts", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n"},
 		{name: "a file below a file of another host", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a/b, hostName: y, content: {inline: {data: y}}}\n"},

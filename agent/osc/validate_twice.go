@@ -6,14 +6,14 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// checkTwice reports what two entries of one unit contradict each other in. A
-// list may name a unit several times, each adding something; Status overrides
-// Spec; a drop-in is given once.
+// checkTwice warns of what two entries of one unit contradict each other in: the
+// later counts. A list may name a unit several times, each adding something;
+// Status overrides Spec; a drop-in is given once.
 func checkTwice(report *document.Report, units []located[Unit]) {
 	first := map[string]string{}
 	once := func(key, at string) {
 		if before, twice := first[key]; twice {
-			report.Add(at, "given twice, first at "+before, "keep one of them")
+			report.Warn(at, "given twice, first at "+before, "keep one of them")
 			return
 		}
 		first[key] = at

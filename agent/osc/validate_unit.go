@@ -26,7 +26,7 @@ func checkUnit(report *document.Report, unit located[Unit], files map[string]boo
 	}
 	for i, path := range value.FilePaths {
 		if !files[path] {
-			report.Add(item(at+".filePaths", i), document.Quote(path)+" is not among the files", "add the file, or remove it here")
+			report.Warn(item(at+".filePaths", i), document.Quote(path)+" is not among the files", "add the file, or remove it here")
 		}
 	}
 }
@@ -40,11 +40,9 @@ func checkCommand(report *document.Report, at string, unit Unit) {
 		if near := document.Nearest(command, commands); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		report.Add(at, document.Quote(command)+" is unknown", hint)
+		report.Warn(at, document.Quote(command)+" is unknown", hint)
 	case starts && isTemplate(unit.Name):
-		report.Add(at, "a template cannot be started", "start an instance of it: example@instance.service")
-	case starts && unit.Enable != nil && !*unit.Enable:
-		report.Add(at, command+" contradicts enable: false", "write stop, or enable: true")
+		report.Warn(at, "a template cannot be started", "start an instance of it: example@instance.service")
 	}
 }
 
@@ -52,7 +50,7 @@ func checkUnitContent(report *document.Report, at string, unit Unit) {
 	_, suffix := cutSuffix(unit.Name)
 	switch {
 	case *unit.Content == "":
-		report.Add(at, "empty, which would mask the unit", "leave content out to keep the image's unit, or use enable: false")
+		report.Warn(at, "empty, which would mask the unit", "leave content out to keep the image's unit, or use enable: false")
 	case slices.Contains(fileless, suffix):
 		report.Add(at, "units of the type "+suffix+" have no unit file", "use drop-ins")
 	default:

@@ -73,7 +73,7 @@ func TestNotes(t *testing.T) {
 		{"nothing to add", config.Desired{}, generation.Manifest{}, nil, nil, nil},
 		{"a file that waits", probed, generation.Manifest{}, nil, nil, []string{"/etc/hosts.toml waits until https://a, https://b answers"}},
 		{"a file that waited once", probed, has, nil, nil, nil},
-		{"what Loam is", config.Desired{Provided: []string{"gardener-node-agent.service"}}, generation.Manifest{}, nil, nil,
+		{"what Loam is", config.Desired{LeftOut: []config.LeftOut{{Name: "gardener-node-agent.service", Why: "Loam itself is that"}}}, generation.Manifest{}, nil, nil,
 			[]string{"gardener-node-agent.service is left out: Loam itself is that"}},
 		{"versions", config.Desired{Update: &config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}}, generation.Manifest{}, nil, nil,
 			[]string{"OS version 2.0.0 is wanted", "kubelet 1.35.0 is wanted"}},

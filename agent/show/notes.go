@@ -19,8 +19,15 @@ func Notes(d config.Desired, have generation.Manifest, held []apply.Held, pendin
 			notes = append(notes, fmt.Sprintf("%s waits until %s answers", p.Path, strings.Join(p.URLs, ", ")))
 		}
 	}
-	for _, name := range d.Provided {
-		notes = append(notes, name+" is left out: Loam itself is that")
+	for _, out := range d.LeftOut {
+		notes = append(notes, out.Name+" is left out: "+out.Why)
+	}
+	for _, note := range d.Notes {
+		text := note.String()
+		if note.Hint != "" {
+			text += "; hint: " + note.Hint
+		}
+		notes = append(notes, text)
 	}
 	if d.Update != nil && d.Update.OSVersion != "" {
 		notes = append(notes, "OS version "+d.Update.OSVersion+" is wanted")

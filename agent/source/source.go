@@ -17,6 +17,10 @@ type Document struct {
 	Text     []byte
 	Version  string
 	Hostname string
+	// FromCluster says that a cluster made the document: it is read as the
+	// cluster's own agent reads it, which overlooks mistakes. What a person wrote is
+	// read strictly.
+	FromCluster bool
 }
 
 // ErrAbsent is in the error of Read when there is no document at the place. The

@@ -77,6 +77,8 @@ type Status struct {
 	Waits []config.Probe `json:"waits,omitempty"`
 	// Reset is one that the node was not configured since; nil for none.
 	Reset *Reset `json:"reset,omitempty"`
+	// Notes are what a person should know of the source's document.
+	Notes []config.Note `json:"notes,omitempty"`
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 

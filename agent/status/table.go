@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/agent/config"
 )
 
 // Table is s for a console of width columns: plain ASCII, no line longer, a
@@ -14,6 +16,7 @@ func (s Status) Table(width, lines int) string {
 	t := table{width: max(width, 64)}
 	t.node(s)
 	end := table{width: t.width}
+	end.notes(s.Notes, lines == 0)
 	for _, w := range s.Warnings {
 		end.row("warning", w)
 	}
@@ -27,6 +30,22 @@ func (s Status) Table(width, lines int) string {
 	}
 	t.units(s.Units, max(room, 3))
 	return t.out.String() + end.out.String()
+}
+
+// notes shows what a person should know of the document: all of it, or what fits
+// beside the rest of a console.
+func (t *table) notes(notes []config.Note, all bool) {
+	const most = 2
+	for i, n := range notes {
+		if !all && i == most {
+			t.row("", fmt.Sprintf("and %d more: loam status", len(notes)-most))
+			return
+		}
+		t.row("note", n.String())
+		if all {
+			t.row("hint", n.Hint)
+		}
+	}
 }
 
 // node is all of the status that comes before its units.

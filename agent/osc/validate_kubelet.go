@@ -1,0 +1,100 @@
+package osc
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/inplace"
+)
+
+// kubeletConfig are the fields of a KubeletConfiguration that hold quantities
+// (Kubernetes API reference, kubelet.config.k8s.io/v1beta1).
+type kubeletConfig struct {
+	KubeReserved   map[string]string `json:"kubeReserved"`
+	SystemReserved map[string]string `json:"systemReserved"`
+
+	EvictionHard           map[string]string `json:"evictionHard"`
+	EvictionSoft           map[string]string `json:"evictionSoft"`
+	EvictionMinimumReclaim map[string]string `json:"evictionMinimumReclaim"`
+}
+
+// checkKubelet reports quantities in the kubelet's configuration that are none,
+// where the document has its text. The kubelet does not start with them, which is
+// a warning here. In a document that is about updates in place kubeReserved is
+// an error, as for gardener-node-agent: it tells by that whether the node has to
+// be drained.
+func checkKubelet(report *document.Report, files []located[File], inPlace bool) {
+	for _, file := range files {
+		content := file.value.Content.Inline
+		if file.value.Path != inplace.KubeletConfig || content == nil {
+			continue
+		}
+		text, err := content.decode()
+		if err != nil {
+			continue // Reported already.
+		}
+
+		at := file.at + ".content.inline.data"
+		for _, e := range kubeletErrors(text, inPlace) {
+			field := e.Path
+			if field == document.Whole {
+				field = "configuration"
+			}
+			problem := "the kubelet's " + field + ": " + e.Problem
+			if e.Warning {
+				report.WarnLine(at, e.Line, problem, e.Hint)
+			} else {
+				report.AddLine(at, e.Line, problem, e.Hint)
+			}
+		}
+	}
+}
+
+// kubeletErrors are the wrong quantities in text, with their lines there.
+func kubeletErrors(text []byte, inPlace bool) document.Errors {
+	var config kubeletConfig
+	origin, err := document.DecodeWithOrigin("", text, &config)
+	_, refusal := document.Lenient(err) // Its other fields are unknown here.
+	wrong, _ := refusal.(document.Errors)
+
+	report := document.NewReport(origin)
+	reserved := report.Warn
+	if inPlace {
+		reserved = report.Add
+	}
+	checkQuantities(reserved, "kubeReserved", config.KubeReserved)
+	checkQuantities(report.Warn, "systemReserved", config.SystemReserved)
+	checkThresholds(report, "evictionHard", config.EvictionHard)
+	checkThresholds(report, "evictionSoft", config.EvictionSoft)
+	checkThresholds(report, "evictionMinimumReclaim", config.EvictionMinimumReclaim)
+	more, _ := report.Err().(document.Errors)
+	more = unsaid(more, wrong)
+
+	for i := range wrong {
+		wrong[i].Warning = !inPlace
+	}
+	return append(wrong, more...)
+}
+
+// checkQuantities adds the values of field that are no quantities.
+func checkQuantities(add func(path, problem, hint string), field string, values map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if _, err := resource.ParseQuantity(values[name]); err != nil {
+			add(document.Join(field, name), quoteOrEmpty(values[name])+" is not a quantity", "write a number and a unit, such as 80m or 1Gi")
+		}
+	}
+}
+
+// checkThresholds is checkQuantities for a field that takes percentages too.
+func checkThresholds(report *document.Report, field string, values map[string]string) {
+	quantities := maps.Clone(values)
+	maps.DeleteFunc(quantities, func(_, value string) bool {
+		number, percent := strings.CutSuffix(value, "%")
+		return percent && number != "" && strings.Trim(number, "0123456789.") == ""
+	})
+	checkQuantities(report.Warn, field, quantities)
+}
