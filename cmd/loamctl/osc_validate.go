@@ -3,40 +3,78 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/cmd/loamctl/compose"
 )
 
 func oscValidateCommand() *cobra.Command {
-	return &cobra.Command{
+	var strict bool
+	cmd := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Check configurations and show everything that is wrong",
 		Long: `validate checks each configuration as a node does, without a node and without
-a network: what secretRef and imageRef name is not looked for.`,
+a network: what secretRef and imageRef name is not looked for.
+
+What nodes accept from a cluster all the same, such as an unknown field, is a
+warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so does
+--strict.`,
 		Example: "  loamctl osc validate examples/hello.yaml pools/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for _, path := range args {
-				if err := validate(path); err != nil {
+				if err := validate(path, strict, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
 					errs = append(errs, err)
-					continue
-				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", path); err != nil {
-					return err
 				}
 			}
 			return errors.Join(errs...)
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "refuse what nodes accept from a cluster only")
+	return cmd
 }
 
-func validate(path string) error {
+// validate says on out that the configuration at path is valid, and on notes what
+// nodes accept of it although it is wrong.
+func validate(path string, strict bool, out, notes io.Writer) error {
 	doc, err := compose.Read(path)
 	if err != nil {
 		return err
 	}
-	return doc.Check()
+
+	wrong := doc.Check()
+	warnings, refusal := document.Lenient(wrong)
+	switch {
+	case refusal != nil, strict && len(warnings) > 0:
+		return explain(wrong)
+	case len(warnings) == 0:
+		_, err := fmt.Fprintf(out, "%s: valid\n", path)
+		return err
+	}
+	if _, err := fmt.Fprintln(notes, explain(warnings)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: valid from a cluster, warnings: %d\n", path, len(warnings))
+	return err
+}
+
+// explain says of each warning in err that it is one.
+func explain(err error) error {
+	all, ok := err.(document.Errors)
+	if !ok {
+		return err
+	}
+
+	explained := make(document.Errors, len(all))
+	for i, e := range all {
+		if e.Warning {
+			e.Problem = "accepted by nodes, but " + e.Problem
+		}
+		explained[i] = e
+	}
+	return explained
 }

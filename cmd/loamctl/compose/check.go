@@ -14,7 +14,7 @@ import (
 )
 
 // Check is everything that is wrong with the document, as document.Errors: each
-// with the file that a person has to change.
+// with the file that a person has to change, warnings among them.
 func (d Document) Check() error {
 	asked, wrong := osc.Decode(d.Name, d.Text)
 	err := osc.Check(wrong, asked, osc.Env{})
@@ -69,6 +69,7 @@ func (d Document) locateOne(e document.Error, origin document.Origin) document.E
 	report := document.NewReport(origin)
 	report.Add(e.Path, e.Problem, e.Hint)
 	one, _ := errors.AsType[document.Errors](report.Err())
+	one[0].Warning = e.Warning
 	return one[0]
 }
 
