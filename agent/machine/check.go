@@ -43,6 +43,7 @@ func check(report *document.Report, m Machine) {
 	}
 	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
+	checkFiles(report, m)
 	if directory := m.Contents.Directory; directory != nil {
 		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
 	}
@@ -87,7 +88,7 @@ func checkSource(report *document.Report, source Source) {
 	if source.NodeAgent != nil {
 		kinds++
 		if directory := source.NodeAgent.Directory; directory != "" {
-			checkPath(report, "source.nodeAgent.directory", directory, "directory", "/var/lib/gardener-node-agent")
+			checkPath(report, "source.nodeAgent.directory", directory, "directory", NodeAgentDirectory)
 		}
 	}
 	if kinds > 1 {

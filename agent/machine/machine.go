@@ -36,6 +36,8 @@ type Machine struct {
 	Network network.Config `json:"network"`
 	// Source says where the configuration is; the zero Source is nowhere.
 	Source Source `json:"source"`
+	// Files are put on a machine that has not joined its cluster yet, for Source.NodeAgent.
+	Files []InitialFile `json:"files"`
 	// Contents says where the node has what its configuration refers to; the zero
 	// Contents is nowhere.
 	Contents Contents `json:"contents"`
@@ -66,7 +68,7 @@ type Source struct {
 
 // NodeAgent is a cluster as Gardener tells its own node agent of it: Directory has
 // config-<version>.yaml, machine-name, zone and credentials/bootstrap-token. It is
-// absolute, /var/lib/gardener-node-agent if empty.
+// absolute, [NodeAgentDirectory] if empty.
 type NodeAgent struct {
 	Directory string `json:"directory"`
 }
