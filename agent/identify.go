@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/agent/initial"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 )
@@ -49,6 +54,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	if n.machine.Contents.Directory != nil {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
+	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
 	if err != nil {
@@ -61,6 +67,18 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	}
 	if err == nil && joins {
 		n.join(config, token)
+	}
+}
+
+// placeFiles writes the files that machine.yaml has for a machine which has not joined its
+// cluster yet.
+func (n *node) placeFiles() {
+	wrote, err := initial.Place(durable.New(n.root, nil), n.machine.Files, cluster.Joined(n.root, n.Now()))
+	if err != nil {
+		n.warn(err)
+	}
+	if wrote {
+		n.Log.Info("wrote the files of machine.yaml", zap.Int("files", len(n.machine.Files)))
 	}
 }
 
@@ -92,10 +110,24 @@ func (n *node) findMachine(ctx context.Context, places source.Env) (machine.Mach
 	}
 	n.status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
-	if err == nil && m.Hostname == "" && m.HostnameFrom == "" && doc.Hostname != "" {
-		if m.Hostname = doc.Hostname; !hostname.Valid(m.Hostname) {
-			err = fmt.Errorf("host name %q beside %s: it is none\nhint: hostname in machine.yaml goes first", doc.Hostname, doc.Name)
-		}
+	if err == nil && m.Hostname == "" && m.HostnameFrom == "" {
+		m.Hostname, err = givenName(doc, m)
 	}
 	return m, doc.Text, err
+}
+
+// givenName is the host name of a machine whose machine.yaml says none: that of the drive
+// which it is on or, without one, the name that Gardener has for the machine; "" if
+// neither is there.
+func givenName(doc source.Document, m machine.Machine) (string, error) {
+	name := cmp.Or(doc.Hostname, m.MachineName())
+	if name != "" && !hostname.Valid(name) {
+		return "", document.Errors{{
+			File:    doc.Name,
+			Path:    "hostname",
+			Problem: fmt.Sprintf("the machine is called %s, which is not a host name", document.Quote(name)),
+			Hint:    "write hostname: it goes before the names that a drive or Gardener gives",
+		}}
+	}
+	return name, nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,11 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		claim    = "dataVolume: {serial: S1}\n"
 		undone   = `{"at": "2026-01-02T03:04:05Z"}`
 		done     = `{"at": "2026-01-02T03:04:05Z", "machine": "another", "done": true}`
-		nodes    = "kind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\ncontrollers: {operatingSystemConfig: {secretName: s}}\n"
+		userData = gardener + "files:\n" +
+			"- {path: /var/lib/gardener-node-agent/config-v1.1.0.yaml, content: \"" +
+			"{kind: NodeAgentConfiguration, apiServer: {server: 'https://user-data', caBundle: YQ==}, controllers: {operatingSystemConfig: {secretName: s}}}\"}\n" +
+			"- {path: /var/lib/gardener-node-agent/machine-name, content: machine-1}\n"
+		nodes = "kind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\ncontrollers: {operatingSystemConfig: {secretName: s}}\n"
 	)
 	for _, test := range []struct {
 		name, machine string
@@ -50,6 +55,22 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		{name: "a reset that another one ends", machine: named + file, reset: done, want: identified{Hostname: "node-1", Source: "source.File"}},
 		{name: "a damaged record of a reset", machine: named + file, reset: "{", want: identified{Hostname: "node-1", Reset: true, Warnings: 1}},
 		{name: "a cluster", machine: named + gardener + claim, nodeAgent: nodes, want: identified{Hostname: "node-1", Source: "*cluster.Cluster", Server: "https://api", Claim: "S1"}},
+		{
+			name: "Gardener's user data", machine: head + userData,
+			want: identified{Hostname: "machine-1", Source: "*cluster.Cluster", Server: "https://user-data"},
+		},
+		{
+			name: "Gardener's user data that says a name", machine: named + userData,
+			want: identified{Hostname: "node-1", Source: "*cluster.Cluster", Server: "https://user-data"},
+		},
+		{
+			name: "Gardener's user data with a machine that nothing can be called after", machine: head + strings.Replace(userData, "machine-1", "Machine 1", 1),
+			want: identified{Error: `the machine is called "Machine 1", which is not a host name`},
+		},
+		{
+			name: "Gardener's user data, and a reset under way", machine: named + userData, reset: undone,
+			want: identified{Hostname: "node-1", Reset: true},
+		},
 		{
 			name: "a cluster that nothing is known of, and a disk", machine: named + gardener + claim,
 			want: identified{Hostname: "node-1", Source: "source.none", Claim: "S1", Error: "find the node agent's configuration: /var/lib/gardener-node-agent has no config-<version>.yaml: file does not exist"},

@@ -95,6 +95,24 @@ func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 	})
 }
 
+func TestJoined(t *testing.T) {
+	k, _ := newKeep(t)
+	now := time.Now()
+	if Joined(k.dir.Root(), now) {
+		t.Error("an empty machine has joined")
+	}
+
+	if err := k.save(Config{Server: "https://a"}, certified(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !Joined(k.dir.Root(), now) {
+		t.Error("a machine with a certificate has not joined")
+	}
+	if Joined(k.dir.Root(), now.Add(2*time.Hour)) {
+		t.Error("a machine whose certificate has expired has joined")
+	}
+}
+
 func TestTheKubeletsDirectoryCannotBeWritten(t *testing.T) {
 	k, dir := newKeep(t)
 	place(t, dir, kubeletDir, "")
