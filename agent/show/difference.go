@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -120,8 +121,11 @@ func name(tree string, e *generation.Entry) string {
 
 func isFile(e *generation.Entry) bool { return e != nil && e.Kind == generation.KindFile }
 
-// private reports whether a file is only its owner's to read.
-func private(e *generation.Entry) bool { return isFile(e) && e.Mode&0o044 == 0 }
+// private reports whether a file is only its owner's to read. Units are not, as
+// every one of them has that mode: it says nothing about what is in them.
+func private(e *generation.Entry) bool {
+	return isFile(e) && e.Mode&0o044 == 0 && !strings.HasPrefix(e.Path, "/etc/systemd/system/")
+}
 
 func side(e *generation.Entry, hide bool) *Side {
 	switch {
