@@ -57,6 +57,9 @@ type world struct {
 	drift          chan []string
 	guarded        []string
 	unreachable    error
+	// notes are those of documents, by their text; cluster may be nil.
+	notes   map[string][]config.Note
+	cluster Cluster
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
 	tidied           int
@@ -218,7 +221,7 @@ func (w *world) decode(_ context.Context, d source.Document) (config.Desired, er
 	if string(d.Text) == "bad" {
 		return config.Desired{}, document.Errors{{File: d.Name, Line: 3, Path: "spec", Problem: "bad", Hint: "better"}}
 	}
-	desired := config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}}
+	desired := config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}, Notes: w.notes[string(d.Text)]}
 	if string(d.Text) == "probed" {
 		desired.Files = append(desired.Files, config.File{Path: "/etc/hosts.toml", Content: config.Text("mirror")})
 		desired.Probes = []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://mirror"}}}
@@ -230,7 +233,7 @@ func (w *world) agent() *Agent {
 	start := time.Now()
 	return &Agent{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
-		Asked: w.wishes, Queries: w.queries, Drift: w, Reach: func(context.Context, config.Probe) error { return w.unreachable },
+		Asked: w.wishes, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
 		Ready: func() error { return nil }, Now: func() time.Duration { return time.Since(start) + time.Second },
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)

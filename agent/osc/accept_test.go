@@ -252,7 +252,7 @@ func TestSSHAccess(t *testing.T) {
 				"/var/lib/gardener-user-authorized-keys", "/var/lib/gardener-user/run.sh", "/var/lib/sshd-ensurer/run.sh",
 				"gardener-user.path", "gardener-user.service", "sshd-ensurer.service",
 			},
-			notes: []string{"NoSSHAccess SSH access: this image has no SSH server; gardener-user.path, gardener-user.service, sshd-ensurer.service are left out"},
+			notes: []string{"NoSSHAccess SSH access: this image has no SSH server, so it goes without gardener-user.path, gardener-user.service, sshd-ensurer.service"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 	if slices.ContainsFunc(units, asks) {
 		desired.Notes = append(desired.Notes, config.Note{
 			Reason:  config.NoteNoSSH,
-			Problem: "SSH access: " + whySSH + "; " + strings.Join(units, ", ") + " are left out",
+			Problem: "SSH access: " + whySSH + ", so it goes without " + strings.Join(units, ", "),
 			Hint:    "`kubectl debug node/NAME` gives a shell; workersSettings.sshAccess.enabled: false in the Shoot ends this note",
 		})
 	}

@@ -78,6 +78,8 @@ func TestRows(t *testing.T) {
 		{"one path that drifted", Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}}, "  drift        1 path repaired, last /etc/a at 2.0 s\n"},
 		{"a file that is held back", Status{Waits: []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}}}},
 			"  held back    /etc/hosts.toml until https://a or https://b answers\n"},
+		{"what is noted of the document", Status{Notes: []config.Note{{Document: "osc.yaml", Line: 3, Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}, {Problem: "no SSH"}, {Problem: "x"}}},
+			"  note         osc.yaml:3 spec.a: unknown field\n  hint         leave it out\n  note         no SSH\n  note         x\n"},
 		{"versions that are wanted", Status{Update: &config.Update{OSVersion: "2.0", Kubelet: "1.35.0"}}, "  wanted       OS version 2.0, kubelet 1.35.0\n"},
 		{"a key that is wanted", Status{Update: &config.Update{ServiceAccountKey: time.Unix(1, 0)}}, "  wanted       a new service account key\n"},
 		{"nothing that is wanted", Status{Update: &config.Update{}}, "host name\n"},
@@ -112,6 +114,19 @@ func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
 	}
 	if lines := strings.Count(s.Table(80, 0), "\n"); lines < 500 {
 		t.Errorf("%d lines although there is room for all", lines)
+	}
+}
+
+// A console has no room for all that is noted of a document.
+func TestNotesFit(t *testing.T) {
+	s := example()
+	s.Notes = slices.Repeat([]config.Note{{Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}}, 100)
+	got := s.Table(80, 23)
+	if lines := strings.Count(got, "\n"); lines > 23 {
+		t.Errorf("%d lines:\n%s", lines, got)
+	}
+	if want := "  note         spec.a: unknown field\n  note         spec.a: unknown field\n               and 98 more: loam status\n"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 

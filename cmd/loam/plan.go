@@ -17,7 +17,7 @@ import (
 func planCommand() *cobra.Command {
 	var env agent.OfflineEnv
 	var format string
-	var code bool
+	var code, fromCluster bool
 	cmd := &cobra.Command{
 		Use:   "plan FILE",
 		Short: "Show what a configuration would change, and why",
@@ -26,8 +26,11 @@ change, which units are stopped, started, restarted or kept, and why. It changes
 nothing, and needs no agent.
 
 With --root it looks at another tree than the running node, whose units are then
-taken to be as its current generation wants them.`,
+taken to be as its current generation wants them. With --from-cluster it reads FILE
+as if a cluster had sent it: what is then accepted although it is wrong is in the
+notes.`,
 		Example: `  loam plan new.yaml
+  loam plan --from-cluster osc.yaml
   loam plan --exit-code new.yaml || echo there is something to do`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,6 +38,7 @@ taken to be as its current generation wants them.`,
 			if err != nil {
 				return err
 			}
+			doc.FromCluster = fromCluster
 			p, err := foresee(cmd.Context(), env, doc)
 			if err != nil {
 				return err
@@ -50,6 +54,7 @@ taken to be as its current generation wants them.`,
 	}
 	offlineFlags(cmd, &env)
 	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false, "accept what a node accepts from a cluster")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 2 if there is something to do")
 	return cmd
 }
