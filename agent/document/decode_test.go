@@ -229,6 +229,11 @@ func TestLenient(t *testing.T) {
 				"x.yaml:2: labels.0o1: is the number \"0o2\", want a string; hint: put it in quotes",
 		},
 		{
+			name: "such text in anything", text: "free: [0o644, <<, 420]", want: sample{Free: []any{"0o644", "<<", int64(420)}},
+			warnings: "x.yaml:1: free[0]: is the number \"0o644\", and text to the Kubernetes tools; hint: put it in quotes, or write a number in decimal\n" +
+				"x.yaml:1: free[1]: is the merge key \"<<\", and text to the Kubernetes tools; hint: put it in quotes, or write a number in decimal",
+		},
+		{
 			name: "a value of another type", text: "later: 1\nname: 5\n",
 			warnings: "x.yaml:1: later: unknown field; hint: known here: name, word, mode, count, on, items, labels, free, when",
 			refusal:  `x.yaml:2: name: is the number "5", want a string; hint: put it in quotes`,
@@ -316,11 +321,11 @@ func FuzzText(f *testing.F) {
 		if !utf8.ValidString(text) || len(text) > 512 {
 			return
 		}
-		want := sample{Name: text, Labels: map[string]string{text: text}}
+		want := sample{Name: text, Labels: map[string]string{text: text}, Free: []any{text}}
 		if text == "<<" {
 			want.Labels = nil // As a key they do not read it back themselves.
 		}
-		encoded, err := yaml.Marshal(map[string]any{"name": want.Name, "labels": want.Labels})
+		encoded, err := yaml.Marshal(map[string]any{"name": want.Name, "labels": want.Labels, "free": want.Free})
 		if err != nil {
 			return // They do not write every character either.
 		}

@@ -111,6 +111,10 @@ func (d *decoder) freeScalar(n *yaml.Node, path string) any {
 	case "!!str", "!!timestamp": // JSON has no times: they stay text.
 		return n.Value
 	}
+	if isOldText(n) {
+		d.warn(n, path, "is "+describe(n)+", and text to the Kubernetes tools", "put it in quotes, or write a number in decimal")
+		return n.Value
+	}
 	var v any
 	if err := n.Decode(&v); err == nil {
 		switch v := v.(type) {
@@ -134,7 +138,7 @@ func describe(n *yaml.Node) string {
 	}
 	names := map[string]string{
 		"!!str": "the string", "!!int": "the number", "!!float": "the number",
-		"!!bool": "the boolean", "!!timestamp": "the date", "!!null": "the empty value",
+		"!!bool": "the boolean", "!!timestamp": "the date", "!!null": "the empty value", "!!merge": "the merge key",
 	}
 	name, ok := names[n.ShortTag()]
 	if !ok {
