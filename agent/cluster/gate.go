@@ -55,7 +55,21 @@ const (
 	await turn = "await" // Another node has it until Until.
 )
 
-const serialTerm = 600 * time.Second
+// serialTerm is how long a turn lasts that is not renewed, turnRenew how often
+// the node that has it renews it.
+const (
+	serialTerm = 600 * time.Second
+	turnRenew  = 5 * time.Second
+)
+
+// renewTurnAt is when a turn is to be renewed. One whose time is ahead, as the
+// clock was set back, is to be renewed now.
+func renewTurnAt(l *coordination.Lease, now time.Time) time.Time {
+	if l.Spec.RenewTime == nil || l.Spec.RenewTime.After(now) {
+		return now
+	}
+	return l.Spec.RenewTime.Add(turnRenew)
+}
 
 // turnOf decides by the Lease, nil if there is none. until is when to look again.
 func turnOf(l *coordination.Lease, holder string, now time.Time) (t turn, until time.Time) {

@@ -19,11 +19,13 @@ func (s *session) takeOffer(ctx context.Context) error {
 	if o.since.After(s.Now()) {
 		o.since = s.Now() // The clock was set back.
 	}
+	// The delay spreads nodes that do not take turns.
 	changes := have != nil && have.text != nil
-	if at := o.since.Add(s.delay); changes && s.Now().Before(at) {
+	if at := o.since.Add(s.delay); changes && !o.serial && s.Now().Before(at) {
 		s.soon(at)
 		return nil
 	}
+
 	step := s.nextStep()
 	if step == inplace.Await {
 		return nil
@@ -52,14 +54,22 @@ type turns struct {
 
 // isTurn reports whether it is this node's turn to run o, and makes it so if it
 // can. A node that is new needs no turn: there is nothing that it could disturb.
+// Gardener's authorizer refuses the Lease while there is no Node, so a new node
+// does not wait until it has seen the Lease.
 func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, error) {
-	switch {
-	case !s.looked || !s.turns.seen:
+	if !s.looked {
 		return false, nil
-	case s.node == nil:
+	}
+	if s.node == nil {
 		return true, nil
-	case !changes && (s.node.Annotations[appliedAnnotation] == "" || s.node.Annotations[appliedAnnotation] == o.label):
+	}
+	runs := s.node.Annotations[appliedAnnotation]
+	if !changes && (runs == "" || runs == o.label) {
 		return true, nil
+	}
+
+	if !s.turns.seen {
+		return false, nil
 	}
 	switch t, until := turnOf(s.turns.lease, s.hostname(), s.Now()); t {
 	case mine:
@@ -69,33 +79,53 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 		s.soon(until)
 		return false, nil
 	}
-	holder, term, now := s.hostname(), int32(serialTerm/time.Second), meta.NewMicroTime(s.Now())
-	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) {
-		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: o.secret, UID: o.uid}}
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime, l.Spec.RenewTime = &holder, &term, &now, &now
-	})
-	if err != nil {
-		s.turns.lease = nil // It may have changed.
+	if err := s.writeTurn(ctx, o); err != nil {
 		return false, err
 	}
-	s.turns.lease = l
 	return true, nil
 }
 
+// writeTurn takes the turn to run o, or renews it.
+func (s *session) writeTurn(ctx context.Context, o offer) error {
+	holder, term, now := s.hostname(), int32(serialTerm/time.Second), meta.NewMicroTime(s.Now())
+	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) {
+		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: o.secret, UID: o.uid}}
+		if h := l.Spec.HolderIdentity; h == nil || *h != holder {
+			l.Spec.AcquireTime = &now
+		}
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &term, &now
+	})
+	s.turns.lease = l // After an error, it may have changed.
+	return err
+}
+
 // giveTurn lets the next node have its turn once this one runs what it took its
-// turn for, and that has proven itself.
+// turn for, and that has proven itself. Until then it renews its turn, unless it
+// does not do what it took it for: then the turn expires.
 func (s *session) giveTurn(ctx context.Context) error {
-	if s.offer == nil || !s.offer.serial {
+	if s.offer == nil || !s.offer.serial || s.node == nil {
 		s.watchTurns("")
 		return nil
 	}
 	s.watchTurns(s.offer.secret)
-	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t != mine || s.proven() != s.offer.sum || s.status.Change != nil {
+	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t != mine {
 		return nil
 	}
-	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
-	s.turns.lease = l // After an error, it may have changed.
-	return err
+
+	if s.proven() == s.offer.sum && s.status.Change == nil {
+		l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
+		s.turns.lease = l // After an error, it may have changed.
+		return err
+	}
+	if s.status.Offered == s.offer.sum && (s.status.Refused || s.status.Held != nil) {
+		return nil
+	}
+	if at := renewTurnAt(s.turns.lease, s.Now()); s.Now().Before(at) {
+		s.soon(at)
+		return nil
+	}
+	s.soon(s.Now().Add(turnRenew))
+	return s.writeTurn(ctx, *s.offer)
 }
 
 // watchTurns looks at the Lease of that name, "" for none.
