@@ -59,6 +59,9 @@ type Cluster interface {
 	// Link is how the node stands with the cluster, Linked tells when that changes.
 	Link() status.Cluster
 	Linked() <-chan struct{}
+	// Prepare is called before a configuration is applied; the zero configuration
+	// says that this one is not applied after all.
+	Prepare(ctx context.Context, d config.Desired)
 	// Event tells people there what happened to the node.
 	Event(warning bool, reason, message string)
 	// WatchRestarts is how often something was watched anew.

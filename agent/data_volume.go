@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -263,7 +262,7 @@ func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.
 // asked brings the volume that a configuration's files for Gardener's node agent ask for, and any that was claimed before and never was there.
 // What does not come has to wait for a restart if the kubelet runs; the configuration does not.
 func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
-	size, err := sizeAsked(desired)
+	size, err := cluster.DataVolumeSize(desired)
 	if err == nil && size > 0 && !d.own {
 		err = d.claim(ctx, volume.OfSize(size), "ext4")
 	}
@@ -281,27 +280,6 @@ func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
 		return err
 	}
 	return nil
-}
-
-// sizeAsked is the size of a data volume in a configuration, in bytes; 0 for none.
-func sizeAsked(desired config.Desired) (int64, error) {
-	for _, f := range desired.Files {
-		if match, _ := filepath.Match(cluster.Directory+"/config-*.yaml", f.Path); !match {
-			continue
-		}
-		opened, err := f.Content.Open()
-		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", f.Path, err)
-		}
-		text, err := io.ReadAll(opened)
-		if err = errors.Join(err, opened.Close()); err != nil {
-			return 0, fmt.Errorf("read %s: %w", f.Path, err)
-		}
-		if size, err := cluster.DataVolumeSize(text); err != nil || size > 0 {
-			return size, err
-		}
-	}
-	return 0, nil
 }
 
 // problemOf is what is wrong with a data volume, for the status.

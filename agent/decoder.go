@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/cri"
@@ -27,6 +28,8 @@ type Decoder struct {
 	// Prepare is given the mirrors of the document, before images are looked for;
 	// nil for nobody.
 	Prepare func(mirrors []config.File) error
+	// Tokens are synced whatever the document says.
+	Tokens []cluster.Token
 	// Image is the image's root directory, without anything mounted over it.
 	Image *os.Root
 }
@@ -69,8 +72,14 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	}
 
 	desired, err := osc.Merge(asked, env)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	if err := cluster.LeaveTokens(&desired, d.Tokens); err != nil {
+		return config.Desired{}, err
+	}
 	desired.Notes = append(desired.Notes, notesOf(warnings)...)
-	return desired, err
+	return desired, nil
 }
 
 // notesOf are warnings of a document as notes.
@@ -102,6 +111,7 @@ func (n *node) decoder(pulled *images) Decoder {
 	}
 	if n.cluster != nil {
 		d.Contents = either{n.cluster, d.Contents}
+		d.Tokens = n.tokens
 	}
 	d.Follow = func(references []osc.Reference) {
 		if n.cluster != nil {

@@ -47,6 +47,8 @@ type node struct {
 	// source is nil if the node has no configuration to follow, cluster if it is part of none.
 	source  source.Source
 	cluster *cluster.Cluster
+	// tokens are those that machine.yaml has synced.
+	tokens []cluster.Token
 	// upgrades is nil where no other system can be brought.
 	upgrades *upgrade.Service
 

@@ -232,6 +232,9 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 	}
 	l.began = l.Now()
 	l.start(func() func() {
+		if l.Cluster != nil {
+			l.Cluster.Prepare(ctx, r.Desired)
+		}
 		m, err := l.Engine.Apply(ctx, r)
 		return func() {
 			if ctx.Err() != nil {
@@ -255,6 +258,9 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 // another time; what is wrong with the configuration stays so until it changes.
 func (l *loop) refused(ctx context.Context, err error, wish *Wish) {
 	wish.fail(err)
+	if l.Cluster != nil {
+		l.Cluster.Prepare(ctx, config.Desired{})
+	}
 	switch {
 	case wish == nil:
 		l.asked = describe(err)

@@ -121,13 +121,14 @@ func (e *Executor) clear(have, want generation.Manifest) error {
 
 // removePlaced takes away the paths that are just as m has them and that
 // current does not have, those beneath except left alone ("" for none). What
-// another wrote over them stays, unless current has something beneath it.
+// another wrote over them stays, unless current has something beneath it, and so
+// does what the sync of a token writes.
 func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
 	wanted, above := pathsOf(current), parentsOf(current)
 	var removed []string
 	for _, p := range generation.Place(m) {
 		alone := except != "" && strings.HasPrefix(p.Path, except)
-		if alone || wanted[p.Path] {
+		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) {
 			continue
 		}
 		var did bool

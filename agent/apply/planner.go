@@ -72,7 +72,7 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 	}
 	c, err := p.between(ctx, have, generation.Manifest{
 		Number: number, Digest: d.Digest(), OSVersion: p.OSVersion, Source: source,
-		Entries: tree.Entries, Units: tree.Units, Dirs: dirs,
+		Entries: tree.Entries, Units: tree.Units, Dirs: dirs, Synced: d.Synced,
 	})
 	c.content = tree.Content
 	return c, err

@@ -73,6 +73,8 @@ type Cluster struct {
 	posted   chan func()
 	events   chan event
 	watches  atomic.Int64
+	// reported is the generation that Report was told of last. mu guards it.
+	reported string
 	// life is Run's, others what goes on beside sessions.
 	life   context.Context
 	others sync.WaitGroup
@@ -84,12 +86,14 @@ type Cluster struct {
 
 // New makes a Cluster that has not been reached yet; Run is what reaches it.
 func New(config Config, env Env) *Cluster {
-	return &Cluster{
+	c := &Cluster{
 		Config: config, Env: env, secrets: map[string]*reference{}, problems: map[string]string{},
 		link:    status.Cluster{Server: config.Server, Secret: keepOf(env.Root).secret(config.SecretName), Since: env.Now()},
 		changes: make(chan struct{}, 1), followed: make(chan struct{}, 1), linked: make(chan struct{}, 1),
 		events: make(chan event, 16), reports: make(chan status.Status, 1), posted: make(chan func()),
 	}
+	c.tokens.written, c.tokens.progress = map[Token]bool{}, make(chan struct{}, 1)
+	return c
 }
 
 // WatchRestarts is how often something was watched anew since the start.
@@ -129,6 +133,12 @@ func (c *Cluster) Watch(context.Context) (<-chan struct{}, error) { return c.cha
 
 // Report tells the cluster how the node stands. It does not wait.
 func (c *Cluster) Report(s status.Status) {
+	c.mu.Lock()
+	if c.reported != s.Generation {
+		c.reported, c.tokens.coming = s.Generation, nil // It has come, or has gone again.
+	}
+	c.mu.Unlock()
+
 	select {
 	case <-c.reports: // An older one that nobody has taken.
 	default:

@@ -48,13 +48,26 @@ func (s *session) reload(context.Context) error {
 	switch {
 	case err != nil:
 		s.Log.Error("read how the cluster is reached", zap.Error(err))
-	case !reflect.DeepEqual(config, s.Config):
+	case reflect.DeepEqual(config.way(), s.way()):
+		s.use(config)
+	default:
 		s.Log.Info("the cluster is reached another way", zap.String("server", config.Server))
 		before := s.Config
 		r.before, r.at, s.over = &before, s.Now(), true
 		s.use(config)
 	}
 	return nil
+}
+
+// way is what of c needs another session if it changes.
+func (c Config) way() Config {
+	return Config{
+		Server:     c.Server,
+		CA:         c.CA,
+		SecretName: c.SecretName,
+		Machine:    c.Machine,
+		Hostname:   c.Hostname,
+	}
 }
 
 // goBack is for a way that does not lead to the API server: the one before is tried

@@ -74,9 +74,7 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 			return Config{}, fmt.Errorf("read the CA of the API server: %w", err)
 		}
 	}
-	for _, t := range read.Controllers.Token.SyncConfigs {
-		c.Tokens = append(c.Tokens, Token{t.SecretName, t.Path})
-	}
+	c.Tokens = read.tokens()
 	if c.Machine, err = line(root, path.Join(dir, "machine-name")); err != nil {
 		return Config{}, err
 	}
@@ -91,13 +89,12 @@ func decodeNodeAgent(text []byte) (read nodeAgentConfiguration, err error) {
 	return read, yaml.Unmarshal(text, &read)
 }
 
-// DataVolumeSize is the bootstrap.kubeletDataVolumeSize of a configuration of Gardener's node agent, in bytes; 0 for none.
-func DataVolumeSize(text []byte) (int64, error) {
-	read, err := decodeNodeAgent(text)
-	if err != nil {
-		return 0, fmt.Errorf("read the node agent's configuration: %w", err)
+func (n nodeAgentConfiguration) tokens() []Token {
+	var all []Token
+	for _, t := range n.Controllers.Token.SyncConfigs {
+		all = append(all, Token{t.SecretName, t.Path})
 	}
-	return read.Bootstrap.KubeletDataVolumeSize, nil
+	return all
 }
 
 // dropBadLabels leaves out what no label of the Node can say, read from there: the

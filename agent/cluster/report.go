@@ -28,7 +28,7 @@ func (s *session) reportNode(ctx context.Context) error {
 	}
 	said := s.status
 	said.Version = s.proven()
-	w := wantedOf(s.Config, s.node, said, s.offer)
+	w := wantedOf(s.labelled(), s.node, said, s.offer)
 	if patch := w.patch(s.node); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 		if err != nil {

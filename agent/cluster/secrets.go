@@ -129,8 +129,8 @@ func (s *session) followAll(ctx context.Context) {
 	}
 }
 
-// unfollow notes that nothing is watched any more. The next session names the
-// tokens again.
+// unfollow notes that nothing is watched any more. The next session says again which
+// Secrets have tokens.
 func (s *session) unfollow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

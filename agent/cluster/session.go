@@ -46,6 +46,8 @@ type known struct {
 	restart restart
 	update  update
 	reach   reach
+	tokens  tokens
+	carried carried
 }
 
 // session is the time with one certificate. Its fields belong to one goroutine,
@@ -70,6 +72,8 @@ type session struct {
 	seen    bool
 	turns   turns
 	proof   proof
+	// synced are the tokens whose Secrets are watched.
+	synced []Token
 	// reported is what the Node was last told of, with nothing left to tell.
 	reported report
 	// blocked is what the Node's word waits for, "" for nothing.
@@ -104,9 +108,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	defer s.unfollow()
 	s.watchSecret(ctx)
 	s.watchNode("")
-	for _, t := range c.Tokens {
-		s.watchToken(t)
-	}
+	s.followTokens()
 	s.followAll(ctx)
 	for !s.refused && (!s.over || s.update.busy) && ctx.Err() == nil {
 		s.turn(ctx)
@@ -143,6 +145,12 @@ func (s *session) turn(ctx context.Context) {
 		s.followAll(s.whole)
 	case <-timer.C:
 	}
+	select {
+	case s.status = <-s.reports: // What was said since is to be decided by, too.
+	default:
+	}
+	s.readCarried()
+	s.followTokens()
 	s.next = s.Now().Add(leaseRenew)
 	s.step(ctx)
 }

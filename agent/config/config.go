@@ -22,6 +22,9 @@ type Desired struct {
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
 	// Notes are what a person should know of the document.
 	Notes []Note `json:"notes,omitempty"`
+	// Synced are paths that the sync of a token writes: none of them is in Files, and
+	// what is there stays when an earlier configuration had it. Sorted.
+	Synced []string `json:"synced,omitempty"`
 	// Probes are registries to be reached before the file that points the
 	// container runtime at them is put in place.
 	Probes []Probe `json:"probes,omitempty"`

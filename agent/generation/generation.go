@@ -49,6 +49,8 @@ type Manifest struct {
 	// Dirs are the directories that hold entries and that the image does not
 	// have, sorted: they go when the last entry in them goes.
 	Dirs []string `json:"dirs,omitempty"`
+	// Synced are config.Desired.Synced.
+	Synced []string `json:"synced,omitempty"`
 }
 
 // Name is the generation's directory name, such as 000042-0123456789ab.

@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// A configuration of Gardener's carries the one of its own node agent as a file,
+// [Directory]/config-<version>.yaml. Loam takes from it what changes with the
+// configuration: which tokens are synced, and the version of Kubernetes.
+
+// isNodeAgentFile reports whether a configuration has the one of Gardener's node
+// agent at that path.
+func isNodeAgentFile(name string) bool {
+	matches, _ := path.Match(Directory+"/config-*.yaml", name)
+	return matches
+}
+
+// readNodeAgentFiles decodes the configurations of Gardener's node agent in
+// desired.
+func readNodeAgentFiles(desired config.Desired) ([]nodeAgentConfiguration, error) {
+	var all []nodeAgentConfiguration
+	for _, f := range desired.Files {
+		if !isNodeAgentFile(f.Path) {
+			continue
+		}
+		text, err := readContent(f)
+		if err != nil {
+			return nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
+		}
+		read, err := decodeNodeAgent(text)
+		if err != nil {
+			return nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
+		}
+		all = append(all, read)
+	}
+	return all, nil
+}
+
+func readContent(f config.File) ([]byte, error) {
+	opened, err := f.Content.Open()
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(opened)
+	return text, errors.Join(err, opened.Close())
+}
+
+// tokensIn are the token syncs that a configuration carries.
+func tokensIn(desired config.Desired) ([]Token, error) {
+	all, err := readNodeAgentFiles(desired)
+	var tokens []Token
+	for _, read := range all {
+		tokens = append(tokens, read.tokens()...)
+	}
+	return tokens, err
+}
+
+// DataVolumeSize is the bootstrap.kubeletDataVolumeSize of a configuration of
+// Gardener's node agent in desired, in bytes; 0 for none.
+func DataVolumeSize(desired config.Desired) (int64, error) {
+	all, err := readNodeAgentFiles(desired)
+	for _, read := range all {
+		if size := read.Bootstrap.KubeletDataVolumeSize; size > 0 {
+			return size, nil
+		}
+	}
+	return 0, err
+}
+
+// LeaveTokens takes out of a configuration the files at whose paths tokens are
+// synced, those it carries itself and more: two writers of one file would undo
+// each other for ever. The files stay when the configuration gives them up.
+func LeaveTokens(desired *config.Desired, more []Token) error {
+	all, err := tokensIn(*desired)
+	for _, t := range slices.Concat(all, more) {
+		desired.Synced = append(desired.Synced, path.Clean(t.Path))
+	}
+	if len(desired.Synced) == 0 {
+		return err
+	}
+
+	slices.Sort(desired.Synced)
+	desired.Synced = slices.Compact(desired.Synced)
+	desired.Files = slices.DeleteFunc(slices.Clone(desired.Files), func(f config.File) bool {
+		synced := slices.Contains(desired.Synced, f.Path)
+		if synced {
+			desired.LeftOut = append(desired.LeftOut, config.LeftOut{Name: f.Path, Why: "a token is synced there"})
+		}
+		return synced
+	})
+	slices.SortFunc(desired.LeftOut, func(a, b config.LeftOut) int { return strings.Compare(a.Name, b.Name) })
+	return err
+}
+
+// carried is what the configuration that the node runs carries.
+type carried struct {
+	// generation is the one that it was read of, once isRead.
+	generation string
+	isRead     bool
+	tokens     []Token
+	// kubernetesVersion is a label's value, "" for none.
+	kubernetesVersion string
+}
+
+// readCarried reads what the configuration carries that the node runs, when that is
+// another.
+func (s *session) readCarried() {
+	c := &s.carried
+	if c.isRead && c.generation == s.status.Generation {
+		return
+	}
+	c.isRead, c.generation = true, s.status.Generation
+
+	read, err := readCarried(s.Root.FS())
+	if err != nil {
+		s.Log.Error("read what the configuration says of the node agent", zap.Error(err))
+		return
+	}
+	c.tokens, c.kubernetesVersion = read.tokens(), read.Controllers.OperatingSystemConfig.KubernetesVersion
+	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
+		s.Log.Error("the Kubernetes version is no value of a label", zap.String("version", c.kubernetesVersion))
+		c.kubernetesVersion = ""
+	}
+}
+
+// labelled is Config with the version of Kubernetes that the configuration carries,
+// if it carries one.
+func (s *session) labelled() Config {
+	c := s.Config
+	c.KubernetesVersion = cmp.Or(s.carried.kubernetesVersion, c.KubernetesVersion)
+	return c
+}
+
+// readCarried decodes the configuration of Gardener's node agent that was placed
+// last; the zero value if there is none.
+func readCarried(root fs.FS) (nodeAgentConfiguration, error) {
+	name, err := newest(root, Directory[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nodeAgentConfiguration{}, nil
+	}
+	if err != nil {
+		return nodeAgentConfiguration{}, err
+	}
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return nodeAgentConfiguration{}, err
+	}
+	return decodeNodeAgent(text)
+}
