@@ -145,7 +145,10 @@ func (l *loop) publish(phase status.Phase) {
 // statusIn is the status of the node in a phase, but for its uptime.
 func (l *loop) statusIn(phase status.Phase) status.Status {
 	s := l.status
-	s.Phase, s.Refused = phase, l.asked != nil
+	s.Phase, s.Refused, s.Refusal = phase, l.asked != nil, l.refusal
+	if l.asked == nil && l.unfinished != nil {
+		s.Refusal = status.NotApplied
+	}
 	s.Generation, s.Digest = l.current.Name(), l.current.Digest
 	if s.Generation != "" {
 		s.Source = l.current.Source

@@ -38,6 +38,8 @@ type loop struct {
 	// asked is what is wrong with what the node was asked to be, or with
 	// applying it; failed what systemd could not do of the current generation.
 	asked, failed *status.Error
+	// refusal is the kind of asked, "" if that is not about a document.
+	refusal status.Refusal
 	// unfinished is what keeps the node between two generations, or from being
 	// its current one.
 	unfinished *status.Error

@@ -84,14 +84,14 @@ func has(m generation.Manifest, files []config.File, name string) bool {
 
 // obey makes the node what the source says.
 func (l *loop) obey(ctx context.Context, d wanted, err error) {
-	l.asked, l.status.Missing, l.status.Offered = nil, "", d.version
-	l.status.Notes = d.desired.Notes
+	l.accept()
+	l.status.Missing, l.status.Offered, l.status.Notes = "", d.version, d.desired.Notes
 	switch {
 	case errors.Is(err, source.ErrAbsent):
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
 		l.status.Missing = err.Error()
 	case err != nil:
-		l.asked = describe(err)
+		l.refuse(refusalOf(err), describe(err))
 		if l.shown.Error == nil || l.shown.Error.Problem != l.asked.Problem {
 			l.Log.Error("the configuration cannot be had", zap.Error(err))
 		}
@@ -106,6 +106,20 @@ func (l *loop) obey(ctx context.Context, d wanted, err error) {
 		}
 	}
 	l.show(ctx)
+}
+
+// accept ends a refusal.
+func (l *loop) accept() { l.asked, l.refusal = nil, "" }
+
+// refuse notes why the node does not do what it was asked.
+func (l *loop) refuse(kind status.Refusal, why *status.Error) { l.asked, l.refusal = why, kind }
+
+// refusalOf is the kind of an error in reading a document.
+func refusalOf(err error) status.Refusal {
+	if errors.As(err, new(document.Errors)) {
+		return status.Invalid
+	}
+	return status.Unavailable
 }
 
 // take notes what a document gave.
@@ -192,7 +206,7 @@ func (l *loop) applies() bool {
 	l.status.Held = nil
 	switch {
 	case err != nil:
-		l.asked = describe(err)
+		l.refuse(status.NotApplied, describe(err))
 		return false
 	case l.given == l.current.Digest && l.current.OSVersion == l.status.ImageVersion:
 		return false // Another system's units may be enabled otherwise.
@@ -200,10 +214,10 @@ func (l *loop) applies() bool {
 		l.status.Held = &status.Held{Digest: held.Digest, Why: held.Why}
 		return false
 	case is:
-		l.asked = &status.Error{
+		l.refuse(status.Reverted, &status.Error{
 			Problem: fmt.Sprintf("configuration %s was taken back: %s", held.Digest, held.Why),
 			Hint:    "change it, or try it again with `loam apply`",
-		}
+		})
 		return false
 	}
 	return !l.isPending || l.pending.Try == nil
@@ -224,7 +238,8 @@ func (l *loop) held() (apply.Held, bool, error) {
 // up, and no error here. wish is who asked for it, nil for the source.
 func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 	l.Log.Info("applying", zap.String("digest", r.Desired.Digest()), zap.String("source", r.Source))
-	l.asked, l.failed = nil, nil
+	l.accept()
+	l.failed = nil
 	l.status.AppliedAt, l.status.Change = 0, nil
 	l.publish(status.Applying)
 	if l.isPending {
@@ -263,7 +278,7 @@ func (l *loop) refused(ctx context.Context, err error, wish *Wish) {
 	}
 	switch {
 	case wish == nil:
-		l.asked = describe(err)
+		l.refuse(status.NotApplied, describe(err))
 	case wish.undo != nil:
 		wish.undo()
 	}

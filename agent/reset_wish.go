@@ -102,7 +102,8 @@ func (l *loop) reset(ctx context.Context, wish Wish) {
 		return
 	}
 	l.Log.Warn("reset", zap.Time("asked", r.record.At))
-	l.asked, l.status.AppliedAt = nil, 0
+	l.accept()
+	l.status.AppliedAt = 0
 	l.publish(status.Applying)
 	l.start(func() func() {
 		err := r.run(ctx)
@@ -119,7 +120,7 @@ func (l *loop) wasReset(ctx context.Context, r *Reset) {
 	l.status.Reset = r.status()
 	switch {
 	case !r.record.Done:
-		l.asked = &status.Error{Problem: "reset: " + r.failed.Error(), Hint: resetAgain}
+		l.refuse("", &status.Error{Problem: "reset: " + r.failed.Error(), Hint: resetAgain})
 	case r.failed != nil:
 		l.warn("reset", r.failed)
 	default:

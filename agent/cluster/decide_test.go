@@ -103,15 +103,39 @@ func TestWhatTheNodeCarries(t *testing.T) {
 
 func TestUnitsCondition(t *testing.T) {
 	unit := func(active, sub string, settled bool) status.Status {
-		return status.Status{Units: []status.Unit{{Name: "a.service", Active: active, Sub: sub, Settled: settled, Since: time.Minute}}}
+		return status.Status{
+			Generation: "000001-0123456789ab",
+			Units:      []status.Unit{{Name: "a.service", Active: active, Sub: sub, Settled: settled, Since: time.Minute}},
+			Offered:    "sum",
+		}
 	}
+	refusing := func(kind status.Refusal) status.Status {
+		s := unit("active", "running", true)
+		s.Refusal, s.Error = kind, &status.Error{Document: "Secret kube-system/pool", Line: 7, Path: "spec.units[0].name", Problem: "empty", Hint: "name it"}
+		return s
+	}
+	both := unit("failed", "failed", false)
+	both.Refusal, both.Error = status.Reverted, &status.Error{Problem: "unit b.service failed"}
+	held, older, first := unit("active", "running", true), refusing(status.Invalid), refusing(status.Invalid)
+	held.Held = &status.Held{Digest: "0123456789ab", Why: "rolled back by the operator"}
+	older.Offered, first.Generation = "older", ""
 	for _, tt := range []struct {
 		name   string
 		status status.Status
 		uptime time.Duration
 		want   []string
 	}{
-		{"no units", status.Status{}, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+		{"no configuration", status.Status{}, time.Hour, []string{"Unknown", "NoConfiguration", "the node has no configuration"}},
+		{"no configuration, as the first is wrong", first, time.Hour,
+			[]string{"False", "OSCInvalid", "Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it"}},
+		{"no units", status.Status{Generation: "000001-0123456789ab"}, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+		{"a document that is wrong", refusing(status.Invalid), time.Hour,
+			[]string{"False", "OSCInvalid", "Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it"}},
+		{"one that was, before the newest", older, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+		{"a change that was taken back, and a unit that failed before", both, time.Hour,
+			[]string{"False", "OSCReverted", "unit b.service failed, a.service is failed/failed"}},
+		{"a document that an operator does not want", held, time.Hour,
+			[]string{"False", "OSCHeld", "configuration 0123456789ab is held by an operator: rolled back by the operator; hint: `loam apply` ends that"}},
 		{"as wanted", unit("active", "running", true), time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
 		{"failed", unit("failed", "failed", false), time.Hour, []string{"False", "UnhealthyUnits", "a.service is failed/failed"}},
 		{"starting", unit("activating", "start", false), 2 * time.Minute, []string{"True", "ProgressingUnits", "a.service is activating/start"}},
@@ -119,7 +143,7 @@ func TestUnitsCondition(t *testing.T) {
 		{"about to be restarted", unit("activating", "auto-restart", false), time.Hour, []string{"True", "ProgressingUnits", "a.service is activating/auto-restart"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := unitsCondition(tt.status, tt.uptime)
+			c := unitsCondition(tt.status, refusalOf(tt.status, &offer{sum: "sum"}), tt.uptime)
 			if diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message}); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}
@@ -129,7 +153,7 @@ func TestUnitsCondition(t *testing.T) {
 
 func TestUpgradeCondition(t *testing.T) {
 	failed := func(runs string, versions ...string) status.Status {
-		s := status.Status{ImageID: "loam", ImageVersion: runs, Upgrade: &status.Upgrade{}}
+		s := status.Status{ImageID: "loam", ImageVersion: runs, Generation: "000001-0123456789ab", Upgrade: &status.Upgrade{}}
 		for _, v := range versions {
 			s.Upgrade.Failed = append(s.Upgrade.Failed, status.FailedSystem{Version: v, Reason: "it is ill"})
 		}
@@ -152,14 +176,14 @@ func TestUpgradeCondition(t *testing.T) {
 	}
 	s := failed("1", "2")
 	n := &core.Node{}
-	if patch := string(conditionPatch(n, s, time.Hour, noon)); !strings.Contains(patch, unitsReady) || !strings.Contains(patch, upgradeFailed) {
+	if patch := string(conditionPatch(n, s, refusal{}, time.Hour, noon)); !strings.Contains(patch, unitsReady) || !strings.Contains(patch, upgradeFailed) {
 		t.Errorf("patch %s", patch)
 	}
-	if patch := string(conditionPatch(n, failed("1"), time.Hour, noon)); strings.Contains(patch, upgradeFailed) {
+	if patch := string(conditionPatch(n, failed("1"), refusal{}, time.Hour, noon)); strings.Contains(patch, upgradeFailed) {
 		t.Errorf("a Node without failures: %s", patch)
 	}
 	n.Status.Conditions = []core.NodeCondition{{Type: upgradeFailed, Status: core.ConditionTrue}}
-	if patch := string(conditionPatch(n, failed("2"), time.Hour, noon)); !strings.Contains(patch, "loam 2 runs") {
+	if patch := string(conditionPatch(n, failed("2"), refusal{}, time.Hour, noon)); !strings.Contains(patch, "loam 2 runs") {
 		t.Errorf("a Node that had one: %s", patch)
 	}
 }
@@ -168,8 +192,26 @@ func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 	n := &core.Node{Status: core.NodeStatus{Conditions: []core.NodeCondition{{
 		Type: unitsReady, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted", LastTransitionTime: meta.NewTime(noon),
 	}}}}
-	if patch := conditionPatch(n, status.Status{}, time.Hour, noon.Add(time.Hour)); patch != nil {
+	well, refused := status.Status{Generation: "000001-0123456789ab", Offered: "sum"}, refusal{"OSCInvalid", "empty"}
+	if patch := conditionPatch(n, well, refusal{}, time.Hour, noon.Add(time.Hour)); patch != nil {
 		t.Errorf("%s", patch)
+	}
+	if patch := string(conditionPatch(n, status.Status{}, refusal{}, time.Hour, noon)); !strings.Contains(patch, "NoConfiguration") {
+		t.Errorf("a node that has lost its configuration: %s", patch)
+	}
+	if patch := conditionPatch(&core.Node{}, status.Status{}, refusal{}, time.Hour, noon); patch != nil {
+		t.Errorf("a node without a configuration: %s", patch)
+	}
+	if patch := string(conditionPatch(n, well, refused, time.Hour, noon)); !strings.Contains(patch, "OSCInvalid") {
+		t.Errorf("a node that refuses one: %s", patch)
+	}
+
+	n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = core.ConditionFalse, "OSCInvalid"
+	if patch := conditionPatch(n, status.Status{Generation: well.Generation}, refusal{}, time.Hour, noon); patch != nil {
+		t.Errorf("before a document was read: %s", patch)
+	}
+	if patch := string(conditionPatch(n, well, refusal{}, time.Hour, noon)); !strings.Contains(patch, "AllUnitsHealthy") {
+		t.Errorf("once it is well again: %s", patch)
 	}
 }
 

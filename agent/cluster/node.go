@@ -80,8 +80,10 @@ const (
 // stuck is how long a unit may be on its way.
 const stuck = 5 * time.Minute
 
-// unitsCondition is what the units come to, at uptime.
-func unitsCondition(s status.Status, uptime time.Duration) core.NodeCondition {
+// unitsCondition is what the units come to, at uptime. They are not as the cluster
+// wants them while the node refuses the newest configuration, and nothing can be
+// said of a node that has none.
+func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeCondition {
 	var bad, busy []string
 	for _, u := range s.Units {
 		moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
@@ -94,13 +96,21 @@ func unitsCondition(s status.Status, uptime time.Duration) core.NodeCondition {
 			bad = append(bad, text)
 		}
 	}
-	switch {
-	case len(bad) > 0:
-		return core.NodeCondition{Type: unitsReady, Status: core.ConditionFalse, Reason: "UnhealthyUnits", Message: strings.Join(bad, ", ")}
-	case len(busy) > 0:
-		return core.NodeCondition{Type: unitsReady, Status: core.ConditionTrue, Reason: "ProgressingUnits", Message: strings.Join(busy, ", ")}
+
+	condition := func(is core.ConditionStatus, reason, message string) core.NodeCondition {
+		return core.NodeCondition{Type: unitsReady, Status: is, Reason: reason, Message: message}
 	}
-	return core.NodeCondition{Type: unitsReady, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted"}
+	switch {
+	case r.reason != "":
+		return condition(core.ConditionFalse, r.reason, strings.Join(append([]string{r.message}, bad...), ", "))
+	case s.Generation == "":
+		return condition(core.ConditionUnknown, "NoConfiguration", "the node has no configuration")
+	case len(bad) > 0:
+		return condition(core.ConditionFalse, "UnhealthyUnits", strings.Join(bad, ", "))
+	case len(busy) > 0:
+		return condition(core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", "))
+	}
+	return condition(core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted")
 }
 
 // upgradeCondition is what became of the newest system that was tried here.
@@ -118,19 +128,26 @@ func upgradeCondition(s status.Status) core.NodeCondition {
 }
 
 // conditionPatch is a strategic merge patch of the Node's status that sets its
-// conditions; nil if they are set. That of upgrades is left out until one fails.
-func conditionPatch(n *core.Node, s status.Status, uptime time.Duration, now time.Time) []byte {
+// conditions; nil if they are set. A condition that says nothing yet, of units
+// without a configuration or of upgrades that have not failed, is not added. A
+// refusal that an earlier run of the agent has told of stays until this one has
+// read a document.
+func conditionPatch(n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time) []byte {
 	var changes []core.NodeCondition
-	for _, next := range []core.NodeCondition{unitsCondition(s, uptime), upgradeCondition(s)} {
+	for _, next := range []core.NodeCondition{unitsCondition(s, r, uptime), upgradeCondition(s)} {
 		next.LastHeartbeatTime, next.LastTransitionTime = meta.NewTime(now), meta.NewTime(now)
 		at := slices.IndexFunc(n.Status.Conditions, func(c core.NodeCondition) bool { return c.Type == next.Type })
 		if at < 0 {
-			if next.Type == unitsReady || next.Status == core.ConditionTrue {
+			if next.Type == unitsReady && next.Status != core.ConditionUnknown || next.Status == core.ConditionTrue {
 				changes = append(changes, next)
 			}
 			continue
 		}
+
 		have := n.Status.Conditions[at]
+		if s.Offered == "" && isRefusalReason(have.Reason) {
+			continue
+		}
 		if have.Status == next.Status {
 			next.LastTransitionTime = have.LastTransitionTime
 		}

@@ -50,7 +50,9 @@ func (s *session) reportNode(ctx context.Context) error {
 			s.Log.Error("updates in place", zap.Error(err))
 		}
 	}
-	if patch := conditionPatch(s.node, s.status, s.Uptime(), s.Now()); patch != nil {
+	refused := refusalOf(s.status, s.offer)
+	s.tellRefusal(refused)
+	if patch := conditionPatch(s.node, s.status, refused, s.Uptime(), s.Now()); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "status", strategicPatch, patch)
 		if err != nil {
 			return err

@@ -48,6 +48,7 @@ type known struct {
 	reach   reach
 	tokens  tokens
 	carried carried
+	told    told
 }
 
 // session is the time with one certificate. Its fields belong to one goroutine,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
@@ -60,6 +61,9 @@ type Status struct {
 	Offered string `json:"offered,omitempty"`
 	// Refused says that the node does not do what that asks, and Error why.
 	Refused bool `json:"refused,omitempty"`
+	// Refusal is what kind of reason that is, "" for none, or where the node is
+	// between two configurations.
+	Refusal Refusal `json:"refusal,omitempty"`
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Contents is the directory of what documents refer to, "" for none.
@@ -106,6 +110,20 @@ type Status struct {
 	// AgentRSS is the agent's resident memory in bytes.
 	AgentRSS int64 `json:"agentRSS"`
 }
+
+// Refusal is why a node does not do what the newest document asks.
+type Refusal string
+
+const (
+	// Invalid documents are wrong in themselves.
+	Invalid Refusal = "invalid"
+	// Unavailable is something that the document refers to.
+	Unavailable Refusal = "unavailable"
+	// NotApplied is what the node cannot do, such as for lack of room.
+	NotApplied Refusal = "notApplied"
+	// Reverted is what was applied and taken back.
+	Reverted Refusal = "reverted"
+)
 
 // Volume is the disk for what the kubelet keeps.
 type Volume struct {
@@ -271,6 +289,27 @@ type Error struct {
 	Line     int    `json:"line,omitempty"`
 	Problem  string `json:"problem"`
 	Hint     string `json:"hint,omitempty"`
+}
+
+// String is one line: DOCUMENT:LINE: PATH: PROBLEM; hint: HINT, without what is not
+// known.
+func (e Error) String() string {
+	at := e.Document
+	if e.Line > 0 {
+		at += fmt.Sprintf(":%d", e.Line)
+	}
+
+	var b strings.Builder
+	for _, part := range []string{at, e.Path} {
+		if part != "" {
+			b.WriteString(part + ": ")
+		}
+	}
+	b.WriteString(e.Problem)
+	if e.Hint != "" {
+		b.WriteString("; hint: " + e.Hint)
+	}
+	return b.String()
 }
 
 // Unit is the state of one unit of the configuration; see systemd.unit(5) for
