@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path"
 	"reflect"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -121,8 +123,18 @@ func firstOf(errs ...*status.Error) *status.Error {
 	return nil
 }
 
-// apiServer is the static pod that makes a node one of the control plane.
-const apiServer = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+// manifests has the static pods (KubeletConfiguration, staticPodPath), apiServer is
+// the one that makes a node one of the control plane.
+const (
+	manifests = "/etc/kubernetes/manifests"
+	apiServer = manifests + "/kube-apiserver.yaml"
+)
+
+// isManifest reports whether the kubelet takes the file of that path for a static
+// pod: it leaves directories alone, and names that begin with a dot.
+func isManifest(name string) bool {
+	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
+}
 
 // publish shows the status if it is another than the one shown last.
 func (l *loop) publish(phase status.Phase) {
@@ -161,6 +173,9 @@ func (l *loop) statusIn(phase status.Phase) status.Status {
 			s.Files++
 		}
 		s.ControlPlane = s.ControlPlane || e.Path == apiServer
+		if isManifest(e.Path) {
+			s.StaticPods = append(s.StaticPods, e.Path)
+		}
 	}
 	if l.Cluster != nil {
 		link := l.Cluster.Link()

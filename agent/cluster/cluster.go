@@ -195,7 +195,25 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: write a new token to /" + tokenName + ", or give the node a machine.yaml with one")
+// Gardener's approver refuses a bootstrap token while there is a Node: the hints
+// have to say so.
+const (
+	tokenHint = "write a new token to /" + tokenName + ", or give the node a machine.yaml with one"
+	nodeHint  = "where Gardener approves certificates, delete the Node object first: it takes no bootstrap token of a machine that has one"
+)
+
+var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: " + tokenHint + "; " + nodeHint)
+
+// joinHint adds to an error of asking for a certificate by a token what can be done.
+func joinHint(err error) error {
+	switch {
+	case errors.Is(err, ErrDenied):
+		return fmt.Errorf("%w; hint: %s", err, nodeHint)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w; hint: the bootstrap token is unknown or has expired: %s; %s", err, tokenHint, nodeHint)
+	}
+	return err
+}
 
 // identify is who the node is to the cluster: its certificate or, if that is
 // missing, has expired or was refused, a new one by the bootstrap token.
@@ -219,7 +237,8 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	case token == "":
 		return who, errNoToken
 	}
-	return c.join(ctx, c.Config, Credentials{}, token)
+	who, err = c.join(ctx, c.Config, Credentials{}, token)
+	return who, joinHint(err)
 }
 
 // join asks for a certificate, as who or by the token, and keeps it.
@@ -236,7 +255,7 @@ func (c *Cluster) join(ctx context.Context, config Config, as Credentials, token
 	defer a.close()
 	c.Log.Info("asking for a certificate", zap.String("name", config.commonName()))
 	who, err := a.request(ctx, config.commonName(), key)
-	if errors.Is(err, ErrDenied) {
+	if errors.Is(err, ErrDenied) || errors.Is(err, errUnreadable) {
 		err = errors.Join(err, k.forget())
 	}
 	if err != nil {

@@ -27,6 +27,10 @@ const (
 	// approval is how often a request is looked at: a node agent may get its own
 	// request and not watch it (osc-contract, node-agent-authorizer).
 	approval = time.Second
+	// hidden is how often a node agent may be refused to read its own request before
+	// it gives that up: Gardener's authorizer looks it up in a cache, which may not
+	// have it yet.
+	hidden = 10
 )
 
 // Credentials are a client certificate and its key, as PEM.
@@ -39,6 +43,11 @@ type Credentials struct {
 // ErrDenied says that the cluster does not take this node: its request for a
 // certificate was answered, and will not be answered otherwise.
 var ErrDenied = errors.New("the request for a certificate was denied")
+
+// errUnreadable says that the node may not read the request for a certificate, as
+// it was made by another user: with the bootstrap token, before there was a
+// certificate.
+var errUnreadable = errors.New("the request for a certificate may not be read")
 
 // renewAt is when to ask for the next certificate: after 0.8 to 0.88 of the life
 // of this one, by a part in [0, 1), so that nodes do not ask all at once.
@@ -111,11 +120,22 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return Credentials{}, fmt.Errorf("request a certificate: %w", err)
 	}
-	for {
+
+	for refused := 0; ; {
 		issued, err := a.issued(ctx, csr.Name)
+		switch {
+		case !apierrors.IsForbidden(err):
+			refused = 0
+		case refused < hidden:
+			refused++
+			err = nil
+		default:
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
 		if err != nil || issued != nil {
 			return credentials(issued, key, err)
 		}
+
 		select {
 		case <-time.After(approval):
 		case <-ctx.Done():

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -15,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifestsDir has the static pods (KubeletConfiguration, staticPodPath).
-const manifestsDir = "etc/kubernetes/manifests"
-
 // hashAnnotation tells one version of a static pod from another. Its mirror, the
 // object that the kubelet makes of it, has the same.
 const hashAnnotation = "gardener.cloud/config.mirror"
+
+// staticLabel is "true" of the static pods that Gardener makes.
+const staticLabel = "static-pod"
 
 // staticPod is what a manifest says of the pod's identity.
 type staticPod struct {
@@ -28,24 +27,17 @@ type staticPod struct {
 	Metadata meta.ObjectMeta `json:"metadata"`
 }
 
-// staticPods are those of the node. The kubelet leaves directories alone, too.
-func staticPods(root fs.FS) ([]staticPod, error) {
-	names, err := fs.Glob(root, path.Join(manifestsDir, "[^.]*"))
-	if err != nil {
-		return nil, err
-	}
+// staticPods reads manifests, which are absolute paths beneath root.
+func staticPods(root fs.FS, manifests []string) ([]staticPod, error) {
 	var pods []staticPod
-	for _, name := range names {
-		if info, err := fs.Stat(root, name); err == nil && info.IsDir() {
-			continue
-		}
-		text, err := fs.ReadFile(root, name)
+	for _, name := range manifests {
+		text, err := fs.ReadFile(root, strings.TrimPrefix(name, "/"))
 		if err != nil {
 			return nil, fmt.Errorf("read a static pod: %w", err)
 		}
 		var p staticPod
 		if err := yaml.Unmarshal(text, &p); err != nil || p.Kind != "Pod" || p.Metadata.Name == "" {
-			return nil, fmt.Errorf("/%s: not a Pod", name)
+			return nil, fmt.Errorf("%s: not a Pod", name)
 		}
 		if p.Metadata.Namespace == "" {
 			p.Metadata.Namespace = meta.NamespaceDefault
@@ -55,14 +47,17 @@ func staticPods(root fs.FS) ([]staticPod, error) {
 	return pods, nil
 }
 
+// isMirror reports whether p is what the kubelet of that Node makes of s.
+func (s staticPod) isMirror(p *core.Pod, node string) bool {
+	return p.Namespace == s.Metadata.Namespace && p.Name == s.Metadata.Name+"-"+strings.ToLower(node)
+}
+
 // lacking is the first static pod that does not run on the Node as its manifest
-// says, and why; "" if all do.
+// says, or that Gardener made and runs without one, and why; "" if there is none.
 func lacking(want []staticPod, node string, have []*core.Pod) string {
 	for _, w := range want {
 		name := w.Metadata.Namespace + "/" + w.Metadata.Name
-		i := slices.IndexFunc(have, func(p *core.Pod) bool {
-			return p.Namespace == w.Metadata.Namespace && p.Name == w.Metadata.Name+"-"+strings.ToLower(node)
-		})
+		i := slices.IndexFunc(have, func(p *core.Pod) bool { return w.isMirror(p, node) })
 		switch {
 		case i < 0:
 			return "static pod " + name + " is not there"
@@ -70,6 +65,13 @@ func lacking(want []staticPod, node string, have []*core.Pod) string {
 			return "static pod " + name + " is still that of an older manifest"
 		case !isReady(have[i]):
 			return "static pod " + name + " is not ready"
+		}
+	}
+
+	for _, p := range have {
+		wanted := slices.ContainsFunc(want, func(w staticPod) bool { return w.isMirror(p, node) })
+		if p.Labels[staticLabel] == "true" && !wanted {
+			return "static pod " + p.Namespace + "/" + p.Name + " is still there"
 		}
 	}
 	return ""

@@ -22,13 +22,17 @@ func mirror(hash string, ready core.ConditionStatus) *core.Pod {
 	}
 }
 
+// other is a pod that has no manifest in the configuration.
+func other(static string) *core.Pod {
+	return &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "old-node-1", Namespace: "kube-system", Labels: map[string]string{staticLabel: static}}}
+}
+
 func TestLacking(t *testing.T) {
 	files := fstest.MapFS{
-		"etc/kubernetes/manifests/etcd.yaml":      {Data: []byte(manifest)},
-		"etc/kubernetes/manifests/.etcd.yaml.tmp": {Data: []byte("{")}, // The kubelet leaves it alone, too.
-		"etc/kubernetes/manifests/old/etcd.yaml":  {Data: []byte("{")},
+		"etc/kubernetes/manifests/etcd.yaml":    {Data: []byte(manifest)},
+		"etc/kubernetes/manifests/foreign.yaml": {Data: []byte("{")}, // Nothing that the configuration has.
 	}
-	want, err := staticPods(files)
+	want, err := staticPods(files, []string{"/etc/kubernetes/manifests/etcd.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +45,8 @@ func TestLacking(t *testing.T) {
 		{"an older one", []*core.Pod{mirror("h0", core.ConditionTrue)}, "static pod kube-system/etcd is still that of an older manifest"},
 		{"one that does not answer yet", []*core.Pod{mirror("h1", core.ConditionFalse)}, "static pod kube-system/etcd is not ready"},
 		{"one that runs", []*core.Pod{mirror("h1", core.ConditionTrue)}, ""},
+		{"one of another owner beside it", []*core.Pod{mirror("h1", core.ConditionTrue), other("")}, ""},
+		{"one that Gardener has given up beside it", []*core.Pod{mirror("h1", core.ConditionTrue), other("true")}, "static pod kube-system/old-node-1 is still there"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := lacking(want, "node-1", test.pods); got != test.want {
@@ -49,7 +55,7 @@ func TestLacking(t *testing.T) {
 		})
 	}
 	files["etc/kubernetes/manifests/note.txt"] = &fstest.MapFile{Data: []byte("hello")}
-	if _, err := staticPods(files); err == nil || !strings.Contains(err.Error(), "/etc/kubernetes/manifests/note.txt: not a Pod") {
+	if _, err := staticPods(files, []string{"/etc/kubernetes/manifests/note.txt"}); err == nil || !strings.Contains(err.Error(), "/etc/kubernetes/manifests/note.txt: not a Pod") {
 		t.Errorf("a file that is no pod: %v", err)
 	}
 }

@@ -37,12 +37,13 @@ func (s *session) proven() string {
 	return sum
 }
 
-// lacking says which static pod does not run, and watches the pods until it does.
+// lacking says which static pod of the configuration does not run, and watches the
+// pods until it does. What else is among the kubelet's manifests proves nothing.
 func (s *session) lacking() string {
 	p := &s.proof
 	if p.generation != s.status.Generation || p.err != nil {
 		p.generation = s.status.Generation
-		p.static, p.err = staticPods(s.Root.FS())
+		p.static, p.err = staticPods(s.Root.FS(), s.status.StaticPods)
 	}
 	switch {
 	case p.err != nil:

@@ -82,17 +82,20 @@ type Changes struct {
 }
 
 // Diff is what lies between what was done last and what is wanted, on a node that
-// runs image, an IMAGE_VERSION.
+// runs image, an IMAGE_VERSION. A configuration that says nothing of a rotation any
+// more asks for none.
 func Diff(done, want Facts, image string) Changes {
 	return Changes{
 		OS:                     want.OS != "" && want.OS != image,
 		Kubelet:                done.Kubelet != want.Kubelet,
 		Reserved:               !maps.Equal(done.Reserved, want.Reserved),
 		CPUManagerPolicy:       done.CPUManagerPolicy != want.CPUManagerPolicy,
-		CertificateAuthorities: !done.CertificateAuthorities.Equal(want.CertificateAuthorities),
-		ServiceAccountKey:      !done.ServiceAccountKey.Equal(want.ServiceAccountKey),
+		CertificateAuthorities: isRotated(done.CertificateAuthorities, want.CertificateAuthorities),
+		ServiceAccountKey:      isRotated(done.ServiceAccountKey, want.ServiceAccountKey),
 	}
 }
+
+func isRotated(done, want time.Time) bool { return !want.IsZero() && !want.Equal(done) }
 
 // Any reports whether there is a change.
 func (c Changes) Any() bool { return c != Changes{} }

@@ -65,6 +65,7 @@ func TestDiff(t *testing.T) {
 		{"a policy that goes", nil, strings.Replace(kubelet, "cpuManagerPolicy: static", "", 1), "kubelet's CPU manager policy"},
 		{"authorities and keys", func(u *config.Update) { u.CertificateAuthorities, u.ServiceAccountKey = summer, summer }, kubelet,
 			"certificate authorities, the service account key"},
+		{"a rotation that is not spoken of any more", func(u *config.Update) { u.ServiceAccountKey = time.Time{} }, kubelet, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := base

@@ -66,6 +66,8 @@ type Status struct {
 	Refusal Refusal `json:"refusal,omitempty"`
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
+	// StaticPods are the manifests of static pods that the generation has, sorted.
+	StaticPods []string `json:"staticPods,omitempty"`
 	// Contents is the directory of what documents refer to, "" for none.
 	Contents string `json:"contents,omitempty"`
 	Files    int    `json:"files"`
