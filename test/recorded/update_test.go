@@ -244,6 +244,21 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 	w.must("PATCH", pods+"/etcd-node-1/status", `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`)
 	w.annotated(static)
 	w.waitsFor("")
+
+	t.Run("and for no others", func(t *testing.T) {
+		w.write("etc/kubernetes/manifests/foreign.yaml", "{kind: Pod, metadata: {name: foreign}}")
+		w.becomes(osc("three"))
+		w.becomes(strings.Replace(static, "data: two", "data: four", 1))
+	})
+}
+
+func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
+	text := updatable("one", "1.35.0", "1.0.0", spring)
+	w, _ := updatableWorld(t, text)
+	w.says(updatable("two", "1.35.0", "1.0.0", summer))
+	w.waitsFor("update of certificate authorities waits for the Node to be drained")
+	before, _, _ := strings.Cut(updatable("three", "1.35.0", "1.0.0", spring), "    credentialsRotation:")
+	w.becomes(before)
 }
 
 func TestALostAddressIsPutBack(t *testing.T) {
