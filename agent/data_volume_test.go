@@ -115,12 +115,16 @@ func (a *applying) Apply(context.Context, apply.Request) (generation.Manifest, e
 	return generation.Manifest{}, nil
 }
 
+// nodeAgentText is a configuration of Gardener's node agent.
+const nodeAgentText = "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\nkind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\n" +
+	"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}\n"
+
 func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 	file := func(path, text string) config.Desired {
 		return config.Desired{Files: []config.File{{Path: path, Content: config.Inline([]byte(text))}}}
 	}
 	const agentFile = "/var/lib/gardener-node-agent/config-v1.150.0.yaml"
-	sized := file(agentFile, "kind: NodeAgentConfiguration\nbootstrap: {kubeletDataVolumeSize: 53687091200}\n")
+	sized := file(agentFile, nodeAgentText+"bootstrap: {kubeletDataVolumeSize: 53687091200}\n")
 	for _, test := range []struct {
 		name    string
 		before  volume.Record
@@ -131,13 +135,13 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 		err     string
 	}{
 		{name: "no volume", desired: file("/etc/a", "bootstrap: {kubeletDataVolumeSize: 1}"), applied: true},
-		{name: "a node agent without one", desired: file(agentFile, "kind: NodeAgentConfiguration\n"), applied: true},
+		{name: "a node agent without one", desired: file(agentFile, nodeAgentText), applied: true},
 		{name: "a size, and no disk", desired: sized, err: "no disk that is free matches"},
 		{name: "machine.yaml claims, and no disk", own: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), err: "no disk that is free matches"},
 		{name: "machine.yaml claims, and a kubelet runs", own: true, used: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
 		{name: "asked for earlier, and not any more", before: volume.Record{Claim: volume.OfSize(gib), FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
 		{name: "its disk has gone: the node goes on", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4", Made: true}, desired: sized, applied: true},
-		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "read the node agent's configuration"},
+		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "config-v1.150.0.yaml:1: document: not YAML"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, engine := diskless(t), &applying{}

@@ -75,9 +75,11 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	if err != nil {
 		return config.Desired{}, err
 	}
-	if err := cluster.LeaveTokens(&desired, d.Tokens); err != nil {
+	more, err := cluster.Settle(&desired, d.Tokens)
+	if err != nil {
 		return config.Desired{}, err
 	}
+	warnings = append(warnings, more...)
 	desired.Notes = append(desired.Notes, notesOf(warnings)...)
 	return desired, nil
 }

@@ -36,9 +36,10 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		done     = `{"at": "2026-01-02T03:04:05Z", "machine": "another", "done": true}`
 		userData = gardener + "files:\n" +
 			"- {path: /var/lib/gardener-node-agent/config-v1.1.0.yaml, content: \"" +
-			"{kind: NodeAgentConfiguration, apiServer: {server: 'https://user-data', caBundle: YQ==}, controllers: {operatingSystemConfig: {secretName: s}}}\"}\n" +
+			"{apiVersion: nodeagent.config.gardener.cloud/v1alpha1, kind: NodeAgentConfiguration, apiServer: {server: 'https://user-data', caBundle: YQ==}, " +
+			"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}}\"}\n" +
 			"- {path: /var/lib/gardener-node-agent/machine-name, content: machine-1}\n"
-		nodes = "kind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\ncontrollers: {operatingSystemConfig: {secretName: s}}\n"
+		nodes = nodeAgentText
 	)
 	for _, test := range []struct {
 		name, machine string

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/nodeagent"
 )
 
 // A configuration of Gardener's carries the one of its own node agent as a file,
@@ -29,23 +31,22 @@ func isNodeAgentFile(name string) bool {
 
 // readNodeAgentFiles decodes the configurations of Gardener's node agent in
 // desired.
-func readNodeAgentFiles(desired config.Desired) ([]nodeAgentConfiguration, error) {
-	var all []nodeAgentConfiguration
+func readNodeAgentFiles(desired config.Desired) (all []nodeagent.Configuration, warnings document.Errors, err error) {
 	for _, f := range desired.Files {
 		if !isNodeAgentFile(f.Path) {
 			continue
 		}
 		text, err := readContent(f)
 		if err != nil {
-			return nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
+			return nil, nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
 		}
-		read, err := decodeNodeAgent(text)
+		read, more, err := nodeagent.Decode(f.Path, text)
 		if err != nil {
-			return nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
+			return nil, nil, err
 		}
-		all = append(all, read)
+		all, warnings = append(all, read), append(warnings, more...)
 	}
-	return all, nil
+	return all, warnings, nil
 }
 
 func readContent(f config.File) ([]byte, error) {
@@ -59,10 +60,10 @@ func readContent(f config.File) ([]byte, error) {
 
 // tokensIn are the token syncs that a configuration carries.
 func tokensIn(desired config.Desired) ([]Token, error) {
-	all, err := readNodeAgentFiles(desired)
+	all, _, err := readNodeAgentFiles(desired)
 	var tokens []Token
 	for _, read := range all {
-		tokens = append(tokens, read.tokens()...)
+		tokens = append(tokens, tokensOf(read)...)
 	}
 	return tokens, err
 }
@@ -70,7 +71,7 @@ func tokensIn(desired config.Desired) ([]Token, error) {
 // DataVolumeSize is the bootstrap.kubeletDataVolumeSize of a configuration of
 // Gardener's node agent in desired, in bytes; 0 for none.
 func DataVolumeSize(desired config.Desired) (int64, error) {
-	all, err := readNodeAgentFiles(desired)
+	all, _, err := readNodeAgentFiles(desired)
 	for _, read := range all {
 		if size := read.Bootstrap.KubeletDataVolumeSize; size > 0 {
 			return size, nil
@@ -79,18 +80,26 @@ func DataVolumeSize(desired config.Desired) (int64, error) {
 	return 0, err
 }
 
-// LeaveTokens takes out of a configuration the files at whose paths tokens are
-// synced, those it carries itself and more: two writers of one file would undo
-// each other for ever. The files stay when the configuration gives them up.
-func LeaveTokens(desired *config.Desired, more []Token) error {
-	all, err := tokensIn(*desired)
-	for _, t := range slices.Concat(all, more) {
-		desired.Synced = append(desired.Synced, path.Clean(t.Path))
-	}
-	if len(desired.Synced) == 0 {
-		return err
+// Settle checks the configuration of Gardener's node agent that desired carries,
+// returning what of it is only mentioned, and takes out the files at whose paths
+// tokens are synced, by that or by more: two writers of one file would undo each
+// other for ever. What is there stays when the configuration gives it up.
+func Settle(desired *config.Desired, more []Token) (warnings document.Errors, err error) {
+	all, warnings, err := readNodeAgentFiles(*desired)
+	if err != nil {
+		return nil, err
 	}
 
+	tokens := slices.Clone(more)
+	for _, read := range all {
+		tokens = append(tokens, tokensOf(read)...)
+	}
+	if len(tokens) == 0 {
+		return warnings, nil
+	}
+	for _, t := range tokens {
+		desired.Synced = append(desired.Synced, path.Clean(t.Path))
+	}
 	slices.Sort(desired.Synced)
 	desired.Synced = slices.Compact(desired.Synced)
 	desired.Files = slices.DeleteFunc(slices.Clone(desired.Files), func(f config.File) bool {
@@ -101,7 +110,7 @@ func LeaveTokens(desired *config.Desired, more []Token) error {
 		return synced
 	})
 	slices.SortFunc(desired.LeftOut, func(a, b config.LeftOut) int { return strings.Compare(a.Name, b.Name) })
-	return err
+	return warnings, nil
 }
 
 // carried is what the configuration that the node runs carries.
@@ -128,7 +137,7 @@ func (s *session) readCarried() {
 		s.Log.Error("read what the configuration says of the node agent", zap.Error(err))
 		return
 	}
-	c.tokens, c.kubernetesVersion = read.tokens(), read.Controllers.OperatingSystemConfig.KubernetesVersion
+	c.tokens, c.kubernetesVersion = tokensOf(read), read.Controllers.OperatingSystemConfig.KubernetesVersion
 	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
 		s.Log.Error("the Kubernetes version is no value of a label", zap.String("version", c.kubernetesVersion))
 		c.kubernetesVersion = ""
@@ -145,17 +154,14 @@ func (s *session) labelled() Config {
 
 // readCarried decodes the configuration of Gardener's node agent that was placed
 // last; the zero value if there is none.
-func readCarried(root fs.FS) (nodeAgentConfiguration, error) {
+func readCarried(root fs.FS) (nodeagent.Configuration, error) {
 	name, err := newest(root, Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {
-		return nodeAgentConfiguration{}, nil
+		return nodeagent.Configuration{}, nil
 	}
 	if err != nil {
-		return nodeAgentConfiguration{}, err
+		return nodeagent.Configuration{}, err
 	}
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return nodeAgentConfiguration{}, err
-	}
-	return decodeNodeAgent(text)
+	read, _, err := readConfiguration(root, name)
+	return read, err
 }

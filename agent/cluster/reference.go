@@ -2,41 +2,18 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
-)
 
-// nodeAgentConfiguration is what of that kind (nodeagent.config.gardener.cloud,
-// v1alpha1) bears on Loam. The reference ignores fields that it does not know, and
-// so must who reads its files.
-type nodeAgentConfiguration struct {
-	Kind      string `json:"kind"`
-	APIServer struct {
-		Server   string `json:"server"`
-		CABundle []byte `json:"caBundle"`
-		CAFile   string `json:"caFile"`
-	} `json:"apiServer"`
-	Bootstrap struct {
-		KubeletDataVolumeSize int64 `json:"kubeletDataVolumeSize"`
-	} `json:"bootstrap"`
-	Controllers struct {
-		OperatingSystemConfig struct {
-			SecretName        string `json:"secretName"`
-			KubernetesVersion string `json:"kubernetesVersion"`
-		} `json:"operatingSystemConfig"`
-		Token struct {
-			SyncConfigs []struct {
-				SecretName string `json:"secretName"`
-				Path       string `json:"path"`
-			} `json:"syncConfigs"`
-		} `json:"token"`
-	} `json:"controllers"`
-}
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/nodeagent"
+)
 
 // ReadNodeAgent reads what Gardener gives a node for its own agent: in dir, the
 // newest config-<version>.yaml, machine-name and zone, and the CA where that says.
@@ -47,34 +24,25 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	text, err := fs.ReadFile(root, name)
+	read, warnings, err := readConfiguration(root, name)
 	if err != nil {
-		return Config{}, fmt.Errorf("read the node agent's configuration: %w", err)
+		return Config{}, err
 	}
-	read, err := decodeNodeAgent(text)
-	if err != nil {
-		return Config{}, fmt.Errorf("read /%s: %w", name, err)
+
+	system := read.Controllers.OperatingSystemConfig
+	c := Config{
+		Server:            read.APIServer.Server,
+		SecretName:        system.SecretName,
+		KubernetesVersion: system.KubernetesVersion,
+		Tokens:            tokensOf(read),
+		DataVolumeSize:    read.Bootstrap.KubeletDataVolumeSize,
 	}
-	o := read.Controllers.OperatingSystemConfig
-	switch {
-	case read.Kind != "NodeAgentConfiguration":
-		return Config{}, fmt.Errorf("/%s: kind: %q is no NodeAgentConfiguration", name, read.Kind)
-	case read.APIServer.Server == "":
-		return Config{}, fmt.Errorf("/%s: apiServer.server: empty", name)
-	case o.SecretName == "":
-		return Config{}, fmt.Errorf("/%s: controllers.operatingSystemConfig.secretName: empty", name)
+	for _, w := range warnings {
+		c.Warnings = append(c.Warnings, w.Error())
 	}
-	c := Config{Server: read.APIServer.Server, CA: read.APIServer.CABundle, SecretName: o.SecretName, KubernetesVersion: o.KubernetesVersion, DataVolumeSize: read.Bootstrap.KubeletDataVolumeSize}
-	if len(c.CA) == 0 {
-		file := read.APIServer.CAFile
-		if file == "" {
-			file = path.Join("/", dir, "cluster-ca.crt")
-		}
-		if c.CA, err = fs.ReadFile(root, file[1:]); err != nil {
-			return Config{}, fmt.Errorf("read the CA of the API server: %w", err)
-		}
+	if c.CA, err = readAuthorities(root, dir, read.APIServer); err != nil {
+		return Config{}, err
 	}
-	c.Tokens = read.tokens()
 	if c.Machine, err = line(root, path.Join(dir, "machine-name")); err != nil {
 		return Config{}, err
 	}
@@ -85,13 +53,31 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	return c, nil
 }
 
-func decodeNodeAgent(text []byte) (read nodeAgentConfiguration, err error) {
-	return read, yaml.Unmarshal(text, &read)
+// readConfiguration decodes the file name, which is relative to root.
+func readConfiguration(root fs.FS, name string) (nodeagent.Configuration, document.Errors, error) {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return nodeagent.Configuration{}, nil, fmt.Errorf("read the node agent's configuration: %w", err)
+	}
+	return nodeagent.Decode("/"+name, text)
 }
 
-func (n nodeAgentConfiguration) tokens() []Token {
+// readAuthorities returns the certificate authorities of the API server, as PEM.
+func readAuthorities(root fs.FS, dir string, a nodeagent.APIServer) ([]byte, error) {
+	if a.CABundle != "" {
+		return base64.StdEncoding.DecodeString(a.CABundle)
+	}
+	name := cmp.Or(a.CAFile, path.Join("/", dir, "cluster-ca.crt"))
+	text, err := fs.ReadFile(root, name[1:])
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of the API server: %w", err)
+	}
+	return text, nil
+}
+
+func tokensOf(c nodeagent.Configuration) []Token {
 	var all []Token
-	for _, t := range n.Controllers.Token.SyncConfigs {
+	for _, t := range c.Controllers.Token.SyncConfigs {
 		all = append(all, Token{t.SecretName, t.Path})
 	}
 	return all

@@ -33,6 +33,8 @@ func TestReadNodeAgent(t *testing.T) {
 	want := Config{
 		Server: "https://api.site.local", CA: []byte("CA"), SecretName: "gardener-node-agent-pool-0123456789abcdef", Machine: "machine-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
 		Tokens: []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}},
+		Warnings: []string{"/var/lib/gardener-node-agent/config-v1.150.0.yaml:5: someday: unknown field; hint: known here: apiVersion, kind, " +
+			"clientConnection, logLevel, logFormat, server, debugging, featureGates, apiServer, bootstrap, controllers"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -45,6 +47,7 @@ func TestReadNodeAgent(t *testing.T) {
 	node[dir+"config-v1.150.0.yaml"] = &fstest.MapFile{Data: []byte(strings.Replace(nodeAgentText, "1.36.3", "1.36+x", 1)), ModTime: time.Unix(2, 0)}
 	want.Zone, want.KubernetesVersion = "", ""
 	want.Warnings = []string{
+		want.Warnings[0],
 		`/var/lib/gardener-node-agent/zone: the zone "eu west" is no value of a label: the Node goes without`,
 		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is no value of a label: the Node goes without`,
 	}
@@ -54,10 +57,11 @@ func TestReadNodeAgent(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, file, text, want string }{
 		{"no CA", "cluster-ca.crt", "", "read the CA of the API server"},
-		{"another kind", "config-v1.150.0.yaml", "kind: Secret", `kind: "Secret" is no NodeAgentConfiguration`},
-		{"no server", "config-v1.150.0.yaml", "kind: NodeAgentConfiguration", "apiServer.server: empty"},
-		{"no Secret", "config-v1.150.0.yaml", "kind: NodeAgentConfiguration\napiServer: {server: a}", "controllers.operatingSystemConfig.secretName: empty"},
-		{"no YAML", "config-v1.150.0.yaml", "\t", "read /var/lib/gardener-node-agent/config-v1.150.0.yaml"},
+		{"another kind", "config-v1.150.0.yaml", "apiVersion: v1\nkind: Secret\n",
+			`/var/lib/gardener-node-agent/config-v1.150.0.yaml:2: kind: "Secret" is not known here; hint: write kind: NodeAgentConfiguration`},
+		{"no Secret", "config-v1.150.0.yaml", strings.Replace(nodeAgentText, "secretName: gardener-node-agent-pool-0123456789abcdef", "secretName: ", 1),
+			"/var/lib/gardener-node-agent/config-v1.150.0.yaml:8: controllers.operatingSystemConfig.secretName: empty"},
+		{"no YAML", "config-v1.150.0.yaml", "\t", "/var/lib/gardener-node-agent/config-v1.150.0.yaml:1: document: not YAML"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			broken := fstest.MapFS{}
