@@ -105,7 +105,8 @@ func TestAGardenerOfLaterIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "config.yaml:28: someday: unknown field\nconfig.yaml:27: featureGates.SomeGate: is not known here"
+	want := "config.yaml:28: someday: unknown field; hint: known here: apiVersion, kind, clientConnection, logLevel, logFormat, server, debugging, " +
+		"featureGates, apiServer, bootstrap, controllers\nconfig.yaml:27: featureGates.SomeGate: is not known here"
 	if diff := cmp.Diff(want, warnings.Error()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
