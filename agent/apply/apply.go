@@ -56,6 +56,8 @@ type Executor struct {
 	// last is the generation that was current when last seen.
 	last generation.Manifest
 	gate *health.Gate
+	// owed is read once, when something asks for it first.
+	owed *owed
 	// reload says that a repair is on disk which systemd has not read yet.
 	reload bool
 }
@@ -132,11 +134,15 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 // itself yet when this one came, the zero Journal if there is none.
 func (e *Executor) journal(c change, before generation.Journal) generation.Journal {
 	j := generation.Journal{
-		From: c.have.Name(), To: c.want.Name(), Good: c.have.Name(), BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second),
-		Broken: health.Broken(c.have, c.want, c.states, e.Uptime()),
+		From:   c.have.Name(),
+		To:     c.want.Name(),
+		Good:   c.have.Name(),
+		BootID: e.BootID,
+		Began:  e.Now().UTC().Truncate(time.Second),
 	}
+	j.Well, j.Broken = health.Before(c.have, c.want, c.states, e.Uptime())
 	if before.To != "" {
-		j.Good, j.Broken = before.Good, before.Broken
+		j.Good, j.Well, j.Broken = before.Good, before.Well, before.Broken
 	}
 	return j
 }
@@ -216,6 +222,12 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 	failed := e.act(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
+	}
+	if err := e.owe(j.To, failed); err != nil {
+		return errors.Join(joined(failed), unfinished(err))
+	}
+	if err := e.actedAll(j); err != nil {
+		failed[""] = err
 	}
 	if j.Back != "" {
 		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))

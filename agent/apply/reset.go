@@ -29,8 +29,8 @@ func (e *Executor) Reset(ctx context.Context) error {
 	left = errors.Join(left, e.Node.Together(func() error { return e.unplace(ran[0], all) }), e.Units.Reload(ctx))
 	down, again := e.leave(ctx, ran, false)
 	if left = errors.Join(left, again, ctx.Err()); left == nil {
-		e.gate, e.last = nil, generation.Manifest{}
-		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName))
+		e.gate, e.last, e.owed = nil, generation.Manifest{}, nil
+		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName), e.State.Remove(owedName))
 	}
 	return errors.Join(unfinished(left), down)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/unit"
 )
 
 // TestSituations is what matters by name, on real systemd. Each begins on a
@@ -37,6 +38,8 @@ func TestSituations(t *testing.T) {
 			{"a unit never stays up", neverStaysUp},
 			{"a unit is to be stopped", toBeStopped},
 			{"what was broken before does not count", brokenBefore},
+			{"a unit that was never well takes nothing back", neverWell},
+			{"what waits for a token comes up when that arrives", waitsForToken},
 			{"containerd before kubelet", runtimeFirst},
 		} {
 			t.Run(s.name, func(t *testing.T) {
@@ -225,9 +228,10 @@ func maskedByImage(t *testing.T, s stage) {
 
 func slowStart(t *testing.T, s stage) {
 	slow := "[Service]\nExecStartPre=sleep 3\nExecStart=sleep infinity\n"
+	s.apply(t, unitsOf(ownUnit("slow.service", sleeper)))
 	s.e.JobWait = time.Second
 	_, err := s.e.Apply(t.Context(), request(unitsOf(ownUnit("slow.service", slow))))
-	if err == nil || !strings.Contains(err.Error(), "start slow.service: waiting for the job") {
+	if err == nil || !strings.Contains(err.Error(), "restart slow.service: waiting for the job") {
 		t.Errorf("a job that takes longer than is waited for: %v", err)
 	}
 	if v := s.settled(t, s.e); v.Word != health.Good || !show(t, s.node, "slow.service").Running() {
@@ -306,6 +310,58 @@ func brokenBefore(t *testing.T, s stage) {
 	if v := s.settled(t, s.e); v.Word != health.Good {
 		t.Errorf("a unit that was broken before counts against the change: %+v", v)
 	}
+}
+
+// neverWell is sshd-ensurer.service of a Shoot where there is no sshd. The change
+// that brings it stays, and so does the next.
+func neverWell(t *testing.T, s stage) {
+	fine := ownUnit("fine.service", sleeper)
+	loop := ownUnit("loop.service", "[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'exit 1'\n[Install]\nWantedBy=multi-user.target\n")
+	s.apply(t, unitsOf(fine))
+	s.e.Steady = 10 * time.Second // of a clock that a hand turns
+	for _, d := range []config.Desired{unitsOf(fine, loop), unitsOf(withDropIn(fine, "[Service]\nEnvironment=A=1\n"), loop)} {
+		if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
+			t.Fatal(err) // Its job is done when the process is there.
+		}
+		before := show(t, s.node, "loop.service").Restarts
+		s.until(t, "loop.service", func() bool {
+			if v, err := s.e.Judge(t.Context()); err != nil || v.Word != health.Wait {
+				t.Fatalf("verdict: %+v %v", v, err)
+			}
+			return show(t, s.node, "loop.service").Restarts > before+3
+		})
+		s.clock.Store(s.clock.Load().(time.Duration) + s.e.Steady)
+		v := s.settled(t, s.e)
+		if v.Word != health.Good || len(v.Unwell) != 1 || !strings.Contains(v.Unwell[0].How, "does not stay up") {
+			t.Errorf("verdict: %+v", v)
+		}
+		owes(t, s.e)
+	}
+
+	s.e.Steady = 0
+	if _, err := s.e.Apply(t.Context(), request(unitsOf(fine))); err != nil {
+		t.Fatal(err) // It may restart once more before it stops.
+	}
+	s.settled(t, s.e)
+}
+
+// waitsForToken is opentelemetry-collector.service of a Shoot.
+func waitsForToken(t *testing.T, s stage) {
+	s.Command(t, "rm", "-f", "/run/pairs-token")
+	collector := ownUnit("collector.service", "[Service]\nRestart=always\nRestartSec=1d\nExecStartPre=sh -c 'test -s /run/pairs-token'\nExecStart=sleep infinity\n")
+	if _, err := s.e.Apply(t.Context(), request(unitsOf(collector))); !errors.As(err, new(*unit.JobError)) {
+		t.Fatalf("a unit that cannot start: %v", err)
+	}
+	if v := s.settled(t, s.e); v.Word != health.Good || len(v.Unwell) != 1 {
+		t.Errorf("verdict: %+v", v)
+	}
+	owes(t, s.e, "collector.service")
+
+	put(t, s.node, "run/pairs-token", "secret")
+	if left, err := s.e.Retry(t.Context()); err != nil || len(left) > 0 || !show(t, s.node, "collector.service").Running() {
+		t.Errorf("tried again: %v %v", left, err)
+	}
+	owes(t, s.e)
 }
 
 func runtimeFirst(t *testing.T, s stage) {

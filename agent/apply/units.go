@@ -58,13 +58,14 @@ func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.
 			maps.Copy(failed, e.stage(ctx, stage, &p))
 		}
 	}
-	if ctx.Err() == nil {
-		p.All = true
-		if err := e.writeProgress(p); err != nil {
-			failed[""] = err
-		}
-	}
 	return failed
+}
+
+// actedAll notes that there is nothing left to do of the change j.
+func (e *Executor) actedAll(j generation.Journal) error {
+	p := e.progressOf(j)
+	p.All = true
+	return e.writeProgress(p)
 }
 
 // stages are the actions by stage, those that systemd does by itself left out. In
@@ -96,22 +97,10 @@ func stages(actions []plan.Action) [][]plan.Action {
 	return append(all, starts, last)
 }
 
-// stage asks systemd for everything at once, so that systemd orders the jobs
-// as the units say, and waits for all of it.
+// stage does actions at once, and keeps that they are done.
 func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
-	ctx, cancel := context.WithTimeout(ctx, e.JobWait)
-	defer cancel()
-	type result struct {
-		action plan.Action
-		err    error
-	}
-	results := make(chan result)
-	for _, a := range actions {
-		go func() { results <- result{a, e.do(ctx, a)} }()
-	}
 	failed := map[string]error{}
-	for range actions {
-		r := <-results
+	for _, r := range e.together(ctx, actions) {
 		if r.err != nil {
 			failed[r.action.Unit] = r.err
 		}
@@ -124,6 +113,30 @@ func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress
 		failed[""] = err
 	}
 	return failed
+}
+
+// result is what came of one action.
+type result struct {
+	action plan.Action
+	err    error
+}
+
+// together asks systemd for everything at once, so that systemd orders the jobs
+// as the units say, and waits for all of it.
+func (e *Executor) together(ctx context.Context, actions []plan.Action) []result {
+	ctx, cancel := context.WithTimeout(ctx, e.JobWait)
+	defer cancel()
+
+	results := make(chan result)
+	for _, a := range actions {
+		go func() { results <- result{a, e.do(ctx, a)} }()
+	}
+
+	var all []result
+	for range actions {
+		all = append(all, <-results)
+	}
+	return all
 }
 
 func (e *Executor) do(ctx context.Context, a plan.Action) error {

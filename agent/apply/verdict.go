@@ -15,7 +15,13 @@ import (
 // watch begins to watch how the units of a new generation do.
 func (e *Executor) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
 	e.gate = &health.Gate{
-		Want: want, Broken: j.Broken, Failed: failed, Since: e.Uptime(), Steady: e.Steady, Limit: e.Limit,
+		Want:   want,
+		Well:   j.Well,
+		Broken: j.Broken,
+		Failed: failed,
+		Since:  e.Uptime(),
+		Steady: e.Steady,
+		Limit:  e.Limit,
 	}
 }
 

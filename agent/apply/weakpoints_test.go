@@ -244,8 +244,9 @@ func TestWeakPoint08NoClusterIsNeeded(t *testing.T) {
 func TestWeakPoint09NoFailureIsMasked(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)
-	e.Steady = 10 * time.Second
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+	accept(t, e)
+	e.Steady = 10 * time.Second
 	_, err := e.Apply(t.Context(), request(unitsOf(ownUnit("a.service", crasher), ownUnit("b.service", crasher))))
 	for _, name := range []string{"restart a.service: failed", "start b.service: failed"} {
 		if err == nil || !strings.Contains(err.Error(), name) {

@@ -56,6 +56,7 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 	}
 	t.addLinks(links)
 	t.bindRequired(links)
+	known.markEssential(t.Units, links)
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(t.Units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
 	return t, nil

@@ -100,6 +100,9 @@ type Unit struct {
 	// BySocket says that nothing but a socket starts the unit: it comes up with
 	// the first connection, not before.
 	BySocket bool `json:"bySocket,omitempty"`
+	// Essential says that the node runs no pods without the unit: it is the
+	// kubelet or containerd, or one of them requires it.
+	Essential bool `json:"essential,omitempty"`
 	// Triggers is the unit that this one, a socket, starts: systemd does not
 	// start a socket whose service is up.
 	Triggers string `json:"triggers,omitempty"`

@@ -17,7 +17,9 @@ type Journal struct {
 	To   string `json:"to"`
 	// Good is the generation to go back to: the last that has proven itself.
 	Good string `json:"good,omitempty"`
-	// Broken are the units that were not as wanted before the change.
+	// Well are the units that were as wanted before the change, Broken those that
+	// were certainly not. One that was new, or on its way, is in neither.
+	Well   []string `json:"well,omitempty"`
 	Broken []string `json:"broken,omitempty"`
 	// Try is set for a change that goes back by itself unless it is confirmed.
 	Try *Try `json:"try,omitempty"`

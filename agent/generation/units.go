@@ -3,6 +3,7 @@ package generation
 import (
 	"cmp"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -146,17 +147,54 @@ func (k known) unit(u config.Unit) Unit {
 	}
 }
 
+// runtime are the units without which a node runs no pods.
+var runtime = []string{"containerd.service", "kubelet.service"}
+
+// markEssential marks those of units that are of the runtime, or that one of it
+// requires (Requires=, Requisite=, BindsTo=, another's RequiredBy=), itself or
+// through others.
+func (k known) markEssential(units []Unit, links map[string]string) {
+	essential := map[string]bool{}
+	for queue := slices.Clone(runtime); len(queue) > 0; queue = queue[1:] {
+		name := cmp.Or(k.aliases[queue[0]], queue[0])
+		if essential[name] {
+			continue
+		}
+		essential[name] = true
+
+		if text, _, ok := k.find(name); ok {
+			queue = append(queue, unitsIn(name, text, "Requires", "Requisite", "BindsTo")...)
+		}
+		for link, target := range links {
+			if path.Dir(link) == path.Join(unitDir, name+".requires") && target != os.DevNull {
+				queue = append(queue, path.Base(link))
+			}
+		}
+	}
+
+	for i := range units {
+		units[i].Essential = essential[units[i].Name]
+	}
+}
+
 // boundTo are the units whose stop or restart is one of unit name as well:
 // systemd.unit(5), Requires=, Requisite=, BindsTo= and PartOf=.
 func boundTo(name, text string) []string {
+	units := unitsIn(name, text, "Requires", "Requisite", "BindsTo", "PartOf")
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// unitsIn are the units that settings of [Unit] name in the text of unit name.
+// What depends on the machine is left out.
+func unitsIn(name, text string, keys ...string) []string {
 	var units []string
-	for _, value := range values(text, "Unit", "Requires", "Requisite", "BindsTo", "PartOf") {
+	for _, value := range values(text, "Unit", keys...) {
 		if unit, err := expand(value, name); err == nil {
 			units = append(units, unit)
 		}
 	}
-	slices.Sort(units)
-	return slices.Compact(units)
+	return units
 }
 
 // trigger is a type of units that start another, and the setting that names it.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/config"
 )
 
@@ -75,6 +77,72 @@ func TestOnDemand(t *testing.T) {
 			u := tree.Units[slices.IndexFunc(tree.Units, func(u Unit) bool { return u.Name == "a.service" })]
 			if u.OnDemand != tt.demand || u.BySocket != tt.bySocket {
 				t.Errorf("on demand %v, by a socket alone %v", u.OnDemand, u.BySocket)
+			}
+		})
+	}
+}
+
+func TestEssential(t *testing.T) {
+	const requires = "[Unit]\nRequires="
+	tests := []struct {
+		name   string
+		units  []config.Unit
+		vendor Vendor
+		want   []string
+	}{
+		{"neither", []config.Unit{own("a.service", "")}, Vendor{}, nil},
+		{
+			"both, and another", []config.Unit{own("kubelet.service", ""), own("containerd.service", ""), own("a.service", "")},
+			Vendor{}, []string{"containerd.service", "kubelet.service"},
+		},
+		{
+			"what the kubelet requires, and what that is bound to",
+			[]config.Unit{own("kubelet.service", requires+"a.service\n"), own("a.service", "[Unit]\nBindsTo=b.mount\n"), own("b.mount", "")},
+			Vendor{}, []string{"a.service", "b.mount", "kubelet.service"},
+		},
+		{
+			"what only wants or orders itself",
+			[]config.Unit{own("kubelet.service", "[Unit]\nWants=a.service\nAfter=b.service\n"), own("a.service", ""), own("b.service", requires+"kubelet.service\n")},
+			Vendor{}, []string{"kubelet.service"},
+		},
+		{
+			"by a drop-in", []config.Unit{
+				{Name: "kubelet.service", Content: new(string), DropIns: []config.DropIn{{Name: "1.conf", Content: requires + "a.service\n"}}},
+				own("a.service", ""),
+			}, Vendor{}, []string{"a.service", "kubelet.service"},
+		},
+		{
+			"by RequiredBy", []config.Unit{own("kubelet.service", ""), own("a.service", "[Install]\nRequiredBy=kubelet.service\n")},
+			Vendor{}, []string{"a.service", "kubelet.service"},
+		},
+		{
+			"by an alias", []config.Unit{own("kubelet.service", requires+"b.service\n"), own("a.service", "[Install]\nAlias=b.service\n")},
+			Vendor{}, []string{"a.service", "kubelet.service"},
+		},
+		{
+			"through a unit of the image", []config.Unit{{Name: "containerd.service"}, own("a.service", "")},
+			Vendor{Texts: map[string]string{"containerd.service": requires + "a.service\n"}}, []string{"a.service", "containerd.service"},
+		},
+		{
+			"a circle", []config.Unit{own("kubelet.service", requires+"a.service\n"), own("a.service", requires+"kubelet.service\n")},
+			Vendor{}, []string{"a.service", "kubelet.service"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree, err := Expand(config.Desired{Units: tt.units}, tt.vendor)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var got []string
+			for _, u := range tree.Units {
+				if u.Essential {
+					got = append(got, u.Name)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("essential (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -31,33 +31,64 @@ func Well(want generation.Unit, s unit.State) (bool, string) {
 	return false, fmt.Sprintf("unit %s is %s/%s", s.Name, s.Active, s.Sub)
 }
 
-// loops is how many times systemd restarts a service before it counts as one
-// that does not stay up.
-const loops = 3
+// OnItsWay reports whether a unit may yet become well by itself. One that systemd
+// restarts again and again is not on its way.
+func OnItsWay(s unit.State) bool {
+	moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, s.Active)
+	return s.Job || moving && s.Sub != autoRestart
+}
 
-// Broken are the units of want that are not well before it is applied: what
-// they do afterwards does not count against it. A unit that is on its way is
-// not broken. now is on the clock of unit.State.Since.
-func Broken(have, want generation.Manifest, states []unit.State, now time.Duration) []string {
+// autoRestart is the sub-state of a service that has ended and that systemd is
+// about to restart.
+const autoRestart = "auto-restart"
+
+// loops is how many times systemd restarts a service before it counts as one
+// that does not stay up, recently for how long a restart raises doubts.
+const (
+	loops    = 3
+	recently = time.Minute
+)
+
+// Before sorts the units of want by how they are before it is applied. A unit was
+// well if have wants it up and it is as have wants it. A unit that is on its way, or
+// that systemd has restarted of late, was neither well nor broken. now is on the
+// clock of unit.State.Since.
+func Before(have, want generation.Manifest, states []unit.State, now time.Duration) (well, broken []string) {
 	before := map[string]generation.Unit{}
 	for _, u := range have.Units {
 		before[u.Name] = u
 	}
-	var broken []string
+
 	for _, u := range want.Units {
 		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
 		if i < 0 {
 			continue
 		}
+
 		s := states[i]
 		old, listed := before[u.Name]
-		well, _ := Well(old, s)
-		looping := s.Sub == "auto-restart" || s.Restarts >= loops && now-s.Since < time.Minute
-		if s.Active == "failed" || looping || listed && !well && s.Stopped() {
+		isWell, _ := Well(old, s)
+		restarts := s.Restarts
+		if now-s.Since >= recently {
+			restarts = 0
+		}
+
+		switch {
+		case listed && !old.Stopped && isWell && restarts == 0:
+			well = append(well, u.Name)
+		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed && !isWell && s.Stopped():
 			broken = append(broken, u.Name)
 		}
 	}
-	return broken
+	return well, broken
+}
+
+// Counts reports whether a unit has a say in the verdict on a change, given what
+// Before found. Those count that were well before, and those without which the node
+// runs no pods, unless they were broken. Any other has never been well here: going
+// back would not make it so.
+func Counts(u generation.Unit, well, broken []string) bool {
+	return slices.Contains(well, u.Name) || u.Essential && !slices.Contains(broken, u.Name)
 }
 
 // Word is the outcome of a judgement.
@@ -79,24 +110,30 @@ type Verdict struct {
 	Reason string
 	// Next is when to look again at the latest.
 	Next time.Duration
+	// Unwell are the units that do not count and are not well, of Good.
+	Unwell []Unwell
 }
 
-// Gate watches one generation after it was applied. All times are on one clock
+// Unwell is a unit that is not as it is wanted, and how it is.
+type Unwell struct{ Unit, How string }
+
+// Gate watches one generation after it was applied: the units of it that count. All times are on one clock
 // that does not stop, such as the time since boot.
 type Gate struct {
 	Want generation.Manifest
-	// Broken are left out of the judgement.
-	Broken []string
+	// Well and Broken are what Before found: see Counts.
+	Well, Broken []string
 	// Failed is what systemd said of each unit that it could not start, stop or
 	// restart.
 	Failed map[string]error
-	// Since is when the change was done. It is good when all units have been
+	// Since is when the change was done. It is good when all of them have been
 	// well for Steady without a break, and bad if that has not begun after Limit.
 	Since, Steady, Limit time.Duration
 
 	wellSince time.Duration
 	restarts  map[string]int
 	first     map[string]int
+	counts    map[string]bool
 }
 
 // Judge takes in how the units of Want are at time now.
@@ -105,12 +142,12 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 	waiting := ""
 	for _, u := range g.Want.Units {
 		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
-		if i < 0 || slices.Contains(g.Broken, u.Name) {
+		if i < 0 || !g.counts[u.Name] {
 			continue
 		}
 		s := states[i]
 		if n := s.Restarts - g.first[u.Name]; n >= loops {
-			return Verdict{Word: Bad, Reason: fmt.Sprintf("unit %s does not stay up: systemd has restarted it %d times", u.Name, n)}
+			return Verdict{Word: Bad, Reason: doesNotStayUp(u.Name, n)}
 		}
 		well, how := Well(u, s)
 		switch {
@@ -133,23 +170,61 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		g.wellSince = now
 	}
 	if now-g.wellSince >= g.Steady {
-		return Verdict{Word: Good}
+		return Verdict{Word: Good, Unwell: g.unwell(states)}
 	}
-	return Verdict{Word: Wait, Reason: "all units are well", Next: g.wellSince + g.Steady}
+	return Verdict{Word: Wait, Reason: "all units that count are well", Next: g.wellSince + g.Steady}
 }
 
-// count keeps how often systemd has restarted each service by itself and
-// reports whether that is as it was before. What was broken may go on as it did.
+// unwell are the units that do not count and are not well. What is still on its
+// way is left out.
+func (g *Gate) unwell(states []unit.State) []Unwell {
+	var all []Unwell
+	for _, u := range g.Want.Units {
+		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
+		if i < 0 || g.counts[u.Name] {
+			continue
+		}
+
+		s := states[i]
+		well, how := Well(u, s)
+		restarts := s.Restarts - g.first[u.Name]
+		notDone := g.Failed[u.Name] != nil && !u.Stopped && !s.Started()
+		switch {
+		case restarts > 0:
+			all = append(all, Unwell{u.Name, doesNotStayUp(u.Name, restarts)})
+		case OnItsWay(s):
+		case notDone:
+			all = append(all, Unwell{u.Name, g.Failed[u.Name].Error()})
+		case !well:
+			all = append(all, Unwell{u.Name, how})
+		}
+	}
+	return all
+}
+
+func doesNotStayUp(name string, restarts int) string {
+	often := "once"
+	if restarts > 1 {
+		often = fmt.Sprintf("%d times", restarts)
+	}
+	return fmt.Sprintf("unit %s does not stay up: systemd has restarted it %s", name, often)
+}
+
+// count keeps how often systemd has restarted each service by itself and reports
+// whether that is as it was before, of those that count.
 func (g *Gate) count(states []unit.State) bool {
 	if g.first == nil {
-		g.first, g.restarts = map[string]int{}, map[string]int{}
+		g.first, g.restarts, g.counts = map[string]int{}, map[string]int{}, map[string]bool{}
 		for _, s := range states {
 			g.first[s.Name], g.restarts[s.Name] = s.Restarts, s.Restarts
+		}
+		for _, u := range g.Want.Units {
+			g.counts[u.Name] = Counts(u, g.Well, g.Broken)
 		}
 	}
 	same := true
 	for _, s := range states {
-		same = same && (g.restarts[s.Name] == s.Restarts || slices.Contains(g.Broken, s.Name))
+		same = same && (g.restarts[s.Name] == s.Restarts || !g.counts[s.Name])
 		g.restarts[s.Name] = s.Restarts
 	}
 	return same

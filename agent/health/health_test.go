@@ -65,48 +65,68 @@ func TestWell(t *testing.T) {
 	}
 }
 
-func TestBroken(t *testing.T) {
+func TestBefore(t *testing.T) {
 	listed := generation.Manifest{Units: []generation.Unit{{Name: "a.service"}}}
 	stopped := generation.Manifest{Units: []generation.Unit{{Name: "a.service", Stopped: true}}}
 	onDemand := generation.Manifest{Units: []generation.Unit{{Name: "a.service", OnDemand: true}}}
 	const now = time.Hour
-	crashing := restarted(3, active)
-	crashing.Since = now - 10*time.Second
-	recovered := restarted(3, active)
-	recovered.Since = now - 2*time.Minute
+	ago := func(d time.Duration, s unit.State) unit.State { s.Since = now - d; return s }
 	tests := []struct {
-		name string
-		have generation.Manifest
-		is   unit.State
-		want bool
+		name         string
+		have         generation.Manifest
+		is           unit.State
+		well, broken bool
 	}{
-		{"up", listed, active, false},
-		{"failed", listed, failed, true},
-		{"failed, and not listed before", generation.Manifest{}, failed, true},
-		{"down", listed, inactive, true},
-		{"down, and not listed before", generation.Manifest{}, inactive, false},
-		{"down as it was to be", stopped, inactive, false},
-		{"on demand and down", onDemand, inactive, false},
-		{"a oneshot that is done", listed, done, false},
-		{"on its way", listed, activating, false},
-		{"waiting to be restarted", listed, looping, true},
-		{"up for a moment, and restarted three times", listed, crashing, true},
-		{"restarted three times, and up ever since", listed, recovered, false},
+		{"up", listed, active, true, false},
+		{"up, and not listed before", generation.Manifest{}, active, false, false},
+		{"failed", listed, failed, false, true},
+		{"failed, and not listed before", generation.Manifest{}, failed, false, true},
+		{"down", listed, inactive, false, true},
+		{"down, and not listed before", generation.Manifest{}, inactive, false, false},
+		{"down as it was to be", stopped, inactive, false, false},
+		{"on demand and down", onDemand, inactive, true, false},
+		{"on demand and failed", onDemand, failed, false, true},
+		{"a oneshot that is done", listed, done, true, false},
+		{"on its way", listed, activating, false, false},
+		{"waiting to be restarted", listed, looping, false, true},
+		{"up for a moment, and restarted once", listed, ago(10*time.Second, restarted(1, active)), false, false},
+		{"up for a moment, and restarted three times", listed, ago(10*time.Second, restarted(3, active)), false, true},
+		{"restarted three times, and up ever since", listed, ago(2*time.Minute, restarted(3, active)), true, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var want []string
-			if tt.want {
-				want = []string{"a.service"}
-			}
-			got := Broken(tt.have, listed, []unit.State{named("a.service", tt.is)}, now)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("broken (-want +got):\n%s", diff)
+			well, broken := Before(tt.have, listed, []unit.State{named("a.service", tt.is)}, now)
+			if len(well) > 0 != tt.well || len(broken) > 0 != tt.broken {
+				t.Errorf("well %v, broken %v", well, broken)
 			}
 		})
 	}
-	if got := Broken(listed, listed, nil, now); got != nil {
-		t.Errorf("a unit that was not looked at is broken: %v", got)
+	if well, broken := Before(listed, listed, nil, now); well != nil || broken != nil {
+		t.Errorf("a unit that was not looked at: well %v, broken %v", well, broken)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	plain, essential := generation.Unit{Name: "a.service"}, generation.Unit{Name: "a.service", Essential: true}
+	name, other := []string{"a.service"}, []string{"b.service"}
+	tests := []struct {
+		name         string
+		unit         generation.Unit
+		well, broken []string
+		want         bool
+	}{
+		{"well before", plain, name, nil, true},
+		{"broken before", plain, nil, name, false},
+		{"new", plain, other, other, false},
+		{"new, and the kubelet needs it", essential, nil, nil, true},
+		{"broken before, and the kubelet needs it", essential, nil, name, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Counts(tt.unit, tt.well, tt.broken); got != tt.want {
+				t.Errorf("counts: %v", got)
+			}
+		})
 	}
 }
 
@@ -175,8 +195,15 @@ func TestGate(t *testing.T) {
 				tt.want.Name = "a.service"
 			}
 			g := Gate{
-				Want: generation.Manifest{Units: []generation.Unit{tt.want}}, Broken: tt.broken, Failed: tt.failed,
-				Since: began, Steady: 10 * s, Limit: time.Minute,
+				Want:   generation.Manifest{Units: []generation.Unit{tt.want}},
+				Broken: tt.broken,
+				Failed: tt.failed,
+				Since:  began,
+				Steady: 10 * s,
+				Limit:  time.Minute,
+			}
+			if tt.broken == nil {
+				g.Well = []string{"a.service"}
 			}
 			var v Verdict
 			for _, l := range tt.looks {
@@ -190,6 +217,56 @@ func TestGate(t *testing.T) {
 			}
 			if v.Reason != tt.reason {
 				t.Errorf("reason %q, not %q", v.Reason, tt.reason)
+			}
+		})
+	}
+}
+
+// TestGateOfAUnitThatDoesNotCount: it was never well on this node.
+func TestGateOfAUnitThatDoesNotCount(t *testing.T) {
+	const s = time.Second
+	job := map[string]error{"a.service": errors.New("start a.service: dependency")}
+	tests := []struct {
+		name   string
+		want   generation.Unit
+		failed map[string]error
+		first  unit.State
+		last   unit.State
+		how    string // "" for nothing to report
+	}{
+		{"up", generation.Unit{}, nil, active, active, ""},
+		{"failed", generation.Unit{}, nil, failed, failed, "unit a.service failed: exit-code, exit code 3"},
+		{"ended by itself", generation.Unit{}, nil, active, inactive, "unit a.service is inactive/dead"},
+		{"on its way", generation.Unit{}, nil, activating, activating, ""},
+		{"restarted again and again", generation.Unit{}, nil, looping, restarted(4, looping), "unit a.service does not stay up: systemd has restarted it 4 times"},
+		{"restarted, and up just now", generation.Unit{}, nil, looping, restarted(1, active), "unit a.service does not stay up: systemd has restarted it once"},
+		{"its job failed", generation.Unit{}, job, inactive, inactive, "start a.service: dependency"},
+		{"its job failed, and it is on demand", generation.Unit{OnDemand: true}, job, inactive, inactive, "start a.service: dependency"},
+		{"its job failed, and it is up all the same", generation.Unit{}, job, active, active, ""},
+		{"it does not stop", generation.Unit{Stopped: true}, nil, active, active, "unit a.service is active/running"},
+		{"on demand and disabled", generation.Unit{Stopped: true, OnDemand: true}, nil, failed, failed, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.want.Name = "a.service"
+			g := Gate{
+				Want:   generation.Manifest{Units: []generation.Unit{tt.want}},
+				Failed: tt.failed,
+				Since:  time.Hour,
+				Steady: 10 * s,
+				Limit:  time.Minute,
+			}
+			if v := g.Judge([]unit.State{named("a.service", tt.first)}, time.Hour); v.Word != Wait {
+				t.Fatalf("at first: %+v", v)
+			}
+
+			v := g.Judge([]unit.State{named("a.service", tt.last)}, time.Hour+10*s)
+			var want []Unwell
+			if tt.how != "" {
+				want = []Unwell{{"a.service", tt.how}}
+			}
+			if diff := cmp.Diff(want, v.Unwell); diff != "" || v.Word != Good {
+				t.Errorf("%s, unwell (-want +got):\n%s", v.Word, diff)
 			}
 		})
 	}

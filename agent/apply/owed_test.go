@@ -1,0 +1,175 @@
+package apply_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// both is a configuration with a unit that was there before, and one of that text.
+func both(text string) config.Desired {
+	return unitsOf(ownUnit("a.service", sleeper), ownUnit("new.service", text))
+}
+
+// owes fails the test unless the node owes these units a start.
+func owes(t *testing.T, e *apply.Executor, want ...string) {
+	t.Helper()
+	if got, err := e.Owed(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("owed %v %v, not %v", got, err, want)
+	}
+}
+
+// TestUnitThatWasNeverWellTakesNothingBack, and gets another chance.
+func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
+	n, fake := fakeNode(t)
+	e := n.executor(t, nil)
+	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+	accept(t, e)
+	owes(t, e)
+
+	if _, err := e.Apply(t.Context(), request(both(crasher))); !errors.As(err, new(*unit.JobError)) {
+		t.Errorf("a unit that fails: %v", err)
+	}
+	v := verdict(t, e)
+	if len(v.Unwell) != 1 || v.Word != health.Good || v.Unwell[0].Unit != "new.service" || !strings.Contains(v.Unwell[0].How, "exit code 3") {
+		t.Errorf("verdict: %+v", v)
+	}
+	owes(t, e, "new.service")
+
+	// Another agent knows, and so does one after a restart of the machine.
+	e = n.executor(t, nil)
+	e.BootID = "boot-2"
+	if _, err := e.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := e.Retry(t.Context())
+	if !slices.Equal(left, []string{"new.service"}) || !errors.As(err, new(*unit.JobError)) {
+		t.Errorf("tried again without a reason to succeed: %v %v", left, err)
+	}
+
+	// What it needs arrives: the fake takes any other text for a unit that runs.
+	fake.texts["new.service"] = sleeper
+	starts := fake.starts
+	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || !show(t, n, "new.service").Running() {
+		t.Errorf("tried again: %v %v", left, err)
+	}
+	if fake.starts != starts+1 || !absent(n, "var/lib/loam/owed.json") {
+		t.Errorf("%d starts", fake.starts-starts)
+	}
+	owes(t, n.executor(t, nil))
+}
+
+func TestUnitThatComesUpByItselfIsOwedNothing(t *testing.T) {
+	n, fake := fakeNode(t)
+	e := n.executor(t, nil)
+	if _, err := e.Apply(t.Context(), request(both(crasher))); err == nil {
+		t.Fatal("a unit that fails started")
+	}
+	fake.states["new.service"] = unit.State{Active: "active"}
+	starts := fake.starts
+	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || fake.starts != starts {
+		t.Errorf("tried again: %v %v, %d starts", left, err, fake.starts-starts)
+	}
+	owes(t, e)
+}
+
+func TestNextConfigurationOwesNothingOfTheLast(t *testing.T) {
+	tests := []struct {
+		name string
+		next config.Desired
+		want []string
+	}{
+		{"with the unit mended", both(sleeper), nil},
+		{"with the unit stopped", unitsOf(ownUnit("a.service", sleeper), config.Unit{
+			Name: "new.service", Content: text(crasher), Command: config.CommandStop,
+		}), nil},
+		{"without the unit", unitsOf(ownUnit("a.service", sleeper)), nil},
+		{"with the unit as it is", unitsOf(ownUnit("a.service", sleeper+"# other\n"), ownUnit("new.service", crasher)), []string{"new.service"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n, _ := fakeNode(t)
+			e := n.executor(t, nil)
+			if _, err := e.Apply(t.Context(), request(both(crasher))); err == nil {
+				t.Fatal("a unit that fails started")
+			}
+			owes(t, e, "new.service")
+			_, err := e.Apply(t.Context(), request(tt.next))
+			if failed := errors.As(err, new(*unit.JobError)); failed != (tt.want != nil) {
+				t.Errorf("apply: %v", err)
+			}
+			owes(t, e, tt.want...)
+		})
+	}
+}
+
+// TestEssentialUnitThatFailsIsTakenBack, new as it is.
+func TestEssentialUnitThatFailsIsTakenBack(t *testing.T) {
+	for _, tt := range []struct {
+		name, kubelet, needed string
+	}{
+		{"the kubelet itself", crasher, sleeper},
+		{"what it requires", "[Unit]\nRequires=needed.service\n" + sleeper, crasher},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, _ := fakeNode(t)
+			e := n.executor(t, nil)
+			before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+			accept(t, e)
+			_, err := e.Apply(t.Context(), request(unitsOf(
+				ownUnit("a.service", sleeper), ownUnit("kubelet.service", tt.kubelet), ownUnit("needed.service", tt.needed),
+			)))
+			if err == nil {
+				t.Fatal("a unit that fails started")
+			}
+			v := verdict(t, e)
+			if v.Word != health.Bad {
+				t.Fatalf("verdict: %+v", v)
+			}
+			if m, _, err := e.Current(); err != nil || m.Name() != before {
+				t.Errorf("back at %s: %v", m.Name(), err)
+			}
+			owes(t, e)
+		})
+	}
+}
+
+// TestWhatWasWellBeforeTheFirstOfTwoChangesCounts, although the second comes while
+// the first is watched.
+func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+	accept(t, e)
+	e.Steady = time.Second // of a clock that stands still
+	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper), ownUnit("new.service", sleeper)))
+	if _, err := e.Apply(t.Context(), request(unitsOf(ownUnit("a.service", crasher), ownUnit("new.service", crasher)))); err == nil {
+		t.Fatal("a unit that fails started")
+	}
+	v := verdict(t, e)
+	if v.Word != health.Bad || !strings.Contains(v.Reason, "a.service") {
+		t.Fatalf("verdict: %+v", v)
+	}
+	if m, _, err := e.Current(); err != nil || m.Name() != before {
+		t.Errorf("back at %s: %v", m.Name(), err)
+	}
+}
+
+func TestOwedThatCannotBeReadIsNothing(t *testing.T) {
+	n, _ := fakeNode(t)
+	e := n.executor(t, nil)
+	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+	accept(t, e)
+	if err := os.WriteFile(n.root.Name()+"/var/lib/loam/owed.json", []byte("torn"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	owes(t, n.executor(t, nil))
+}
