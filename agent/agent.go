@@ -29,6 +29,8 @@ type Engine interface {
 	Pending() (apply.Pending, bool, error)
 	Judge(ctx context.Context) (health.Verdict, error)
 	Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error)
+	Owed() ([]string, error)
+	Retry(ctx context.Context) ([]string, error)
 	Confirm() (generation.Manifest, error)
 	Rollback(ctx context.Context, name string) (generation.Manifest, error)
 	Held(digest string) (apply.Held, bool, error)
@@ -246,6 +248,9 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 	case <-l.reachAt.c:
 		l.reachAt.clear()
 		l.due.reach = true
+	case <-l.startAt.c:
+		l.startAt.clear()
+		l.due.start = true
 	case <-l.repairAt.c:
 		l.repairAt.clear()
 		l.touch(generation.Paths(l.current))

@@ -23,6 +23,22 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
+// recorder is a cluster that keeps what it is told.
+type recorder struct {
+	events []string
+	last   status.Status
+}
+
+func (r *recorder) Report(s status.Status)                  { r.last = s }
+func (r *recorder) Prepare(context.Context, config.Desired) {}
+func (r *recorder) Link() status.Cluster                    { return status.Cluster{} }
+func (r *recorder) Linked() <-chan struct{}                 { return nil }
+func (r *recorder) WatchRestarts() int                      { return 0 }
+
+func (r *recorder) Event(_ bool, reason, message string) {
+	r.events = append(r.events, reason+": "+message)
+}
+
 // world is a node in memory: engine, systemd and source in one. Its text is
 // what the source says, "" for no document.
 type world struct {
@@ -49,6 +65,12 @@ type world struct {
 	judged  bool
 	good    generation.Manifest
 	settled []health.Word
+	// owed is what Owed and Retry return, retried when Retry was called.
+	owed    []string
+	retried []time.Duration
+	began   time.Time
+	// cluster is told how the node stands; nil for none.
+	cluster Cluster
 	held    map[string]apply.Held
 	// broken is what Repair returns next, looked what it was asked for.
 	broken, looked []string
@@ -57,9 +79,8 @@ type world struct {
 	drift          chan []string
 	guarded        []string
 	unreachable    error
-	// notes are those of documents, by their text; cluster may be nil.
-	notes   map[string][]config.Note
-	cluster Cluster
+	// notes are those of documents, by their text.
+	notes map[string][]config.Note
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
 	tidied           int
@@ -127,6 +148,17 @@ func (w *world) Settle(_ context.Context, v health.Verdict) (generation.Manifest
 		w.current = w.good
 	}
 	return w.current, nil
+}
+
+func (w *world) Owed() ([]string, error) { return w.owed, nil }
+
+func (w *world) Retry(context.Context) ([]string, error) {
+	w.retried = append(w.retried, time.Since(w.began))
+	var err error
+	if len(w.owed) > 0 {
+		err = errors.New("start a.service: failed")
+	}
+	return w.owed, err
 }
 
 func (w *world) Confirm() (generation.Manifest, error) {
@@ -231,6 +263,7 @@ func (w *world) decode(_ context.Context, d source.Document) (config.Desired, er
 
 func (w *world) agent() *Agent {
 	start := time.Now()
+	w.began = start
 	return &Agent{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
 		Asked: w.wishes, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
@@ -386,7 +419,8 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 
 func TestAppliedWaitsForUnits(t *testing.T) {
 	w := newWorld()
-	w.text = "one"
+	w.text, w.judged = "one", true
+	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 	w.state.Active, w.state.Sub = "activating", "start"
 	run(t, w, func(settle func()) {
 		if s := w.last(); s.Phase != status.Applying || s.AppliedAt != 0 {
@@ -428,7 +462,8 @@ func TestAgentEndsWithoutSystemd(t *testing.T) {
 
 func TestSlowUnitIsNoFailureOnceItIsUp(t *testing.T) {
 	w := newWorld()
-	w.text = "one"
+	w.text, w.judged = "one", true
+	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 	w.fail = fmt.Errorf("start a.service: waiting for the job: %w", context.DeadlineExceeded)
 	w.state.Active, w.state.Sub = "activating", "start"
 	run(t, w, func(settle func()) {

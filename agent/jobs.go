@@ -73,9 +73,14 @@ func (j *Jobs) Tell(event func(warning bool, reason, message string)) {
 		if kind.failed {
 			message = strings.Join(done[kind], "; ")
 		}
-		if len(message) > eventLimit {
-			message = message[:eventLimit-3] + "..."
-		}
-		event(kind.failed, kind.reason, message)
+		event(kind.failed, kind.reason, shorten(message))
 	}
+}
+
+// shorten makes a message fit into an Event.
+func shorten(message string) string {
+	if len(message) > eventLimit {
+		return message[:eventLimit-3] + "..."
+	}
+	return message
 }

@@ -32,7 +32,7 @@ func (l *loop) look(ctx context.Context) {
 	if err != nil {
 		l.warn("observe units", err)
 	} else {
-		l.states = states
+		l.takeStates(states)
 		l.judge(ctx)
 	}
 	l.show(ctx)
@@ -49,15 +49,14 @@ func (l *loop) show(ctx context.Context) {
 		l.status.Change = nil
 	}
 	l.status.Units = compare(l.current, l.states)
-	all := settled(l.status.Units)
-	if all {
-		l.failed = nil
+	if settled(l.status.Units) || len(l.starts.owed) == 0 && !l.isPending {
+		l.failed = nil // What is wrong with units now, their states say.
 	}
-	if all && l.current.Name() != "" && l.status.AppliedAt == 0 && l.asked == nil && l.unfinished == nil {
+	if l.status.AppliedAt == 0 && l.isApplied() {
 		l.status.AppliedAt = l.Now()
-		l.Log.Info("all units are as wanted", zap.String("generation", l.current.Name()))
+		l.Log.Info("the configuration is applied", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, problemOf(l.status.Volume), l.failed, failure(l.states), l.drifted)
+	l.status.Error = firstOf(l.asked, l.unfinished, problemOf(l.status.Volume), l.failed, l.failure(), l.drifted)
 	l.publish(decidePhase(l.status, l.current.Name() != ""))
 }
 
@@ -101,10 +100,10 @@ func settled(units []status.Unit) bool {
 	return true
 }
 
-// failure is the first unit that systemd calls failed, as an error.
-func failure(states []unit.State) *status.Error {
-	for _, s := range states {
-		if s.Active == "failed" {
+// failure is the first unit that has failed and should not have, as an error.
+func (l *loop) failure() *status.Error {
+	for i, u := range l.status.Units {
+		if s := l.states[i]; s.Active == "failed" && !u.Settled {
 			return &status.Error{
 				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
 				Hint:    "journalctl -u " + s.Name,
@@ -161,6 +160,7 @@ func (l *loop) statusIn(phase status.Phase) status.Status {
 	if l.asked == nil && l.unfinished != nil {
 		s.Refusal = status.NotApplied
 	}
+	s.Warnings = l.warnings()
 	s.Generation, s.Digest = l.current.Name(), l.current.Digest
 	if s.Generation != "" {
 		s.Source = l.current.Source

@@ -35,6 +35,8 @@ type loop struct {
 	// states are those of the units of current, once looked.
 	states []unit.State
 	looked bool
+	// starts are the units of current that are not well, and were not before.
+	starts starts
 	// asked is what is wrong with what the node was asked to be, or with
 	// applying it; failed what systemd could not do of the current generation.
 	asked, failed *status.Error
@@ -65,11 +67,11 @@ type loop struct {
 	busy   bool
 	done   chan func()
 	others *sync.WaitGroup
-	due    struct{ resume, read, reach, judge, tidy bool }
+	due    struct{ resume, read, reach, judge, tidy, start bool }
 	// touched are managed paths that something changed.
 	touched map[string]bool
 
-	readAt, retryAt, reachAt, repairAt, lookAt, restAt alarm
+	readAt, retryAt, reachAt, repairAt, lookAt, startAt, restAt alarm
 }
 
 // start does work beside the loop; what it returns is done by the loop.
@@ -101,6 +103,9 @@ func (l *loop) next(ctx context.Context) {
 	case l.due.reach:
 		l.due.reach = false
 		l.reach(ctx)
+	case l.due.start && l.unfinished == nil:
+		l.due.start = false
+		l.startOwed(ctx)
 	case l.due.tidy:
 		l.due.tidy = false
 		l.tidy()
@@ -195,9 +200,11 @@ func (l *loop) observe() {
 	if l.pending, l.isPending, err = l.Engine.Pending(); err != nil {
 		l.warn("read the journal", err)
 	}
+	l.observeOwed()
 	if l.current.Name() == before {
 		return
 	}
+	l.starts.unwell = nil
 	l.looked = false
 	if before != "" {
 		l.status.AppliedAt = 0
@@ -298,6 +305,9 @@ func (l *loop) settleChange(ctx context.Context) {
 		return func() {
 			if ctx.Err() != nil {
 				return
+			}
+			if err == nil && v.Word == health.Good {
+				l.reportUnwell(v.Unwell)
 			}
 			l.changed(ctx, err)
 			if errors.Is(err, apply.ErrUnfinished) {

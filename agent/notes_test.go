@@ -10,20 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/source"
-	"github.com/loam-os/loam/agent/status"
 )
-
-// recorder is a cluster that keeps what it is told.
-type recorder struct{ events []string }
-
-func (r *recorder) Report(status.Status)    {}
-func (r *recorder) Link() status.Cluster    { return status.Cluster{} }
-func (r *recorder) Linked() <-chan struct{} { return nil }
-func (r *recorder) WatchRestarts() int      { return 0 }
-
-func (r *recorder) Event(_ bool, reason, message string) {
-	r.events = append(r.events, reason+": "+message)
-}
 
 // Notes come and go with the document, and the cluster is told of them once.
 func TestNotesBelongToTheDocument(t *testing.T) {

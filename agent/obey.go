@@ -239,7 +239,8 @@ func (l *loop) held() (apply.Held, bool, error) {
 func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 	l.Log.Info("applying", zap.String("digest", r.Desired.Digest()), zap.String("source", r.Source))
 	l.accept()
-	l.failed = nil
+	l.failed, l.starts.wait = nil, 0
+	l.startAt.clear()
 	l.status.AppliedAt, l.status.Change = 0, nil
 	l.publish(status.Applying)
 	if l.isPending {
