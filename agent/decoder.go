@@ -32,6 +32,9 @@ type Decoder struct {
 	Tokens []cluster.Token
 	// Image is the image's root directory, without anything mounted over it.
 	Image *os.Root
+	// Node is the node's root directory, which tells whether it has a data volume;
+	// nil for a node that has none.
+	Node *os.Root
 }
 
 // Decode reads an OperatingSystemConfig, with all that it refers to. What is wrong
@@ -81,7 +84,10 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	}
 	warnings = append(warnings, more...)
 	desired.Notes = append(desired.Notes, notesOf(warnings)...)
-	return desired, nil
+	if d.Node == nil {
+		return desired, nil
+	}
+	return provideVolume(d.Node.FS(), desired)
 }
 
 // notesOf are warnings of a document as notes.
@@ -103,7 +109,13 @@ func notesOf(warnings document.Errors) []config.Note {
 // decoder is the node's own, which watches what documents refer to. What is in the
 // cluster goes before what a directory has, and that before what can be pulled.
 func (n *node) decoder(pulled *images) Decoder {
-	d := Decoder{Hostname: n.status.Hostname, Image: n.image, Contents: pulled, Prepare: pulled.prepare}
+	d := Decoder{
+		Hostname: n.status.Hostname,
+		Image:    n.image,
+		Node:     n.root,
+		Contents: pulled,
+		Prepare:  pulled.prepare,
+	}
 	files := pulled.files
 	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
 		d.Contents = either{dir, pulled}

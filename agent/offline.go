@@ -98,7 +98,7 @@ func (o *Offline) Plan(ctx context.Context, doc source.Document) (plan.Plan, con
 		return plan.Plan{}, config.Desired{}, err
 	}
 	defer disconnect()
-	decoder := Decoder{Hostname: o.Status.Hostname, Image: image}
+	decoder := Decoder{Hostname: o.Status.Hostname, Image: image, Node: o.root}
 	if o.Status.Contents != "" {
 		decoder.Contents = content.Directory{Path: o.Status.Contents}
 	}

@@ -41,6 +41,7 @@ func TestSituations(t *testing.T) {
 			{"a unit that was never well takes nothing back", neverWell},
 			{"what waits for a token comes up when that arrives", waitsForToken},
 			{"containerd before kubelet", runtimeFirst},
+			{"what the kubelet keeps stays mounted", kubeletMount},
 		} {
 			t.Run(s.name, func(t *testing.T) {
 				begin := stage{m, m.executor(t, nil)}
@@ -373,6 +374,26 @@ func runtimeFirst(t *testing.T, s stage) {
 		up := s.microseconds(t, "containerd.service", "ActiveEnterTimestampMonotonic")
 		if began := s.microseconds(t, "kubelet.service", "InactiveExitTimestampMonotonic"); began < up {
 			t.Errorf("kubelet was started %d µs before containerd was up", up-began)
+		}
+	}
+}
+
+// kubeletMount is var-lib-kubelet.mount of a Shoot, over a mount that is there, as
+// Loam's own. The disk of the unit is not there: a job for it would wait.
+func kubeletMount(t *testing.T, s stage) {
+	const name = "var-lib-kubelet.mount"
+	s.Command(t, "mkdir", "-p", "/var/lib/kubelet")
+	s.Command(t, "mount", "-t", "tmpfs", "tmpfs", "/var/lib/kubelet")
+	defer s.Command(t, "umount", "/var/lib/kubelet")
+	s.await(t, name, "active")
+	mounts := func() string { return s.Command(t, "grep", "/var/lib/kubelet", "/proc/self/mountinfo") }
+	before := mounts()
+
+	unit := "[Unit]\nBefore=kubelet.service\n[Mount]\nWhat=/dev/disk/by-label/KUBEDEV\nWhere=/var/lib/kubelet\nType=ext4\n[Install]\nWantedBy=local-fs.target\n"
+	for _, d := range []config.Desired{unitsOf(ownUnit(name, unit)), unitsOf(ownUnit(name, unit+"[Mount]\nOptions=prjquota\n")), unitsOf()} {
+		s.becomes(t, d, outcome{})
+		if after := show(t, s.node, name); !after.Running() || after.Job || mounts() != before {
+			t.Errorf("%+v, mounts %s, not %s", after, mounts(), before)
 		}
 	}
 }

@@ -60,6 +60,8 @@ func (d unitDiff) decide() (Verb, []string) {
 	switch {
 	case d.want == nil && d.have.Own && d.slice():
 		return Keep, []string{"no longer in the configuration: systemd gives it its defaults as it reloads"}
+	case d.want == nil && d.have.Own && d.kubeletMount():
+		return Keep, []string{"no longer in the configuration, and mounted until the machine restarts"}
 	case d.want == nil && d.have.Own:
 		return d.stop("no longer in the configuration")
 	case d.want == nil:
@@ -89,6 +91,8 @@ func (d unitDiff) run() (Verb, []string) {
 		return Keep, []string{"nothing of it changes"}
 	case d.slice():
 		return Keep, append(why, "which systemd takes up as it reloads")
+	case d.kubeletMount():
+		return Keep, append(why, "which counts when the machine restarts: pods use what is mounted")
 	case d.want.Reloads && len(d.files) == 0 && d.up():
 		return Reload, why
 	}
@@ -138,6 +142,10 @@ func (d unitDiff) leave() (Verb, []string) {
 // slice reports whether the unit is a slice: stopping one stops all that is in
 // it, and its settings count as soon as systemd has read them.
 func (d unitDiff) slice() bool { return strings.HasSuffix(d.name, ".slice") }
+
+// kubeletMount reports whether the unit mounts what the kubelet keeps: no mount of
+// it can go, or be made again, beneath pods that run.
+func (d unitDiff) kubeletMount() bool { return d.name == "var-lib-kubelet.mount" }
 
 func (d unitDiff) stop(why string) (Verb, []string) {
 	if !d.up() {
