@@ -165,7 +165,7 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 	claimed := volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}
 	sized := config.File{
 		Path:    "/var/lib/gardener-node-agent/config-v1.150.0.yaml",
-		Content: config.Inline([]byte("kind: NodeAgentConfiguration\nbootstrap: {kubeletDataVolumeSize: 53687091200}\n")),
+		Content: config.Inline([]byte(nodeAgentText + "bootstrap: {kubeletDataVolumeSize: 53687091200}\n")),
 	}
 	for _, test := range []struct {
 		name   string
