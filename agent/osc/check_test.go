@@ -3,6 +3,7 @@ package osc_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +14,11 @@ import (
 
 func TestAllMistakesAreSaidAtOnce(t *testing.T) {
 	const units = "  units:\n  - name: a.servic\n  - name: b.servic\n"
+	var more []string
+	for i := range 100 {
+		more = append(more, fmt.Sprintf("%d spec.units[%d].name", 5+i, i))
+	}
+	more = append(more, "0 document")
 	tests := []struct {
 		name, text string
 		want       []string
@@ -22,6 +28,7 @@ func TestAllMistakesAreSaidAtOnce(t *testing.T) {
 		{"an unknown field that begins like another", head + units + "  unit: []\n", []string{"5 spec.units[0].name", "6 spec.units[1].name", "7 spec.unit"}},
 		{"a value of another type says nothing more of itself", head + "  files: 1\n" + units, []string{"4 spec.files", "6 spec.units[0].name", "7 spec.units[1].name"}},
 		{"what is no such document at all", "apiVersion: v1\nkind: Pod\nspec:\n" + units, []string{"1 apiVersion", "2 kind"}},
+		{"more than are shown", head + "  units:\n" + strings.Repeat("  - {}\n", 102), more},
 		{"nothing wrong", head + "  units:\n  - name: a.service\n", nil},
 	}
 	for _, tt := range tests {

@@ -54,9 +54,12 @@ func both(a, b error) error {
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(all, func(a, b document.Error) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(all, byLine)
 	return all
 }
+
+// byLine orders errors by their lines; those without one come last.
+func byLine(a, b document.Error) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) }
 
 // Check is everything wrong with a document: what Decode said of it, and what
 // Validate says of all that could be decoded. A value that could not is not

@@ -49,19 +49,18 @@ func (f File) isLeftOut() bool { return leftOut[f.Path] != "" }
 func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 	names := map[string]bool{}
 	for _, unit := range osc.units() {
-		names[unit.value.Name] = unit.value.isLeftOut()
+		if unit.value.isLeftOut() {
+			names[unit.value.Name] = true
+		}
 	}
 	for _, file := range osc.files() {
-		if file.value.isFor(env) {
-			names[file.value.Path] = file.value.isLeftOut()
+		if file.value.isFor(env) && file.value.isLeftOut() {
+			names[file.value.Path] = true
 		}
 	}
 
 	var units []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !names[name] {
-			continue
-		}
 		desired.LeftOut = append(desired.LeftOut, config.LeftOut{Name: name, Why: leftOut[name]})
 		if leftOut[name] == whySSH && !strings.HasPrefix(name, "/") {
 			units = append(units, name)
