@@ -200,11 +200,10 @@ func (l *loop) observe() {
 	if l.pending, l.isPending, err = l.Engine.Pending(); err != nil {
 		l.warn("read the journal", err)
 	}
-	l.observeOwed()
+	l.observeStarts(l.current.Name() == before)
 	if l.current.Name() == before {
 		return
 	}
-	l.starts.unwell = nil
 	l.looked = false
 	if before != "" {
 		l.status.AppliedAt = 0

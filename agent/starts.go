@@ -18,7 +18,9 @@ type starts struct {
 	// owed are to be started once more, after wait: see apply.Executor.Retry.
 	owed []string
 	wait time.Duration
-	// unwell are shown until they are well.
+	// well are the units that were well before the change that led here, unwell
+	// those that are shown until they are well.
+	well   []string
 	unwell []health.Unwell
 }
 
@@ -29,8 +31,16 @@ const (
 	lastStart  = 5 * time.Minute
 )
 
-// observeOwed finds out what is owed, and sets the alarm for it.
-func (l *loop) observeOwed() {
+// observeStarts finds out what is owed, and sets the alarm for it. same says that
+// the generation is the one from before.
+func (l *loop) observeStarts(same bool) {
+	if !same {
+		l.starts.well, l.starts.unwell = nil, nil
+	}
+	if l.isPending {
+		l.starts.well = l.pending.Well
+	}
+
 	var err error
 	l.starts.owed, err = l.Engine.Owed()
 	if err != nil {
@@ -148,7 +158,7 @@ func (l *loop) isApplied() bool {
 		well, _ := health.Well(u, l.states[i])
 		switch {
 		case well:
-		case health.Counts(u, l.pending.Well, nil):
+		case health.Counts(u, l.starts.well, nil):
 			return false
 		case !health.OnItsWay(l.states[i]):
 		case l.isPending:
