@@ -8,8 +8,10 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// dies is a unit that starts and fails two seconds later.
-const dies = "  - name: dies.service\n    content: |\n      [Service]\n      ExecStart=/usr/bin/sh -c 'sleep 2; exit 7'\n      [Install]\n      WantedBy=multi-user.target\n"
+// dying is a unit as service makes it that starts, and fails two seconds later.
+func dying(name string) string {
+	return strings.Replace(service(name), "/usr/bin/sleep infinity", "/usr/bin/sh -c 'sleep 2; exit 7'", 1)
+}
 
 // proven waits until the last change has its verdict.
 func (n *node) proven() {
@@ -44,9 +46,9 @@ func TestNodeGoesBack(t *testing.T) {
 
 	t.Run("a unit that fails after it started takes the change back", func(t *testing.T) {
 		n.t = t
-		n.write(watched, header+service("one")+dies+"  files:\n"+strings.Replace(files, "\"1\"", "\"2\"", 1))
+		n.write(watched, header+dying("one")+service("two")+"  files:\n"+strings.Replace(files, "\"1\"", "\"2\"", 1)+file("/etc/demo/two", "2"))
 		n.expect(regexp.MustCompile(`was taken back`))
-		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState dies.service", "1active\nnot-found")
+		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState two.service", "1active\nnot-found")
 		n.says(func(s status.Status) bool {
 			return s.Generation == good && s.Phase == status.Failed && s.Error.Hint != ""
 		})
