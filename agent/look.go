@@ -49,7 +49,7 @@ func (l *loop) show(ctx context.Context) {
 		l.status.Change = nil
 	}
 	l.status.Units = compare(l.current, l.states)
-	if settled(l.status.Units) || len(l.starts.owed) == 0 && !l.isPending {
+	if len(l.starts.owed) == 0 && (settled(l.status.Units) || !l.isPending) {
 		l.failed = nil // What is wrong with units now, their states say.
 	}
 	if l.status.AppliedAt == 0 && l.isApplied() {

@@ -306,7 +306,7 @@ func (l *loop) settleChange(ctx context.Context) {
 				return
 			}
 			if err == nil && v.Word == health.Good {
-				l.reportUnwell(v.Unwell)
+				l.reportUnwell(v)
 			}
 			l.changed(ctx, err)
 			if errors.Is(err, apply.ErrUnfinished) {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -114,20 +113,15 @@ func (l *loop) recovered(u health.Unwell) bool {
 }
 
 // reportUnwell tells of units that are not well after a change that stays.
-func (l *loop) reportUnwell(units []health.Unwell) {
-	l.starts.unwell = units
-	if len(units) == 0 {
+func (l *loop) reportUnwell(v health.Verdict) {
+	l.starts.unwell = v.Unwell
+	if len(v.Unwell) == 0 {
 		return
 	}
 
-	var how []string
-	for _, u := range units {
-		how = append(how, u.How)
-	}
-	message := strings.Join(how, "; ")
-	l.Log.Warn("the change stays, and some of its units are not well", zap.Strings("units", how))
+	l.Log.Warn("the change stays, and not all of its units are well", zap.String("reason", v.Reason))
 	if l.Cluster != nil {
-		l.Cluster.Event(true, "UnitNotWell", shorten(message))
+		l.Cluster.Event(true, "UnitNotWell", shorten(v.Reason))
 	}
 }
 

@@ -22,7 +22,7 @@ func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
 	w.text, w.judged, w.cluster = "one", true, cluster
 	w.fails()
 	how := "unit a.service failed: exit-code, exit code 3"
-	w.verdict = health.Verdict{Word: health.Good, Unwell: []health.Unwell{{Unit: "a.service", How: how}}}
+	w.verdict = health.Verdict{Word: health.Good, Reason: how, Unwell: []health.Unwell{{Unit: "a.service", How: how}}}
 	run(t, w, func(settle func()) {
 		w.units <- "a.service"
 		settle()

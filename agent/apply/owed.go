@@ -27,7 +27,7 @@ const owedName = "owed.json"
 // restart when they changed, and that have not come up since: see Retry. Without
 // any, a configuration is applied.
 func (e *Executor) Owed() ([]string, error) {
-	if err := e.readOwed(); err != nil {
+	if err := e.readOwed(); err != nil || len(e.owed.Units) == 0 {
 		return nil, err
 	}
 	current, ok, err := e.Current()

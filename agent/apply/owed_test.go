@@ -43,6 +43,10 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 		t.Errorf("verdict: %+v", v)
 	}
 	owes(t, e, "new.service")
+	history, err := apply.History(e.State.Root().FS())
+	if err != nil || history[len(history)-1].Outcome != apply.Applied || !strings.Contains(history[len(history)-1].Reason, "new.service") {
+		t.Errorf("history: %+v %v", history, err)
+	}
 
 	// Another agent knows, and so does one after a restart of the machine.
 	e = n.executor(t, nil)

@@ -85,16 +85,16 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	}
 	switch v.Word {
 	case health.Good:
-		return e.accept(j)
+		return e.accept(j, v.Reason)
 	case health.Bad:
 		return e.goBack(ctx, j, v.Reason)
 	}
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
 }
 
-// accept ends a change that stays.
-func (e *Executor) accept(j generation.Journal) (generation.Manifest, error) {
-	if err := e.conclude(j, Applied, ""); err != nil {
+// accept ends a change that stays. reason says which units are not well all the same.
+func (e *Executor) accept(j generation.Journal, reason string) (generation.Manifest, error) {
+	if err := e.conclude(j, Applied, reason); err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
 	m, err := e.store().Load(j.To)

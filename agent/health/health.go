@@ -5,6 +5,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/generation"
@@ -106,7 +107,8 @@ const (
 // Verdict is a judgement at one time.
 type Verdict struct {
 	Word Word
-	// Reason says what is wrong, of Bad, or waited for.
+	// Reason says what is wrong, with a unit that does not count if Word is Good, or
+	// what is waited for.
 	Reason string
 	// Next is when to look again at the latest.
 	Next time.Duration
@@ -117,8 +119,8 @@ type Verdict struct {
 // Unwell is a unit that is not as it is wanted, and how it is.
 type Unwell struct{ Unit, How string }
 
-// Gate watches one generation after it was applied: the units of it that count. All times are on one clock
-// that does not stop, such as the time since boot.
+// Gate watches one generation after it was applied: the units of it that count. All
+// times are on one clock that does not stop, such as the time since boot.
 type Gate struct {
 	Want generation.Manifest
 	// Well and Broken are what Before found: see Counts.
@@ -170,7 +172,8 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		g.wellSince = now
 	}
 	if now-g.wellSince >= g.Steady {
-		return Verdict{Word: Good, Unwell: g.unwell(states)}
+		unwell := g.unwell(states)
+		return Verdict{Word: Good, Reason: inWords(unwell), Unwell: unwell}
 	}
 	return Verdict{Word: Wait, Reason: "all units that count are well", Next: g.wellSince + g.Steady}
 }
@@ -200,6 +203,15 @@ func (g *Gate) unwell(states []unit.State) []Unwell {
 		}
 	}
 	return all
+}
+
+// inWords is how units are, for a person; "" without any.
+func inWords(units []Unwell) string {
+	var how []string
+	for _, u := range units {
+		how = append(how, u.How)
+	}
+	return strings.Join(how, "; ")
 }
 
 func doesNotStayUp(name string, restarts int) string {

@@ -111,6 +111,9 @@ func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.D
 		return fmt.Errorf("%s was taken back: %s\nthe node runs %s again\nhint: correct it, or try it again with `loam apply`", o.From, o.Reason, o.Generation)
 	default:
 		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
+		if o.Reason != "" {
+			fmt.Fprintf(out, "warning: %s\n", o.Reason)
+		}
 	}
 	return nil
 }
