@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -133,10 +134,16 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 
 // older reports whether n is a state of the Node before the one that is known.
 func older(n, known *core.Node) bool {
-	if known == nil || n.UID != known.UID {
+	return known != nil && olderVersion(n, known)
+}
+
+// olderVersion reports whether o is a state of the object before the one that is
+// known.
+func olderVersion(o, known meta.Object) bool {
+	if o.GetUID() != known.GetUID() {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(n.ResourceVersion, known.ResourceVersion)
+	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.GetResourceVersion())
 	return err == nil && order < 0
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -79,24 +80,41 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 		s.soon(until)
 		return false, nil
 	}
-	if err := s.writeTurn(ctx, o); err != nil {
-		return false, err
-	}
-	return true, nil
+	return s.writeTurn(ctx, o)
 }
 
-// writeTurn takes the turn to run o, or renews it.
-func (s *session) writeTurn(ctx context.Context, o offer) error {
+// errTaken says that a turn is another node's.
+var errTaken = errors.New("another node has the turn")
+
+// writeTurn takes the turn to run o, or renews it, and reports whether it could:
+// another node may have been faster.
+func (s *session) writeTurn(ctx context.Context, o offer) (bool, error) {
 	holder, term, now := s.hostname(), int32(serialTerm/time.Second), meta.NewMicroTime(s.Now())
-	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) {
+	return s.putTurn(ctx, func(l *coordination.Lease) {
 		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: o.secret, UID: o.uid}}
 		if h := l.Spec.HolderIdentity; h == nil || *h != holder {
 			l.Spec.AcquireTime = &now
 		}
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &term, &now
 	})
-	s.turns.lease = l // After an error, it may have changed.
-	return err
+}
+
+// putTurn writes the Lease of turns, unless another node has it, and reports whether
+// it did. After an error, the Lease may have changed, and what is known of it may be
+// old: it is read again.
+func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (bool, error) {
+	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) error {
+		if t, _ := turnOf(l, s.hostname(), s.Now()); t == await {
+			return errTaken
+		}
+		edit(l)
+		return nil
+	})
+	s.turns.lease = l
+	if errors.Is(err, errTaken) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // giveTurn lets the next node have its turn once this one runs what it took its
@@ -113,8 +131,7 @@ func (s *session) giveTurn(ctx context.Context) error {
 	}
 
 	if s.proven() == s.offer.sum && s.status.Change == nil {
-		l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
-		s.turns.lease = l // After an error, it may have changed.
+		_, err := s.putTurn(ctx, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
 		return err
 	}
 	if s.status.Offered == s.offer.sum && (s.status.Refused || s.status.Held != nil) {
@@ -125,7 +142,8 @@ func (s *session) giveTurn(ctx context.Context) error {
 		return nil
 	}
 	s.soon(s.Now().Add(turnRenew))
-	return s.writeTurn(ctx, *s.offer)
+	_, err := s.writeTurn(ctx, *s.offer)
+	return err
 }
 
 // watchTurns looks at the Lease of that name, "" for none.
@@ -145,8 +163,12 @@ func (s *session) watchTurns(name string) {
 		if s.turns.name != name {
 			return
 		}
-		if s.turns.lease, s.turns.seen = nil, true; ok {
-			s.turns.lease = l
+		s.turns.seen = true
+		switch {
+		case !ok:
+			s.turns.lease = nil
+		case s.turns.lease == nil || !olderVersion(l, s.turns.lease):
+			s.turns.lease = l // What the answer to a write has said already is newer.
 		}
 	})
 }

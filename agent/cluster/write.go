@@ -64,9 +64,10 @@ func (s *session) renewLease(ctx context.Context) error {
 	}
 	name := leasePrefix + s.node.Name
 	term, now := int32(leaseTerm/time.Second), meta.NewMicroTime(at)
-	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) {
+	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) error {
 		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &term, &now
+		return nil
 	})
 	s.lease = l
 	if err == nil {
@@ -77,15 +78,19 @@ func (s *session) renewLease(ctx context.Context) error {
 }
 
 // putLease creates or updates a Lease: have is what is known of it, nil for
-// nothing. What it returns is known after that.
-func (a *api) putLease(ctx context.Context, have *coordination.Lease, name string, edit func(*coordination.Lease)) (*coordination.Lease, error) {
+// nothing. It writes nothing if edit, which is given the Lease as it was last known,
+// returns an error. What it returns is known after that.
+func (a *api) putLease(ctx context.Context, have *coordination.Lease, name string, edit func(*coordination.Lease) error) (*coordination.Lease, error) {
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Namespace: namespace}}
 	if have != nil && have.Name == name {
 		l = have.DeepCopy()
 	} else if err := a.lease(name, a.coordination.Get()).Do(ctx).Into(l); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("get Lease %s: %w", name, err)
 	}
-	edit(l)
+	if err := edit(l); err != nil {
+		return l, err
+	}
+
 	r := a.coordination.Post().Namespace(namespace).Resource("leases")
 	if l.ResourceVersion != "" {
 		r = a.lease(name, a.coordination.Put())
