@@ -40,7 +40,7 @@ func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet 
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max < uint64(files*size) {
 		t.Fatalf("%d nodes need %d open files, the limit is %d (%v)\nhint: ulimit -Hn", size, files*size, limit.Max, err)
 	}
-	f := &fleet{world: &world{TB: t, Cluster: cluster.Start(t, cluster.Options{})}, seen: make(chan sighting, 16*size), shown: map[string]string{}}
+	f := &fleet{world: &world{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})}, seen: make(chan sighting, 16*size), shown: map[string]string{}}
 	f.allow()
 	f.countRequests()
 	f.says(text)

@@ -100,7 +100,7 @@ func (w *world) poke() {
 	w.Helper()
 	w.count++
 	text := fmt.Sprint("token ", w.count)
-	w.put("token", map[string]string{"token": text})
+	w.put(w.token, map[string]string{"token": text})
 	w.file(tokenFile, text)
 }
 

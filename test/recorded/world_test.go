@@ -25,6 +25,10 @@ type world struct {
 	ahead  atomic.Int64
 	serial bool
 	delay  string
+	// from is how the node reaches the cluster, nil for as the tests have it.
+	from func() agent.Config
+	// token is the Secret whose token is synced to tokenFile.
+	token string
 	// proxy is what the node reaches the API server through, nil for nothing.
 	proxy *proxy
 	// systemd is that of the node, which outlives agents.
@@ -38,7 +42,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, options cluster.Options) *world {
-	w := &world{TB: t, systemd: &Systemd{}, Cluster: cluster.Start(t, options)}
+	w := &world{TB: t, systemd: &Systemd{}, token: "token", Cluster: cluster.Start(t, options)}
 	w.AllowNodeAgents(t, "node-1")
 	return w
 }
@@ -64,9 +68,12 @@ func (w *world) join(text string) {
 
 // config is how the node reaches the cluster.
 func (w *world) config() agent.Config {
+	if w.from != nil {
+		return w.from()
+	}
 	c := agent.Config{
 		Server: w.URL(), CA: []byte(w.CA()), SecretName: secretName, Machine: "machine-1", Hostname: "Host-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
-		Tokens: []agent.Token{{Secret: "token", Path: "/" + tokenFile}},
+		Tokens: []agent.Token{{Secret: w.token, Path: "/" + tokenFile}},
 	}
 	if w.proxy != nil {
 		c.Server, c.CA = w.proxy.URL, w.proxy.ca()
