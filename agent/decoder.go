@@ -25,9 +25,9 @@ type Decoder struct {
 	// Follow is told what the document refers to, before that is looked for; nil
 	// for nobody.
 	Follow func(references []osc.Reference)
-	// Prepare is given the mirrors of the document, before images are looked for;
-	// nil for nobody.
-	Prepare func(mirrors []config.File) error
+	// Prepare is given the mirrors of the document, and the authorities that it has
+	// the machine trust, before images are looked for; nil for nobody.
+	Prepare func(mirrors, authorities []config.File) error
 	// Tokens are synced whatever the document says.
 	Tokens []cluster.Token
 	// Image is the image's root directory, without anything mounted over it.
@@ -60,10 +60,14 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	references := osc.References(asked, env)
 	if d.Prepare != nil && len(references) > 0 {
 		mirrors, err := osc.Mirrors(asked, env, comingHosts)
-		if err == nil {
-			err = d.Prepare(mirrors)
-		}
 		if err != nil {
+			return config.Desired{}, err
+		}
+		authorities, err := osc.Authorities(asked, env)
+		if err != nil {
+			return config.Desired{}, err
+		}
+		if err := d.Prepare(mirrors, authorities); err != nil {
 			return config.Desired{}, err
 		}
 	}

@@ -55,9 +55,19 @@ func (i *images) Image(ctx context.Context, ref, path string) (config.Content, e
 	return i.Registry.Image(ctx, ref, path)
 }
 
-// prepare makes mirrors known before they are in place. Those that are known are
-// left alone.
-func (i *images) prepare(mirrors []config.File) error {
+// prepare makes mirrors and authorities known before they are in place. Mirrors that
+// are known are left alone.
+func (i *images) prepare(mirrors, authorities []config.File) error {
+	var trusted []byte
+	for _, f := range authorities {
+		text, err := read(f)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		trusted = append(append(trusted, text...), '\n')
+	}
+	i.Trust(trusted)
+
 	digest := config.Desired{Files: mirrors}.Digest()
 	if digest == i.prepared {
 		return nil
@@ -80,13 +90,17 @@ func (i *images) files(references []osc.Reference) []string {
 	return slices.DeleteFunc(i.Files(references), func(name string) bool { return strings.HasPrefix(name, comingHosts+"/") })
 }
 
-func (i *images) write(f config.File) error {
+func read(f config.File) ([]byte, error) {
 	text, err := f.Content.Open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer text.Close()
-	data, err := io.ReadAll(text)
+	return io.ReadAll(text)
+}
+
+func (i *images) write(f config.File) error {
+	data, err := read(f)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 	mirrors := []config.File{{Path: name, Mode: 0o644, Content: config.Text("one")}}
 	var before os.FileInfo
 	for range 2 {
-		if err := i.prepare(mirrors); err != nil {
+		if err := i.prepare(mirrors, nil); err != nil {
 			t.Fatal(err)
 		}
 		info, err := root.Stat(name[1:])
@@ -40,7 +40,7 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 		}
 		before = info
 	}
-	if err := i.prepare(nil); err != nil {
+	if err := i.prepare(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := root.Stat(name[1:]); err == nil {

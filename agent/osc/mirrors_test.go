@@ -9,6 +9,28 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
+func TestAuthoritiesOfTheDocument(t *testing.T) {
+	asked, err := osc.Decode("c", []byte(`apiVersion: extensions.gardener.cloud/v1alpha1
+kind: OperatingSystemConfig
+spec:
+  files:
+  - path: /var/lib/ca-certificates-local/registry-ca.crt
+    content: {inline: {data: CA}}
+  - path: /var/lib/ca-certificates-local/other.crt
+    hostName: another
+    content: {inline: {data: CA}}
+  - path: /var/lib/ca-certificates-local/note.txt
+    content: {inline: {data: CA}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := osc.Authorities(asked, osc.Env{Hostname: "this"})
+	if err != nil || len(files) != 1 || files[0].Path != "/var/lib/ca-certificates-local/registry-ca.crt" {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
 func TestMirrorsAreKnownBeforeTheyAreInPlace(t *testing.T) {
 	asked, err := osc.Decode("c", []byte(`apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig

@@ -50,6 +50,27 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// A configuration may have the machine trust the authority of the registry that
+// its images are in.
+func TestAuthoritiesThatAreNotInPlaceYet(t *testing.T) {
+	c := startContainerd(t)
+	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
+	secure.Push(t, "a/two:v1", two)
+	dir := t.TempDir() // Without a hosts.toml, any authority of this host is good enough.
+	write(t, filepath.Join(dir, secure.Address(), "hosts.toml"), fmt.Sprintf("server = %q\n", secure.URL()))
+	provider := New(c.socket(), dir)
+	if _, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err == nil || !strings.Contains(err.Error(), "is not trusted") {
+		t.Errorf("without them: %v", err)
+	}
+	provider.Trust([]byte(secure.CA()))
+	if got, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err != nil || got != "new" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := provider.Keep(context.WithoutCancel(t.Context()), nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	got := New("/c.sock", "/d").Files([]osc.Reference{{Secret: "a", Key: "b"}, {Image: "h:5/a/b", Path: "/x"}})
 	want := []string{"/c.sock", "/d/_default/hosts.toml", "/d/h:5/hosts.toml", "/d/h_5_/hosts.toml"}

@@ -5,9 +5,11 @@ package registry
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +41,8 @@ type Registry struct {
 	named  map[string]ocispec.Descriptor // what each reference names since Follow
 	images map[digest.Digest]image       // by what a reference names
 	hangs  error                         // that containerd did not answer since Follow
+	// authorities are trusted besides the machine's, as PEM.
+	authorities []byte
 }
 
 // image is one whose layers containerd has.
@@ -64,6 +68,32 @@ func (r *Registry) Follow([]osc.Reference) {
 	defer r.mu.Unlock()
 	clear(r.named)
 	r.hangs = nil
+}
+
+// Trust has authorities be trusted, as PEM, besides the machine's and those of
+// hosts.toml, and no others from before.
+func (r *Registry) Trust(authorities []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.authorities = authorities
+}
+
+// trust adds authorities to those that transport trusts.
+func trust(transport *http.Transport, authorities []byte) error {
+	if len(authorities) == 0 || transport.TLSClientConfig == nil {
+		return nil
+	}
+
+	roots := transport.TLSClientConfig.RootCAs
+	if roots == nil {
+		var err error
+		if roots, err = x509.SystemCertPool(); err != nil {
+			return fmt.Errorf("read the authorities that the machine trusts: %w", err)
+		}
+	}
+	roots.AppendCertsFromPEM(authorities)
+	transport.TLSClientConfig.RootCAs = roots
+	return nil
 }
 
 // Files are those that make a difference to whether the references are found:

@@ -28,12 +28,16 @@ type remote struct {
 }
 
 func (r *Registry) remote(ctx context.Context, spec reference.Spec) *remote {
+	r.mu.Lock()
+	authorities := r.authorities
+	r.mu.Unlock()
 	m := &remote{Spec: spec}
 	m.resolver = docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
 		HostDir: r.hostDir,
 		UpdateClient: func(client *http.Client) error {
 			if transport, ok := client.Transport.(*http.Transport); ok {
 				m.transports = append(m.transports, transport)
+				return trust(transport, authorities)
 			}
 			return nil
 		},
