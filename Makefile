@@ -16,9 +16,11 @@ sources  = agent cmd firmware image partitions test
 # Machines are tested when nothing else runs: emulated ones need both processors. Tests that wait most of their time run two at a time, at the end.
 machines = ./test/node
 others   = $$(go list ./... | grep -v /test/node$$)
+# The extension for Gardener is a module of its own, as it depends on Gardener. With -trimpath it shares the build cache with what test/program builds.
+extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next test test-places places check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next extension test test-places places check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,12 +46,18 @@ style:
 test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
+	@cd $(extension) && CI=true go test -trimpath ./...
 	. build/judges/env && CI=true go test -timeout 30m $(others)
 	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -parallel 2 -timeout 40m $(machines)
 
 next: $(loamctl) ## build the same image as a later version, to upgrade to
 	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
 	@$(loamctl) build $(flags)-next --os-release build/os-release-next
+
+extension: ## build the extension for Gardener into build/extension: the program, and its container image (OCI layout)
+	@rm -rf build/extension
+	@cd $(extension) && GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
+		go run -trimpath ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
 
 crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS), it always comes back (a night)
 	@$(loamctl) judges $(flags) build/judges

@@ -7,12 +7,12 @@ replace github.com/gardener/gardener/pkg/apis => github.com/gardener/gardener/pk
 
 exclude github.com/gardener/terminal-controller-manager v0.39.0
 
-// Its parser of machine.yaml.
+// Loam's own reader of machine.yaml. After a change of its go.mod, run `go mod tidy` here.
 replace github.com/loam-os/loam => ../..
 
 // Gardener is built with the versions that it was tested with. Loam's go.mod asks for later
-// ones; nothing of Loam that is used here needs them. test/gardener has the same versions, so
-// that one build cache serves both.
+// ones, which nothing of Loam that is used here needs. test/gardener has the same versions as
+// these, so that one build cache serves both.
 replace (
 	github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.2
 	github.com/go-logr/logr => github.com/go-logr/logr v1.4.3
