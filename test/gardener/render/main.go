@@ -1,0 +1,40 @@
+// Command render writes what a Gardener sends to nodes, with Gardener's own code:
+// OperatingSystemConfigs of many Shoots as the Secrets that node agents read, and
+// as the user data of a machine's first boot.
+package main
+
+import (
+	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig"
+	"time"
+
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	gardenletfeatures "github.com/gardener/gardener/pkg/gardenlet/features"
+)
+
+func main() {
+	out := flag.String("out", "", "empty `directory` for the documents and their index.json")
+	flag.Parse()
+
+	if err := run(context.Background(), *out); err != nil {
+		fmt.Fprintln(os.Stderr, "render:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out string) error {
+	if out == "" {
+		return fmt.Errorf("no directory to write to\nhint: pass --out DIR")
+	}
+	gardenletfeatures.RegisterFeatureGates()
+	operatingsystemconfig.TimeNow = func() time.Time { return issued }
+
+	w := newWriter(out)
+	if err := hosted(ctx, w); err != nil {
+		return err
+	}
+	return w.finish()
+}
