@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -33,6 +32,12 @@ type landscape struct {
 	name         string
 	shoot        *gardencorev1beta1.Shoot
 	cloudProfile *gardencorev1beta1.CloudProfile
+
+	// selfHosted says that the pool runs the Shoot's control plane, with gardenadm
+	// as its gardenlet. There is no seed then.
+	selfHosted bool
+	// reordered lists the files of static pods from last to first.
+	reordered bool
 
 	nodeLogging  bool
 	featureGates map[string]bool
@@ -136,32 +141,13 @@ func (l *landscape) namespace() string { return v1beta1helper.ControlPlaneNamesp
 // botanist is what a gardenlet makes of the landscape: its operation, with the
 // Secrets given and those that it generates.
 func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botanist.Botanist, error) {
-	gates := map[string]bool{string(features.OpenTelemetryCollector): true}
-	maps.Copy(gates, l.featureGates)
-	if err := features.DefaultFeatureGate.SetFromMap(gates); err != nil {
+	if err := l.prepare(); err != nil {
 		return nil, err
 	}
 
-	if l.poolAuthority != "" {
-		bundle, err := authority(l.poolAuthority)
-		if err != nil {
-			return nil, err
-		}
-		l.pool().CABundle = &bundle
-	}
-	if l.profileAuthority != "" {
-		bundle, err := authority(l.profileAuthority)
-		if err != nil {
-			return nil, err
-		}
-		l.cloudProfile.Spec.CABundle = &bundle
-	}
-	gardencorev1beta1.SetObjectDefaults_Shoot(l.shoot)
 	gardenClient := fakeclient.NewClientBuilder().WithScheme(kubernetes.GardenScheme).
 		WithObjects(l.shoot.DeepCopy()).WithStatusSubresource(l.shoot).Build()
-	seedClient := newFakeClient(known)
-	clientSet := fakekubernetes.NewClientSetBuilder().WithClient(seedClient).WithAPIReader(seedClient).
-		WithRESTConfig(&rest.Config{}).WithVersion(l.shoot.Spec.Kubernetes.Version).Build()
+	clientSet := l.clientSet(known)
 
 	shoot, err := shootpkg.NewBuilder().
 		WithShootObject(l.shoot).
@@ -210,6 +196,51 @@ func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botan
 	return b, b.InitializeSecretsManagement(ctx)
 }
 
+// prepare sets what is global to Gardener's code, and the defaults of the Shoot
+// as Gardener's API server does.
+func (l *landscape) prepare() error {
+	gates := map[string]bool{string(features.OpenTelemetryCollector): true}
+	maps.Copy(gates, l.featureGates)
+	if err := features.DefaultFeatureGate.SetFromMap(gates); err != nil {
+		return err
+	}
+
+	if l.poolAuthority != "" {
+		bundle, err := authority(l.poolAuthority)
+		if err != nil {
+			return err
+		}
+		l.pool().CABundle = &bundle
+	}
+	if l.profileAuthority != "" {
+		bundle, err := authority(l.profileAuthority)
+		if err != nil {
+			return err
+		}
+		l.cloudProfile.Spec.CABundle = &bundle
+	}
+
+	gardencorev1beta1.SetObjectDefaults_Shoot(l.shoot)
+	return nil
+}
+
+// clientSet is the seed, or the cluster of a self-hosted Shoot, with the Secrets.
+func (l *landscape) clientSet(known []corev1.Secret) kubernetes.Interface {
+	builder := fakeclient.NewClientBuilder().WithScheme(kubernetes.SeedScheme)
+	for _, secret := range known {
+		secret.ResourceVersion = ""
+		builder = builder.WithObjects(secret.DeepCopy())
+	}
+	c := builder.Build()
+
+	return fakekubernetes.NewClientSetBuilder().
+		WithClient(c).
+		WithAPIReader(c).
+		WithRESTConfig(&rest.Config{}).
+		WithVersion(l.shoot.Spec.Kubernetes.Version).
+		Build()
+}
+
 // config is what the operator tells the gardenlet.
 func (l *landscape) config() *gardenletconfigv1alpha1.GardenletConfiguration {
 	config := &gardenletconfigv1alpha1.GardenletConfiguration{}
@@ -233,13 +264,4 @@ var theSeed = &gardencorev1beta1.Seed{
 	Spec: gardencorev1beta1.SeedSpec{
 		Ingress: &gardencorev1beta1.Ingress{Domain: "ingress.earth.example.com"},
 	},
-}
-
-func newFakeClient(known []corev1.Secret) client.Client {
-	builder := fakeclient.NewClientBuilder().WithScheme(kubernetes.SeedScheme)
-	for _, secret := range known {
-		secret.ResourceVersion = ""
-		builder = builder.WithObjects(secret.DeepCopy())
-	}
-	return builder.Build()
 }

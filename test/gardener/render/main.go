@@ -33,7 +33,7 @@ func run(ctx context.Context, out string) error {
 	operatingsystemconfig.TimeNow = func() time.Time { return issued }
 
 	w := newWriter(out)
-	if err := hosted(ctx, w); err != nil {
+	if err := renderAll(ctx, w); err != nil {
 		return err
 	}
 	return w.finish()

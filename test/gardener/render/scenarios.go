@@ -424,6 +424,51 @@ var scenarios = []scenario{
 			}
 		},
 	},
+	{
+		name:   "control-plane",
+		varies: "a node of a self-hosted Shoot's control plane, as gardenadm sets it up: etcd and Kubernetes in static pods",
+		change: func(l *landscape) {
+			l.selfHosted = true
+			l.nodeLogging = false
+			l.shoot.Namespace = "garden"
+			l.shoot.Spec.CredentialsBindingName = nil
+			l.pool().Name = "control-plane"
+			l.pool().ControlPlane = &gardencorev1beta1.WorkerControlPlane{}
+			l.pool().Maximum = 1
+		},
+	},
+	{
+		name:   "control-plane-reordered",
+		base:   "control-plane",
+		varies: "nothing: Gardener lists the files of a static pod in an order that is another each time",
+		change: func(l *landscape) { l.reordered = true },
+	},
+	{
+		name:   "control-plane-patch",
+		base:   "control-plane",
+		varies: "a later patch of Kubernetes",
+		change: func(l *landscape) { l.shoot.Spec.Kubernetes.Version = "1.36.4" },
+	},
+	{
+		name:   "control-plane-apiserver",
+		base:   "control-plane",
+		varies: "a setting of kube-apiserver: one static pod",
+		change: func(l *landscape) {
+			l.shoot.Spec.Kubernetes.KubeAPIServer = &gardencorev1beta1.KubeAPIServerConfig{
+				EventTTL: &metav1.Duration{Duration: 2 * time.Hour},
+			}
+		},
+	},
+	{
+		name:   "control-plane-scheduler",
+		base:   "control-plane",
+		varies: "a setting of kube-scheduler, in a file of its static pod",
+		change: func(l *landscape) {
+			l.shoot.Spec.Kubernetes.KubeScheduler = &gardencorev1beta1.KubeSchedulerConfig{
+				Profile: new(gardencorev1beta1.SchedulingProfileBinPacking),
+			}
+		},
+	},
 }
 
 // landscape returns the landscape of s, made anew: the changes of its bases,

@@ -6,14 +6,14 @@ import (
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/original/components/nodeagent"
+	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hosted writes the documents of all scenarios: Shoots whose control planes are
-// in a seed. A Shoot keeps the Secrets of its base, so that a neighbour differs
+// renderAll writes the documents of all scenarios. A Shoot keeps the Secrets of its base, so that a neighbour differs
 // by its change alone.
-func hosted(ctx context.Context, w *writer) error {
+func renderAll(ctx context.Context, w *writer) error {
 	secrets := map[string][]corev1.Secret{}
 	provisioned := map[string]bool{}
 
@@ -58,6 +58,10 @@ type rendered struct {
 // and the operating system's extension do their part, and computes the Secret
 // for the node agents. Secrets that are known are not generated.
 func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendered, []corev1.Secret, error) {
+	if l.selfHosted {
+		return l.renderSelfHosted(ctx, known)
+	}
+
 	b, err := l.botanist(ctx, known)
 	if err != nil {
 		return nil, nil, err
@@ -82,12 +86,15 @@ func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendere
 	return r, secrets, err
 }
 
-// secrets returns all Secrets of the Shoot. Where one is older than another,
+// generated are the Secrets of Gardener's secrets manager.
+var generated = client.MatchingLabels{secretsmanager.LabelKeyManagedBy: secretsmanager.LabelValueSecretsManager}
+
+// secrets returns all generated Secrets of the Shoot. Where one is older than another,
 // Gardener's secrets manager goes by the time of creation, which a fake client
 // does not set: those that this rendering has made are younger than the known.
 func (l *landscape) secrets(ctx context.Context, c client.Client, known int) ([]corev1.Secret, error) {
 	list := &corev1.SecretList{}
-	if err := c.List(ctx, list, client.InNamespace(l.namespace())); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(l.namespace()), generated); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
