@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/loam-os/loam/test/program"
 )
 
 const (
@@ -25,11 +27,11 @@ const machine = "machine-1"
 // AllowAgent lets the agent of a Node, whose machine has its name or is machine, do
 // what examples/cluster/rbac.yaml does, and no more.
 func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
-	source, err := sourceDir(ctx)
+	root, err := program.Root(ctx)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(source, "../../examples/cluster/rbac.yaml"))
+	text, err := os.ReadFile(filepath.Join(root, "examples/cluster/rbac.yaml"))
 	if err != nil {
 		return err
 	}
