@@ -185,7 +185,9 @@ func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botan
 		if err != nil {
 			return nil, err
 		}
-		o.RegistryCABundle = &bundle
+		if err := trustRegistry(o, bundle); err != nil {
+			return nil, err
+		}
 	}
 
 	seedRandomness(l.name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -11,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renderAll writes the documents of all scenarios. A Shoot keeps the Secrets of its base, so that a neighbour differs
+// renderAll writes the documents of all scenarios, but of those that this version
+// of Gardener does not know. A Shoot keeps the Secrets of its base, so that a neighbour differs
 // by its change alone.
 func renderAll(ctx context.Context, w *writer) error {
 	secrets := map[string][]corev1.Secret{}
@@ -24,6 +26,9 @@ func renderAll(ctx context.Context, w *writer) error {
 		}
 		var rendered *rendered
 		rendered, secrets[s.name], err = l.render(ctx, secrets[s.base])
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/big"
 	mathrand "math/rand/v2"
 	"sync"
@@ -103,7 +104,7 @@ func generateKey(stream io.Reader, bits int) (*rsa.PrivateKey, error) {
 
 // prime returns the first prime of that many bits at or after a number of the
 // stream, with which the exponent makes a key.
-func prime(stream io.Reader, bits int, exponent int64) (*big.Int, error) {
+func prime(stream io.Reader, bits int, exponent uint64) (*big.Int, error) {
 	text := make([]byte, bits/8)
 	if _, err := io.ReadFull(stream, text); err != nil {
 		return nil, err
@@ -112,13 +113,38 @@ func prime(stream io.Reader, bits int, exponent int64) (*big.Int, error) {
 	// With both highest bits set, a product of two has twice as many bits.
 	text[0] |= 0xc0
 	text[len(text)-1] |= 1
+	first := new(big.Int).SetBytes(text)
 
-	p := new(big.Int).SetBytes(text)
-	one, two := big.NewInt(1), big.NewInt(2)
-	for ; ; p.Add(p, two) {
-		before := new(big.Int).Sub(p, one)
-		if new(big.Int).Mod(before, big.NewInt(exponent)).Sign() != 0 && p.ProbablyPrime(20) {
-			return p, nil
+	rests := map[uint64]uint64{}
+	for p := range smallPrimes() {
+		rests[p] = new(big.Int).Mod(first, new(big.Int).SetUint64(p)).Uint64()
+	}
+	exponentRest := new(big.Int).Mod(first, new(big.Int).SetUint64(exponent)).Uint64()
+
+search:
+	for more := uint64(0); ; more += 2 {
+		if (exponentRest+more)%exponent == 1 {
+			continue
+		}
+		for p, rest := range rests {
+			if (rest+more)%p == 0 {
+				continue search
+			}
+		}
+		candidate := new(big.Int).Add(first, new(big.Int).SetUint64(more))
+		if candidate.ProbablyPrime(5) {
+			return candidate, nil
+		}
+	}
+}
+
+// smallPrimes yields the odd primes below 5,000.
+func smallPrimes() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for n := int64(3); n < 5000; n += 2 {
+			if big.NewInt(n).ProbablyPrime(0) && !yield(uint64(n)) {
+				return
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -33,6 +34,7 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 		},
 		Shoot: l.shoot,
 	}
+	complete(&resources)
 
 	seedRandomness(l.name)
 	b, err := gardenadmbotanist.NewGardenadmBotanist(ctx, logr.Discard(), l.clientSet(known), resources, nil, true)
@@ -48,7 +50,9 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 
 	data := b.Shoot.Components.Extensions.OperatingSystemConfig.WorkerPoolNameToOperatingSystemConfigsMap()[l.pool().Name]
 	r := &rendered{init: data.Init.Object, original: data.Original.Object}
-	sortStaticPodFiles(r.original.Spec.Files, l.reordered)
+	if err := orderStaticPods(r.original.Spec.Files, l.reordered); err != nil {
+		return nil, nil, err
+	}
 
 	c := b.SeedClientSet.Client()
 	r.secret, err = nodeagent.OperatingSystemConfigSecret(ctx, c, r.original,
@@ -61,20 +65,31 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 	return r, secrets, err
 }
 
-// sortStaticPodFiles gives the files of each static pod's volumes an order: they
-// come out of a map, so Gardener's own is another each time.
-func sortStaticPodFiles(files []extensionsv1alpha1.File, reverse bool) {
+// orderStaticPods gives the files of static pods an order. Gardener's own is
+// another each time: files of volumes come out of a map, and its YAML library
+// compares keys such as 7b240a63, 60aedb9d and 5e0404bf in a circle, so that the
+// order of a manifest's annotations depends on that of a map as well.
+func orderStaticPods(files []extensionsv1alpha1.File, reverse bool) error {
+	for i, f := range files {
+		if !strings.HasPrefix(f.Path, "/etc/kubernetes/manifests/") {
+			continue
+		}
+		content, err := codec.Decode(f.Content.Inline)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+		inline, err := codec.Encode(orderAnnotations(content, reverse), f.Content.Inline.Encoding)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+		files[i].Content.Inline = inline
+	}
+
+	// The files of one pod follow its manifest.
 	ofVolume := func(f extensionsv1alpha1.File) bool {
 		return strings.HasPrefix(f.Path, "/var/lib/static-pods/")
 	}
-
 	for len(files) > 0 {
-		first := slices.IndexFunc(files, ofVolume)
-		if first < 0 {
-			return
-		}
-		files = files[first:]
-
 		n := slices.IndexFunc(files, func(f extensionsv1alpha1.File) bool { return !ofVolume(f) })
 		if n < 0 {
 			n = len(files)
@@ -83,6 +98,23 @@ func sortStaticPodFiles(files []extensionsv1alpha1.File, reverse bool) {
 		if reverse {
 			slices.Reverse(files[:n])
 		}
-		files = files[n:]
+		files = files[min(n+1, len(files)):]
 	}
+	return nil
+}
+
+// orderAnnotations sorts the annotations of a manifest, one a line.
+func orderAnnotations(manifest []byte, reverse bool) []byte {
+	lines := strings.Split(string(manifest), "\n")
+	first := 1 + slices.Index(lines, "  annotations:")
+	last := first
+	for strings.HasPrefix(lines[last], "    ") {
+		last++
+	}
+
+	slices.Sort(lines[first:last])
+	if reverse {
+		slices.Reverse(lines[first:last])
+	}
+	return []byte(strings.Join(lines, "\n"))
 }

@@ -51,6 +51,9 @@ type file struct {
 	File        string `json:"file"`
 }
 
+// codec decodes the contents of inline files.
+var codec = utils.NewFileContentInlineCodec()
+
 // writer writes documents into a directory and collects their index.
 type writer struct {
 	dir   string
@@ -94,7 +97,7 @@ func (w *writer) document(d document, object *extensionsv1alpha1.OperatingSystem
 		if f.Content.Inline == nil {
 			continue
 		}
-		content, err := utils.NewFileContentInlineCodec().Decode(f.Content.Inline)
+		content, err := codec.Decode(f.Content.Inline)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", d.Name, f.Path, err)
 		}

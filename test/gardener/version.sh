@@ -1,0 +1,25 @@
+#!/bin/sh
+# Writes go-VERSION.mod and go-VERSION.sum, with which `go build -modfile` builds
+# the programs here against that version of Gardener: sh version.sh v1.148.3.
+# Add the version to the list in ../shoot/versions.go as well.
+#
+# Without a version to go by, as in `sh version.sh v1.150.0 go`, the files are
+# go.mod and go.sum themselves: the version that is tested in full.
+set -e
+version=$1 file=${2:-go-$1}
+
+cat > "$file.mod" <<EOF
+module github.com/loam-os/loam/test/gardener
+
+go 1.26.0
+
+require github.com/gardener/gardener $version
+
+// Gardener's own go.mod has a directory here.
+replace github.com/gardener/gardener/pkg/apis => github.com/gardener/gardener/pkg/apis $version
+
+// Gardener requires this version, which is on no module proxy.
+exclude github.com/gardener/terminal-controller-manager v0.39.0
+EOF
+: > "$file.sum"
+go mod tidy -modfile="$file.mod"
