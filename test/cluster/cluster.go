@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -22,6 +23,9 @@ type Options struct {
 	Controllers bool
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
+	// Authorizers are asked, in this order, about requests that neither the Node
+	// nor the RBAC authorizer allows.
+	Authorizers []Authorizer
 }
 
 // Cluster is a running control plane.
@@ -35,12 +39,14 @@ type Cluster struct {
 	egress    *egress
 	admin     *http.Client
 	anonymous *http.Client
+
+	authorizers []runningAuthorizer
 }
 
 // Run starts a control plane of the programs that Build has built, with its
 // files and logs in dir. It is ready when Run returns, and runs until Close.
 func Run(ctx context.Context, dir string, programs map[string]string, o Options) (*Cluster, error) {
-	c := &Cluster{host: &host{dir: dir, programs: programs}}
+	c := &Cluster{host: &host{dir: dir, programs: maps.Clone(programs)}}
 	if err := c.run(ctx, o); err != nil {
 		c.Close()
 		return nil, err
@@ -58,7 +64,13 @@ func (c *Cluster) run(ctx context.Context, o Options) (err error) {
 	if c.egress, err = newEgress(c.port); err != nil {
 		return err
 	}
-	steps := []func(context.Context) error{c.writeFiles, c.startEtcd, c.startAPI, c.allowJoining}
+	for _, a := range o.Authorizers {
+		if err := c.addAuthorizer(a); err != nil {
+			return err
+		}
+	}
+
+	steps := []func(context.Context) error{c.writeFiles, c.startEtcd, c.startAPI, c.allowJoining, c.startAuthorizers}
 	if o.Controllers {
 		steps = append(steps, c.startControllers)
 	}
@@ -75,6 +87,9 @@ func (c *Cluster) run(ctx context.Context, o Options) (err error) {
 
 func (c *Cluster) writeFiles(context.Context) error {
 	if err := c.writePKI(); err != nil {
+		return err
+	}
+	if err := c.writeAuthorization(); err != nil {
 		return err
 	}
 	return c.write(egressFile, egressConfig(c.port))

@@ -11,6 +11,8 @@ const (
 	caKeyFile   = "ca.key"
 	accountFile = "accounts.key"
 	egressFile  = "egress.yaml"
+
+	authorizationFile = "authorization.json"
 )
 
 // etcdFlags: a test's data need not survive a power cut. etcd insists on an
@@ -35,7 +37,7 @@ func (c *Cluster) apiFlags() []string {
 		"--client-ca-file=" + caFile,
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + accountFile, "--service-account-signing-key-file=" + accountFile,
-		"--authorization-mode=Node,RBAC",
+		"--authorization-config=" + authorizationFile,
 		"--enable-admission-plugins=NodeRestriction",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
