@@ -46,6 +46,7 @@ style:
 test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
+	@go run ./test/shoot/build
 	@cd $(extension) && CI=true go test -trimpath ./...
 	. build/judges/env && CI=true go test -timeout 30m $(others)
 	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -parallel 2 -timeout 40m $(machines)
