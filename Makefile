@@ -20,10 +20,10 @@ others   = $$(go list ./... | grep -v /test/node$$)
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next extension test test-places places check style golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next extension test test-places places check style gardener-diff golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(loamctl) ## build the image, boot it in QEMU, apply examples/hello.yaml
 	@$(loamctl) run $(flags) $(CONFIG)
@@ -80,6 +80,10 @@ places: image
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|SecondBuild' ./test/image
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|NetworkCards|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
+
+gardener-diff: image ## what nodes would do when their Gardener is updated, for each document that it renders
+	@$(loamctl) judges $(flags) build/judges
+	@. build/judges/env && go run ./test/shoot/diff
 
 golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network

@@ -54,8 +54,8 @@ func Run(t testing.TB, o Options) *cluster.Cluster {
 	return cluster.Start(t, o.Cluster)
 }
 
-// judge is the module of the program authorizer, of the newest version.
-var judge = program.Module{
+// judging is the module of the program authorizer, of the newest version.
+var judging = program.Module{
 	Name:     "gardener-authorizer",
 	Dir:      "test/gardener",
 	Release:  "github.com/gardener/gardener",
@@ -65,9 +65,9 @@ var judge = program.Module{
 func authorizerProgram(t testing.TB) string {
 	t.Helper()
 
-	paths, err := judge.Locate(t.Context())
+	paths, err := judging.Locate(t.Context())
 	if err == nil && os.Getenv("CI") != "" {
-		paths, err = judge.Ensure(t.Context(), t.Output())
+		paths, err = judging.Ensure(t.Context(), t.Output())
 	}
 	if err != nil {
 		t.Fatal(err)

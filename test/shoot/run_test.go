@@ -24,14 +24,14 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// agent is a client of the API server with the certificate of a machine's agent.
-type agent struct {
+// nodeAgent is a client of the API server with the certificate of a machine's agent.
+type nodeAgent struct {
 	t       testing.TB
 	cluster *cluster.Cluster
 	client  *http.Client
 }
 
-func newAgent(t testing.TB, c *cluster.Cluster, machine string) agent {
+func newAgent(t testing.TB, c *cluster.Cluster, machine string) nodeAgent {
 	t.Helper()
 
 	var config struct {
@@ -64,11 +64,11 @@ func newAgent(t testing.TB, c *cluster.Cluster, machine string) agent {
 		InsecureSkipVerify: true, // Who the server is does not matter here.
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return agent{t: t, cluster: c, client: &http.Client{Transport: transport}}
+	return nodeAgent{t: t, cluster: c, client: &http.Client{Transport: transport}}
 }
 
 // ask returns the status of the answer and its message.
-func (a agent) ask(method, path, body string) (int, string) {
+func (a nodeAgent) ask(method, path, body string) (int, string) {
 	a.t.Helper()
 
 	request, err := http.NewRequest(method, a.cluster.URL()+path, strings.NewReader(body))
@@ -155,7 +155,7 @@ type rule struct {
 
 // judge asks all requests. The authorizer sees objects by watches, which lag:
 // the first request is asked again until the answer is as it has to be.
-func (a agent) judge(t *testing.T, rules []rule) {
+func (a nodeAgent) judge(t *testing.T, rules []rule) {
 	t.Helper()
 
 	until(t, func() bool {

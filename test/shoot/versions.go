@@ -5,6 +5,7 @@
 package shoot
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/loam-os/loam/test/program"
@@ -50,10 +51,10 @@ func (v version) renderer() program.Module {
 	return m
 }
 
-func find(name string) (version, bool) {
+func find(name string) (version, error) {
 	i := slices.IndexFunc(versions, func(v version) bool { return v.name == name })
 	if i < 0 {
-		return version{}, false
+		return version{}, fmt.Errorf("version %q of Gardener: want one of %v", name, Versions())
 	}
-	return versions[i], true
+	return versions[i], nil
 }
