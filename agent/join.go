@@ -26,7 +26,11 @@ const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
 func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string, ok bool, err error) {
 	switch {
 	case m.NodeAgent != nil:
-		c, err = cluster.ReadNodeAgent(root.FS(), cmp.Or(m.NodeAgent.Directory, cluster.Directory))
+		dir := cmp.Or(m.NodeAgent.Directory, cluster.Directory)
+		c, err = cluster.ReadNodeAgent(root.FS(), dir)
+		if dir == cluster.Directory {
+			c.Tokens = nil // The configuration carries them, and may change them.
+		}
 		return c, "", true, err
 	case m.Cluster == nil:
 		return c, "", false, nil

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
 )
@@ -88,7 +90,9 @@ func (r *Reset) begin() error {
 	if c, _, ok, err := clusterOf(r.source, r.Node.Root()); err == nil && ok {
 		r.config = c
 	}
-	for _, t := range r.config.Tokens {
+	// Best effort: a file that is damaged must not keep the node from its reset.
+	carried, _ := cluster.CarriedTokens(r.Node.Root().FS())
+	for _, t := range slices.Concat(r.config.Tokens, carried) {
 		record.Tokens = append(record.Tokens, t.Path)
 	}
 	return record.write(r.Node)

@@ -404,3 +404,30 @@ func TestRecordHasNoSecret(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 }
+
+// TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and what
+// names their files goes before they do.
+func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	const carried = "var/lib/gardener-node-agent/config-v1.149.0.yaml"
+	text := strings.Replace(nodeAgentText, "controllers: {", "controllers: {token: {syncConfigs: [{secretName: t, path: /var/lib/log/token}]}, ", 1)
+	for name, text := range map[string]string{carried: text, "var/lib/loam/x": ""} {
+		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	source := machine.Source{Cluster: &machine.Cluster{Server: "https://api", Secret: "s", Tokens: []machine.Token{{Secret: "t", Path: "/srv/token"}}}}
+	r := &Reset{Node: durable.New(root, nil), Now: time.Now, source: source}
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	record, err := readReset(r.Node)
+	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
+		t.Errorf("%+v, %v", record, err)
+	}
+}
