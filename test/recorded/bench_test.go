@@ -18,6 +18,11 @@ import (
 // sized is a configuration of so many files of 2 KiB and units; those before
 // changed say text.
 func sized(files, units, changed int, text string) string {
+	return document(files, units, changed, 2048, text)
+}
+
+// document is sized with files of that many bytes.
+func document(files, units, changed, bytes int, text string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n")
 	for i := range units {
@@ -29,7 +34,7 @@ func sized(files, units, changed int, text string) string {
 		if i < changed {
 			what = text
 		}
-		fmt.Fprintf(&b, "  - path: /etc/bench/%03d\n    content: {inline: {data: %q}}\n", i, fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", 2048-len(what))))
+		fmt.Fprintf(&b, "  - path: /etc/bench/%03d\n    content: {inline: {data: %q}}\n", i, fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", bytes-len(what))))
 	}
 	return b.String()
 }

@@ -13,12 +13,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	agent "github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/unit"
 )
 
 // child is a node whose agent has a process for itself, so that what the process
@@ -27,18 +29,26 @@ type child struct {
 	Dir                 string
 	Config              agent.Config
 	Kubelet, Containerd string
-	Steady              time.Duration
+	// Socket is where its systemd answers; "" for one that only records.
+	Socket string
+	Steady time.Duration
 }
 
 // childVariable has this program run as the child that it describes.
 const childVariable = "LOAM_RECORDED_NODE"
 
 func TestMain(m *testing.M) {
-	text := os.Getenv(childVariable)
-	if text == "" {
+	node, systemd := os.Getenv(childVariable), os.Getenv(systemdVariable)
+	var err error
+	switch {
+	case node != "":
+		err = runChild(node)
+	case systemd != "":
+		err = runSystemd(systemd)
+	default:
 		os.Exit(m.Run())
 	}
-	if err := runChild(text); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -50,34 +60,62 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return fmt.Errorf("decode %s: %w", childVariable, err)
 	}
-	n, err := New(c.Dir, c.Config, "", &Systemd{Job: 5 * time.Millisecond}, c.Steady, logger())
+	ctx := untilInputEnds()
+	var systemd Units = &Systemd{Job: 5 * time.Millisecond}
+	if c.Socket != "" {
+		real, err := unit.Connect(ctx, c.Socket)
+		if err != nil {
+			return err
+		}
+		defer real.Close()
+		systemd = real
+	}
+	n, err := New(c.Dir, c.Config, "", systemd, c.Steady, logger())
 	if err != nil {
 		return err
 	}
 	if err := n.Complete(c.Kubelet, c.Containerd); err != nil {
 		return errors.Join(err, n.Close())
 	}
+	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// untilInputEnds is the time until standard input ends, as it does with the parent.
+func untilInputEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
-	return errors.Join(n.Run(ctx), n.Close())
+	return ctx
 }
 
 // startChild runs the node that c describes, and returns its process ID.
 func (w *world) startChild(c child) int {
 	w.Helper()
+	pid, _ := w.startSelf(childVariable, c.text(w))
+	return pid
+}
+
+func (c child) text(t testing.TB) string {
+	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// startSelf runs this program again, told what to be by a variable of its
+// environment, and returns its process ID and how to end it before the test does.
+func (w *world) startSelf(variable, value string) (int, func()) {
+	w.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		w.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), variable+"="+value), os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = startLazy(cmd)
@@ -85,12 +123,13 @@ func (w *world) startChild(c child) int {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
 			w.Error(err)
 		}
 	})
-	return cmd.Process.Pid
+	w.Cleanup(end)
+	return cmd.Process.Pid, end
 }
 
 // startLazy starts a process with the timer slack of loam-agent.service, which a

@@ -20,6 +20,8 @@ type usage struct {
 	// voluntary context switches of all (proc_pid_status(5)). Go's threads stay,
 	// so none are lost.
 	wakeups int64
+	// switches are all context switches, voluntary or not.
+	switches int64
 	// resident is RSS in bytes, anonymous the part of it that is no file's.
 	resident, anonymous int64
 	// written is what it had the kernel write to a disk, in bytes (proc_pid_io(5),
@@ -44,7 +46,9 @@ func usageOf(t testing.TB, pid int) usage {
 		t.Fatalf("threads of %d: %v", pid, err)
 	}
 	for _, name := range threads {
-		u.wakeups += figure(t, name, "voluntary_ctxt_switches:")
+		voluntary := figure(t, name, "voluntary_ctxt_switches:")
+		u.wakeups += voluntary
+		u.switches += voluntary + figure(t, name, "nonvoluntary_ctxt_switches:")
 	}
 	return u
 }

@@ -19,10 +19,15 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
+// Units is the systemd of a node: a *Systemd, which only records, or a *unit.Systemd.
+type Units interface {
+	apply.Units
+	Changes(ctx context.Context) (<-chan string, error)
+}
+
 // Node is one node in a directory.
 type Node struct {
 	Dir     string
-	Systemd *Systemd
 	Cluster *cluster.Cluster
 	Agent   *agent.Agent
 	wishes  agent.Wishes
@@ -32,8 +37,8 @@ type Node struct {
 
 // New makes a node of the cluster that c describes. dir is empty, or as an
 // earlier run has left it. steady is how long a change is watched.
-func New(dir string, c cluster.Config, token string, systemd *Systemd, steady time.Duration, log *zap.Logger) (*Node, error) {
-	n := &Node{Dir: dir, Systemd: systemd}
+func New(dir string, c cluster.Config, token string, systemd Units, steady time.Duration, log *zap.Logger) (*Node, error) {
+	n := &Node{Dir: dir}
 	root, err := n.root(dir)
 	if err != nil {
 		return nil, err
