@@ -3,8 +3,10 @@ package unit
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -12,54 +14,132 @@ import (
 
 // Show is the state of each unit named, in that order. A unit that systemd
 // does not know has Load "not-found".
+//
+// systemd is asked for all of them at once how they are, and in detail only for
+// those of which it has told something since they were last shown: it tells every
+// change of a property in State before it answers the next call
+// (manager_dispatch_dbus_queue in systemd's manager.c), and what it does not tell,
+// as it follows from a unit's file, changes with a reload alone.
 func (s *Systemd) Show(ctx context.Context, names []string) ([]State, error) {
-	states := make([]State, 0, len(names))
-	for _, name := range names {
-		state, err := s.show(ctx, name)
-		if err != nil {
-			return nil, err
+	if len(names) == 0 {
+		return nil, nil
+	}
+	listed, err := s.list(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, len(names))
+	var asked []*asking
+	for i, name := range names {
+		known, ok := s.signals.recall(listed[i].Path)
+		if ok && listed[i].fits(known) {
+			states[i] = known
+			states[i].Name = name
+			continue
 		}
-		states = append(states, state)
+		asked = append(asked, s.ask(ctx, name, listed[i].Path, &states[i]))
+	}
+	var errs []error
+	for _, a := range asked {
+		errs = append(errs, a.finish())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return states, nil
 }
 
-func (s *Systemd) show(ctx context.Context, name string) (State, error) {
-	all, err := s.conn.GetAllPropertiesContext(ctx, name)
-	if err != nil {
-		return State{Name: name}, fmt.Errorf("show %s: %w", name, err)
+// listing is an entry of ListUnitsByNames.
+type listing struct {
+	Name, Description, Load, Active, Sub, Following string
+	Path                                            dbus.ObjectPath
+	JobID                                           uint32
+	JobType                                         string
+	JobPath                                         dbus.ObjectPath
+}
+
+// fits reports whether a state says what the listing does.
+func (l listing) fits(s State) bool {
+	return l.Load == s.Load && l.Active == s.Active && l.Sub == s.Sub && (l.JobID != 0) == s.Job
+}
+
+// list is how systemd has the units called names, which it loads if it has not.
+func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
+	var listed []listing
+	if err := s.manager.CallWithContext(ctx, manager+".ListUnitsByNames", 0, names).Store(&listed); err != nil {
+		return nil, fmt.Errorf("list units: %w", err)
 	}
-	return stateOf(name, all), nil
+	if len(listed) != len(names) { // It leaves out what is no name of a unit.
+		return nil, fmt.Errorf("list units: systemd knows %d of %d names: %s", len(listed), len(names), strings.Join(names, ", "))
+	}
+	return listed, nil
+}
+
+// asking is a call for all properties of one unit, and where its state goes.
+type asking struct {
+	signals *signals
+	showing *showing
+	name    string
+	call    *dbus.Call
+	state   *State
+}
+
+// ask asks for a unit without waiting for the answer.
+func (s *Systemd) ask(ctx context.Context, name string, path dbus.ObjectPath, state *State) *asking {
+	a := &asking{signals: s.signals, showing: s.signals.begin(path), name: name, state: state}
+	a.call = s.conn.Object(service, path).GoWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, nil, "")
+	return a
+}
+
+// finish waits for the answer.
+func (a *asking) finish() error {
+	<-a.call.Done
+	var all map[string]dbus.Variant
+	if err := a.call.Store(&all); err != nil {
+		a.signals.finish(a.showing, nil)
+		return fmt.Errorf("show %s: %w", a.name, err)
+	}
+	*a.state = stateOf(a.name, all)
+	a.signals.finish(a.showing, a.state)
+	return nil
 }
 
 // stateOf reads the properties that org.freedesktop.systemd1(5) lists for
 // units and services. One that is missing leaves its field empty.
-func stateOf(name string, all map[string]any) State {
+func stateOf(name string, all map[string]dbus.Variant) State {
 	p := properties(all)
 	return State{
-		Name: name, ID: p.text("Id"), Load: p.text("LoadState"), Active: p.text("ActiveState"), Sub: p.text("SubState"),
-		File: p.text("UnitFileState"), Type: p.text("Type"), InvocationID: p.id("InvocationID"),
-		FragmentPath: p.text("FragmentPath"), DropInPaths: p.texts("DropInPaths"),
-		NeedDaemonReload: p.flag("NeedDaemonReload"), Result: p.text("Result"),
-		ExitCode: int(p.signed("ExecMainStatus")), MainPID: int(p.unsigned("MainPID")), Job: p.job(),
-		Restarts: int(p.unsigned("NRestarts")), BoundBy: slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"), p.texts("BoundBy"), p.texts("ConsistsOf")),
-		Skipped: p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
-		Since:   time.Duration(p.long("StateChangeTimestampMonotonic")) * time.Microsecond,
+		Name:         name,
+		ID:           p.text("Id"),
+		Load:         p.text("LoadState"),
+		Active:       p.text("ActiveState"),
+		Sub:          p.text("SubState"),
+		Type:         p.text("Type"),
+		InvocationID: p.id("InvocationID"),
+		FragmentPath: p.text("FragmentPath"),
+		DropInPaths:  p.texts("DropInPaths"),
+		Result:       p.text("Result"),
+		ExitCode:     int(p.signed("ExecMainStatus")),
+		Job:          p.job(),
+		Restarts:     int(p.unsigned("NRestarts")),
+		BoundBy:      slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"), p.texts("BoundBy"), p.texts("ConsistsOf")),
+		Skipped:      p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
+		Since:        time.Duration(p.long("StateChangeTimestampMonotonic")) * time.Microsecond,
 	}
 }
 
-type properties map[string]any
+type properties map[string]dbus.Variant
 
-func (p properties) text(key string) string     { v, _ := p[key].(string); return v }
-func (p properties) texts(key string) []string  { v, _ := p[key].([]string); return v }
-func (p properties) flag(key string) bool       { v, _ := p[key].(bool); return v }
-func (p properties) signed(key string) int32    { v, _ := p[key].(int32); return v }
-func (p properties) unsigned(key string) uint32 { v, _ := p[key].(uint32); return v }
-func (p properties) long(key string) uint64     { v, _ := p[key].(uint64); return v }
+func (p properties) text(key string) string     { v, _ := p[key].Value().(string); return v }
+func (p properties) texts(key string) []string  { v, _ := p[key].Value().([]string); return v }
+func (p properties) flag(key string) bool       { v, _ := p[key].Value().(bool); return v }
+func (p properties) signed(key string) int32    { v, _ := p[key].Value().(int32); return v }
+func (p properties) unsigned(key string) uint32 { v, _ := p[key].Value().(uint32); return v }
+func (p properties) long(key string) uint64     { v, _ := p[key].Value().(uint64); return v }
 
 // id is a 128-bit id in hex, "" if it was never set.
 func (p properties) id(key string) string {
-	raw, _ := p[key].([]byte)
+	raw, _ := p[key].Value().([]byte)
 	for _, b := range raw {
 		if b != 0 {
 			return hex.EncodeToString(raw)
@@ -70,7 +150,7 @@ func (p properties) id(key string) string {
 
 // job reports whether the unit has a job: Job is (id, path), id 0 for none.
 func (p properties) job() bool {
-	pair, _ := p["Job"].([]any)
+	pair, _ := p["Job"].Value().([]any)
 	if len(pair) != 2 {
 		return false
 	}

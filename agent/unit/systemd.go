@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"strconv"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 )
 
@@ -17,45 +13,62 @@ import (
 // message bus.
 const PrivateSocket = "/run/systemd/private"
 
-// Systemd is a connection to a running systemd.
+// The names that systemd has on D-Bus (org.freedesktop.systemd1(5)).
+const (
+	service   = "org.freedesktop.systemd1"
+	rootPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
+	unitsPath = "/org/freedesktop/systemd1/unit"
+	manager   = service + ".Manager"
+)
+
+// Systemd is a connection to a running systemd. There is one for calls and
+// signals alike: systemd sends every signal to each connection of its private
+// socket.
 type Systemd struct {
-	conn *systemd.Conn
-	// dial opens a further connection to the same systemd.
-	dial func() (*dbus.Conn, error)
+	conn    *dbus.Conn
+	manager dbus.BusObject
+	signals *signals
 }
 
 // Connect connects to the systemd that listens on socket, or, where that is
 // not there, to the one on the system bus.
 func Connect(ctx context.Context, socket string) (*Systemd, error) {
-	dial := func() (*dbus.Conn, error) { return dial(ctx, socket) }
-	conn, err := systemd.NewConnection(dial)
+	s, err := connect(ctx, func(opt dbus.ConnOption) (*dbus.Conn, error) { return dial(ctx, socket, opt) })
 	if err == nil {
-		return &Systemd{conn, dial}, nil
+		return s, nil
 	}
-	dial = func() (*dbus.Conn, error) { return dbus.ConnectSystemBus() }
-	conn, busErr := systemd.NewConnection(dial)
+	s, busErr := connect(ctx, connectBus)
 	if busErr != nil {
 		return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, busErr))
 	}
-	return &Systemd{conn, dial}, nil
+	return s, nil
 }
 
-// dial opens the private socket. The peer is systemd and no bus, so there is
-// no Hello; who we are is told by the kernel.
-func dial(ctx context.Context, socket string) (*dbus.Conn, error) {
-	var dialer net.Dialer
-	stream, err := dialer.DialContext(ctx, "unix", socket)
+// connect opens a connection and subscribes to what systemd tells.
+func connect(ctx context.Context, open func(dbus.ConnOption) (*dbus.Conn, error)) (*Systemd, error) {
+	signals := newSignals()
+	conn, err := open(dbus.WithSignalHandler(signals))
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dbus.NewConn(stream)
-	if err != nil {
-		stream.Close()
-		return nil, err
-	}
-	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+	s := &Systemd{conn: conn, manager: conn.Object(service, rootPath), signals: signals}
+	if err := s.manager.CallWithContext(ctx, manager+".Subscribe", 0).Err; err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("authenticate at %s: %w", socket, err)
+		return nil, fmt.Errorf("subscribe to systemd: %w", err)
+	}
+	return s, nil
+}
+
+// connectBus connects to the system bus, which sends on only the signals that
+// it is asked for.
+func connectBus(opt dbus.ConnOption) (*dbus.Conn, error) {
+	conn, err := dbus.ConnectSystemBus(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.AddMatchSignal(dbus.WithMatchSender(service)); err != nil {
+		conn.Close()
+		return nil, err
 	}
 	return conn, nil
 }
@@ -65,7 +78,7 @@ func (s *Systemd) Close() { s.conn.Close() }
 
 // Reload makes systemd read its units again.
 func (s *Systemd) Reload(ctx context.Context) error {
-	if err := s.conn.ReloadContext(ctx); err != nil {
+	if err := s.manager.CallWithContext(ctx, manager+".Reload", 0).Err; err != nil {
 		return fmt.Errorf("reload systemd: %w", err)
 	}
 	return nil
@@ -74,49 +87,53 @@ func (s *Systemd) Reload(ctx context.Context) error {
 // Start starts a unit and waits until its job is finished. A job with a result
 // other than "done" is a *JobError.
 func (s *Systemd) Start(ctx context.Context, name string) error {
-	return s.job(ctx, "start", name, s.conn.StartUnitContext)
+	return s.job(ctx, "start", "StartUnit", name)
 }
 
 // Stop is Start for stopping.
 func (s *Systemd) Stop(ctx context.Context, name string) error {
-	return s.job(ctx, "stop", name, s.conn.StopUnitContext)
+	return s.job(ctx, "stop", "StopUnit", name)
 }
 
 // Restart is Start for restarting; a unit that is down is started.
 func (s *Systemd) Restart(ctx context.Context, name string) error {
-	return s.job(ctx, "restart", name, s.conn.RestartUnitContext)
+	return s.job(ctx, "restart", "RestartUnit", name)
 }
 
 // ReloadUnit is Start for reloading a unit that is up.
 func (s *Systemd) ReloadUnit(ctx context.Context, name string) error {
-	return s.job(ctx, "reload", name, s.conn.ReloadUnitContext)
+	return s.job(ctx, "reload", "ReloadUnit", name)
 }
 
 // ResetFailed makes systemd forget that a unit failed, and how often it was
 // started of late: what has been corrected starts at once. It is no error if
-// systemd does not know the unit.
-func (s *Systemd) ResetFailed(ctx context.Context, name string) {
-	_ = s.conn.ResetFailedUnitContext(ctx, name) // The start says what is wrong.
+// systemd does not know the unit. systemd does what one connection asks for in
+// order, so there is no answer to wait for before the start.
+func (s *Systemd) ResetFailed(_ context.Context, name string) {
+	s.manager.Go(manager+".ResetFailedUnit", dbus.FlagNoReplyExpected, nil, name) // The start says what is wrong.
 }
 
-// enqueue is the form of go-systemd's methods that make a job.
-type enqueue func(ctx context.Context, name, mode string, result chan<- string) (int, error)
-
-func (s *Systemd) job(ctx context.Context, verb, name string, enqueue enqueue) error {
-	result := make(chan string, 1)
-	if _, err := enqueue(ctx, name, "replace", result); err != nil {
+// job asks for a job by the Manager's method and waits until it has ended.
+func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
+	jobs := s.signals.expectJob()
+	defer jobs.forget()
+	var job dbus.ObjectPath
+	if err := s.manager.CallWithContext(ctx, manager+"."+method, 0, name, "replace").Store(&job); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("%s %s: waiting for the job: %w", verb, name, ctx.Err())
-	case got := <-result:
-		if got == "done" {
-			return nil
-		}
-		state, err := s.show(ctx, name)
-		return errors.Join(&JobError{Verb: verb, Unit: name, Result: got, State: state}, err)
+	result, err := jobs.await(ctx, job)
+	if err != nil {
+		return fmt.Errorf("%s %s: waiting for the job: %w", verb, name, err)
 	}
+	if result == "done" {
+		return nil
+	}
+	failed := &JobError{Verb: verb, Unit: name, Result: result}
+	states, err := s.Show(ctx, []string{name})
+	if err == nil {
+		failed.State = states[0]
+	}
+	return errors.Join(failed, err)
 }
 
 // Ready tells the systemd that started this process that it is up

@@ -91,7 +91,14 @@ func unitsThatAreLinks(t *testing.T, c *container.Container) {
 	}
 	var got []seen
 	for _, state := range states {
-		got = append(got, seen{state.Load, state.Active, state.File, state.FragmentPath, state.DropInPaths, state.NeedDaemonReload})
+		got = append(got, seen{
+			Load:     state.Load,
+			Active:   state.Active,
+			File:     property(t, c, state.Name, "UnitFileState"),
+			Fragment: state.FragmentPath,
+			DropIns:  state.DropInPaths,
+			Reload:   needsReload(t, c, state.Name),
+		})
 	}
 	want := []seen{
 		{"loaded", "active", "enabled", "/etc/systemd/system/linked.service", []string{"/etc/systemd/system/linked.service.d/10-env.conf"}, false},
@@ -147,13 +154,13 @@ func jobs(t *testing.T, c *container.Container) {
 
 	before := show(t, s, "linked.service")
 	flip(t, dir, units+"linked.service", sleeper+"# changed\n")
-	if !show(t, s, "linked.service").NeedDaemonReload {
+	if !needsReload(t, c, "linked.service") {
 		t.Error("systemd does not notice that the flip changed a unit")
 	}
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := show(t, s, "linked.service"); after.NeedDaemonReload || after.InvocationID != before.InvocationID {
+	if after := show(t, s, "linked.service"); needsReload(t, c, "linked.service") || after.InvocationID != before.InvocationID {
 		t.Errorf("after the reload: %+v", after)
 	}
 	if err := s.Restart(t.Context(), "linked.service"); err != nil {
@@ -199,6 +206,17 @@ func show(t *testing.T, s *unit.Systemd, name string) unit.State {
 		t.Fatal(err)
 	}
 	return states[0]
+}
+
+// property is what systemctl(1) says of a unit.
+func property(t *testing.T, c *container.Container, unit, name string) string {
+	t.Helper()
+	return strings.TrimSpace(c.Command(t, "systemctl", "show", "-P", name, unit))
+}
+
+func needsReload(t *testing.T, c *container.Container, unit string) bool {
+	t.Helper()
+	return property(t, c, unit, "NeedDaemonReload") == "yes"
 }
 
 // flip makes the current generation one with another text of a unit.

@@ -17,8 +17,6 @@ type State struct {
 	// Active is "active", "inactive", "activating", "deactivating",
 	// "reloading" or "failed", Sub the finer state of the unit's type.
 	Active, Sub string
-	// File is UnitFileState: "enabled", "disabled", "static", "masked"…
-	File string
 	// Type is a service's Type=, "" for other units.
 	Type string
 	// InvocationID, 32 hex digits, is new at each start; "" before the first.
@@ -26,13 +24,10 @@ type State struct {
 	// FragmentPath and DropInPaths are the files systemd has read.
 	FragmentPath string
 	DropInPaths  []string
-	// NeedDaemonReload says that those files have changed since.
-	NeedDaemonReload bool
 	// Result is "success" or why the unit failed; ExitCode is the main
 	// process's last.
 	Result   string
 	ExitCode int
-	MainPID  int
 	// Restarts is how often systemd has restarted a service by itself (Restart=)
 	// since it was last started otherwise.
 	Restarts int

@@ -3,7 +3,6 @@ package unit
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -11,39 +10,53 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// changedSignal is what systemd sends when properties of an object change.
-const changedSignal = "org.freedesktop.DBus.Properties.PropertiesChanged"
-
 // Changes says the name of each unit whose state changes, until ctx ends or the
 // connection is lost; then the channel is closed. A unit that changes again
 // before its name is received is said once.
 func (s *Systemd) Changes(ctx context.Context) (<-chan string, error) {
-	conn, err := s.dial()
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to systemd: %w", err)
-	}
-	signals := make(chan *dbus.Signal, 64)
-	conn.Signal(signals)
-	// Only a bus knows matches. systemd itself sends everything, and may leave
-	// the call without a reply.
-	conn.BusObject().Call("org.freedesktop.DBus.AddMatch", dbus.FlagNoReplyExpected, "type='signal',sender='org.freedesktop.systemd1'")
-	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
-	if err := manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.Subscribe", 0).Err; err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("subscribe to systemd: %w", err)
-	}
+	l := listener{changed: make(chan string), ended: make(chan struct{})}
+	s.signals.listen(l)
 	names := make(chan string)
 	go func() {
 		defer close(names)
-		defer conn.Close()
-		forward(ctx, signals, names)
+		defer close(l.ended)
+		forward(ctx, s.signals.lost, l.changed, names)
 	}()
 	return names, nil
 }
 
-// forward sends on the names of units that signals are about, however slow the
-// receiver is. It returns when ctx ends or signals is closed.
-func forward(ctx context.Context, signals <-chan *dbus.Signal, names chan<- string) {
+// listener is sent the name of each unit that changes until it has ended.
+type listener struct {
+	changed chan string
+	ended   chan struct{}
+}
+
+func (s *signals) listen(l listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+}
+
+// tell sends name to each listener, which takes it at once, and drops those that
+// have ended.
+func (s *signals) tell(name string) {
+	s.mu.Lock()
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
+	for _, l := range listeners {
+		select {
+		case l.changed <- name:
+		case <-l.ended:
+			s.mu.Lock()
+			s.listeners = slices.DeleteFunc(s.listeners, func(other listener) bool { return other == l })
+			s.mu.Unlock()
+		}
+	}
+}
+
+// forward sends on the names of units that change, however slow the receiver is.
+// It returns when ctx ends or the connection is lost.
+func forward(ctx context.Context, lost <-chan struct{}, changed <-chan string, names chan<- string) {
 	var waiting []string
 	for {
 		var next string
@@ -54,13 +67,10 @@ func forward(ctx context.Context, signals <-chan *dbus.Signal, names chan<- stri
 		select {
 		case <-ctx.Done():
 			return
-		case signal, ok := <-signals:
-			if !ok {
-				return
-			}
-			if signal.Name == changedSignal && path.Dir(string(signal.Path)) == "/org/freedesktop/systemd1/unit" {
-				waiting = include(waiting, unitName(signal.Path))
-			}
+		case <-lost:
+			return
+		case name := <-changed:
+			waiting = include(waiting, name)
 		case out <- next:
 			waiting = waiting[1:]
 		}

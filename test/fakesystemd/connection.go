@@ -113,6 +113,7 @@ func (m *Manager) do(call *dbus.Message) ([]any, error) {
 	object, _ := call.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	of, _ := call.Headers[dbus.FieldInterface].Value().(string)
 	member, _ := call.Headers[dbus.FieldMember].Value().(string)
+	m.calls[member]++
 	if of == propertiesInterface {
 		return m.properties(object, member, call.Body)
 	}

@@ -45,6 +45,7 @@ type Manager struct {
 	connections map[*connection]bool
 	units       map[string]*unit
 	jobs        uint32
+	calls       map[string]int
 }
 
 // New makes a Manager of the unit files in etc/systemd/system beneath root.
@@ -54,6 +55,7 @@ func New(root *os.Root, job time.Duration) *Manager {
 		job:         job,
 		connections: map[*connection]bool{},
 		units:       map[string]*unit{},
+		calls:       map[string]int{},
 	}
 	for i := range imageUnits {
 		u := newUnit(fmt.Sprintf("image-%03d.service", i), "loaded")
@@ -61,6 +63,15 @@ func New(root *os.Root, job time.Duration) *Manager {
 		m.units[u.name] = u
 	}
 	return m
+}
+
+// Calls is how often each method was called since the last time.
+func (m *Manager) Calls() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	calls := m.calls
+	m.calls = map[string]int{}
+	return calls
 }
 
 // Serve answers those who connect to listener until ctx ends.

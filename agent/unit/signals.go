@@ -1,0 +1,195 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// changedSignal is what systemd sends when properties of an object change.
+const changedSignal = "PropertiesChanged"
+
+// signals is what systemd has told. godbus delivers signals and replies in the
+// order in which systemd sent them, each before it reads the next.
+type signals struct {
+	mu sync.Mutex
+	// known are units as they were shown last, by object, unless something was
+	// said of them since.
+	known map[dbus.ObjectPath]State
+	// shows are those under way.
+	shows []*showing
+	// ended are the results of jobs that nobody has asked for yet, while somebody
+	// may; waiting are those who have. expected counts them all.
+	ended    map[dbus.ObjectPath]string
+	waiting  map[dbus.ObjectPath][]chan<- string
+	expected int
+	// listeners are to hear of units that change.
+	listeners []listener
+	// lost is closed when the connection is.
+	lost chan struct{}
+}
+
+// showing is one unit that is being looked at, stale if something was said of it
+// meanwhile.
+type showing struct {
+	path  dbus.ObjectPath
+	stale bool
+}
+
+func newSignals() *signals {
+	return &signals{
+		known:   map[dbus.ObjectPath]State{},
+		ended:   map[dbus.ObjectPath]string{},
+		waiting: map[dbus.ObjectPath][]chan<- string{},
+		lost:    make(chan struct{}),
+	}
+}
+
+// Terminate implements dbus.Terminator: the connection has ended.
+func (s *signals) Terminate() { close(s.lost) }
+
+// DeliverSignal implements dbus.SignalHandler.
+func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
+	switch name {
+	case changedSignal:
+		if !strings.HasPrefix(string(signal.Path), unitsPath+"/") {
+			return
+		}
+		s.forget(signal.Path)
+		s.tell(unitName(signal.Path))
+	case "UnitNew", "UnitRemoved":
+		// The units that it requires, or that require it, are told as changed.
+		if path, ok := argument[dbus.ObjectPath](signal, 1); ok {
+			s.forget(path)
+		}
+	case "Reloading":
+		// What a unit's file says is not told as changed.
+		s.forgetAll()
+	case "JobRemoved":
+		job, isJob := argument[dbus.ObjectPath](signal, 1)
+		result, isResult := argument[string](signal, 3)
+		if isJob && isResult {
+			s.end(job, result)
+		}
+	}
+}
+
+// argument is the argument of a signal at index i, if it has that type.
+func argument[T any](signal *dbus.Signal, i int) (value T, ok bool) {
+	if len(signal.Body) <= i {
+		return value, false
+	}
+	value, ok = signal.Body[i].(T)
+	return value, ok
+}
+
+func (s *signals) forget(path dbus.ObjectPath) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, path)
+	for _, show := range s.shows {
+		show.stale = show.stale || show.path == path
+	}
+}
+
+func (s *signals) forgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
+	for _, show := range s.shows {
+		show.stale = true
+	}
+}
+
+// recall is the unit as it was shown last, if nothing was said of it since.
+func (s *signals) recall(path dbus.ObjectPath) (State, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, ok := s.known[path]
+	return state, ok
+}
+
+// begin notes that a unit is being looked at.
+func (s *signals) begin(path dbus.ObjectPath) *showing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	show := &showing{path: path}
+	s.shows = append(s.shows, show)
+	return show
+}
+
+// finish ends that. A state is kept, nil for none, unless it is stale.
+func (s *signals) finish(show *showing, state *State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shows = slices.DeleteFunc(s.shows, func(other *showing) bool { return other == show })
+	if state != nil && !show.stale {
+		s.known[show.path] = *state
+	}
+}
+
+// expectation is a job that is being asked for.
+type expectation struct{ *signals }
+
+// expectJob must come before the call that makes the job: it may end before the
+// caller has its reply.
+func (s *signals) expectJob() expectation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expected++
+	return expectation{s}
+}
+
+// forget ends the expectation.
+func (e expectation) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.expected--
+	if e.expected == 0 {
+		clear(e.ended)
+		clear(e.waiting)
+	}
+}
+
+// await waits for the result of a job.
+func (e expectation) await(ctx context.Context, job dbus.ObjectPath) (string, error) {
+	result := make(chan string, 1)
+	e.wait(job, result)
+	select {
+	case got := <-result:
+		return got, nil
+	case <-e.lost:
+		return "", errors.New("connection to systemd lost")
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func (e expectation) wait(job dbus.ObjectPath, result chan<- string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if got, ok := e.ended[job]; ok {
+		result <- got
+		return
+	}
+	e.waiting[job] = append(e.waiting[job], result)
+}
+
+// end notes the result of a job. Two may wait for it: systemd makes one job of
+// two that ask for the same.
+func (s *signals) end(job dbus.ObjectPath, result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expected == 0 {
+		return
+	}
+	s.ended[job] = result
+	for _, waiting := range s.waiting[job] {
+		waiting <- result
+	}
+	delete(s.waiting, job)
+}
