@@ -5,16 +5,24 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Batch makes new names that nothing refers to yet, and all of them durable at
 // once. Until Sync has returned, any part of them may be lost or torn.
+//
+// It keeps the directories open in which it works: nobody else changes those,
+// and to look up each name from the root would cost more than to make it. Close
+// must be called.
 type Batch struct {
 	dir   *Dir
 	files []string
 	dirs  map[string]bool
+	open  map[string]*os.File
 }
 
 // manySyncs is how many fsyncs cost more than one syncfs(2), which also writes
@@ -22,11 +30,60 @@ type Batch struct {
 const manySyncs = 32
 
 // Batch begins a batch.
-func (d *Dir) Batch() *Batch { return &Batch{dir: d, dirs: map[string]bool{}} }
+func (d *Dir) Batch() *Batch {
+	return &Batch{dir: d, dirs: map[string]bool{}, open: map[string]*os.File{}}
+}
+
+// Close ends the batch.
+func (b *Batch) Close() {
+	for _, f := range b.open {
+		_ = f.Close() // Nothing is written by it.
+	}
+	clear(b.open)
+}
+
+// maxOpen is how many directories a batch keeps open.
+const maxOpen = 64
+
+// begin is the step before a change.
+func (b *Batch) begin(s Step) error {
+	if len(b.open) >= maxOpen {
+		b.Close()
+	}
+	return b.dir.step(s)
+}
+
+// directory is the descriptor of the directory name, until the next change.
+func (b *Batch) directory(name string) (int, error) {
+	f := b.open[name]
+	if f == nil {
+		var err error
+		f, err = b.dir.root.Open(name)
+		if err != nil {
+			return 0, err
+		}
+		b.open[name] = f
+	}
+	return int(f.Fd()), nil
+}
 
 // File makes the new file name. Its directory must exist. The error names it.
 func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
-	if err := b.dir.fill(name, data, mode); err != nil {
+	create := func() (*os.File, error) {
+		dir, err := b.directory(path.Dir(name))
+		if err != nil {
+			return nil, err
+		}
+		fd, err := unix.Openat(dir, path.Base(name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	if err := b.begin(Step{Op: Create, Name: name}); err != nil {
+		return err
+	}
+	if err := b.dir.fillBy(create, name, data, mode); err != nil {
 		return err
 	}
 	b.files = append(b.files, name)
@@ -36,19 +93,46 @@ func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 
 // Mkdir makes the new directory name.
 func (b *Batch) Mkdir(name string) error {
-	if err := b.dir.mkdir(name); err != nil {
+	if err := b.begin(Step{Op: Mkdir, Name: name}); err != nil {
 		return err
+	}
+	parent, err := b.directory(path.Dir(name))
+	if err == nil {
+		err = unix.Mkdirat(parent, path.Base(name), 0o755)
+	}
+	if err == nil {
+		err = b.allow(name, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("make directory %s: %w", name, err)
 	}
 	b.dirs[name], b.dirs[path.Dir(name)] = true, true
 	return nil
 }
 
-// Link makes the new name a hard link to the file old.
-func (b *Batch) Link(old, name string) error {
-	if err := b.dir.step(Step{Op: Link, Name: name, From: old}); err != nil {
+// allow gives a directory its mode, as mkdir(2) applies the umask.
+func (b *Batch) allow(name string, mode uint32) error {
+	dir, err := b.directory(name)
+	if err != nil {
 		return err
 	}
-	if err := b.dir.root.Link(old, name); err != nil {
+	return unix.Fchmod(dir, mode)
+}
+
+// Link makes the new name a hard link to the file old.
+func (b *Batch) Link(old, name string) error {
+	if err := b.begin(Step{Op: Link, Name: name, From: old}); err != nil {
+		return err
+	}
+	from, err := b.directory(path.Dir(old))
+	if err != nil {
+		return fmt.Errorf("hard link %s: %w", name, err)
+	}
+	to, err := b.directory(path.Dir(name))
+	if err == nil {
+		err = unix.Linkat(from, path.Base(old), to, path.Base(name), 0)
+	}
+	if err != nil {
 		return fmt.Errorf("hard link %s: %w", name, err)
 	}
 	b.dirs[path.Dir(name)] = true
@@ -57,7 +141,14 @@ func (b *Batch) Link(old, name string) error {
 
 // Symlink makes the new name a symbolic link that says target.
 func (b *Batch) Symlink(target, name string) error {
-	if err := b.dir.symlink(target, name); err != nil {
+	if err := b.begin(Step{Op: Symlink, Name: name, From: target}); err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	dir, err := b.directory(path.Dir(name))
+	if err == nil {
+		err = unix.Symlinkat(target, dir, path.Base(name))
+	}
+	if err != nil {
 		return fmt.Errorf("link %s: %w", name, err)
 	}
 	b.dirs[path.Dir(name)] = true

@@ -259,7 +259,15 @@ func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
 	if err := d.step(Step{Op: Create, Name: name}); err != nil {
 		return err
 	}
-	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	create := func() (*os.File, error) {
+		return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	return d.fillBy(create, name, data, mode)
+}
+
+// fillBy is fill, past its first step, for a file that create makes.
+func (d *Dir) fillBy(create func() (*os.File, error), name string, data io.Reader, mode fs.FileMode) error {
+	f, err := create()
 	if err != nil {
 		return err
 	}
