@@ -107,7 +107,12 @@ func (o *Offline) Plan(ctx context.Context, doc source.Document) (plan.Plan, con
 		return plan.Plan{}, config.Desired{}, err
 	}
 	planner := apply.Planner{
-		State: generation.Read(o.State), Node: o.root.FS(), Image: image.FS(), Units: units, OSVersion: o.Status.ImageVersion,
+		State:     generation.Read(o.State),
+		Node:      o.root.FS(),
+		Image:     image.FS(),
+		Catalog:   generation.NewCatalog(image.FS()),
+		Units:     units,
+		OSVersion: o.Status.ImageVersion,
 	}
 	p, err := planner.Plan(ctx, desired, doc.Name)
 	return p, desired, err

@@ -52,7 +52,8 @@ type Executor struct {
 	Now    func() time.Time
 	Uptime func() time.Duration
 
-	opened *generation.Store
+	opened  *generation.Store
+	catalog *generation.Catalog
 	// last is the generation that was current when last seen.
 	last generation.Manifest
 	gate *health.Gate
@@ -254,5 +255,15 @@ func (e *Executor) store() *generation.Store {
 }
 
 func (e *Executor) planner() Planner {
-	return Planner{State: e.store().Reader, Node: e.Node.Root().FS(), Image: e.Image, Units: e.Units, OSVersion: e.OSVersion}
+	if e.catalog == nil {
+		e.catalog = generation.NewCatalog(e.Image)
+	}
+	return Planner{
+		State:     e.store().Reader,
+		Node:      e.Node.Root().FS(),
+		Image:     e.Image,
+		Catalog:   e.catalog,
+		Units:     e.Units,
+		OSVersion: e.OSVersion,
+	}
 }

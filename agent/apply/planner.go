@@ -25,7 +25,9 @@ type Planner struct {
 	State generation.Reader
 	Node  fs.FS
 	Image fs.FS
-	Units Observer
+	// Catalog is the units of Image.
+	Catalog *generation.Catalog
+	Units   Observer
 	// OSVersion is the running image's IMAGE_VERSION.
 	OSVersion string
 }
@@ -47,7 +49,7 @@ type change struct {
 
 // change observes and decides.
 func (p Planner) change(ctx context.Context, d config.Desired, source string) (change, error) {
-	vendor, err := generation.ReadVendor(p.Image, d)
+	vendor, err := p.Catalog.Read(d)
 	if err != nil {
 		return change{}, err
 	}

@@ -214,7 +214,9 @@ func maskedByImage(t *testing.T, s stage) {
 	if err := image.Symlink("/dev/null", "usr/lib/systemd/system/masked.service"); err != nil {
 		t.Fatal(err)
 	}
-	s.e.Image = image.FS()
+	// An image does not change while an agent runs.
+	s.image = image
+	s.e = s.executor(t, nil)
 	before, _, _ := s.e.Current()
 	s.reloads.count = 0
 	var wrong *generation.Error

@@ -30,7 +30,7 @@ func (s *Store) removeCurrent() error {
 
 // removeObjects deletes all that is stored, durably: it may be secret.
 func (s *Store) removeObjects() error {
-	s.swept, s.objects = false, nil
+	*s.inventory = inventory{}
 	clear(s.links)
 	for _, dir := range []string{generationsDir, treeDir, contentDir} {
 		deleted, err := s.deleteOthers(dir, nil)

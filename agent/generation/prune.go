@@ -13,7 +13,7 @@ import (
 // those that are current for any OS version, and then sweeps. With nothing to
 // delete it writes nothing.
 func (s *Store) Prune(keep int, besides ...string) error {
-	names, err := s.List()
+	names, err := s.names()
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
@@ -22,28 +22,34 @@ func (s *Store) Prune(keep int, besides ...string) error {
 		return fmt.Errorf("prune: %w", err)
 	}
 	kept := slices.Concat(names[max(0, len(names)-keep):], current, besides)
+	wasSwept := s.inventory.swept
 	deleted, err := s.deleteOthers(generationsDir, kept)
 	if err == nil && deleted {
-		s.swept = false
+		s.inventory.swept = false
 		// Before content goes: no complete generation may come back without its own.
 		err = s.dir.SyncDir(generationsDir)
 	}
 	if err != nil {
+		s.inventory.swept = false
 		return fmt.Errorf("prune: %w", err)
 	}
-	return s.Sweep()
+	if !deleted || !wasSwept {
+		return s.Sweep()
+	}
+	left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(kept, name) })
+	return s.sweep(left)
 }
 
 // Delete deletes one generation that is nobody's current one, and sweeps.
 func (s *Store) Delete(name string) error {
 	delete(s.loaded, name)
+	s.inventory.swept = false
 	if err := s.dir.RemoveAll(path.Join(generationsDir, name)); err != nil {
 		return err
 	}
 	if err := s.dir.SyncDir(generationsDir); err != nil {
 		return err
 	}
-	s.swept = false
 	return s.Sweep()
 }
 
@@ -51,7 +57,7 @@ func (s *Store) Delete(name string) error {
 // off has left. While the current generation of some OS version is torn, all
 // stays, as it is unknown what that needs.
 func (s *Store) Sweep() error {
-	if s.swept {
+	if s.inventory.swept {
 		return nil
 	}
 	names, err := s.List()
@@ -70,21 +76,27 @@ func (s *Store) Sweep() error {
 	if _, err := s.deleteOthers(generationsDir, names); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
-	s.objects = map[string]bool{}
+	return s.sweep(names)
+}
+
+// sweep leaves the content and the directories of the generations called names,
+// which are all that there are.
+func (s *Store) sweep(names []string) error {
+	s.inventory.names, s.inventory.objects = names, map[string]bool{}
 	for _, name := range names {
-		m, err := s.Load(name)
+		m, err := s.manifest(name)
 		if err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
 		s.count(m)
 	}
 	for _, dir := range []string{treeDir, contentDir} {
-		if _, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.objects))); err != nil {
+		if _, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.inventory.objects))); err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
 	}
-	maps.DeleteFunc(s.links, func(_, name string) bool { return !s.objects[path.Dir(name)] })
-	s.swept = true
+	maps.DeleteFunc(s.links, func(_, name string) bool { return !s.inventory.objects[path.Dir(name)] })
+	s.inventory.swept = true
 	return nil
 }
 
@@ -114,8 +126,8 @@ func (s *Store) currentNames() ([]string, error) {
 // deleteOthers deletes what is in dir and not among kept, whose directories do
 // not count, and reports whether there was anything.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
-	children, err := fs.ReadDir(s.fsys, dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	children, err := s.children(dir)
+	if err != nil {
 		return false, err
 	}
 	keep := map[string]bool{}
@@ -123,14 +135,28 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 		keep[path.Base(name)] = true
 	}
 	for _, child := range children {
-		if keep[child.Name()] {
+		if keep[child] {
 			continue
 		}
-		delete(s.loaded, child.Name())
-		if err := s.dir.RemoveAll(path.Join(dir, child.Name())); err != nil {
+		delete(s.loaded, child)
+		if err := s.dir.RemoveAll(path.Join(dir, child)); err != nil {
 			return deleted, err
 		}
 		deleted = true
 	}
 	return deleted, nil
+}
+
+// children are the names in dir, in no order; none if it is not there. To list
+// them as entries would ask the kernel about each.
+func (s *Store) children(dir string) ([]string, error) {
+	f, err := s.dir.Root().Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,19 @@ type Reader struct {
 	// loaded are manifests by name, as of the time stamp of their file:
 	// generations do not change.
 	loaded map[string]loaded
+	// inventory is what a Store knows to be there.
+	inventory *inventory
+}
+
+// inventory is what is in the store, of which there is one writer.
+type inventory struct {
+	// swept says that the store holds nothing but what complete generations
+	// refer to: whatever is there is whole. The rest is valid only then.
+	swept bool
+	// names are the complete generations, oldest first, objects the content and
+	// directories that they refer to.
+	names   []string
+	objects map[string]bool
 }
 
 type loaded struct {
@@ -31,7 +45,9 @@ type loaded struct {
 }
 
 // Read makes a Reader of /var/lib/loam. It reads nothing yet.
-func Read(fsys fs.FS) Reader { return Reader{fsys, map[string]loaded{}} }
+func Read(fsys fs.FS) Reader {
+	return Reader{fsys: fsys, loaded: map[string]loaded{}, inventory: &inventory{}}
+}
 
 const (
 	contentDir     = "store/sha256"
@@ -101,6 +117,15 @@ func (r Reader) Load(name string) (Manifest, error) {
 		r.loaded[name] = known
 	}
 	return known.manifest, r.checkRoot(name)
+}
+
+// manifest is a generation that is known to be complete: as it was loaded last,
+// if it was.
+func (r Reader) manifest(name string) (Manifest, error) {
+	if known, ok := r.loaded[name]; ok {
+		return known.manifest, nil
+	}
+	return r.Load(name)
 }
 
 // treesOf are the digests of the directories of m, which was loaded.
@@ -175,14 +200,23 @@ func (r Reader) List() ([]string, error) {
 	return names, nil
 }
 
+// names are those that List gives, without looking again where they are known.
+func (r Reader) names() ([]string, error) {
+	if r.inventory.swept {
+		return r.inventory.names, nil
+	}
+	return r.List()
+}
+
 // Next is the number that the next generation gets: 1 on a new node.
 func (r Reader) Next() (int, error) {
-	names, err := r.List()
-	if err != nil || len(names) == 0 {
+	all, err := r.names()
+	if err != nil || len(all) == 0 {
 		return 1, err
 	}
-	last, err := r.Load(names[len(names)-1])
-	return last.Number + 1, err
+	number, _, _ := strings.Cut(all[len(all)-1], "-")
+	last, err := strconv.Atoi(number)
+	return last + 1, err
 }
 
 // byNumber orders names by number, which may have more than six digits.
@@ -207,34 +241,51 @@ func (r Reader) Open(e Entry) (fs.File, error) {
 // Damaged are the files of m whose content in the store is not what the
 // manifest says, or that the generation's tree does not have. It reads all of
 // them.
-func (r Reader) Damaged(m Manifest) []Entry { return r.damaged(m, nil) }
-
-// DamagedOf is Damaged for files that are reached by one of ways. It reads no
-// others.
-func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
-	touched := map[string]bool{}
-	for _, t := range trees(m.Entries) {
-		for name, e := range t.files {
-			if slices.Contains(ways, path.Join(Dir, treeDir, t.digest, name)) || slices.Contains(ways, path.Join(Dir, contentName(e))) {
-				touched[contentName(e)] = true
-			}
-		}
-	}
-	return r.damaged(m, touched)
+func (r Reader) Damaged(m Manifest) []Entry {
+	return r.damaged(m, trees(m.Entries), func(string) bool { return true })
 }
 
-// damaged looks at the content that is wanted, nil for all. Without one of its
-// directories, all files of m count.
-func (r Reader) damaged(m Manifest, wanted map[string]bool) []Entry {
+// DamagedOf is Damaged for files that are reached by one of ways. It reads no
+// others, and of the generation's tree only the directories that have the ways.
+func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
+	touched := make(map[string]bool, len(ways))
+	for _, way := range ways {
+		touched[way] = true
+	}
+	wanted := map[string]bool{}
+	var suspect []tree
+	for _, t := range trees(m.Entries) {
+		dir := path.Join(Dir, treeDir, t.digest)
+		has := false
+		for name := range t.dirs {
+			has = has || touched[path.Join(dir, name)]
+		}
+		for name, e := range t.files {
+			isWay := touched[path.Join(dir, name)]
+			has = has || isWay
+			if isWay || touched[path.Join(Dir, contentName(e))] {
+				wanted[contentName(e)] = true
+			}
+		}
+		if has {
+			suspect = append(suspect, t)
+		}
+	}
+	return r.damaged(m, suspect, func(name string) bool { return wanted[name] })
+}
+
+// damaged looks at the directories that are suspect and at the content that is
+// wanted. Without one of those directories, all files of m count.
+func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) bool) []Entry {
 	target, err := fs.ReadLink(r.fsys, path.Join(generationsDir, m.Name(), rootName))
 	lost := err != nil || path.Base(target) != rootOf(m.Entries)
-	for _, t := range trees(m.Entries) {
+	for _, t := range suspect {
 		lost = lost || !r.wholeTree(t)
 	}
 	var bad []Entry
 	for _, e := range m.Entries {
 		name := contentName(e)
-		if e.Kind == KindFile && (lost || (wanted == nil || wanted[name]) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
+		if e.Kind == KindFile && (lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
 			bad = append(bad, e)
 		}
 	}

@@ -18,10 +18,6 @@ import (
 type Store struct {
 	Reader
 	dir *durable.Dir
-	// swept says that the store holds nothing but what complete generations
-	// refer to: whatever is there is whole. It is then what is in objects.
-	swept   bool
-	objects map[string]bool
 	// links has for the digest of a directory a symbolic link that leads to it.
 	links map[string]string
 }
@@ -45,7 +41,7 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 		err = s.writeManifest(m, digests)
 	}
 	if err != nil {
-		s.swept = false
+		s.inventory.swept = false
 		return errors.Join(fmt.Errorf("write generation %s: %w", m.Name(), err), s.Sweep())
 	}
 	return nil
@@ -60,6 +56,7 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 		}
 	}
 	b := s.dir.Batch()
+	defer b.Close()
 	added := map[string]bool{}
 	for _, e := range entries {
 		if e.Kind != KindFile || added[contentName(e)] {
@@ -81,7 +78,7 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 
 func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
 	name := contentName(e)
-	if s.swept && s.objects[name] {
+	if s.inventory.swept && s.inventory.objects[name] {
 		return nil
 	}
 	_, err := fs.Lstat(s.fsys, name)
@@ -114,7 +111,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 // the directories in it.
 func (s *Store) addTree(b *durable.Batch, t tree) error {
 	dir := path.Join(treeDir, t.digest)
-	if s.swept && s.objects[dir] {
+	if s.inventory.swept && s.inventory.objects[dir] {
 		return nil
 	}
 	if _, err := fs.Lstat(s.fsys, dir); err == nil {
@@ -176,6 +173,7 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 		return err
 	}
 	b := s.dir.Batch()
+	defer b.Close()
 	if err := b.Mkdir(base); err != nil {
 		return err
 	}
@@ -191,8 +189,10 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 	if err := s.remember(m, digests); err != nil {
 		return err
 	}
-	if s.swept {
+	if s.inventory.swept {
 		s.count(m)
+		s.inventory.names = append(slices.Clone(s.inventory.names), m.Name())
+		slices.SortFunc(s.inventory.names, byNumber)
 	}
 	return nil
 }
@@ -201,11 +201,11 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 func (s *Store) count(m Manifest) {
 	for _, e := range m.Entries {
 		if e.Kind == KindFile {
-			s.objects[contentName(e)] = true
+			s.inventory.objects[contentName(e)] = true
 		}
 	}
 	for _, digest := range s.treesOf(m) {
-		s.objects[path.Join(treeDir, digest)] = true
+		s.inventory.objects[path.Join(treeDir, digest)] = true
 	}
 }
 
@@ -239,7 +239,7 @@ func (s *Store) Deactivate(osVersion string) error {
 // Mend writes the content of damaged files again, and every directory of
 // links that has them, for generations that stay as they are.
 func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
-	s.swept = false
+	s.inventory.swept = false
 	digests, err := s.writeObjects(m.Entries, content)
 	if err != nil {
 		return fmt.Errorf("mend generation %s: %w", m.Name(), err)

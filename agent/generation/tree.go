@@ -96,6 +96,22 @@ func Paths(m Manifest) []string {
 	return paths
 }
 
+// Changed are the managed paths of after that before does not have, or has as
+// something else.
+func Changed(before, after Manifest) []string {
+	had := make(map[string]Entry, len(before.Entries))
+	for _, e := range before.Entries {
+		had[e.Path] = e
+	}
+	var paths []string
+	for _, e := range after.Entries {
+		if had[e.Path] != e {
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
 // Ways are the names through which the links on the node lead to the files of
 // m, the content itself included: who writes through a link changes that.
 func Ways(m Manifest) []string {

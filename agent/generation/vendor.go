@@ -28,24 +28,43 @@ type Vendor struct {
 // vendorDirs are where an image has units, the one that counts more first.
 var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"}
 
-// ReadVendor looks up in image, the root directory of the image alone, every
-// unit that d names, with templates and whatever Also= leads to, and the timers,
-// paths and sockets that may start one of them. A unit that is not there is not an
-// error here.
-func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
-	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
-	dirs, err := listVendor(image)
-	if err != nil {
-		return Vendor{}, err
-	}
-	links, err := listLinks(image, dirs)
-	if err != nil {
-		return Vendor{}, err
-	}
+// Catalog is the units of an image, each read when it is first asked for and then
+// remembered: an image does not change while it runs.
+type Catalog struct {
+	image fs.FS
+	// dirs are the names in each of vendorDirs, nil before they were listed: most
+	// units that are looked for are in none. links are the enablement links.
+	dirs  *[len(vendorDirs)]map[string]bool
+	links []string
+	units map[string]vendorUnit
+}
 
+// vendorUnit is one unit of the image; the path is "" if it has none of the name.
+type vendorUnit struct {
+	text, path string
+	masked     bool
+}
+
+// NewCatalog makes a Catalog of the root directory of the image alone. It reads
+// nothing yet.
+func NewCatalog(image fs.FS) *Catalog {
+	return &Catalog{image: image, units: map[string]vendorUnit{}}
+}
+
+// ReadVendor is Read of a new Catalog.
+func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) { return NewCatalog(image).Read(d) }
+
+// Read looks up every unit that d names, with templates and whatever Also= leads
+// to, and the timers, paths and sockets that may start one of them. A unit that is
+// not there is not an error here.
+func (c *Catalog) Read(d config.Desired) (Vendor, error) {
+	if err := c.list(); err != nil {
+		return Vendor{}, fmt.Errorf("list the image's units: %w", err)
+	}
+	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
 	own := map[string]string{}
 	var queue []string
-	for _, link := range links {
+	for _, link := range c.links {
 		if slices.ContainsFunc(triggers[:], func(t trigger) bool { return path.Ext(link) == t.suffix }) {
 			queue = append(queue, path.Base(link))
 		}
@@ -64,12 +83,14 @@ func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 			continue
 		}
 		seen[name] = true
-		if err := v.read(image, dirs, name); err != nil {
-			return Vendor{}, err
+		u, err := c.unit(name)
+		if err != nil {
+			return Vendor{}, fmt.Errorf("read the image's unit %s: %w", name, err)
 		}
+		v.add(name, u)
 		text, ok := own[name]
 		if !ok {
-			text = v.Texts[name]
+			text = u.text
 		}
 		queue = append(queue, TemplateOf(name))
 		if stem, ok := strings.CutSuffix(name, ".service"); ok {
@@ -79,71 +100,97 @@ func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) {
 		}
 		queue = append(queue, parseInstall(text).also...)
 	}
-
-	v.Links = slices.DeleteFunc(links, func(link string) bool { return !seen[path.Base(link)] })
+	for _, link := range c.links {
+		if seen[path.Base(link)] {
+			v.Links = append(v.Links, link)
+		}
+	}
 	return v, nil
 }
 
-// listVendor are the names in each of vendorDirs: most units that are looked for
-// are in none.
-func listVendor(image fs.FS) ([len(vendorDirs)]map[string]bool, error) {
-	var all [len(vendorDirs)]map[string]bool
-	for i, dir := range vendorDirs {
-		children, err := fs.ReadDir(image, dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return all, fmt.Errorf("list the image's units: %w", err)
-		}
-		all[i] = make(map[string]bool, len(children))
-		for _, child := range children {
-			all[i][child.Name()] = true
-		}
+func (v *Vendor) add(name string, u vendorUnit) {
+	if u.path == "" {
+		return
 	}
-	return all, nil
+	v.Texts[name], v.Paths[name] = u.text, u.path
+	if u.masked {
+		v.Masked[name] = true
+	}
 }
 
-func (v *Vendor) read(image fs.FS, dirs [len(vendorDirs)]map[string]bool, name string) error {
+// list reads the names in vendorDirs, and the enablement links.
+func (c *Catalog) list() error {
+	if c.dirs != nil {
+		return nil
+	}
+	var dirs [len(vendorDirs)]map[string]bool
+	var links []string
 	for i, dir := range vendorDirs {
-		if !dirs[i][name] {
+		children, err := fs.ReadDir(c.image, dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		dirs[i] = make(map[string]bool, len(children))
+		for _, child := range children {
+			dirs[i][child.Name()] = true
+		}
+		for _, child := range children {
+			made, err := c.linksIn(dir, child.Name())
+			if err != nil {
+				return err
+			}
+			links = append(links, made...)
+		}
+	}
+	slices.Sort(links)
+	c.dirs, c.links = &dirs, slices.Compact(links)
+	return nil
+}
+
+// linksIn are the enablement links in child of dir, which need not be a directory
+// of such.
+func (c *Catalog) linksIn(dir, child string) ([]string, error) {
+	switch path.Ext(child) {
+	case ".wants", ".requires", ".upholds":
+	default:
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(c.image, path.Join(dir, child))
+	if err != nil {
+		return nil, err
+	}
+	var links []string
+	for _, entry := range entries {
+		links = append(links, path.Join(child, entry.Name()))
+	}
+	return links, nil
+}
+
+// unit is the image's unit called name.
+func (c *Catalog) unit(name string) (vendorUnit, error) {
+	if u, known := c.units[name]; known {
+		return u, nil
+	}
+	var u vendorUnit
+	for i, dir := range vendorDirs {
+		if !c.dirs[i][name] {
 			continue
 		}
 		file := path.Join(dir, name)
-		text, masked, err := readThrough(image, file)
+		text, masked, err := readThrough(c.image, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read the image's unit %s: %w", name, err)
+			return vendorUnit{}, err
 		}
-		v.Texts[name], v.Paths[name] = text, "/"+file
-		if masked {
-			v.Masked[name] = true
-		}
-		return nil
+		u = vendorUnit{text: text, path: "/" + file, masked: masked}
+		break
 	}
-	return nil
-}
-
-// listLinks are all enablement links of the image, sorted: see Vendor.Links.
-func listLinks(image fs.FS, dirs [len(vendorDirs)]map[string]bool) ([]string, error) {
-	var all []string
-	for i, dir := range vendorDirs {
-		for child := range dirs[i] {
-			switch path.Ext(child) {
-			case ".wants", ".requires", ".upholds":
-			default:
-				continue
-			}
-			links, err := fs.ReadDir(image, path.Join(dir, child))
-			if err != nil {
-				return nil, fmt.Errorf("list the image's units: %w", err)
-			}
-			for _, link := range links {
-				all = append(all, path.Join(child, link.Name()))
-			}
-		}
+	if u.path != "" { // What the image does not have is no directory to read, and may be of any name.
+		c.units[name] = u
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	return u, nil
 }
 
 // readThrough reads a file whose name may be a symbolic link to an absolute
