@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -35,21 +37,65 @@ type Decoder struct {
 	// Node is the node's root directory, which tells whether it has a data volume;
 	// nil for a node that has none.
 	Node *os.Root
+	// Seen is what was read before; nil to read everything each time.
+	Seen *Seen
+}
+
+// Seen is what a Decoder has read: what the image says of its containerd, which
+// does not change while it runs, and the last document. A source is often read
+// again although its text is the same, as something else of it has changed.
+type Seen struct {
+	mu       sync.Mutex
+	image    *cri.Base
+	document source.Document
+	asked    osc.OperatingSystemConfig
+	wrong    error
+}
+
+// containerd is what the image says of it.
+func (s *Seen) containerd(image *os.Root) (cri.Base, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.image == nil {
+		base, err := cri.Observe(image)
+		if err != nil {
+			return cri.Base{}, err
+		}
+		s.image = &base
+	}
+	return *s.image, nil
+}
+
+// decode is osc.Decode, and osc.Check of what it says. Nothing else of env decides
+// about that but what stays the same.
+func (s *Seen) decode(doc source.Document, env osc.Env) (osc.OperatingSystemConfig, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.document.Text == nil || s.document.Name != doc.Name || !bytes.Equal(s.document.Text, doc.Text) {
+		s.asked, s.wrong = osc.Decode(doc.Name, doc.Text)
+		s.wrong = osc.Check(s.wrong, s.asked, env)
+		s.document = doc
+	}
+	return s.asked, s.wrong
 }
 
 // Decode reads an OperatingSystemConfig, with all that it refers to. What is wrong
 // with it and the cluster's own agent would take all the same is among the Notes
 // of a document that a cluster made, and an error in any other.
 func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
-	asked, wrong := osc.Decode(doc.Name, doc.Text)
-	env := osc.Env{Hostname: strings.ToLower(d.Hostname)}
-	var err error
-	if env.Containerd, err = cri.Observe(d.Image); err != nil {
+	seen := d.Seen
+	if seen == nil {
+		seen = &Seen{}
+	}
+	containerd, err := seen.containerd(d.Image)
+	if err != nil {
 		return config.Desired{}, err
 	}
+	env := osc.Env{Hostname: strings.ToLower(d.Hostname), Containerd: containerd}
+
 	// What is wrong with the document is said before anything is fetched for it,
 	// and all of it at once.
-	wrong = osc.Check(wrong, asked, env)
+	asked, wrong := seen.decode(doc, env)
 	warnings, refusal := document.Lenient(wrong)
 	if !doc.FromCluster {
 		warnings, refusal = nil, wrong
@@ -78,7 +124,7 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 		return config.Desired{}, err
 	}
 
-	desired, err := osc.Merge(asked, env)
+	desired, err := osc.MergeChecked(asked, env)
 	if err != nil {
 		return config.Desired{}, err
 	}
@@ -119,6 +165,7 @@ func (n *node) decoder(pulled *images) Decoder {
 		Node:     n.root,
 		Contents: pulled,
 		Prepare:  pulled.prepare,
+		Seen:     &Seen{},
 	}
 	files := pulled.files
 	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {

@@ -68,8 +68,10 @@ type loop struct {
 	done   chan func()
 	others *sync.WaitGroup
 	due    struct{ resume, read, reach, judge, tidy, start bool }
-	// touched are managed paths that something changed.
+	// touched are managed paths that something changed; guarded says that those of
+	// the generation seen last are all watched.
 	touched map[string]bool
+	guarded bool
 
 	readAt, retryAt, reachAt, repairAt, lookAt, startAt, restAt alarm
 }
@@ -191,7 +193,7 @@ func (l *loop) resumed(ctx context.Context, resumed apply.Resumed, err error) {
 
 // observe finds out which generation is current, and watches its paths.
 func (l *loop) observe() {
-	before := l.current.Name()
+	before := l.current
 	var err error
 	l.current, _, err = l.Engine.Current()
 	if err != nil {
@@ -200,15 +202,15 @@ func (l *loop) observe() {
 	if l.pending, l.isPending, err = l.Engine.Pending(); err != nil {
 		l.warn("read the journal", err)
 	}
-	l.observeStarts(l.current.Name() == before)
-	if l.current.Name() == before {
+	l.observeStarts(l.current.Name() == before.Name())
+	if l.current.Name() == before.Name() {
 		return
 	}
 	l.looked = false
-	if before != "" {
+	if before.Name() != "" {
 		l.status.AppliedAt = 0
 	}
-	l.guard()
+	l.guard(before)
 }
 
 // concerns reports whether a change of the unit name matters.
@@ -225,16 +227,22 @@ func (l *loop) warn(what string, err error) {
 	}
 }
 
-// guard watches the paths of the current generation, and then looks at them
-// once, as something may have touched them before.
-func (l *loop) guard() {
+// guard watches the paths of the current generation, and then looks once at those
+// that something may have touched before: all that are not watched already, as
+// paths that were the same in the generation before.
+func (l *loop) guard(before generation.Manifest) {
 	if l.Drift == nil {
 		return
 	}
 	paths := generation.Paths(l.current)
-	if err := l.Drift.Set(l.Root, slices.Concat(paths, generation.Ways(l.current))); err != nil {
+	err := l.Drift.Set(l.Root, slices.Concat(paths, generation.Ways(l.current)))
+	if err != nil {
 		l.warn("watch managed paths", err)
 	}
+	if err == nil && l.guarded {
+		paths = generation.Changed(before, l.current)
+	}
+	l.guarded = err == nil
 	l.touch(paths)
 }
 

@@ -42,7 +42,7 @@ func Decode(name string, text []byte, into any) error {
 // want the lines in their errors.
 func DecodeWithOrigin(name string, text []byte, into any) (Origin, error) {
 	origin := Origin{file: name, at: map[string]position{Whole: {line: 1, column: 1}}}
-	d := decoder{report: NewReport(origin), origin: origin}
+	d := decoder{report: NewReport(origin), origin: origin, types: map[reflect.Type]fields{}}
 	if root := parse(text, d.report); root != nil {
 		d.value(root, reflect.ValueOf(into).Elem(), "", 0)
 	}
@@ -53,6 +53,7 @@ type decoder struct {
 	report *Report
 	origin Origin
 	nodes  int
+	types  map[reflect.Type]fields
 }
 
 // value decodes n into v, whatever its type. path is "" for the root.

@@ -12,6 +12,16 @@ type fields struct {
 	names []string
 }
 
+// fieldsOf are the fields of the struct type t, which are looked up once.
+func (d *decoder) fieldsOf(t reflect.Type) fields {
+	found, ok := d.types[t]
+	if !ok {
+		found = fieldsOf(t)
+		d.types[t] = found
+	}
+	return found
+}
+
 func fieldsOf(t reflect.Type) fields {
 	found := fields{index: make(map[string][]int, t.NumField())}
 	for _, f := range reflect.VisibleFields(t) {

@@ -9,7 +9,7 @@ import (
 
 // structure decodes a mapping into the fields of a struct.
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth int) {
-	fields := fieldsOf(v.Type())
+	fields := d.fieldsOf(v.Type())
 	d.pairs(n, path, func(key string, keyNode, value *yaml.Node) {
 		index, ok := fields.index[key]
 		if !ok {

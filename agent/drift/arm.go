@@ -28,7 +28,13 @@ func (w *Watcher) arm() error {
 }
 
 func (w *Watcher) armOn(fd int) error {
-	a := arming{inotify: fd, root: w.root, table: table{}, seen: map[string]*directory{}}
+	a := arming{
+		inotify: fd,
+		root:    w.root,
+		table:   table{},
+		seen:    map[string]*directory{},
+		links:   map[string]link{},
+	}
 	var errs []error
 	for parent, paths := range w.below {
 		errs = append(errs, a.watchPaths(parent, paths))
@@ -50,6 +56,25 @@ type arming struct {
 	table   table
 	// seen are the directories by path; nil is one that cannot be watched.
 	seen map[string]*directory
+	// links are the entries that were looked at, by path.
+	links map[string]link
+}
+
+// link is what readlink(2) says of an entry.
+type link struct {
+	target string
+	err    error
+}
+
+// read is what an entry says, which is looked at once: whatever becomes of it
+// then makes an event, as its directory is watched.
+func (a *arming) read(name string) (string, error) {
+	l, known := a.links[name]
+	if !known {
+		l.target, l.err = os.Readlink(filepath.Join(a.root, name))
+		a.links[name] = l
+	}
+	return l.target, l.err
 }
 
 // watchPaths watches the directory parent for the managed paths in it.
@@ -84,7 +109,7 @@ func (a *arming) lookup(parent string) (*directory, error) {
 		}
 		dir.ways[name] = append(dir.ways[name], parent)
 		full := path.Join(at, name)
-		target, err := os.Readlink(filepath.Join(a.root, full))
+		target, err := a.read(full)
 		switch {
 		case errors.Is(err, unix.EINVAL): // Not a link. If it is a file, no watch can be had.
 			at = full

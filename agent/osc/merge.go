@@ -32,7 +32,21 @@ func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	if refusal != nil {
 		return config.Desired{}, refusal
 	}
+	return merge(osc, env)
+}
 
+// MergeChecked is Merge of a document that [Check] has refused nothing of, with
+// the same env but for Contents.
+func MergeChecked(osc OperatingSystemConfig, env Env) (config.Desired, error) {
+	report := document.NewReport(osc.origin)
+	checkContents(report, osc.files(), env)
+	if err := report.Err(); err != nil {
+		return config.Desired{}, err
+	}
+	return merge(osc, env)
+}
+
+func merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	var desired config.Desired
 	leaveOut(&desired, osc, env)
 

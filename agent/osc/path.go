@@ -84,14 +84,27 @@ func checkPath(report *document.Report, at, file string) {
 }
 
 func checkRefused(file string, add func(problem, hint string)) {
-	for part := file; part != "/"; part = path.Dir(part) {
-		for _, place := range refused {
-			if matched, err := path.Match(place.pattern, part); err == nil && matched {
-				add("is refused: "+place.reason, place.hint)
-				return
-			}
+	for _, place := range refused {
+		part := ancestor(file, strings.Count(place.pattern, "/"))
+		if matched, err := path.Match(place.pattern, part); err == nil && matched {
+			add("is refused: "+place.reason, place.hint)
+			return
 		}
 	}
+}
+
+// ancestor is the first depth parts of an absolute path, or all of them if it has
+// fewer.
+func ancestor(file string, depth int) string {
+	for i := range len(file) {
+		if file[i] == '/' && i > 0 {
+			depth--
+		}
+		if depth == 0 {
+			return file[:i]
+		}
+	}
+	return file
 }
 
 func isAllowed(file string) bool {

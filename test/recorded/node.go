@@ -60,7 +60,13 @@ func New(dir string, c cluster.Config, token string, systemd Units, steady time.
 	n.wishes = wishes
 	n.Cluster = cluster.New(c, cluster.Env{Root: root, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
 	jobs := &agent.Jobs{Units: systemd}
-	decoder := agent.Decoder{Hostname: c.Hostname, Image: image, Contents: n.Cluster, Follow: n.Cluster.Follow}
+	decoder := agent.Decoder{
+		Hostname: c.Hostname,
+		Image:    image,
+		Contents: n.Cluster,
+		Follow:   n.Cluster.Follow,
+		Seen:     &agent.Seen{},
+	}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
 			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: jobs, OSVersion: "1.0.0", BootID: "boot",
