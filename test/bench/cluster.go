@@ -41,6 +41,25 @@ var clusterBenchmarks = []benchmark{
 		{"start-small", "start-small", "p50-ms", 150},
 		{"start-200", "start-200", "p50-ms", 400},
 	}, "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable"},
+	{"Change", "./test/recorded", "change/", 20, 20, []figure{
+		{"small", "small", "p50-ms", 15},
+		{"small/cpu", "small", "cpu-ms", 8},
+		{"one-of-200", "one-of-200", "p50-ms", 45},
+		{"one-of-200/cpu", "one-of-200", "cpu-ms", 30},
+		{"one-of-200/calls", "one-of-200-calls", "calls", 2500},
+		{"one-of-200/switches", "one-of-200", "switches", 300},
+		{"one-of-200/written", "one-of-200", "written-KiB", 64},
+		{"all-200", "all-200", "p50-ms", 120},
+		{"all-200/cpu", "all-200", "cpu-ms", 120},
+		{"all-200/calls", "all-200-calls", "calls", 15_000},
+		{"all-200/written", "all-200", "written-KiB", 1024},
+		{"one-of-2000", "one-of-2000", "p50-ms", 67.5},
+		{"one-of-2000/to-200", "one-of-2000", "ratio", 1.5},
+	}, "real etcd and kube-apiserver on this machine; a systemd of D-Bus with 5 ms a job, and the agent, each in a process of its own; system calls in rounds of their own, by strace; ext4, durable"},
+	{"Start", "./test/recorded", "start/", 10, 10, []figure{
+		{"small", "small", "p50-ms", 40},
+		{"200", "one-of-200", "p50-ms", 150},
+	}, "from the start of the process to the Node's annotation, on an empty node; the rest as for change"},
 	{"Idle", "./test/recorded", "cluster/", 300, 1, []figure{
 		{"idle/requests", "200-files", "requests/min", 7},
 		{"idle/wakeups", "200-files", "wakeups/s", 5},
@@ -70,7 +89,12 @@ func (b benchmark) measure(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build) // Without the programs it is to fail, not to be left out.
+	nodes, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	// Without the programs it is to fail, not to be left out.
+	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build, "LOAM_BENCH_DIR="+nodes)
 	text, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, text)

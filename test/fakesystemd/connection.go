@@ -91,6 +91,7 @@ func (m *Manager) answer(c *connection, call *dbus.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	body, err := m.do(call)
+	defer m.collect()
 	if call.Flags&dbus.FlagNoReplyExpected != 0 {
 		return
 	}

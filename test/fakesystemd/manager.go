@@ -200,7 +200,7 @@ func unitName(object dbus.ObjectPath) (string, bool) {
 	return name.String(), ok
 }
 
-// reload reads all units again: those that are down and have no file go.
+// reload reads all units again.
 func (m *Manager) reload() {
 	m.emit(managerPath, managerInterface+".Reloading", true)
 	for _, u := range m.units {
@@ -211,9 +211,6 @@ func (m *Manager) reload() {
 			continue
 		}
 		u.load = m.loadState(name)
-		if u.load == "not-found" && u.active == "inactive" && u.job == 0 {
-			delete(m.units, name)
-		}
 	}
 	for _, u := range m.units {
 		m.emit(managerPath, managerInterface+".UnitNew", u.name, u.path())
@@ -224,14 +221,11 @@ func (m *Manager) reload() {
 // enqueue makes a job of kind "start", "stop", "restart" or "reload", as mode
 // "replace" does: one of another kind for the unit is canceled.
 func (m *Manager) enqueue(kind, name string) (dbus.ObjectPath, error) {
-	known := m.units[name] != nil
 	u := m.load(name)
 	switch {
 	case u.load == "not-found" && kind == "stop":
-		m.unload(u, known)
 		return "", failure("NoSuchUnit", "Unit %s not loaded.", name)
 	case u.load == "not-found":
-		m.unload(u, known)
 		return "", failure("NoSuchUnit", "Unit %s not found.", name)
 	case u.load == "masked" && kind != "stop":
 		return "", failure("UnitMasked", "Unit %s is masked.", name)
@@ -247,16 +241,14 @@ func (m *Manager) enqueue(kind, name string) (dbus.ObjectPath, error) {
 
 	m.jobs++
 	u.job, u.jobType = m.jobs, kind
-	if u.active == "active" {
-		m.changed(u)
-	}
-	m.emit(managerPath, managerInterface+".JobNew", u.job, jobPath(u.job), u.name)
 	m.changed(u)
-	if (kind == "start") == (u.active == "active") {
+	m.emit(managerPath, managerInterface+".JobNew", u.job, jobPath(u.job), u.name)
+	if (kind == "start") == (u.active == "active") { // There is nothing to do.
 		id := jobPath(u.job)
 		m.removeJob(u, "done")
 		return id, nil
 	}
+	m.changed(u)
 	if kind == "restart" || kind == "stop" {
 		u.set("deactivating", "stop-sigterm")
 		m.changed(u)
@@ -266,11 +258,14 @@ func (m *Manager) enqueue(kind, name string) (dbus.ObjectPath, error) {
 	return jobPath(u.job), nil
 }
 
-// unload forgets a unit that has no file, unless it was known before.
-func (m *Manager) unload(u *unit, known bool) {
-	if !known {
-		delete(m.units, u.name)
-		m.emit(managerPath, managerInterface+".UnitRemoved", u.name, u.path())
+// collect forgets the units that are down and have no file, as process 1 does when
+// it has answered.
+func (m *Manager) collect() {
+	for name, u := range m.units {
+		if u.load == "not-found" && u.active == "inactive" && u.job == 0 {
+			delete(m.units, name)
+			m.emit(managerPath, managerInterface+".UnitRemoved", u.name, u.path())
+		}
 	}
 }
 

@@ -18,23 +18,39 @@ import (
 // sized is a configuration of so many files of 2 KiB and units; those before
 // changed say text.
 func sized(files, units, changed int, text string) string {
-	return document(files, units, changed, 2048, text)
+	return size{files: files, units: units, changed: changed, bytes: 2048, together: files}.document(text)
 }
 
-// document is sized with files of that many bytes.
-func document(files, units, changed, bytes int, text string) string {
+// size is a document: how many files of how many bytes it has, how many of them
+// are in one directory, and how many a change is of.
+type size struct {
+	name                                   string
+	files, units, changed, bytes, together int
+}
+
+// path is where file i is.
+func (s size) path(i int) string {
+	if s.together >= s.files {
+		return fmt.Sprintf("/etc/bench/%03d", i)
+	}
+	return fmt.Sprintf("/etc/bench/%03d/%03d", i/s.together, i)
+}
+
+// document is the document whose files that change say text.
+func (s size) document(text string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n")
-	for i := range units {
-		fmt.Fprintf(&b, "  - name: unit-%03d.service\n    content: \"[Service]\\nExecStart=sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n\"\n    filePaths: [/etc/bench/%03d]\n", i, i%files)
+	for i := range s.units {
+		fmt.Fprintf(&b, "  - name: unit-%03d.service\n    content: \"[Service]\\nExecStart=sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n\"\n    filePaths: [%s]\n", i, s.path(i%s.files))
 	}
 	b.WriteString("  files:\n")
-	for i := range files {
+	for i := range s.files {
 		what := "the same"
-		if i < changed {
+		if i < s.changed {
 			what = text
 		}
-		fmt.Fprintf(&b, "  - path: /etc/bench/%03d\n    content: {inline: {data: %q}}\n", i, fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", bytes-len(what))))
+		content := fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", s.bytes-len(what)))
+		fmt.Fprintf(&b, "  - path: %s\n    content: {inline: {data: %q}}\n", s.path(i), content)
 	}
 	return b.String()
 }
