@@ -1,10 +1,12 @@
 #!/bin/sh
-# Writes go-VERSION.mod and go-VERSION.sum, with which `go build -modfile` builds
-# the programs here against that version of Gardener: sh version.sh v1.148.3.
-# Add the version to the list in ../shoot/versions.go as well.
+# Usage: sh version.sh VERSION [NAME]
 #
-# Without a version to go by, as in `sh version.sh v1.150.0 go`, the files are
-# go.mod and go.sum themselves: the version that is tested in full.
+# Writes go-VERSION.mod and go-VERSION.sum, with which `go build -modfile` builds
+# the renderer against that version of Gardener. Add the version to the list in
+# ../shoot/versions.go as well.
+#
+# With the name "go" it writes go.mod and go.sum themselves, for the newest
+# version. Before that, run it for the version that go.mod has been of.
 set -e
 version=$1 file=${2:-go-$1}
 

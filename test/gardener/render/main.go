@@ -4,14 +4,14 @@
 package main
 
 import (
-	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig"
-	"time"
-
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
+	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig"
 	gardenletfeatures "github.com/gardener/gardener/pkg/gardenlet/features"
 )
 
@@ -27,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, out string) error {
 	if out == "" {
-		return fmt.Errorf("no directory to write to\nhint: pass --out DIR")
+		return errors.New("no directory to write to\nhint: pass --out DIR")
 	}
 	gardenletfeatures.RegisterFeatureGates()
 	operatingsystemconfig.TimeNow = func() time.Time { return issued }

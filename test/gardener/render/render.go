@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/original/components/nodeagent"
 	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renderAll writes the documents of all scenarios, but of those that this version
-// of Gardener does not know. A Shoot keeps the Secrets of its base, so that a neighbour differs
-// by its change alone.
+// renderAll writes the documents of all scenarios that this version of Gardener
+// supports. A Shoot keeps the Secrets of its base, so that a neighbour differs by
+// its change alone.
 func renderAll(ctx context.Context, w *writer) error {
 	secrets := map[string][]corev1.Secret{}
 	provisioned := map[string]bool{}
@@ -87,24 +89,33 @@ func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendere
 		return nil, nil, err
 	}
 
-	secrets, err := l.secrets(ctx, b.SeedClientSet.Client(), len(known))
+	secrets, err := l.secrets(ctx, b.SeedClientSet.Client(), known)
 	return r, secrets, err
 }
 
 // generated are the Secrets of Gardener's secrets manager.
 var generated = client.MatchingLabels{secretsmanager.LabelKeyManagedBy: secretsmanager.LabelValueSecretsManager}
 
-// secrets returns all generated Secrets of the Shoot. Where one is older than another,
-// Gardener's secrets manager goes by the time of creation, which a fake client
-// does not set: those that this rendering has made are younger than the known.
-func (l *landscape) secrets(ctx context.Context, c client.Client, known int) ([]corev1.Secret, error) {
+// secrets returns all generated Secrets of the Shoot.
+//
+// After a rotation, Gardener's secrets manager takes the youngest of the former
+// Secrets for the old one. A fake client does not set the time of creation, so
+// this does: the Secrets of this rendering are younger than those known before.
+func (l *landscape) secrets(ctx context.Context, c client.Client, known []corev1.Secret) ([]corev1.Secret, error) {
+	now := metav1.NewTime(issued)
+	for _, secret := range known {
+		if !secret.CreationTimestamp.Before(&now) {
+			now = metav1.NewTime(secret.CreationTimestamp.Add(time.Hour))
+		}
+	}
+
 	list := &corev1.SecretList{}
 	if err := c.List(ctx, list, client.InNamespace(l.namespace()), generated); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
 		if list.Items[i].CreationTimestamp.IsZero() {
-			list.Items[i].CreationTimestamp = *at(known)
+			list.Items[i].CreationTimestamp = now
 		}
 	}
 	return list.Items, nil

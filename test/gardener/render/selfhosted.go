@@ -61,7 +61,7 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 		return nil, nil, err
 	}
 
-	secrets, err := l.secrets(ctx, c, len(known))
+	secrets, err := l.secrets(ctx, c, known)
 	return r, secrets, err
 }
 
