@@ -1,0 +1,118 @@
+package shoot
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Site is where the nodes of a test are: a control plane and a registry of the
+// test instead of those that the documents were rendered for.
+type Site struct {
+	// Server is the URL of the API server as nodes reach it, and CA the
+	// certificate of the authority of all its certificates, PEM.
+	Server string
+	CA     string
+	// Registry is the URL of the registry that has all images, under the
+	// repositories that the documents name. Empty leaves them where they are.
+	Registry string
+}
+
+// upstreams are the registries of the images that Gardener names.
+var upstreams = []string{"europe-docker.pkg.dev", "registry.k8s.io"}
+
+// Original returns the osc.yaml of a reconcile document with the site's addresses
+// and authority in place of the landscape's; all else is as Gardener rendered it.
+func (s Site) Original(d Document) ([]byte, error) {
+	return s.replace(d.OSC)
+}
+
+// Init returns a provision document, as [Site.Original] does.
+func (s Site) Init(d Document) ([]byte, error) {
+	return s.replace(d.Object)
+}
+
+// authorities are the files of documents that are the site's authority.
+var authorities = map[string]bool{
+	"/var/lib/gardener-node-agent/cluster-ca.crt": true,
+	"/var/lib/kubelet/ca.crt":                     true,
+}
+
+func (s Site) replace(text []byte) ([]byte, error) {
+	var osc map[string]any
+	err := yaml.Unmarshal(text, &osc)
+	if err != nil {
+		return nil, err
+	}
+	spec := osc["spec"].(map[string]any)
+
+	for _, f := range spec["files"].([]any) {
+		file := f.(map[string]any)
+		path := file["path"].(string)
+		inline, ok := file["content"].(map[string]any)["inline"].(map[string]any)
+		if !ok {
+			continue
+		}
+
+		switch {
+		case authorities[path]:
+			set(inline, s.CA)
+		case strings.HasPrefix(path, "/var/lib/gardener-node-agent/config-"):
+			config, err := s.config(inline)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			set(inline, config)
+		}
+	}
+
+	if s.Registry != "" {
+		s.mirror(spec)
+	}
+	return yaml.Marshal(osc)
+}
+
+// config returns the node agent's configuration with the site's API server.
+func (s Site) config(inline map[string]any) (string, error) {
+	text, err := base64.StdEncoding.DecodeString(inline["data"].(string))
+	if err != nil {
+		return "", err
+	}
+	var config map[string]any
+	err = yaml.Unmarshal(text, &config)
+	if err != nil {
+		return "", err
+	}
+	config["apiServer"].(map[string]any)["server"] = s.Server
+
+	text, err = yaml.Marshal(config)
+	return string(text), err
+}
+
+// mirror adds the site's registry as the mirror of those that documents name, as
+// the extensions for registries do.
+func (s Site) mirror(spec map[string]any) {
+	containerd, ok := spec["criConfig"].(map[string]any)["containerd"].(map[string]any)
+	if !ok {
+		return // A machine's first document has no settings of containerd.
+	}
+
+	var registries []any
+	for _, upstream := range upstreams {
+		registries = append(registries, map[string]any{
+			"upstream": upstream,
+			"hosts": []any{map[string]any{
+				"url":          s.Registry,
+				"capabilities": []any{"pull", "resolve"},
+			}},
+		})
+	}
+	containerd["registries"] = registries
+}
+
+func set(inline map[string]any, text string) {
+	inline["encoding"] = "b64"
+	inline["data"] = base64.StdEncoding.EncodeToString([]byte(text))
+}
