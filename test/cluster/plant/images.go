@@ -14,9 +14,9 @@ import (
 // configuration leads to the plant's registry.
 const Registry = "registry.test"
 
-// greet says whose container it is in, and stays. It is what pods run, and as
+// Greet says whose container it is in, and stays. It is what pods run, and as
 // pause what keeps them.
-const greet = `package main
+const Greet = `package main
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
 	if err != nil {
 		return err
 	}
-	wait, err := build(ctx, p.Arch, greet)
+	wait, err := Program(ctx, p.Arch, Greet)
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,9 @@ func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
 	return nil
 }
 
-// build builds a Go program without anything it would need at run time.
-func build(ctx context.Context, arch, text string) ([]byte, error) {
+// Program builds a Go program, for a processor as GOARCH names it, without anything
+// it would need at run time.
+func Program(ctx context.Context, arch, text string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "loam")
 	if err != nil {
 		return nil, err
