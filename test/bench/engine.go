@@ -207,7 +207,7 @@ func name(i int) string { return fmt.Sprintf("/etc/bench/%03d/file-%04d.conf", i
 
 // measureEngine is what the configuration engine costs.
 func measureEngine(ctx context.Context, r *report) error {
-	for _, measure := range []func(context.Context, *report) error{measureOneFile, measureFirst, measureKubelet} {
+	for _, measure := range []func(context.Context, *report) error{measureOneFile, measureFirst, measureKubelet, measureGardener} {
 		if err := measure(ctx, r); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"cluster\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
+	only := flag.String("only", "", "\"engine\", \"gardener\", \"cluster\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -49,6 +49,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	r := &report{file: file}
 	defer r.table(os.Stdout)
 	switch only {
+	case "gardener":
+		return measureGardener(ctx, r)
 	case "cluster":
 		return measureCluster(ctx, r)
 	case "upgrade":

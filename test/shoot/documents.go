@@ -113,6 +113,16 @@ func Render(ctx context.Context, out io.Writer, name string) ([]Document, error)
 	return load(dir)
 }
 
+// Rendered returns the documents of the newest version of Gardener, for programs
+// that are not tests. It renders them where they are not in the cache.
+func Rendered(ctx context.Context, out io.Writer) ([]Document, error) {
+	dir, err := versions[0].render(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	return load(dir)
+}
+
 // Build builds the programs of test/gardener and renders the documents of all
 // versions, where they are not in the cache yet, with a line on out for each.
 func Build(ctx context.Context, out io.Writer) error {
