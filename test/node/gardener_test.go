@@ -41,6 +41,7 @@ type gardened struct {
 // rendered: of a default pool, and of one with a data volume, which then gets a
 // patch of Kubernetes.
 func TestWorkersOfAGardenerShoot(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	g := newGardened(t, b.manifest.Arch)
 
