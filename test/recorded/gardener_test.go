@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent/apply"
 	agent "github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/shoot"
@@ -266,12 +265,11 @@ func TestNodesOfARealGardenerTakeTurns(t *testing.T) {
 	for i := range size {
 		name := fmt.Sprint(i + 1)
 		c := agent.Config{Server: w.URL(), CA: []byte(w.CA()), SecretName: secretName, Machine: "machine-" + name, Hostname: "host-" + name}
-		n, err := New(t.TempDir(), c, w.BootstrapToken(t), &Systemd{}, 0, logger())
+		systemd := &turned{Systemd: &Systemd{}, w: w, host: "host-" + name}
+		n, err := New(t.TempDir(), c, w.BootstrapToken(t), systemd, 0, logger())
 		if err != nil {
 			t.Fatal(err)
 		}
-		systemd := &turned{Systemd: n.Systemd, w: w, host: "host-" + name}
-		n.Agent.Engine.(*apply.Executor).Units, n.Agent.Units = systemd, systemd
 		all, units = append(all, n), append(units, systemd)
 		group.Go(func() {
 			if err := errors.Join(n.Run(ctx), n.Close()); err != nil {
