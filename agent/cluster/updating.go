@@ -105,11 +105,26 @@ func (s *session) nextStep() inplace.Step {
 }
 
 // drained reports whether a Node may be updated: its pods are gone, or an update
-// before failed.
+// before failed. After one that succeeded it is about to get pods again: the label
+// goes before the Node is drained anew.
 func drained(n *core.Node) bool {
-	return n.Labels[resultLabel] == failedResult || slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+	switch n.Labels[resultLabel] {
+	case failedResult:
+		return true
+	case successResult:
+		return false
+	}
+	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
 		return c.Type == updateCondition && c.Reason == drainedReason
 	})
+}
+
+// waitsForDrain says what an update waits for on a Node that is not drained.
+func waitsForDrain(n *core.Node) string {
+	if n != nil && n.Labels[resultLabel] == successResult {
+		return " waits for the Node to be drained again, without its label " + resultLabel
+	}
+	return " waits for the Node to be drained"
 }
 
 // updateInPlace does the next step of an update, beside the session.
@@ -135,7 +150,7 @@ func (s *session) updateInPlace(ctx context.Context) error {
 	want := *u.want
 	switch step {
 	case inplace.Await:
-		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() + " waits for the Node to be drained"
+		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() + waitsForDrain(s.node)
 		if u.unclear != nil {
 			why = u.unclear.Error()
 		}

@@ -182,16 +182,21 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	if err == nil && pod.Metadata.DeletionTimestamp == "" {
 		t.Error("a pod that saw the old node is left")
 	}
-	t.Run("and once it is done the next waits again", func(t *testing.T) {
-		w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
+	t.Run("and once it is done the next waits again, before anybody has read that", func(t *testing.T) {
 		w.says(updatable("three", "1.37.0", "1.0.0", summer))
-		w.waitsFor("update of kubelet's version waits")
+		w.waitsFor("update of kubelet's version waits for the Node to be drained again, without its label " + updateResult)
 		w.still("etc/a", "two")
 	})
 	t.Run("after a restart of the agent, too", func(t *testing.T) {
 		w.stop()
 		w.startAgain()
 		w.waitsFor("update of kubelet's version waits")
+		w.still("etc/a", "two")
+	})
+	t.Run("and when that is taken away", func(t *testing.T) {
+		w.givenBack()
+		w.waitsFor("update of kubelet's version waits for the Node to be drained")
+		w.poke()
 		w.still("etc/a", "two")
 	})
 	t.Run("one that cannot be applied is a failed one", func(t *testing.T) {
@@ -328,6 +333,15 @@ func allowedWorld(t *testing.T) *world {
 func (w *world) drained() {
 	w.Helper()
 	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"}]}}`)
+}
+
+// givenBack takes note of an update that succeeded, and gives the Node back to pods,
+// as machine-controller-manager does.
+func (w *world) givenBack() {
+	w.Helper()
+	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
+	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"`+updateResult+`": null}}}`)
+	w.nodeSeen()
 }
 
 // labelled waits until the Node's label has the value.
