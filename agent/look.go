@@ -165,7 +165,7 @@ func (l *loop) statusIn(phase status.Phase) status.Status {
 	if s.Generation != "" {
 		s.Source = l.current.Source
 	}
-	if s.AppliedAt > 0 && phase != status.Applying && l.given == l.current.Digest {
+	if s.IsApplied() && l.given == l.current.Digest {
 		s.Version = l.version
 	}
 	for _, e := range l.current.Entries {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/loam-os/loam/agent/status"
 )
 
 // reach is how the cluster is reached, which a configuration may change.
@@ -37,7 +35,7 @@ func (s *session) reload(context.Context) error {
 		s.over = true
 		return nil
 	}
-	if s.Reload == nil || s.status.Phase != status.Applied || s.status.Generation == r.generation {
+	if s.Reload == nil || !s.status.IsApplied() || s.status.Generation == r.generation {
 		return nil
 	}
 	r.generation = s.status.Generation

@@ -113,6 +113,10 @@ type Status struct {
 	AgentRSS int64 `json:"agentRSS"`
 }
 
+// IsApplied reports whether the node runs the configuration of its generation. A unit
+// may have failed since, or not have come up if that holds nothing: Phase is Failed then.
+func (s Status) IsApplied() bool { return s.AppliedAt > 0 && s.Phase != Applying }
+
 // Refusal is why a node does not do what the newest document asks.
 type Refusal string
 

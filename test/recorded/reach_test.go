@@ -90,13 +90,21 @@ func (w *world) unitsReady(value string) {
 func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
 	w, y := newWorld(t, cluster.Options{Controllers: true}), &ways{}
-	m := &moody{Systemd: w.systemd, news: make(chan string)}
+	m := &moody{Systemd: w.systemd, news: make(chan string), mood: "failed"}
 	w.adjust = func(n *Node) {
 		n.Agent.Units = m
 		y.adjust(n)
 	}
 	w.join(osc("one"))
 
+	t.Run("how the cluster is reached is read, whatever becomes of a unit that holds nothing", func(t *testing.T) {
+		if n := y.count(); n != 1 {
+			t.Errorf("read %d times", n)
+		}
+		m.become("")
+		m.news <- "a.service"
+		w.unitsReady("True")
+	})
 	t.Run("a unit that fails later takes nothing back", func(t *testing.T) {
 		before := w.generation()
 		m.become("failed")
