@@ -392,6 +392,29 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
+func TestNothingIsAppliedWhileTheNodeChanges(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	run(t, w, func(settle func()) {
+		w.hold, w.text = make(chan struct{}), "two"
+		w.source <- struct{}{}
+		settle()
+		for _, state := range []string{"active", "failed", "active"} {
+			w.state.Active = state
+			w.units <- "a.service"
+			settle()
+			if s := w.last(); s.Phase != status.Applying || s.AppliedAt != 0 {
+				t.Errorf("while it changes, its unit %s: %s, applied at %s", state, s.Phase, s.AppliedAt)
+			}
+		}
+		close(w.hold)
+		settle()
+		if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() {
+			t.Errorf("once it has: %s, generation %s", s.Phase, s.Generation)
+		}
+	})
+}
+
 // TestSourceWithoutADocumentIsSaid is weak point 10c of osc-contract, part 4: no
 // error, and no silence either.
 func TestSourceWithoutADocumentIsSaid(t *testing.T) {

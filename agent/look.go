@@ -57,7 +57,11 @@ func (l *loop) show(ctx context.Context) {
 		l.Log.Info("the configuration is applied", zap.String("generation", l.current.Name()))
 	}
 	l.status.Error = firstOf(l.asked, l.unfinished, problemOf(l.status.Volume), l.failed, l.failure(), l.drifted)
-	l.publish(decidePhase(l.status, l.current.Name() != ""))
+	phase := decidePhase(l.status, l.current.Name() != "")
+	if l.changing {
+		phase = status.Applying
+	}
+	l.publish(phase)
 }
 
 // decidePhase says how far the node is. A generation that was applied stays so

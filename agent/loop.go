@@ -64,10 +64,13 @@ type loop struct {
 
 	// One thing at a time changes the node, beside the loop: busy while it does,
 	// and done brings what to make of it. due is what comes next.
-	busy   bool
-	done   chan func()
-	others *sync.WaitGroup
-	due    struct{ resume, read, reach, judge, tidy, start bool }
+	busy bool
+	// changing says that it makes the node something else: until it is done, nothing
+	// is applied, however well the units are.
+	changing bool
+	done     chan func()
+	others   *sync.WaitGroup
+	due      struct{ resume, read, reach, judge, tidy, start bool }
 	// touched are managed paths that something changed; guarded says that those of
 	// the generation seen last are all watched.
 	touched map[string]bool

@@ -241,7 +241,7 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 	l.accept()
 	l.failed, l.starts.wait = nil, 0
 	l.startAt.clear()
-	l.status.AppliedAt, l.status.Change = 0, nil
+	l.status.AppliedAt, l.status.Change, l.changing = 0, nil, true
 	l.publish(status.Applying)
 	if l.isPending {
 		l.counters.Applied(string(apply.Replaced), l.Now()-l.began)
@@ -256,6 +256,7 @@ func (l *loop) apply(ctx context.Context, r apply.Request, wish *Wish) {
 			if ctx.Err() != nil {
 				return
 			}
+			l.changing = false
 			if err != nil && m.Name() == "" && !errors.Is(err, apply.ErrUnfinished) {
 				l.Log.Error("apply", zap.Error(err))
 				l.refused(ctx, err, wish)

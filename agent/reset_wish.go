@@ -103,12 +103,12 @@ func (l *loop) reset(ctx context.Context, wish Wish) {
 	}
 	l.Log.Warn("reset", zap.Time("asked", r.record.At))
 	l.accept()
-	l.status.AppliedAt = 0
+	l.status.AppliedAt, l.changing = 0, true
 	l.publish(status.Applying)
 	l.start(func() func() {
 		err := r.run(ctx)
 		return func() {
-			r.ran, r.failed = true, err
+			r.ran, r.failed, l.changing = true, err, false
 			l.wasReset(ctx, r)
 			r.answer(&wish)
 		}

@@ -139,7 +139,7 @@ func (l *loop) warnings() []string {
 // pods and was never well here need not be. What is on its way has until the verdict,
 // or in a boot without a change as long as a change would have.
 func (l *loop) isApplied() bool {
-	if l.current.Name() == "" || l.asked != nil || l.unfinished != nil || len(l.starts.owed) > 0 {
+	if l.changing || l.current.Name() == "" || l.asked != nil || l.unfinished != nil || len(l.starts.owed) > 0 {
 		return false
 	}
 
