@@ -29,7 +29,7 @@ func describe(err error) *status.Error {
 	case errors.As(err, &cannot):
 		return &status.Error{Path: cannot.Place(), Problem: cannot.Problem, Hint: cannot.Hint}
 	case errors.As(err, &job):
-		return &status.Error{Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
+		return &status.Error{Unit: job.Unit, Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
 	}
 	return &status.Error{Problem: err.Error(), Hint: hint(err)}
 }

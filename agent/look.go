@@ -109,6 +109,7 @@ func (l *loop) failure() *status.Error {
 	for i, u := range l.status.Units {
 		if s := l.states[i]; s.Active == "failed" && !u.Settled {
 			return &status.Error{
+				Unit:    s.Name,
 				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
 				Hint:    "journalctl -u " + s.Name,
 			}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,12 +24,28 @@ func TestUnitHealth(t *testing.T) {
 			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "applying"}, "unit a": {State: upgrade.Ill, Detail: "activating/start"}}},
 		{"the configuration is wrong", status.Status{Phase: status.Failed, Generation: "g", Error: &status.Error{Problem: "empty"}},
 			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "empty"}}},
+		{"a unit has failed since", failedUnit(time.Second),
+			upgrade.Health{"configuration": well, "unit a": {State: upgrade.Ill, Detail: "failed/failed"}}},
+		{"a unit has failed that counts", failedUnit(0),
+			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "a failed"}, "unit a": {State: upgrade.Ill, Detail: "failed/failed"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, unitHealth(test.s)); diff != "" {
 				t.Errorf("health (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// failedUnit is a node whose only unit has failed, and whose configuration was
+// applied at that time.
+func failedUnit(appliedAt time.Duration) status.Status {
+	return status.Status{
+		Phase:      status.Failed,
+		Generation: "g",
+		AppliedAt:  appliedAt,
+		Error:      &status.Error{Unit: "a", Problem: "a failed"},
+		Units:      []status.Unit{{Name: "a", Active: "failed", Sub: "failed"}},
 	}
 }
 

@@ -48,7 +48,7 @@ func unitHealth(s status.Status) upgrade.Health {
 	h := upgrade.Health{}
 	if s.Generation != "" {
 		c := upgrade.Check{State: upgrade.Well}
-		if s.Phase != status.Applied {
+		if s.Phase != status.Applied && !unitFailed(s) {
 			c = upgrade.Check{State: upgrade.Ill, Detail: string(s.Phase)}
 			if s.Error != nil {
 				c.Detail = s.Error.Problem
@@ -64,6 +64,12 @@ func unitHealth(s status.Status) upgrade.Health {
 		h[upgrade.UnitCheck+u.Name] = c
 	}
 	return h
+}
+
+// unitFailed reports whether nothing is wrong with a configuration that is applied
+// but a unit, which is judged by itself.
+func unitFailed(s status.Status) bool {
+	return s.IsApplied() && s.Error != nil && s.Error.Unit != ""
 }
 
 // probe asks containerd and kubelet themselves, where the configuration has them.

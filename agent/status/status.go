@@ -293,8 +293,10 @@ type Error struct {
 	// Document and Line are where in the text; Line counts from 1, 0 is unknown.
 	Document string `json:"document,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	Problem  string `json:"problem"`
-	Hint     string `json:"hint,omitempty"`
+	// Unit is one that has failed, "" where that is not what is wrong.
+	Unit    string `json:"unit,omitempty"`
+	Problem string `json:"problem"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // String is one line: DOCUMENT:LINE: PATH: PROBLEM; hint: HINT, without what is not
