@@ -53,6 +53,8 @@ type world struct {
 	units     chan string
 	shown     []status.Status
 	news      []status.Phase
+	// told are those of shown that were news.
+	told []status.Status
 	// resume and fail are what Resume and Apply return; resumed counts.
 	resume, fail error
 	resumed      int
@@ -271,7 +273,7 @@ func (w *world) agent() *Agent {
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
 			if news {
-				w.news = append(w.news, s.Phase)
+				w.news, w.told = append(w.news, s.Phase), append(w.told, s)
 			}
 		},
 	}

@@ -52,7 +52,7 @@ func OpenConsoles(dev, active string) (*Consoles, error) {
 // agent has announced in this boot.
 func (c *Consoles) Show(s status.Status) {
 	text := s.Table(consoleWidth, consoleLines)
-	if s.Phase == status.Applied && s.AppliedAt > 0 && s.Generation != c.announced {
+	if s.IsApplied() && s.Generation != c.announced {
 		c.announced = s.Generation
 		text += s.AppliedLine() + "\n"
 	}

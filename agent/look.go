@@ -197,6 +197,7 @@ func (l *loop) statusIn(phase status.Phase) status.Status {
 
 // isNews reports whether a person at a console is to see s after before.
 func isNews(s, before status.Status) bool {
-	return s.Phase != before.Phase || !reflect.DeepEqual(s.Error, before.Error) || s.Generation != before.Generation ||
+	return s.Phase != before.Phase || s.IsApplied() != before.IsApplied() ||
+		!reflect.DeepEqual(s.Error, before.Error) || s.Generation != before.Generation ||
 		!s.Network.Alike(before.Network) || len(s.DebugShells) != len(before.DebugShells)
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +50,34 @@ func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
 	})
 	if want := []string{"UnitNotWell: " + how}; !slices.Equal(cluster.events, want) {
 		t.Errorf("events %q", cluster.events)
+	}
+}
+
+// TestConsoleSaysAppliedWhateverBecomesOfAUnit: that alone is the news.
+func TestConsoleSaysAppliedWhateverBecomesOfAUnit(t *testing.T) {
+	w := newWorld()
+	w.text, w.owed = "one", []string{"a.service"}
+	w.fails()
+	run(t, w, func(settle func()) {
+		if s := w.last(); s.Phase != status.Failed || s.IsApplied() {
+			t.Errorf("while a unit is to be started: %s, applied at %s", s.Phase, s.AppliedAt)
+		}
+		w.owed = nil
+		time.Sleep(firstStart)
+		settle()
+	})
+	console, err := os.Create(filepath.Join(t.TempDir(), "console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.Close()
+	c := &Consoles{files: []*os.File{console}}
+	for _, s := range w.told {
+		c.Show(s)
+	}
+	text, err := os.ReadFile(console.Name())
+	if n := strings.Count(string(text), w.last().AppliedLine()); n != 1 || err != nil {
+		t.Errorf("said %d times in %s, %v", n, text, err)
 	}
 }
 
