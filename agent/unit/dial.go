@@ -1,9 +1,11 @@
 package unit
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"time"
@@ -12,12 +14,16 @@ import (
 )
 
 // dial opens the private socket. The peer is systemd and no bus, so there is
-// no Hello; who we are is told by the kernel. The address has godbus read a
-// message in three pieces; from a stream of our own it would be one for each
-// number and text in it.
+// no Hello; who we are is told by the kernel.
 func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, error) {
-	conn, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(socket), opt)
+	var dialer net.Dialer
+	stream, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
+		return nil, err
+	}
+	conn, err := dbus.NewConn(buffered{stream, bufio.NewReaderSize(stream, bufferSize)}, opt)
+	if err != nil {
+		stream.Close()
 		return nil, err
 	}
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
@@ -30,6 +36,19 @@ func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, 
 	}
 	return conn, nil
 }
+
+// bufferSize has room for all that systemd tells of a job.
+const bufferSize = 64 << 10
+
+// buffered is a stream that is read in large pieces: godbus reads each number and
+// text of a message by itself, and from a socket that it opened itself each
+// message in three pieces.
+type buffered struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
 const (
 	pings     = 500
