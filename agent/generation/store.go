@@ -78,8 +78,14 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 
 func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
 	name := contentName(e)
-	if s.inventory.swept && s.inventory.objects[name] {
-		return nil
+	if s.inventory.swept {
+		if s.inventory.objects[name] {
+			return nil
+		}
+		err := s.copyContent(b, e, content) // It is not there.
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
 	_, err := fs.Lstat(s.fsys, name)
 	switch {
@@ -92,6 +98,11 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
+	return s.copyContent(b, e, content)
+}
+
+// copyContent makes the content of e, which must not be there.
+func (s *Store) copyContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
 	c, ok := content[e.Digest]
 	if !ok {
 		return fmt.Errorf("content of %s: %w", e.Path, fs.ErrNotExist)
@@ -101,7 +112,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 		return fmt.Errorf("content of %s: %w", e.Path, err)
 	}
 	defer from.Close()
-	if err := b.File(name, from, e.Mode); err != nil {
+	if err := b.File(contentName(e), from, e.Mode); err != nil {
 		return fmt.Errorf("store %s: %w", e.Path, err)
 	}
 	return nil
@@ -145,6 +156,9 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	target := "../" + digest
 	if have := s.links[digest]; have != "" {
+		if s.inventory.swept {
+			return b.Link(have, name)
+		}
 		if to, err := fs.ReadLink(s.fsys, have); err == nil && to == target {
 			return b.Link(have, name)
 		}

@@ -96,20 +96,28 @@ func Paths(m Manifest) []string {
 	return paths
 }
 
-// Changed are the managed paths of after that before does not have, or has as
-// something else.
+// Changed are the managed paths of after that are not on the node as before has
+// them. A link into the current generation stays as it is, whatever it leads to.
 func Changed(before, after Manifest) []string {
-	had := make(map[string]Entry, len(before.Entries))
-	for _, e := range before.Entries {
-		had[e.Path] = e
+	had := make(map[string]Placement, len(before.Entries))
+	for _, p := range Place(before) {
+		had[p.Path] = p.onNode()
 	}
 	var paths []string
-	for _, e := range after.Entries {
-		if had[e.Path] != e {
-			paths = append(paths, e.Path)
+	for _, p := range Place(after) {
+		if had[p.Path] != p.onNode() {
+			paths = append(paths, p.Path)
 		}
 	}
 	return paths
+}
+
+// onNode is what p says of the path itself.
+func (p Placement) onNode() Placement {
+	if p.Kind == PlaceSymlink {
+		return Placement{Kind: p.Kind, Entry: Entry{Path: p.Path, Target: p.Target}}
+	}
+	return p
 }
 
 // Ways are the names through which the links on the node lead to the files of
