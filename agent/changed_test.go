@@ -14,15 +14,16 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// wider is an engine whose generations have a path that changes with each, and
-// one that never does.
+// wider is an engine whose generations have files that change with each, a copy
+// and one behind a link, and one that never does.
 type wider struct{ *world }
 
 func (w wider) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
 	m, err := w.world.Apply(ctx, r)
 	m.Entries = []generation.Entry{
-		{Path: "/etc/changes", Kind: generation.KindFile, Digest: m.Digest},
-		{Path: "/etc/stays", Kind: generation.KindFile, Digest: "same"},
+		{Path: "/etc/link", Kind: generation.KindFile, Digest: m.Digest},
+		{Path: "/var/lib/changes", Kind: generation.KindFile, Digest: m.Digest},
+		{Path: "/var/lib/stays", Kind: generation.KindFile, Digest: "same"},
 	}
 	w.current = m
 	return m, err
@@ -32,12 +33,12 @@ func TestAChangeLooksOnlyAtThePathsThatItChanged(t *testing.T) {
 	w := newWorld()
 	w.text = "one"
 	runEngine(t, w, wider{w}, func(settle func()) {
-		if want := []string{"/etc/changes", "/etc/stays"}; !slices.Equal(w.looked, want) {
+		if want := []string{"/etc/link", "/var/lib/changes", "/var/lib/stays"}; !slices.Equal(w.looked, want) {
 			t.Errorf("the first generation: looked at %q, want %q", w.looked, want)
 		}
 		w.looked = nil
 		w.says("two", settle)
-		if want := []string{"/etc/changes"}; !slices.Equal(w.looked, want) {
+		if want := []string{"/var/lib/changes"}; !slices.Equal(w.looked, want) {
 			t.Errorf("the next: looked at %q, want %q", w.looked, want)
 		}
 	})

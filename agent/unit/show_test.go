@@ -102,9 +102,9 @@ func same(a, b unit.State) bool {
 	return a.Name == b.Name && a.InvocationID == b.InvocationID && a.Active == b.Active
 }
 
-// TestAMessageIsReadInOnePiece counts read(2): the transport of godbus for a
-// stream that it did not open itself does one for every number and text.
-func TestAMessageIsReadInOnePiece(t *testing.T) {
+// TestMessagesAreReadInLargePieces counts read(2): godbus does one for every number
+// and text that it takes from a stream.
+func TestMessagesAreReadInLargePieces(t *testing.T) {
 	_, s, names := fake(t, 50)
 	before := reads(t)
 	showAll(t, s, names)
