@@ -94,14 +94,27 @@ func (s *Systemd) ask(ctx context.Context, name string, path dbus.ObjectPath, st
 // finish waits for the answer.
 func (a *asking) finish() error {
 	<-a.call.Done
-	var all map[string]dbus.Variant
-	if err := a.call.Store(&all); err != nil {
+	all, err := propertiesOf(a.call)
+	if err != nil {
 		a.signals.finish(a.showing, nil)
 		return fmt.Errorf("show %s: %w", a.name, err)
 	}
 	*a.state = stateOf(a.name, all)
 	a.signals.finish(a.showing, a.state)
 	return nil
+}
+
+// propertiesOf is what GetAll answered, which Store would copy, value by value.
+func propertiesOf(call *dbus.Call) (map[string]dbus.Variant, error) {
+	if call.Err != nil {
+		return nil, call.Err
+	}
+	if len(call.Body) == 1 {
+		if all, ok := call.Body[0].(map[string]dbus.Variant); ok {
+			return all, nil
+		}
+	}
+	return nil, errors.New("systemd's answer is no list of properties")
 }
 
 // stateOf reads the properties that org.freedesktop.systemd1(5) lists for
