@@ -51,9 +51,10 @@ const (
 )
 
 // Before sorts the units of want by how they are before it is applied. A unit was
-// well if have wants it up and it is as have wants it. A unit that is on its way, or
-// that systemd has restarted of late, was neither well nor broken. now is on the
-// clock of unit.State.Since.
+// well if have wants it up and it is as have wants it. One that have does not list,
+// such as a unit of the image that gets its first drop-in, was well if it was up. A
+// unit that is on its way, or that systemd has restarted of late, was neither well
+// nor broken. now is on the clock of unit.State.Since.
 func Before(have, want generation.Manifest, states []unit.State, now time.Duration) (well, broken []string) {
 	before := map[string]generation.Unit{}
 	for _, u := range have.Units {
@@ -69,13 +70,16 @@ func Before(have, want generation.Manifest, states []unit.State, now time.Durati
 		s := states[i]
 		old, listed := before[u.Name]
 		isWell, _ := Well(old, s)
+		if !listed {
+			isWell = s.Running() && !s.Job
+		}
 		restarts := s.Restarts
 		if now-s.Since >= recently {
 			restarts = 0
 		}
 
 		switch {
-		case listed && !old.Stopped && isWell && restarts == 0:
+		case isWell && !old.Stopped && restarts == 0:
 			well = append(well, u.Name)
 		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed && !isWell && s.Stopped():
 			broken = append(broken, u.Name)

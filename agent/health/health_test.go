@@ -78,7 +78,9 @@ func TestBefore(t *testing.T) {
 		well, broken bool
 	}{
 		{"up", listed, active, true, false},
-		{"up, and not listed before", generation.Manifest{}, active, false, false},
+		{"up, and not listed before", generation.Manifest{}, active, true, false},
+		{"up with a job to come, and not listed before", generation.Manifest{}, unit.State{Active: "active", Sub: "running", Job: true}, false, false},
+		{"a oneshot that is done, and not listed before", generation.Manifest{}, done, false, false},
 		{"failed", listed, failed, false, true},
 		{"failed, and not listed before", generation.Manifest{}, failed, false, true},
 		{"down", listed, inactive, false, true},
