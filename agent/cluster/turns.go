@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/loam-os/loam/agent/inplace"
@@ -51,6 +53,9 @@ type turns struct {
 	// lease is what is known, once seen.
 	lease *coordination.Lease
 	seen  bool
+	// unsure says that a write has failed: nothing is known of the Lease until it is
+	// read, and the watch has nothing to tell if nothing was written.
+	unsure bool
 }
 
 // isTurn reports whether it is this node's turn to run o, and makes it so if it
@@ -101,7 +106,7 @@ func (s *session) writeTurn(ctx context.Context, o offer) (bool, error) {
 
 // putTurn writes the Lease of turns, unless another node has it, and reports whether
 // it did. After an error, the Lease may have changed, and what is known of it may be
-// old: it is read again.
+// old: the next step reads it again.
 func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (bool, error) {
 	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) error {
 		if t, _ := turnOf(l, s.hostname(), s.Now()); t == await {
@@ -114,7 +119,22 @@ func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (
 	if errors.Is(err, errTaken) {
 		return false, nil
 	}
+	s.turns.unsure = err != nil
 	return err == nil, err
+}
+
+// readTurn reads the Lease of turns.
+func (s *session) readTurn(ctx context.Context) error {
+	l := &coordination.Lease{}
+	err := s.api.lease(s.turns.name, s.api.coordination.Get()).Do(ctx).Into(l)
+	switch {
+	case apierrors.IsNotFound(err):
+		l = nil
+	case err != nil:
+		return fmt.Errorf("get Lease %s: %w", s.turns.name, err)
+	}
+	s.turns.lease, s.turns.unsure = l, false
+	return nil
 }
 
 // giveTurn lets the next node have its turn once this one runs what it took its
@@ -126,6 +146,11 @@ func (s *session) giveTurn(ctx context.Context) error {
 		return nil
 	}
 	s.watchTurns(s.offer.secret)
+	if s.turns.unsure {
+		if err := s.readTurn(ctx); err != nil {
+			return err
+		}
+	}
 	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t != mine {
 		return nil
 	}
