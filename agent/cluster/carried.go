@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/nodeagent"
+	"github.com/loam-os/loam/agent/osc"
 )
 
 // A configuration of Gardener's carries the one of its own node agent as a file,
@@ -44,18 +45,55 @@ func readNodeAgentFiles(desired config.Desired) (all []nodeagent.Configuration, 
 		if err != nil {
 			return nil, nil, err
 		}
+		if err := checkTokenPaths(f.Path, read); err != nil {
+			return nil, nil, err
+		}
 		all, warnings = append(all, read), append(warnings, more...)
 	}
 	return all, warnings, nil
 }
 
+// maxConfiguration is the largest configuration of a node agent that is read, in
+// bytes: it may come from an image, and goes into memory.
+const maxConfiguration = 1 << 20
+
 func readContent(f config.File) ([]byte, error) {
+	if f.Content.Size > maxConfiguration {
+		return nil, fmt.Errorf("%d bytes: want at most %d", f.Content.Size, maxConfiguration)
+	}
 	opened, err := f.Content.Open()
 	if err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(opened)
 	return text, errors.Join(err, opened.Close())
+}
+
+// checkTokenPaths refuses to sync tokens to places where a document can have no file
+// either, and over what else writes: units, how the node reaches its cluster.
+func checkTokenPaths(file string, c nodeagent.Configuration) error {
+	var report document.Report
+	for i, t := range c.Controllers.Token.SyncConfigs {
+		at := fmt.Sprintf("controllers.token.syncConfigs[%d].path", i)
+		osc.CheckPath(&report, at, t.Path)
+		if isTaken(t.Path) {
+			report.Add(at, document.Quote(t.Path)+" is where something else writes", "choose a path of the token's own")
+		}
+	}
+
+	err := report.Err()
+	if errs, ok := err.(document.Errors); ok {
+		for i := range errs {
+			errs[i].File = file
+		}
+	}
+	return err
+}
+
+// isTaken reports whether something else than the sync of tokens writes a path.
+func isTaken(name string) bool {
+	own := []string{kubeconfigName, keyName, tokenName, secretName}
+	return isNodeAgentFile(name) || slices.Contains(own, strings.TrimPrefix(name, "/")) || strings.HasPrefix(name, "/etc/systemd/system/")
 }
 
 // tokensIn are the token syncs that a configuration carries.

@@ -54,8 +54,9 @@ const (
 	maxDepth = 24
 )
 
-// checkPath reports what is wrong with file, the value at path at.
-func checkPath(report *document.Report, at, file string) {
+// CheckPath reports what is wrong with file, the value at path at, as the path of a
+// file that a document brings about.
+func CheckPath(report *document.Report, at, file string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(file)+" "+problem, hint)
 	}

@@ -31,7 +31,7 @@ func spellFiles(report *document.Report, list string, files []File) {
 	}
 }
 
-// spell leaves alone what is no absolute path of a file, or leads up: checkPath
+// spell leaves alone what is no absolute path of a file, or leads up: CheckPath
 // refuses it.
 func spell(report *document.Report, at string, file *string) {
 	short := path.Clean(*file)

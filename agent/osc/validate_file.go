@@ -13,7 +13,7 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a
 
 func checkFile(report *document.Report, file located[File]) {
 	at, value := file.at, file.value
-	checkPath(report, at+".path", value.Path)
+	CheckPath(report, at+".path", value.Path)
 	if value.Permissions != nil {
 		checkPermissions(report, at+".permissions", *value.Permissions)
 	}
