@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"syscall"
 
 	"github.com/loam-os/loam/agent/document"
@@ -31,8 +32,13 @@ func describe(err error) *status.Error {
 	case errors.As(err, &job):
 		return &status.Error{Unit: job.Unit, Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
 	}
-	return &status.Error{Problem: err.Error(), Hint: hint(err)}
+	return &status.Error{Problem: local.ReplaceAllString(err.Error(), ""), Hint: hint(err)}
 }
+
+// local is the node's own end of a connection in an error of package net, such as
+// "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its port is
+// another each time: with it, a problem that stays would be news at each try.
+var local = regexp.MustCompile(`\S+:\d+->`)
 
 // hint is what can be done about an error of the file system.
 func hint(err error) string {

@@ -297,3 +297,24 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 		})
 	}
 }
+
+// TestOneEventForEachReason: a registry that does not answer is asked again every few
+// seconds, and the error is another each time.
+func TestOneEventForEachReason(t *testing.T) {
+	var told told
+	for _, tt := range []struct {
+		name, node, sum, reason string
+		want                    bool
+	}{
+		{"the first", "a", "one", "OSCUnavailable", true},
+		{"once more", "a", "one", "OSCUnavailable", false},
+		{"another reason", "a", "one", "OSCNotApplied", true},
+		{"the first reason again", "a", "one", "OSCUnavailable", false},
+		{"another document", "a", "two", "OSCUnavailable", true},
+		{"another Node", "b", "two", "OSCUnavailable", true},
+	} {
+		if got := told.isNews(tt.node, tt.sum, tt.reason); got != tt.want {
+			t.Errorf("%s: news %v", tt.name, got)
+		}
+	}
+}

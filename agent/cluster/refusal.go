@@ -51,24 +51,29 @@ func refusalOf(s status.Status, o *offer) refusal {
 // very long values.
 const maxMessage = 1000
 
-// told are the refusals of one document that one Node was told of.
+// told are the reasons why one document was refused that one Node was told of.
 type told struct {
 	node, sum string
-	refusals  map[refusal]bool
+	reasons   map[string]bool
 }
 
-// tellRefusal makes an Event of a refusal, once for each document and Node.
+// isNews reports whether that Node was not told of this reason yet, for the document
+// with that sum, and notes that it is.
+func (t *told) isNews(node, sum, reason string) bool {
+	if t.node != node || t.sum != sum {
+		*t = told{node, sum, map[string]bool{}}
+	}
+	before := t.reasons[reason]
+	t.reasons[reason] = true
+	return !before
+}
+
+// tellRefusal makes an Event of a refusal, once for each reason, document and Node.
+// The message may be another at each try, as that of a registry that does not answer:
+// the condition has the newest.
 func (s *session) tellRefusal(r refusal) {
-	if r == (refusal{}) {
+	if r == (refusal{}) || !s.told.isNews(string(s.node.UID), s.offer.sum, r.reason) {
 		return
 	}
-	node := string(s.node.UID)
-	if s.told.node != node || s.told.sum != s.offer.sum {
-		s.told = told{node, s.offer.sum, map[refusal]bool{}}
-	}
-	if s.told.refusals[r] {
-		return
-	}
-	s.told.refusals[r] = true
 	s.event(s.node, core.EventTypeWarning, r.reason, fmt.Sprintf("%.*s", maxMessage, r.message))
 }
