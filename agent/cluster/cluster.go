@@ -171,8 +171,8 @@ func (c *Cluster) Run(ctx context.Context) {
 			c.tried("join", err)
 		}
 		switch {
-		case errors.Is(err, ErrDenied):
-			hold = maxHold
+		case errors.Is(err, ErrDenied), errors.Is(err, errUnreadable):
+			hold = maxHold // The next request is another object in the cluster.
 		case err != nil:
 			hold = retryStep
 		case refused:
