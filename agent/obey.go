@@ -160,7 +160,7 @@ func (l *loop) tellNotes(notes []config.Note) {
 		return
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
-		l.Cluster.Event(true, reason, summary(byReason[reason]))
+		l.Cluster.Event(true, reason, shorten(summary(byReason[reason])))
 	}
 }
 
