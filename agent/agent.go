@@ -225,6 +225,7 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 		if !ok {
 			n.drift = nil
 			l.warn("watch managed paths", errors.New("no more events"))
+			l.unguard()
 			break
 		}
 		l.touch(paths)

@@ -44,6 +44,27 @@ func TestAChangeLooksOnlyAtThePathsThatItChanged(t *testing.T) {
 	})
 }
 
+func TestAChangeLooksAtAllPathsOnceNothingIsWatched(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	runEngine(t, w, wider{w}, func(settle func()) {
+		all := []string{"/etc/link", "/var/lib/changes", "/var/lib/stays"}
+		w.looked = nil
+		close(w.drift)
+		settle()
+		if !slices.Equal(w.looked, all) {
+			t.Errorf("after the watch ended: looked at %q, want %q", w.looked, all)
+		}
+		for _, text := range []string{"two", "three"} {
+			w.looked = nil
+			w.says(text, settle)
+			if !slices.Equal(w.looked, all) {
+				t.Errorf("%s: looked at %q, want %q", text, w.looked, all)
+			}
+		}
+	})
+}
+
 // manyFiles is a document of n files.
 func manyFiles(n int) []byte {
 	var text bytes.Buffer

@@ -72,9 +72,10 @@ type loop struct {
 	others   *sync.WaitGroup
 	due      struct{ resume, read, reach, judge, tidy, start bool }
 	// touched are managed paths that something changed; guarded says that those of
-	// the generation seen last are all watched.
+	// the generation seen last are all watched, blind that none is any more.
 	touched map[string]bool
 	guarded bool
+	blind   bool
 
 	readAt, retryAt, reachAt, repairAt, lookAt, startAt, restAt alarm
 }
@@ -245,8 +246,15 @@ func (l *loop) guard(before generation.Manifest) {
 	if err == nil && l.guarded {
 		paths = generation.Changed(before, l.current)
 	}
-	l.guarded = err == nil
+	l.guarded = err == nil && !l.blind
 	l.touch(paths)
+}
+
+// unguard is for a watch that has ended: each change looks at all paths from now on,
+// and so does the loop once, as the last change relied on it.
+func (l *loop) unguard() {
+	l.guarded, l.blind = false, true
+	l.touch(generation.Paths(l.current))
 }
 
 // touch notes paths to look at.
