@@ -109,3 +109,56 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatSomethingElseDeletedIsWrittenAnew deletes what only an older generation
+// has, which nobody watches, and which the next one would use.
+func TestWhatSomethingElseDeletedIsWrittenAnew(t *testing.T) {
+	files := func(number int, texts map[string]string) (Manifest, map[string]config.Content) {
+		var d config.Desired
+		for name, text := range texts {
+			d.Files = append(d.Files, config.File{Path: name, Mode: 0o644, Content: config.Text(text)})
+		}
+		tree, err := Expand(d, Vendor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Manifest{Number: number, Digest: d.Digest(), OSVersion: "1", Entries: tree.Entries}, tree.Content
+	}
+	texts := []map[string]string{
+		{"/etc/a/x": "one", "/etc/b/y": "stays"},
+		{"/etc/a/x": "two", "/etc/b/y": "stays"},
+		{"/etc/a/x": "three", "/etc/a/z": "one", "/etc/b/y": "stays"},
+	}
+	first, _ := files(1, texts[0])
+	lost := []string{contentName(first.Entries[0])}
+	for _, tree := range trees(first.Entries) {
+		if tree.dirs["b"] != "" {
+			lost = append(lost, path.Join(treeDir, tree.digest, "b"), path.Join(treeDir, tree.digest))
+		}
+	}
+	for _, name := range lost {
+		t.Run(name, func(t *testing.T) {
+			s, root := newStore(t)
+			if err := s.Sweep(); err != nil {
+				t.Fatal(err)
+			}
+			for i, has := range texts {
+				m, content := files(i+1, has)
+				if i == 2 {
+					if err := root.RemoveAll(name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := s.Write(m, content); err != nil {
+					t.Fatal(err)
+				}
+				if bad := s.Damaged(m); len(bad) > 0 {
+					t.Errorf("damaged: %v", bad)
+				}
+				if err := s.Activate("1", m.Name()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -37,6 +37,9 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 		return fmt.Errorf("write generation %q for OS version %q: not a form of name", m.Name(), m.OSVersion)
 	}
 	digests, err := s.writeObjects(m.Entries, content)
+	if s.inventory.swept && errors.Is(err, fs.ErrNotExist) {
+		digests, err = s.writeUntrusting(m.Entries, content)
+	}
 	if err == nil {
 		err = s.writeManifest(m, digests)
 	}
@@ -45,6 +48,18 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 		return errors.Join(fmt.Errorf("write generation %s: %w", m.Name(), err), s.Sweep())
 	}
 	return nil
+}
+
+// writeUntrusting is writeObjects where something else has deleted what the store
+// knows to be there: it looks at all. What the attempt before has written may be in
+// no batch now, so all is synced.
+func (s *Store) writeUntrusting(entries []Entry, content map[string]config.Content) ([]string, error) {
+	s.inventory.swept = false
+	digests, err := s.writeObjects(entries, content)
+	if err != nil {
+		return nil, err
+	}
+	return digests, s.dir.SyncAll()
 }
 
 // writeObjects writes what entries need and the store does not have, and
