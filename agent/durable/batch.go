@@ -91,10 +91,13 @@ func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 	return nil
 }
 
-// Mkdir makes the new directory name.
+// Mkdir makes the new directory name. One of that name that is open was deleted.
 func (b *Batch) Mkdir(name string) error {
 	if err := b.begin(Step{Op: Mkdir, Name: name}); err != nil {
 		return err
+	}
+	if b.open[name] != nil {
+		b.Close()
 	}
 	parent, err := b.directory(path.Dir(name))
 	if err == nil {

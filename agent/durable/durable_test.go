@@ -158,6 +158,23 @@ func TestBatchSyncsWhatItMade(t *testing.T) {
 	}
 }
 
+func TestBatchWorksInADirectoryThatIsMadeAgain(t *testing.T) {
+	root := open(t)
+	dir := durable.New(root, nil)
+	b := dir.Batch()
+	defer b.Close()
+	err := errors.Join(b.Mkdir("d"), dir.RemoveAll("d"), b.Mkdir("d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.File("d/f", strings.NewReader("x"), 0o640), b.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := root.ReadFile("d/f"); err != nil || string(text) != "x" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // TestFault fails each step of a rewrite once: the file has the old or the new
 // content, no temporary is left, and the same Dir can write again.
 func TestFault(t *testing.T) {
