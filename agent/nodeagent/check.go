@@ -23,17 +23,19 @@ const (
 
 // check finds what is wrong with c: all that Gardener's own agent refuses, but for
 // the range of Kubernetes versions, which only a version of Gardener knows, and
-// without what Loam cannot reach its cluster.
+// without what Loam cannot reach its cluster. A field that Loam does not use is a
+// warning at most: a later Gardener that knows one more log level must not have
+// its documents refused.
 func check(report *document.Report, c Configuration) {
 	oneOf(report, "logLevel", c.LogLevel, "info", "debug", "error")
 	oneOf(report, "logFormat", c.LogFormat, "json", "text")
 	switch c.ClientConnection.QPS.(type) {
 	case nil, int64, float64:
 	default:
-		report.Add("clientConnection.qps", "is no number", "write digits, without quotes")
+		report.Warn("clientConnection.qps", "is no number", "write digits, without quotes")
 	}
 	if c.ClientConnection.Burst < 0 {
-		report.Add("clientConnection.burst", "is negative", "")
+		report.Warn("clientConnection.burst", "is negative", "")
 	}
 	for _, gate := range slices.Sorted(maps.Keys(c.FeatureGates)) {
 		report.Warn("featureGates."+gate, "is not known here", "")
@@ -102,7 +104,7 @@ func checkTokens(report *document.Report, at string, tokens []TokenSync) {
 // oneOf checks a word that may be left out.
 func oneOf(report *document.Report, at, word string, known ...string) {
 	if word != "" && !slices.Contains(known, word) {
-		report.Addf(at, "write one of "+strings.Join(known, ", "), "%s is not known here", document.Quote(word))
+		report.Warnf(at, "write one of "+strings.Join(known, ", "), "%s is not known here", document.Quote(word))
 	}
 }
 
@@ -113,8 +115,8 @@ func atLeast(report *document.Report, at, text string, least time.Duration) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		report.Addf(at, "write it as 10m or 12h0m0s", "%s is no duration", document.Quote(text))
+		report.Warnf(at, "write it as 10m or 12h0m0s", "%s is no duration", document.Quote(text))
 	} else if d < least {
-		report.Addf(at, "", "%s is less than %s", text, least)
+		report.Warnf(at, "", "%s is less than %s", text, least)
 	}
 }
