@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
@@ -53,8 +54,13 @@ func (o owed) of(m generation.Manifest) []string {
 	return names
 }
 
+// retryWait is how long Retry waits for the jobs that it has started: it is the one
+// thing that changes the node meanwhile.
+const retryWait = 10 * time.Second
+
 // Retry starts once more what is owed, and returns what still is, with why. A unit
-// that has come up by itself is owed no more.
+// that has come up by itself is owed no more. One whose start takes longer than
+// retryWait goes on, and is still owed until it is up.
 func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 	names, err := e.Owed()
 	if err != nil || len(names) == 0 {
@@ -71,9 +77,16 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 			starts = append(starts, plan.Action{Unit: s.Name, Verb: plan.Start})
 		}
 	}
+	wait, cancel := context.WithTimeout(ctx, retryWait)
+	defer cancel()
+	o := owed{Generation: e.owed.Generation}
 	failed := map[string]error{}
-	for _, r := range e.together(ctx, starts) {
-		if r.err != nil {
+	for _, r := range e.together(wait, starts) {
+		if r.err == nil {
+			continue
+		}
+		o.Units = append(o.Units, r.action.Unit)
+		if !errors.Is(r.err, context.DeadlineExceeded) {
 			failed[r.action.Unit] = r.err
 		}
 	}
@@ -81,7 +94,7 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 		return names, err
 	}
 
-	o := owed{Generation: e.owed.Generation, Units: owing(failed)}
+	slices.Sort(o.Units)
 	err = e.writeOwed(o)
 	return o.Units, errors.Join(joined(failed), err)
 }

@@ -1,11 +1,14 @@
 package apply_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
@@ -69,6 +72,37 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 		t.Errorf("%d starts", fake.starts-starts)
 	}
 	owes(t, n.executor(t, nil))
+}
+
+// slowStarts is a systemd whose starts take longer than anyone waits.
+type slowStarts struct{ apply.Units }
+
+func (slowStarts) Start(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return fmt.Errorf("waiting for the job: %w", ctx.Err())
+}
+
+// A start that hangs keeps the node from nothing else, and is not forgotten.
+func TestSlowStartIsStillOwed(t *testing.T) {
+	n, fake := fakeNode(t)
+	e := n.executor(t, nil)
+	_, err := e.Apply(t.Context(), request(both(crasher)))
+	if err == nil {
+		t.Fatal("a unit that fails started")
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		e.Units = slowStarts{fake}
+		began := time.Now()
+		left, err := e.Retry(t.Context())
+		if !slices.Equal(left, []string{"new.service"}) || err != nil {
+			t.Errorf("owed %v, %v", left, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("waited %s", took)
+		}
+	})
+	owes(t, n.executor(t, nil), "new.service")
 }
 
 func TestUnitThatComesUpByItselfIsOwedNothing(t *testing.T) {
