@@ -33,7 +33,6 @@ type Watcher struct {
 	root  string
 	below map[string][]string // managed paths by their directory
 	table table
-	armed *arming // how the table came about; nil if it has to be made anew
 }
 
 // New makes a Watcher that watches nothing yet. Close ends it.
@@ -57,8 +56,7 @@ func New() (*Watcher, error) {
 
 // Set makes paths, absolute within the tree root, the managed paths. Links
 // above a path are followed, as within that root; the path itself may be one.
-// It costs a few system calls for each directory that had no managed paths before,
-// and none for each path.
+// It costs a few system calls for each directory and none for each path.
 //
 // What changed before Set returned need not be reported: call Set, then compare.
 // On error, all that can be watched is.
@@ -72,9 +70,6 @@ func (w *Watcher) Set(root string, paths []string) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if root != w.root {
-		w.armed = nil
-	}
 	w.root, w.below = root, below
 	return w.arm()
 }
@@ -127,7 +122,6 @@ func (w *Watcher) take(events []byte) error {
 	changed, moved := w.table.match(events, w.below)
 	var err error
 	if moved {
-		w.armed = nil
 		err = w.arm()
 	}
 	w.offer(changed)
