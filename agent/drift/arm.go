@@ -3,9 +3,11 @@ package drift
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,37 +29,75 @@ func (w *Watcher) arm() error {
 	return errors.Join(err, armErr)
 }
 
+// armOn keeps what is watched already, as whatever has changed on the way to it has
+// made an event, for which take forgets it.
 func (w *Watcher) armOn(fd int) error {
-	a := arming{
-		inotify: fd,
-		root:    w.root,
-		table:   table{},
-		seen:    map[string]*directory{},
-		links:   map[string]link{},
+	a := w.armed
+	if a == nil {
+		a = &arming{
+			table: table{},
+			seen:  map[string]*directory{},
+			ends:  map[string]*directory{},
+		}
 	}
+	before := slices.Collect(maps.Keys(w.table))
+	a.inotify, a.root, a.links = fd, w.root, map[string]link{}
+	a.keep(w.below)
 	var errs []error
 	for parent, paths := range w.below {
 		errs = append(errs, a.watchPaths(parent, paths))
 	}
-	for wd := range w.table {
+	a.tidy()
+
+	for _, wd := range before {
 		if a.table[wd] == nil {
 			// An error means that the directory is gone, and the watch with it.
 			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
 		}
 	}
-	w.table = a.table
-	return errors.Join(errs...)
+	w.table, w.armed = a.table, a
+	err := errors.Join(errs...)
+	if err != nil {
+		w.armed = nil
+	}
+	return err
 }
 
-// arming is a table in the making.
+// arming is how a table came about.
 type arming struct {
 	inotify int
 	root    string
 	table   table
 	// seen are the directories by path; nil is one that cannot be watched.
 	seen map[string]*directory
-	// links are the entries that were looked at, by path.
+	// ends are the directories of managed paths by path, links followed; nil is one
+	// that is not there.
+	ends map[string]*directory
+	// links are the entries that were looked at this time, by path.
 	links map[string]link
+}
+
+// keep forgets the directories that have no managed paths any more, and all
+// managed paths.
+func (a *arming) keep(below map[string][]string) {
+	gone := func(parent string) bool { return below[parent] == nil }
+	maps.DeleteFunc(a.ends, func(parent string, _ *directory) bool { return gone(parent) })
+	// What could not be watched may be there by now, for another path through it.
+	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return dir == nil })
+	for _, dir := range a.table {
+		clear(dir.files)
+		for name, parents := range dir.ways {
+			dir.ways[name] = slices.DeleteFunc(parents, gone)
+		}
+		maps.DeleteFunc(dir.ways, func(_ string, parents []string) bool { return len(parents) == 0 })
+	}
+}
+
+// tidy takes directories out of the table that matter to nothing.
+func (a *arming) tidy() {
+	useless := func(dir *directory) bool { return dir != nil && len(dir.files)+len(dir.ways) == 0 }
+	maps.DeleteFunc(a.table, func(_ int32, dir *directory) bool { return useless(dir) })
+	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return useless(dir) })
 }
 
 // link is what readlink(2) says of an entry.
@@ -79,9 +119,17 @@ func (a *arming) read(name string) (string, error) {
 
 // watchPaths watches the directory parent for the managed paths in it.
 func (a *arming) watchPaths(parent string, paths []string) error {
-	dir, err := a.lookup(parent)
+	dir, known := a.ends[parent]
+	if !known {
+		var err error
+		dir, err = a.lookup(parent)
+		if err != nil {
+			return err
+		}
+		a.ends[parent] = dir
+	}
 	if dir == nil {
-		return err
+		return nil
 	}
 	for _, name := range paths {
 		base := path.Base(name)

@@ -33,6 +33,7 @@ type Watcher struct {
 	root  string
 	below map[string][]string // managed paths by their directory
 	table table
+	armed *arming // how the table came about; nil if it has to be made anew
 }
 
 // New makes a Watcher that watches nothing yet. Close ends it.
@@ -56,7 +57,8 @@ func New() (*Watcher, error) {
 
 // Set makes paths, absolute within the tree root, the managed paths. Links
 // above a path are followed, as within that root; the path itself may be one.
-// It costs a few system calls for each directory and none for each path.
+// It costs a few system calls for each directory that had no managed paths before,
+// and none for each path.
 //
 // What changed before Set returned need not be reported: call Set, then compare.
 // On error, all that can be watched is.
@@ -70,6 +72,9 @@ func (w *Watcher) Set(root string, paths []string) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if root != w.root {
+		w.armed = nil
+	}
 	w.root, w.below = root, below
 	return w.arm()
 }
@@ -122,6 +127,7 @@ func (w *Watcher) take(events []byte) error {
 	changed, moved := w.table.match(events, w.below)
 	var err error
 	if moved {
+		w.armed = nil
 		err = w.arm()
 	}
 	w.offer(changed)
