@@ -198,10 +198,25 @@ func (a *arming) watch(name string) (*directory, error) {
 	dir := a.table[int32(wd)]
 	if dir == nil {
 		dir = &directory{files: map[string][]string{}, ways: map[string][]string{}}
+		dir.id, _ = identityOf(full) // Gone already, it is not what is there later.
 		a.table[int32(wd)] = dir
 	}
 	a.seen[name] = dir
 	return dir, nil
+}
+
+// covered reports whether the name of a watched directory leads to another by now.
+// Mounting makes no event.
+func (a *arming) covered() bool {
+	for name, dir := range a.seen {
+		if dir == nil {
+			continue
+		}
+		if id, err := identityOf(filepath.Join(a.root, name)); err != nil || id != dir.id {
+			return true
+		}
+	}
+	return false
 }
 
 // split is the parts of name without empty ones and ".".

@@ -34,6 +34,7 @@ type Watcher struct {
 	below map[string][]string // managed paths by their directory
 	table table
 	armed *arming // how the table came about; nil if it has to be made anew
+	ended bool    // events is closed
 }
 
 // New makes a Watcher that watches nothing yet. Close ends it.
@@ -49,8 +50,8 @@ func New() (*Watcher, error) {
 	}
 	go func() {
 		defer close(w.done)
-		defer close(w.events)
 		w.err = w.run()
+		w.end()
 	}()
 	return w, nil
 }
@@ -58,9 +59,11 @@ func New() (*Watcher, error) {
 // Set makes paths, absolute within the tree root, the managed paths. Links
 // above a path are followed, as within that root; the path itself may be one.
 // It costs a few system calls for each directory that had no managed paths before,
-// and none for each path.
+// one for each that had, and none for each path.
 //
-// What changed before Set returned need not be reported: call Set, then compare.
+// What changed before Set returned need not be reported of paths that were not
+// managed before: call Set, then compare. If something was mounted over a directory
+// since the last Set, or unmounted, all paths are reported.
 // On error, all that can be watched is.
 func (w *Watcher) Set(root string, paths []string) error {
 	below := map[string][]string{}
@@ -76,7 +79,17 @@ func (w *Watcher) Set(root string, paths []string) error {
 		w.armed = nil
 	}
 	w.root, w.below = root, below
-	return w.arm()
+	if w.armed == nil || !w.armed.covered() {
+		return w.arm()
+	}
+	w.armed = nil
+	err := w.arm()
+	all := set{}
+	for _, paths := range below {
+		all.add(paths)
+	}
+	w.offer(all)
+	return err
 }
 
 // Events sends managed paths that may have changed, sorted, each once. Changes
@@ -100,6 +113,14 @@ func (w *Watcher) Close() error {
 		err = nil
 	}
 	return errors.Join(w.err, err)
+}
+
+// end closes the events, as nobody sends any more.
+func (w *Watcher) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	close(w.events)
 }
 
 // run reads events until the watcher is closed.
@@ -135,9 +156,9 @@ func (w *Watcher) take(events []byte) error {
 }
 
 // offer puts changed into the channel, merged with what waits there. It does
-// not block: the channel holds one, and nobody else sends.
+// not block: the channel holds one, and who sends holds the lock.
 func (w *Watcher) offer(changed set) {
-	if len(changed) == 0 {
+	if len(changed) == 0 || w.ended {
 		return
 	}
 	select {

@@ -246,6 +246,32 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// What is mounted over a directory makes no event; here the root is another without
+// one.
+func TestSetSeesWhatIsMountedOver(t *testing.T) {
+	tr := tree{t, filepath.Join(t.TempDir(), "root")}
+	for _, dir := range []string{"-before", "-after"} {
+		tr.must(os.MkdirAll(tr.root+dir+"/etc", 0o755))
+	}
+	tr.must(os.Symlink(tr.root+"-before", tr.root))
+	w := tr.watch("/etc/a", "/etc/b")
+	tr.changed(w)
+	tr.must(os.Remove(tr.root))
+	tr.must(os.Symlink(tr.root+"-after", tr.root))
+
+	tr.write(sentinel, "")
+	all := []string{"/etc/a", "/etc/b", sentinel}
+	slices.Sort(all)
+	tr.must(w.Set(tr.root, all))
+	if diff := cmp.Diff(all, next(t, w)); diff != "" {
+		t.Errorf("by the mount (-want +got):\n%s", diff)
+	}
+	tr.write("/etc/a", "new")
+	if diff := cmp.Diff([]string{"/etc/a"}, tr.changed(w)); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+}
+
 // Nobody receives until all is done: each path is reported, once.
 func TestManyPathsAreMerged(t *testing.T) {
 	tr := tree{t, t.TempDir()}

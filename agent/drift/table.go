@@ -13,6 +13,16 @@ type directory struct {
 	// ways are the directories of managed paths that are looked up through an
 	// entry.
 	ways map[string][]string
+	id   identity
+}
+
+// identity tells a directory from another that is mounted over it.
+type identity struct{ device, inode uint64 }
+
+func identityOf(name string) (identity, error) {
+	var s unix.Stat_t
+	err := unix.Stat(name, &s)
+	return identity{uint64(s.Dev), s.Ino}, err
 }
 
 // set is a set of managed paths.
