@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd"
-	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/firmware/identity"
 )
 
@@ -119,7 +117,7 @@ func permanent(root fs.FS) []net.HardwareAddr {
 // awaitName gives the node the name that machine.yaml has it take, as soon as there is one. That
 // ends the agent, to be started again as that node.
 func (n *node) awaitName(ctx context.Context) {
-	news, err := source.File{Path: filepath.Join(n.Root, networkd.StateFile)}.Watch(ctx)
+	news, err := watchNetworkd(ctx, n.Root)
 	if err != nil {
 		n.Log.Error("wait for a host name", zap.Error(err))
 		return

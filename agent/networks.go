@@ -98,7 +98,7 @@ func (n *Networks) wanted(node *durable.Dir, want *network.Config) (files networ
 
 // run looks again whenever networkd has news, until ctx ends.
 func (n *Networks) run(ctx context.Context, env Env) {
-	news, err := source.File{Path: filepath.Join(env.Root, networkd.StateFile)}.Watch(ctx)
+	news, err := watchNetworkd(ctx, env.Root)
 	if err != nil {
 		env.Log.Error("watch the network", zap.Error(err))
 		return
@@ -117,6 +117,15 @@ func (n *Networks) run(ctx context.Context, env Env) {
 			return
 		}
 	}
+}
+
+// watchNetworkd tells when networkd has written something about an interface.
+func watchNetworkd(ctx context.Context, root string) (<-chan struct{}, error) {
+	var dirs source.Directories
+	for _, dir := range networkd.StateDirs {
+		dirs = append(dirs, filepath.Join(root, dir))
+	}
+	return dirs.Watch(ctx)
 }
 
 // look takes in how the network stands, and tells of it if that is another than before.

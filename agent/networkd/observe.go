@@ -11,14 +11,20 @@ import (
 	"github.com/loam-os/loam/firmware/osrelease"
 )
 
-// StateFile changes whenever something does of what networkd knows: it writes it before
-// the files that are beside it.
+// StateFile exists once networkd knows the interfaces. It changes only with the state
+// of the machine as a whole, and is written before the files of the interfaces:
+// watch StateDirs for those.
 const StateFile = "/run/systemd/netif/state"
 
 const (
 	linksDir  = "run/systemd/netif/links"
 	leasesDir = "run/systemd/netif/leases"
 )
+
+// StateDirs are the directories in which networkd keeps a file for each interface, of
+// its state and of its DHCP lease. It replaces a file only when its content changes
+// (conservative_rename in src/basic/fs-util.c of systemd).
+var StateDirs = []string{"/" + linksDir, "/" + leasesDir}
 
 // Link is an interface that networkd looks after; the words are networkctl(1)'s.
 type Link struct {

@@ -22,14 +22,29 @@ const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_M
 // or directory that appears, is replaced by rename or hides behind another link
 // is noticed. Changes made while the last was not received yet are one.
 func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
+	return start(ctx, watch{paths: []string{f.Path}})
+}
+
+// Directories are directories, by absolute path, whose files are replaced by rename.
+type Directories []string
+
+// Watch is as [File.Watch] for every file in the directories, which need not exist
+// yet. Names that begin with a dot are temporary files and are left out.
+func (d Directories) Watch(ctx context.Context) (<-chan struct{}, error) {
+	return start(ctx, watch{paths: d, entries: true})
+}
+
+// start runs w until ctx ends.
+func start(ctx context.Context, w watch) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: inotify_init1: %w", f.Path, err)
+		return nil, fmt.Errorf("watch %s: inotify_init1: %w", w, err)
 	}
-	w := watch{path: f.Path, events: os.NewFile(uintptr(fd), "inotify")}
+	w.events = os.NewFile(uintptr(fd), "inotify")
 	if err := w.arm(); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", f.Path, err), w.events.Close())
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", w, err), w.events.Close())
 	}
+
 	changes := make(chan struct{}, 1)
 	stop := context.AfterFunc(ctx, func() { w.events.Close() })
 	go func() {
@@ -43,11 +58,18 @@ func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
 
 // watch is an inotify instance and what it watches.
 type watch struct {
-	path   string
-	events *os.File
+	paths []string
+	// entries says that the paths are directories whose entries matter.
+	entries bool
+	events  *os.File
 	// names are the entries that matter in each watched directory.
 	names map[int][]string
 }
+
+// anyName stands for every name that does not begin with a dot. No file has it.
+const anyName = "/"
+
+func (w watch) String() string { return strings.Join(w.paths, ", ") }
 
 // settle is how long a change waits for the next: an editor writes several times.
 const settle = 100 * time.Millisecond
@@ -78,7 +100,7 @@ func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 	}
 }
 
-// arm watches the directories that path leads through now. It looks again until
+// arm watches the directories that the paths lead through now. It looks again until
 // nothing has changed meanwhile, so that no event falls between.
 func (w *watch) arm() error {
 	conn, err := w.events.SyscallConn()
@@ -86,31 +108,48 @@ func (w *watch) arm() error {
 		return err
 	}
 	for {
-		taken := steps(w.path)
+		taken := w.steps()
 		var addErr error
 		// Control keeps the descriptor open: ctx may end at any time.
 		if err := conn.Control(func(fd uintptr) { addErr = w.replace(int(fd), taken) }); err != nil {
 			return err
 		}
-		if addErr != nil || slices.Equal(taken, steps(w.path)) {
+		if addErr != nil || slices.EqualFunc(taken, w.steps(), slices.Equal) {
 			return addErr
 		}
 	}
 }
 
-// replace watches the directories of taken and no others.
-func (w *watch) replace(fd int, taken []step) error {
-	names := map[int][]string{}
-	for _, s := range taken {
-		wd, err := unix.InotifyAddWatch(fd, s.dir, watched)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-			break // Gone since; then an earlier step changes.
+// steps are the steps by which each path is looked up. For the entries of a
+// directory the last step is into it.
+func (w *watch) steps() [][]step {
+	var all [][]step
+	for _, path := range w.paths {
+		taken := steps(path)
+		if info, err := os.Stat(path); w.entries && err == nil && info.IsDir() {
+			taken = append(taken, step{path, anyName})
 		}
-		if err != nil {
-			return fmt.Errorf("inotify_add_watch %s: %w", s.dir, err)
-		}
-		names[wd] = append(names[wd], s.name)
+		all = append(all, taken)
 	}
+	return all
+}
+
+// replace watches the directories of all and no others.
+func (w *watch) replace(fd int, all [][]step) error {
+	names := map[int][]string{}
+	for _, taken := range all {
+		for _, s := range taken {
+			wd, err := unix.InotifyAddWatch(fd, s.dir, watched)
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+				break // Gone since; then an earlier step changes.
+			}
+			if err != nil {
+				return fmt.Errorf("inotify_add_watch %s: %w", s.dir, err)
+			}
+			names[wd] = append(names[wd], s.name)
+		}
+	}
+
 	for wd := range w.names {
 		if names[wd] == nil {
 			// An error means that the directory is gone, and the watch with it.
@@ -121,8 +160,8 @@ func (w *watch) replace(fd int, taken []step) error {
 	return nil
 }
 
-// matter reports whether one of the events (inotify(7)) is about an entry that
-// path leads through.
+// matter reports whether one of the events (inotify(7)) is about an entry that the
+// paths lead through, or about one that matters itself.
 func (w *watch) matter(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		wd := int(int32(binary.NativeEndian.Uint32(events)))
@@ -131,6 +170,10 @@ func (w *watch) matter(events []byte) bool {
 		end := unix.SizeofInotifyEvent + int(size)
 		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00")
 		if mask&unix.IN_Q_OVERFLOW != 0 || slices.Contains(w.names[wd], name) {
+			return true
+		}
+		isEntry := slices.Contains(w.names[wd], anyName) && !strings.HasPrefix(name, ".")
+		if isEntry && mask&unix.IN_IGNORED == 0 {
 			return true
 		}
 		events = events[end:]

@@ -143,3 +143,59 @@ func TestWatchLinkLoop(t *testing.T) {
 	for range changes {
 	}
 }
+
+// TestWatchDirectories makes a directory and a file in it in the ways of networkd, and
+// ends when the file reads as wanted, which it only can after a notice.
+func TestWatchDirectories(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		before, change func(t *testing.T, dir string)
+	}{
+		{
+			name:   "a file is replaced",
+			before: func(t *testing.T, dir string) { write(t, dir+"/links/2", "old") },
+			change: func(t *testing.T, dir string) {
+				if err := os.Rename(write(t, dir+"/links/.#2", "new"), dir+"/links/2"); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		{
+			name:   "the directories are made",
+			before: func(*testing.T, string) {},
+			change: func(t *testing.T, dir string) { write(t, dir+"/links/2", "new") },
+		},
+		{
+			name: "the directory is made again",
+			before: func(t *testing.T, dir string) {
+				write(t, dir+"/links/2", "old")
+			},
+			change: func(t *testing.T, dir string) {
+				if err := os.RemoveAll(dir + "/links"); err != nil {
+					t.Fatal(err)
+				}
+				write(t, dir+"/links/2", "new")
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "netif")
+			test.before(t, dir)
+			ctx, cancel := context.WithCancel(t.Context())
+			changes, err := source.Directories{dir + "/links", dir + "/leases"}.Watch(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			test.change(t, dir)
+			for range changes {
+				if got, _ := os.ReadFile(dir + "/links/2"); string(got) == "new" {
+					break
+				}
+			}
+			cancel()
+			for range changes { // Ends when the watcher has.
+			}
+		})
+	}
+}
