@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
@@ -66,6 +67,10 @@ type Executor struct {
 // kept is how many generations stay on disk besides the current ones.
 const kept = 5
 
+// crowded is how many generations may be on disk before Tidy prunes them without
+// waiting for a verdict.
+const crowded = 16
+
 // ErrUnfinished says that the node is between two generations: the journal
 // stays, and Resume completes what is left.
 var ErrUnfinished = errors.New("apply is unfinished")
@@ -120,7 +125,7 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		}
 		j.Try = &generation.Try{Until: e.Now().Add(r.Try).UTC().Truncate(time.Second), Deadline: e.Uptime() + r.Try}
 	}
-	if err := e.store().Write(c.want, c.content); err != nil {
+	if err := e.write(c); err != nil {
 		return generation.Manifest{}, err
 	}
 	if before.To != "" {
@@ -129,6 +134,20 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		}
 	}
 	return e.turn(ctx, c, j)
+}
+
+// write stores the generation of c. If the disk is full, it prunes old generations
+// and tries once more.
+func (e *Executor) write(c change) error {
+	err := e.store().Write(c.want, c.content)
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+
+	if pruneErr := e.prune(); pruneErr != nil {
+		return errors.Join(err, pruneErr)
+	}
+	return e.store().Write(c.want, c.content)
 }
 
 // journal is that of a new change. before is that of one that had not proven
@@ -237,9 +256,21 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 	return joined(failed)
 }
 
-// Tidy deletes generations that nobody needs any more: old ones, and those that
-// changes have left that were replaced or taken back.
+// Tidy prunes generations if there are many. It is called after each change, and a
+// series of changes must not pay for the deletions of the one before: a verdict
+// prunes anyway, and ext4 is slow to make an inode in a directory from which many
+// were deleted within the last minute (recently_deleted in fs/ext4/ialloc.c).
 func (e *Executor) Tidy() error {
+	n, err := e.store().Len()
+	if err != nil || n <= crowded {
+		return err
+	}
+	return e.prune()
+}
+
+// prune deletes generations that are no longer needed: old ones, and those left by
+// changes that were replaced or reverted.
+func (e *Executor) prune() error {
 	j, _, err := e.store().Journal()
 	if err != nil {
 		return err

@@ -52,7 +52,8 @@ func TestRollbackDuringAChangeGoesToWhatWasBeforeAllOfThem(t *testing.T) {
 	rollsBackTo(t, n, e, good)
 }
 
-// TestGenerationsDoNotPileUp: five stay, and the ones that are good and current.
+// TestGenerationsDoNotPileUp: five stay after a verdict, and the good and current
+// ones; before it, sixteen.
 func TestGenerationsDoNotPileUp(t *testing.T) {
 	n, e, good := goodNode(t)
 	for _, end := range []string{"replaced", "reverted"} {
@@ -60,6 +61,9 @@ func TestGenerationsDoNotPileUp(t *testing.T) {
 			mustApply(t, e, withUnit(fmt.Sprint(end, i), sleeper))
 			if err := e.Tidy(); err != nil {
 				t.Fatal(err)
+			}
+			if got := generations(t, e); len(got) > 16 {
+				t.Fatalf("before a verdict there are %d: %v", len(got), got)
 			}
 			if end == "replaced" && i < 39 {
 				continue

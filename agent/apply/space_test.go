@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,4 +123,20 @@ func noRoom(t *testing.T, dir string) {
 			accept(t, e)
 		})
 	}
+
+	t.Run("many changes before a verdict", func(t *testing.T) {
+		remount("size=4m,nr_inodes=2000", 0)
+		for i := range 40 {
+			var d config.Desired
+			for j := range 60 {
+				file := config.File{
+					Path:    fmt.Sprintf("/etc/series/%d", j),
+					Mode:    0o600,
+					Content: config.Text(fmt.Sprint(i, j)),
+				}
+				d.Files = append(d.Files, file)
+			}
+			mustApply(t, e, d)
+		}
+	})
 }

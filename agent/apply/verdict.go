@@ -87,7 +87,11 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	case health.Good:
 		return e.accept(j, v.Reason)
 	case health.Bad:
-		return e.goBack(ctx, j, v.Reason)
+		m, err := e.goBack(ctx, j, v.Reason)
+		if err != nil {
+			return m, err
+		}
+		return m, unfinished(e.prune())
 	}
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
 }

@@ -17,6 +17,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,6 +124,10 @@ func (w *Watcher) end() {
 	close(w.events)
 }
 
+// together is how long events are collected before they are read. Whoever changes
+// many files makes several events for each, and they would wake the agent one by one.
+const together = 2 * time.Millisecond
+
 // run reads events until the watcher is closed.
 func (w *Watcher) run() error {
 	buffer := make([]byte, 256*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
@@ -137,6 +142,8 @@ func (w *Watcher) run() error {
 		if err != nil {
 			return fmt.Errorf("watch managed paths: %w", err)
 		}
+
+		time.Sleep(together)
 	}
 }
 

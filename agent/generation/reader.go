@@ -208,6 +208,12 @@ func (r Reader) names() ([]string, error) {
 	return r.List()
 }
 
+// Len is the number of complete generations.
+func (r Reader) Len() (int, error) {
+	names, err := r.names()
+	return len(names), err
+}
+
 // Next is the number that the next generation gets: 1 on a new node.
 func (r Reader) Next() (int, error) {
 	all, err := r.names()
