@@ -89,7 +89,7 @@ golden: ## take what the commands print now into the tests that compare it
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network
 	git diff --stat -- '*testdata*'
 
-bench: $(loamctl) ## measure the figures of the README into build/bench/results.jsonl
+bench: $(loamctl) ## measure docs/figures.md into build/bench/results.jsonl
 	go run ./test/bench
 
 # One line of each layer; everything, if something is wrong.

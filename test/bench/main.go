@@ -1,5 +1,5 @@
-// Command bench measures the figures that the README names: a JSON object a
-// line in build/bench/results.jsonl, and a table. `make bench` runs it, on a
+// Command bench measures the figures of docs/figures.md: a JSON object a line
+// in build/bench/results.jsonl, and a table. `make bench` runs it, on a
 // machine that does nothing else.
 package main
 

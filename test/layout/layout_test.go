@@ -131,8 +131,8 @@ func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 }
 
 func TestTopLevelIsWhatTheDesignSays(t *testing.T) {
-	want := []string{".ci", ".git", ".gitignore", "ARCHITECTURE.md", "LICENSE", "Makefile", "README.md", "agent", "build", "cmd",
-		"examples", "firmware", "go.mod", "go.sum", "image", "mkosi", "os-release", "partitions", "test"}
+	want := []string{".ci", ".git", ".gitignore", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "agent", "build", "cmd",
+		"docs", "examples", "firmware", "go.mod", "go.sum", "image", "mkosi", "os-release", "partitions", "test"}
 	have, err := os.ReadDir("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func (m *machine) fat(label, name, text string) (drive string) {
 	return label
 }
 
-// TestMachineYAMLFromTheHypervisor hands machine.yaml over in every way that README names.
+// TestMachineYAMLFromTheHypervisor hands machine.yaml over in every way that docs/install.md names.
 func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 	matrix(t)
 	b := open(t)
