@@ -1,7 +1,3 @@
-// Package agent is the node's life under systemd: one goroutine that owns the
-// node, reads its configuration, has it applied and says how it stands. What
-// else happens, a source or a unit that changes, a managed path that something
-// touched, what a person asks for, is sent to that goroutine.
 package agent
 
 import (

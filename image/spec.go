@@ -1,6 +1,3 @@
-// Package image makes disk images: from a Spec a Plan, in which every offset,
-// name and UUID is settled, from the plan the files, and then it opens what it
-// wrote and checks each claim that the manifest makes.
 package image
 
 import (

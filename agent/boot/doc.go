@@ -5,4 +5,46 @@
 // Init exists only in a process that is PID 1 on a ramfs: the same calls made
 // by an ordinary root process would take /proc and /dev away from the machine.
 // The package forks nothing.
+//
+// # Steps
+//
+// Firmware starts systemd-boot, which starts a UKI, whose initramfs has this
+// package as /init:
+//
+//  1. Load dm-verity, erofs, overlay and ext4, and in parallel the drivers of
+//     the hardware that sysfs shows, by modalias (firmware/kmod). Device events
+//     of the kernel say when to look again. Nothing polls, and no slow
+//     controller delays a boot whose disk is elsewhere.
+//  2. Find the root and verity partitions by the root hash on the kernel's
+//     command line. If several disks carry it, a disk that cannot be unplugged
+//     goes first, and a system on a stick waits 5 s for such a disk. (Disks
+//     flashed from one image are clones, so the loader's hint rarely tells them
+//     apart.)
+//  3. Map dm-verity with restart_on_corruption, and mount the root read-only.
+//  4. Prepare the state partition: grow table and partition to the disk; format
+//     it only if it holds nothing but zeros or our mark; mount it; grow its
+//     file system online.
+//  5. Mount /etc: the image's directory under an overlay that is new at each
+//     boot, with machine ID and host name from the state partition, and the
+//     current generation placed in it before systemd starts.
+//  6. If an upgrade brought this system and it has not proved itself yet, it is
+//     on trial: drop-ins in /run make systemd restart the machine if it does
+//     not come up within a quarter of an hour, or its agent does not stay up.
+//  7. Switch root and exec systemd. It takes over the watchdog (the hardware's,
+//     or the kernel's own), which runs from the moment the drivers are loaded.
+//     An /init that hangs restarts the machine after three minutes.
+//
+// The initramfs forks nothing, so it has no mkfs. It formats the state
+// partition by writing a 256 MiB template that mke2fs made at build time, first
+// block last, and the kernel's online resize does the rest. A power cut
+// anywhere leaves a partition that still asks to be formatted. A superblock
+// that a cut has torn between its two sectors is repaired if its copy in the
+// second block group agrees.
+//
+// What acts is a method of [Init]. An error is shown on every console and in
+// the kernel log, with a hint; after 10 seconds the machine restarts.
+//
+// At boot the package also hands the recorded network to systemd-networkd in
+// /run, and sets a clock that is wrong (agent/networkd, agent/clock). It
+// decides about a change that was under way (generation.Journal.AtBoot).
 package boot

@@ -1,4 +1,9 @@
 // Package clock knows a time that no clock of a node can be before.
+//
+// /init sets a clock that is behind the date of the kernel, or 15 years ahead
+// of it: a PC says 2070 for 1970, and systemd would go back to its own date.
+// After that systemd sets the clock forward only, to the time that timesyncd
+// recorded last.
 package clock
 
 import (

@@ -1,5 +1,3 @@
-// Package cluster is the node's part in a Kubernetes cluster: who the node is to
-// it, what it is told, and what it reports. It is the only importer of client-go.
 package cluster
 
 import (

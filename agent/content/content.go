@@ -1,5 +1,9 @@
 // Package content finds what a configuration refers to instead of saying it:
 // keys of Secrets and files of container images.
+//
+// A [Provider] is a directory that is watched, the cluster, or agent/registry.
+// Content is a digest and a way to read it: a kubelet of 80 MB is never in
+// memory.
 package content
 
 import (

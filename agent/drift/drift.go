@@ -1,12 +1,3 @@
-// Package drift notices that something touched a managed path of the node, by
-// inotify(7). It only says which path; what is wrong with it, and whether that
-// is repaired, is decided elsewhere.
-//
-// Some changes make no event in the directory of a path, and only reading the
-// files again finds them: content written through a hard link elsewhere (the
-// content store is such a place), a write that is not yet followed by a close,
-// a write through mmap(2), a file system mounted over a directory, and a change
-// beneath an overlay.
 package drift
 
 import (

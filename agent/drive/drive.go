@@ -1,4 +1,8 @@
 // Package drive finds drives by the label of their file system, and reads files from them: what a hypervisor or a person hands over.
+//
+// Labels are read without a mount. The files of the one drive are read through
+// a read-only mount by the kernel that is in no directory, because FAT has
+// three kinds of long names and ISO 9660 two.
 package drive
 
 import (

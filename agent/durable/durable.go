@@ -1,6 +1,9 @@
 // Package durable changes files so that a power cut leaves the old or the new
 // state, never a mix: write a temporary, fsync it, rename, fsync the directory
 // (rename(2), fsync(2)). Every name is relative to the root it is given.
+//
+// For many new names at once there is one syncfs(2) instead of an fsync for
+// each.
 package durable
 
 import (

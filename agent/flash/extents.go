@@ -1,5 +1,12 @@
 // Package flash writes a disk image to a disk: what of it matters, in order, and reads it back. It says what is on the disk before, and which
 // disks it does not touch.
+//
+// The extents to write follow from the image's own partition table, FAT and
+// hash tree. machine.yaml is laid over the image before it is written. loamctl
+// flash uses the package, and so does a node that installs itself; agent/volume
+// says which disk that is and what is on it. A disk that is being written
+// begins with a mark, which the first sector of the image replaces, written
+// last.
 package flash
 
 import (

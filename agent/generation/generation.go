@@ -1,20 +1,3 @@
-// Package generation is a node's configuration on disk: versioned, immutable
-// trees over a content store, and the one symbolic link whose rename makes a
-// tree the current one.
-//
-// Beneath the root it is given (/var/lib/loam on a node):
-//
-//	store/sha256/<digest>-<mode>      content, once for each digest and mode
-//	store/tree/<digest>/              one directory: hard links to content, and symbolic links
-//	                                  to the directories in it
-//	generations/000042-<digest12>/    manifest.json, and root -> ../../store/tree/<digest>
-//	os/<os version>/current           -> ../../generations/000042-<digest12>
-//	os-version                        the OS version that ran last
-//	journal.json                      what is being applied; gone when done
-//	history.jsonl                     what was applied, with what outcome
-//
-// The initramfs uses this package before systemd starts, so it stays small:
-// no D-Bus, no logger, no child processes.
 package generation
 
 import (

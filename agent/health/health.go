@@ -1,5 +1,17 @@
 // Package health judges whether a change has made a node worse: values in, a
 // verdict out. It does not act on it.
+//
+// The units that count are the units that were well when the change began, and
+// the kubelet, containerd and what they require, unless they were broken
+// before. A unit of the image that no configuration listed before counts if it
+// was up. What a timer, path or socket starts is judged by its last result
+// alone.
+//
+// A change has proved itself when all of these have been well for 10 s without
+// a break. One of them that fails, that systemd restarts three times, or that
+// is not up after 3 minutes reverts it. A unit that was never well on this node
+// reverts nothing, because going back would not make it well: it is a warning
+// and an Event.
 package health
 
 import (

@@ -1,5 +1,7 @@
 // Package hostname makes host names of what a machine has: they are lower case, as
 // RFC 1123, section 2.1 has them.
+//
+// A host name is taken while the node has none. networkd may not set it.
 package hostname
 
 import (

@@ -3,6 +3,10 @@
 // the machine is, and a bootstrap token. The same user data is attached at every later
 // boot, when the token has been used up and deleted and a configuration has brought
 // newer files in the place of the others. So they are written once.
+//
+// The digest of what was written comes last, so after a power cut all of it is
+// written again, and a used bootstrap token does not come back with the next
+// boot.
 package initial
 
 import (

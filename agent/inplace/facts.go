@@ -1,6 +1,3 @@
-// Package inplace decides how a node is updated without being replaced by a new
-// machine (Gardener GEP-31): what of a configuration needs the node to be drained
-// first, and in which order it is done. It is pure.
 package inplace
 
 import (

@@ -3,6 +3,15 @@
 // The rules are those of agent/volume: a disk is written to only if nobody uses it, nothing was found on it, and the claim means it and no
 // other. A person may say that what is on it may go, by its serial number. A disk that has a system of Loam is never written to again,
 // whatever is said.
+//
+// [Decide] asks volume.Decide about the disks that count as empty to it: disks
+// that begin with the mark of agent/flash and have nothing else at their edges,
+// and the disk that may be wiped. A disk with slots that hold a system is
+// preferred to all others, and is only restarted into (firmware/loadoption).
+// The packed image is unpacked to a sparse file in memory, and nothing is
+// written before its digest is right. A disk is inspected once more after it
+// was opened exclusively. A test cuts the power at every point, on an empty
+// disk and on a disk that is wiped, and installs again.
 package install
 
 import (

@@ -1,5 +1,14 @@
 // Package live runs a node from memory: it gets the system from where the kernel's command line says, verified by the digests there, and puts it on
 // the disk that machine.yaml claims for it, or runs it. What cannot be installed is run, and says why.
+//
+// init-live starts like agent/boot and then takes its system from a [Source]:
+// agent/netboot, or agent/stick (the partition whose UUID is the first half of
+// loam.disk=sha256:… on the command line). Root file system and hash tree stay
+// as they came, compressed, in a tmpfs. Loop devices, and dm-verity with the
+// root hash of the command line, make the root file system from them. /var is a
+// tmpfs, or the disk that state of machine.yaml claims: a whole disk with the
+// file system of a state partition. machine.yaml is in /run/loam, for
+// agent/source.
 package live
 
 import (

@@ -1,5 +1,7 @@
 // Package liveness watches whether what runs the pods answers: a kubelet or a
 // containerd that hangs is up for systemd, which therefore does not restart it.
+//
+// The loop restarts what hangs.
 package liveness
 
 // Standing says whether a unit is to be probed.

@@ -1,5 +1,8 @@
 // Package netboot gets the system of a node that runs from memory over the network, by DHCP and HTTP. The server is not trusted with the system: what
 // it sends is held against the digests of the kernel's own command line.
+//
+// agent/link configures the network: DHCP, router advertisements, DHCPv6 and
+// netlink. HTTP transfers use ranges, so that they resume.
 package netboot
 
 import (

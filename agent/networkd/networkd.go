@@ -1,5 +1,3 @@
-// Package networkd hands a node's network to systemd-networkd, keeps it for the next
-// boot, and reads what became of it.
 package networkd
 
 import (

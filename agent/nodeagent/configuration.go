@@ -2,6 +2,8 @@
 // NodeAgentConfiguration (docs/api-reference/nodeagent-config.md of Gardener). Each
 // node of Gardener has one, in a file config-<version>.yaml. Loam takes from it how
 // the cluster is reached, and checks all of it as Gardener's own agent does.
+//
+// Its API server, tokens and Kubernetes version are used by agent/cluster.
 package nodeagent
 
 import "github.com/loam-os/loam/agent/document"

@@ -1,13 +1,3 @@
-// Package osc reads an OperatingSystemConfig, Gardener's description of a node:
-// [Decode] reads it, [Check] says everything that is wrong with it and [Merge]
-// turns it into the node's desired state. All of it is pure. Nothing in a
-// document is dropped in silence: what cannot be carried out is an error that
-// names it.
-//
-// What gardener-node-agent would take nevertheless is marked as a warning
-// (document.Error): of a document that a person wrote it is a mistake like any
-// other, of one that a cluster sends it is only mentioned. [document.Lenient]
-// tells them apart.
 package osc
 
 import (

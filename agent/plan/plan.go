@@ -1,6 +1,3 @@
-// Package plan decides what it takes to go from one generation to another:
-// which paths change, which units are restarted, started or stopped, and why.
-// It is pure. What is applied is exactly what the plan says.
 package plan
 
 import (

@@ -1,5 +1,8 @@
 // Package probe tries whether a registry answers before the container runtime is
 // sent there.
+//
+// A registry with a readiness probe gets its hosts.toml when its mirrors
+// answer.
 package probe
 
 import (

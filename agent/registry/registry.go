@@ -1,6 +1,11 @@
 // Package registry provides files of container images. containerd pulls and
 // keeps the images; the files are read from their layers, which are archives:
 // nothing is unpacked or mounted.
+//
+// It is the only importer of containerd's client. Images are pulled into a
+// containerd namespace of Loam's own, through the mirrors that the same
+// configuration brings. Certificates in /var/lib/ca-certificates-local of a
+// configuration are trusted for the pull, before any of its files is in place.
 package registry
 
 import (

@@ -1,5 +1,12 @@
 // Package source finds and reads the documents that a node is given: its
 // machine.yaml, and from where that says, its configuration.
+//
+// machine.yaml is looked for in loam.config= on the kernel command line, in the
+// credential loam.machine (SMBIOS, fw_cfg: systemd imports both), in fw_cfg, in
+// /run/loam on a node that runs from memory, in loam/ on the ESP, and on a
+// drive labelled LOAM or CIDATA. An error in one place is an error, never a
+// silent step to the next. Nothing waits for drives: when a drive appears that
+// makes a difference, the agent ends and starts again by what the drive says.
 package source
 
 import (

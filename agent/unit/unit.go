@@ -1,5 +1,10 @@
 // Package unit is systemd: starting, stopping and looking at units over D-Bus
 // (org.freedesktop.systemd1(5)). It is the only importer of go-systemd.
+//
+// It talks to systemd's private socket and needs no D-Bus daemon. One
+// connection has calls and signals. Units are listed in one call, and shown in
+// detail only when systemd has reported a change of them since: systemd reports
+// a change before it answers the next call.
 package unit
 
 import (

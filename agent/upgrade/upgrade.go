@@ -1,7 +1,3 @@
-// Package upgrade brings another system into the slot that does not run, tries
-// it, and either keeps it or remembers why not. What to do next follows, by the
-// pure function Next, from what is on the disk now; each Op is one step that a
-// power cut leaves done or not done, so whoever starts again just goes on.
 package upgrade
 
 import (

@@ -1,6 +1,10 @@
 // Command gardener-extension-os-loam is the extension by which a Gardener landscape
 // creates machines with Loam: it answers each OperatingSystemConfig of type loam. It
 // runs in a seed; see examples/gardener.
+//
+// It is a Go module of its own: Gardener's extension library around a pure
+// function that makes a machine.yaml of what Gardener has for a machine.
+// agent/machine checks the result.
 package main
 
 import (

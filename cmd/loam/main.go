@@ -1,5 +1,8 @@
 // Command loam is the one binary of a running Loam node: the node agent under
 // systemd, and the tool of a person on the node.
+//
+// It runs as loam agent under systemd. The other verbs are for an operator;
+// loam boot --facts prints what /init would decide.
 package main
 
 import (

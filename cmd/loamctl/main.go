@@ -1,5 +1,7 @@
 // Command loamctl is Loam's tool on a workstation: it builds images and runs
 // them in virtual machines.
+//
+// Only loamctl knows how to write whole disks.
 package main
 
 import (

@@ -1,6 +1,3 @@
-// Package pxe tells machines that ask the network what to boot: Loam, from this server. It speaks
-// beside the network's own DHCP server (ProxyDHCP: Preboot Execution Environment 2.1, and RFC 4578)
-// and gives no address to anybody.
 package pxe
 
 import (

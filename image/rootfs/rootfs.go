@@ -1,6 +1,16 @@
 // Package rootfs makes the root file system: by mkosi a tree of Debian
 // packages, trimmed, and from that tree an erofs image with the loam binary
 // and os-release in it. Both come from a cache when their inputs are the same.
+//
+// mkosi/units.list is the whole list of what systemd starts; all generators are
+// removed. loam and os-release are not in the tree, so a change of either does
+// not run mkosi again. logind runs, for the power button and for the kubelet's
+// graceful shutdown. getty does not, and nobody can log in.
+//
+// The profile metal has device firmware, too: what
+// firmware/device/firmware.list names of Debian's packages, and no more. A test
+// asks modinfo which files the drivers want; each must be there, or on the list
+// with a reason.
 package rootfs
 
 import (

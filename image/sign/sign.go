@@ -1,4 +1,7 @@
 // Package sign knows the keys of an image's owner, in files and in tokens, and signs root hashes with them.
+//
+// openssl of the tools tree signs with a key in a token (PKCS #11) and gets the
+// PIN through a pipe.
 package sign
 
 import (

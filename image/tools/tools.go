@@ -1,6 +1,12 @@
 // Package tools is the tools tree: a Debian root directory with the programs
 // that build and judge images, so that every host builds with the same ones.
 // The host itself needs mmdebstrap to make it and bubblewrap to enter it.
+//
+// mmdebstrap makes the tree and bubblewrap enters it.
+//
+// An arm64 image is built on amd64 by the same steps. The tools tree then has
+// qemu-user, registered with binfmt_misc until the next boot, and the arm64
+// systemd-boot.
 package tools
 
 import (

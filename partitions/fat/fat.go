@@ -10,6 +10,9 @@
 //   - a directory never grows.
 //
 // Firmware reads FAT 1 and no other. So does this package, until Reclaim makes both equal.
+//
+// The agent does not mount the ESP to write to it, because Linux renames on FAT
+// in several sectors, in an order of its own.
 package fat
 
 import (

@@ -2,6 +2,8 @@
 // control plane (etcd, kube-apiserver and, on request, the controllers and the
 // scheduler) and an OCI registry. All of it is built from source, listens on
 // loopback and ends with the test, or with Close.
+//
+// make cluster runs the same for an operator.
 package cluster
 
 import (

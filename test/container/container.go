@@ -1,6 +1,10 @@
 // Package container runs the systemd of a root tree as process 1 of a
 // container, for tests of what the agent asks of systemd. It takes a third of
 // a second and needs root and Linux namespaces, nothing else.
+//
+// make pairs walks through random configurations here and compares what became
+// of every unit with the plan, and with an oracle that knows nothing of the
+// engine.
 package container
 
 import (

@@ -1,5 +1,5 @@
 // Package layout holds the rules about which package may import which, as a
-// test (ARCHITECTURE.md, "Import rules").
+// test (ARCHITECTURE.md, "Import rules"), and about what the top level holds.
 package layout
 
 import (

@@ -1,5 +1,11 @@
 // Package node tests the finished image as a whole machine: firmware, loader,
 // kernel, /init, systemd and agent, in QEMU.
+//
+// make upgrades runs upgrades here with systems that panic, hang, are dead,
+// have no network or a kubelet that never gets Ready, with firmware that
+// forgets its variables, and with sectors of 4096 bytes. systemd's own tools
+// read the disk afterwards. KVM is used where the processor has it and a trial
+// passes; otherwise emulation.
 package node
 
 import (

@@ -1,5 +1,3 @@
-// Package power records what is done to a directory tree through agent/durable,
-// and makes the disks that a power cut at any point of it may leave.
 package power
 
 import (

@@ -2,6 +2,15 @@
 // judges them: documents that Gardener's own code renders ([Documents]), and a
 // control plane with Gardener's own authorizer and approver in front of it
 // ([Run]). The programs that do so are in the nested module test/gardener.
+//
+// test/gardener is a nested module that depends on Gardener: its program render
+// writes the OperatingSystemConfigs of Shoots, authorizer judges node agents by
+// Gardener's own rules. This package builds both into the cache and gives tests
+// the documents, each with the document it is one change away from, and a
+// control plane where the node agent has no other rights. Each document is
+// applied on real systemd, over the one that it differs from and back. Keys are
+// seeded: a document is the same bytes in each run. A new version of Gardener
+// is one line in versions.go and "sh version.sh VERSION" in test/gardener.
 package shoot
 
 import (

@@ -1,5 +1,8 @@
 // Package inventory is a directory with the machine.yaml of each machine of a site, in a file that
 // is called by its MAC (52:54:00:12:34:56.yaml), serial number (serial-ABC123.yaml) or UUID (uuid-….yaml).
+//
+// A machine's file is looked up again each time that it asks. The package also
+// says for which machines, known by DHCP only, there may be a file.
 package inventory
 
 import (

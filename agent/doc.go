@@ -1,0 +1,31 @@
+// Package agent is the node's life under systemd: one goroutine that owns the
+// node, reads its configuration, has it applied and says how it stands. What
+// else happens, a source or a unit that changes, a managed path that something
+// touched, what a person asks for, is sent to that goroutine.
+//
+// # The loop
+//
+// Run opens the node, takes its identity from machine.yaml (identify), and
+// starts the loop and what runs beside it. Another name, drive, disk or reset
+// ends that run with an error that says so, and systemd starts the next.
+//
+// The loop owns the node. Sources, units, managed paths (agent/drift, inotify)
+// and operators (agent/control, a unix socket for root) send it values. One
+// thing at a time changes the node, beside the loop, so that the loop stays
+// responsive. agent/liveness probes containerd and the kubelet and has the loop
+// restart what hangs; agent/metrics asks the loop for the node's state when it
+// is scraped.
+//
+// The status goes to /run/loam/status.json and, when something changed that
+// matters to an operator, as a table to every console. Without a change there
+// is no write, no sync and no call.
+//
+// # Reset
+//
+// loam reset makes the node one that was never configured: it removes units,
+// files, generations and their content, pods (agent/pods), identity, and the
+// kubelet's data. The agent that is asked writes /var/lib/loam/reset.json and
+// ends. The next one, which reads no source and joins no cluster, does the
+// work, so the way after a power cut is the usual way. A reset holds until an
+// operator runs loam apply or machine.yaml changes.
+package agent

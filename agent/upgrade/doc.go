@@ -1,0 +1,109 @@
+// Package upgrade brings another system into the slot that does not run, tries
+// it, and either keeps it or remembers why not. What to do next follows, by the
+// pure function Next, from what is on the disk now; each Op is one step that a
+// power cut leaves done or not done, so whoever starts again just goes on.
+//
+// # Steps
+//
+// [Next] looks at the disk as it is (slots, boot entries, journal, failures)
+// and returns the one next step. In order: drop the boot entry of what the slot
+// held, mark the slot empty (label _empty and systemd's type for partial
+// partitions), fill it, read all of it back without the page cache and verify
+// it against the root hash, seal it in the partition table, write the UKI to
+// clusters that nothing names, note "armed" with the node's health, make the
+// boot entry with three tries, restart.
+//
+// # Fill
+//
+// Filling asks the slot itself first, so it resumes without a journal of
+// chunks, then the running slot and the UKIs on the ESP, then mirrors (copies
+// of the repository, and nodes that share the chunks of what they run), and
+// then the pack by range requests. Pieces of 2 MiB are read, compared, fetched
+// and written in parallel, each in order. Every chunk is verified before it is
+// written. A chunk that is right is not written; a chunk that cannot be read
+// is.
+//
+// A slot whose system has run an upgrade need not be read to be compared: the
+// digests of its chunks were noted then. The note serves for one fill and is
+// deleted before the first write. If the slot does not verify afterwards, it is
+// read and filled again. A server that sends nothing for 15 s, or less than 4
+// KiB/s for a minute, is asked again later.
+//
+// # Trust
+//
+// A clock that is behind is not believed: metadata expire by the latest of the
+// clock, the date of the running kernel, and the time at which the newest
+// timestamp was signed, which is in it. Nothing else raises that time, so a
+// clock that was ahead, a node's or a signer's, is forgotten when it is right
+// again.
+//
+// An older release takes a permit: a DSSE envelope that names version, node and
+// expiry, signed by the keys of the role targets of the newest root.json.
+// Nothing on the node, in its configuration or from the cluster can replace it.
+// The way back to the other slot needs no permit: that system has run here.
+//
+// The security epoch, below which no system is brought, rises to what both
+// slots have. It is on the state partition and, up to 64, in an NV index of the
+// machine's TPM (agent/tpm) if it has one, so that an old state partition does
+// not lower it. A TPM that is broken, or has another owner, blocks nothing.
+// Whoever commands the machine, or clears the TPM, removes the index.
+//
+// Firmware is asked before anything is written: the index has the UKI's
+// Authenticode digest and its signers' certificates (firmware/authenticode),
+// and firmware/secureboot decides by db and dbx (firmware/efivar) as EDK2 does.
+// A loader that the firmware would not start does not replace one that it does.
+// agent/power knows the battery.
+//
+// # Boot entries
+//
+// The ESP is edited by partitions/fat, not mounted: an entry appears, is
+// renamed and goes by one write of one 512-byte sector. A counted entry is the
+// last of its directory and the first in its sector, because EDK2 renames by
+// appending at the end; so each count of a try is one sector, too.
+//
+// The recovery entry (\EFI\recovery) is a copy of the UKI of the system that
+// has proved itself last, outside of the directory that firmware writes to.
+// (The system that was installed is not kept for good: the second update
+// overwrites it.) The entry is bad by name, sorts last and is read-only, so the
+// loader starts it only if there is no other entry and never writes for it. The
+// system that it starts makes its own entry again, in a new directory if the
+// old one cannot be read, and so does a system whose entry was damaged. If the
+// recovery entry could not be renewed in time, that is done before the slot of
+// its system is emptied.
+//
+// The loader itself is renewed when the system that brought a newer one has
+// proved itself: all of it is on the disk, then one write of one sector makes
+// it the content of \EFI\BOOT\BOOTX64.EFI. Any other program there stays.
+//
+// # Trial and fallback
+//
+// The trial is judged against the health from before (Trial.Judge): only what
+// was well and is not counts against it, and only after its time is over. An
+// API server that cannot be reached is no verdict, either way. Good: the entry
+// loses its tries. Bad: it loses the tries that it has left, and the machine
+// restarts. A system that says nothing loses them by the loader. The old system
+// then remembers it, with what its last boot left in the journal and in pstore,
+// and does not try it again by itself.
+//
+// Configuration belongs to a version: arming makes the running generation also
+// the one that the new system starts with; a fallback finds its own.
+//
+// The way back (loam rollback --os, --downgrade) meets a loader that starts the
+// newest entry. So the newer entry is disabled: it is called +0-0, bad without
+// a try, and read-only, all in one sector. Bad entries sort last. The firmware
+// counts their boots as well, by a rename in two sectors, but not of a
+// read-only entry. The older entry gets three tries. If it fails, both are bad,
+// the newest sorts first again, and is enabled. An entry that exists already is
+// disabled, then linked again with its tries: only so is it the last of the
+// directory.
+//
+// A drill (loam drill) is a second entry of the running system, with tries,
+// while all others are disabled: the running one is the newest of them. The
+// entry's name tells which of both a boot is: whether the loader has counted
+// since the previous boot. The system is not copied to the other slot: a slot
+// is found by its root hash, which would be in both, and the system there is
+// what the node can go back to.
+//
+// A window (upgrade.window) holds back a scheduled restart into another system,
+// never the restart out of it.
+package upgrade
