@@ -41,26 +41,52 @@ func TestDelay(t *testing.T) {
 }
 
 func TestTurnOf(t *testing.T) {
-	lease := func(holder string, age time.Duration) *coordination.Lease {
-		renewed, term := meta.NewMicroTime(noon.Add(-age)), int32(600)
+	lease := func(holder string) *coordination.Lease {
+		renewed, term := meta.NewMicroTime(noon), int32(600)
 		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &term}}
 	}
 	for _, tt := range []struct {
-		name  string
-		lease *coordination.Lease
-		want  turn
-		until time.Time
+		name      string
+		lease     *coordination.Lease
+		unchanged time.Duration
+		want      turn
+		rest      time.Duration
 	}{
-		{"no Lease", nil, take, time.Time{}},
-		{"given on", &coordination.Lease{}, take, time.Time{}},
-		{"nobody's", lease("", 0), take, time.Time{}},
-		{"ours", lease("me", time.Hour), mine, time.Time{}},
-		{"another's", lease("other", time.Minute), await, noon.Add(9 * time.Minute)},
-		{"another's that has expired", lease("other", 10*time.Minute), take, time.Time{}},
+		{"no Lease", nil, 0, take, 0},
+		{"given on", &coordination.Lease{}, 0, take, 0},
+		{"nobody's", lease(""), 0, take, 0},
+		{"ours", lease("me"), time.Hour, mine, 0},
+		{"another's", lease("other"), time.Minute, await, 9 * time.Minute},
+		{"another's that has expired", lease("other"), 10 * time.Minute, take, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, until := turnOf(tt.lease, "me", noon); got != tt.want || !until.Equal(tt.until) {
-				t.Errorf("%s until %s", got, until)
+			if got, rest := turnOf(tt.lease, "me", tt.unchanged); got != tt.want || rest != tt.rest {
+				t.Errorf("%s for %s", got, rest)
+			}
+		})
+	}
+}
+
+func TestALeaseIsSeenWhenItChanges(t *testing.T) {
+	me, other := "me", "other"
+	first := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "pool"}, Spec: coordination.LeaseSpec{HolderIdentity: &me}}
+	touched, given, another := first.DeepCopy(), first.DeepCopy(), first.DeepCopy()
+	touched.ResourceVersion = "2"
+	given.Spec.HolderIdentity = &other
+	another.Name = "pool-2"
+	for _, tt := range []struct {
+		name  string
+		lease *coordination.Lease
+		want  time.Duration
+	}{
+		{"the same", first, time.Minute},
+		{"written without a change of what it says", touched, time.Minute},
+		{"with another holder", given, time.Hour},
+		{"of another name", another, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := (sighting{}).next(first, time.Minute).next(tt.lease, time.Hour).at; got != tt.want {
+				t.Errorf("seen at %s, want %s", got, tt.want)
 			}
 		})
 	}

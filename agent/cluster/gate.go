@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"reflect"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -52,7 +53,7 @@ type turn string
 const (
 	mine  turn = "mine"  // It is this node's turn.
 	take  turn = "take"  // Nobody has it: take it.
-	await turn = "await" // Another node has it until Until.
+	await turn = "await" // Another node has it.
 )
 
 // serialTerm is how long a turn lasts that is not renewed, turnRenew how often
@@ -71,20 +72,39 @@ func renewTurnAt(l *coordination.Lease, now time.Time) time.Time {
 	return l.Spec.RenewTime.Add(turnRenew)
 }
 
-// turnOf decides by the Lease, nil if there is none. until is when to look again.
-func turnOf(l *coordination.Lease, holder string, now time.Time) (t turn, until time.Time) {
+// sighting is when this node first saw the Lease of turns as it is. A turn expires by
+// that: the times in the Lease are by the clock of the node that has the turn.
+type sighting struct {
+	lease string
+	spec  coordination.LeaseSpec
+	// at is an uptime.
+	at time.Duration
+}
+
+// next returns the sighting of l at uptime: the one before, if l has not changed.
+func (s sighting) next(l *coordination.Lease, uptime time.Duration) sighting {
+	if s.lease == l.Name && reflect.DeepEqual(s.spec, l.Spec) {
+		return s
+	}
+	return sighting{lease: l.Name, spec: l.Spec, at: uptime}
+}
+
+// turnOf decides by the Lease, nil if there is none, that this node has seen
+// unchanged for unchanged. rest is how long another node has its turn yet.
+func turnOf(l *coordination.Lease, holder string, unchanged time.Duration) (t turn, rest time.Duration) {
 	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-		return take, time.Time{}
+		return take, 0
 	}
 	if *l.Spec.HolderIdentity == holder {
-		return mine, time.Time{}
+		return mine, 0
 	}
 	if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
-		return take, time.Time{}
+		return take, 0
 	}
-	end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
-	if !now.Before(end) {
-		return take, time.Time{}
+
+	rest = time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second - unchanged
+	if rest <= 0 {
+		return take, 0
 	}
-	return await, end
+	return await, rest
 }

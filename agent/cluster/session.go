@@ -43,12 +43,14 @@ type known struct {
 	// lease is the node's own, renewed then.
 	lease   *coordination.Lease
 	renewed time.Time
-	restart restart
-	update  update
-	reach   reach
-	tokens  tokens
-	carried carried
-	told    told
+	// sighting is of the Lease of turns.
+	sighting sighting
+	restart  restart
+	update   update
+	reach    reach
+	tokens   tokens
+	carried  carried
+	told     told
 }
 
 // session is the time with one certificate. Its fields belong to one goroutine,

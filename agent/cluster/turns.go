@@ -77,15 +77,25 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 	if !s.turns.seen {
 		return false, nil
 	}
-	switch t, until := turnOf(s.turns.lease, s.hostname(), s.Now()); t {
+	switch t, rest := s.turnOf(s.turns.lease); t {
 	case mine:
 		return true, nil
 	case await:
 		s.waits("turn of " + *s.turns.lease.Spec.HolderIdentity)
-		s.soon(until)
+		s.soon(s.Now().Add(rest))
 		return false, nil
 	}
 	return s.writeTurn(ctx, o)
+}
+
+// turnOf says whose turn it is by the Lease, nil if there is none.
+func (s *session) turnOf(l *coordination.Lease) (t turn, rest time.Duration) {
+	if l == nil {
+		return turnOf(nil, s.hostname(), 0)
+	}
+	uptime := s.Uptime()
+	s.sighting = s.sighting.next(l, uptime)
+	return turnOf(l, s.hostname(), uptime-s.sighting.at)
 }
 
 // errTaken says that a turn is another node's.
@@ -109,7 +119,7 @@ func (s *session) writeTurn(ctx context.Context, o offer) (bool, error) {
 // old: the next step reads it again.
 func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (bool, error) {
 	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) error {
-		if t, _ := turnOf(l, s.hostname(), s.Now()); t == await {
+		if t, _ := s.turnOf(l); t == await {
 			return errTaken
 		}
 		edit(l)
@@ -151,7 +161,7 @@ func (s *session) giveTurn(ctx context.Context) error {
 			return err
 		}
 	}
-	if t, _ := turnOf(s.turns.lease, s.hostname(), s.Now()); t != mine {
+	if t, _ := s.turnOf(s.turns.lease); t != mine {
 		return nil
 	}
 

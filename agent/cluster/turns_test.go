@@ -12,6 +12,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
@@ -65,27 +66,9 @@ func leaseIn(body io.Reader) (*coordination.Lease, error) {
 // TestATurnIsRenewedAfterAnError: a Lease that was not written is not told of by the
 // watch either.
 func TestATurnIsRenewedAfterAnError(t *testing.T) {
-	server := &leaseServer{}
-	listening := httptest.NewServer(server)
-	defer listening.Close()
-	a, err := newAPI(&rest.Config{Host: listening.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-
-	now := noon
-	s := &session{
-		Cluster: New(Config{Hostname: "me"}, Env{Root: root, Now: func() time.Time { return now }}),
-		api:     a,
-		turns:   turns{name: "pool", seen: true},
-	}
-	s.node, s.offer = &core.Node{}, &offer{secret: "pool", serial: true, sum: "sum"}
+	server, now, uptime := &leaseServer{}, noon, time.Duration(0)
+	s := newTurnsSession(t, server, &uptime)
+	s.Now = func() time.Time { return now }
 	if ok, err := s.writeTurn(t.Context(), *s.offer); err != nil || !ok {
 		t.Fatalf("take the turn: %v %v", ok, err)
 	}
@@ -101,4 +84,83 @@ func TestATurnIsRenewedAfterAnError(t *testing.T) {
 	if at := server.lease.Spec.RenewTime; !at.Time.Equal(now) {
 		t.Errorf("renewed at %s, and it is %s", at, now)
 	}
+}
+
+// TestATurnExpiresByWhatThisNodeHasSeen: the clock of the node that has the turn may
+// be ahead or behind.
+func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
+	const term = 10 * time.Minute
+	for _, tt := range []struct {
+		name  string
+		ahead time.Duration
+	}{
+		{"by the same clock", 0},
+		{"by a clock that is hours ahead", 5 * time.Hour},
+		{"by a clock that is hours behind", -5 * time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			other, seconds, renewed := "other", int32(term/time.Second), meta.NewMicroTime(noon.Add(tt.ahead))
+			lease := &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &other, LeaseDurationSeconds: &seconds, RenewTime: &renewed}}
+			lease.Name, lease.ResourceVersion = "pool", "1"
+			server := &leaseServer{lease: lease}
+			uptime := time.Hour
+			s := newTurnsSession(t, server, &uptime)
+			s.turns.lease, s.turns.seen = lease, true
+
+			isTurn := func(after time.Duration) bool {
+				t.Helper()
+				uptime += after
+				ok, err := s.isTurn(t.Context(), *s.offer, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return ok
+			}
+			if isTurn(0) || isTurn(term-time.Second) {
+				t.Error("taken from a node that may have its turn yet")
+			}
+
+			again := lease.DeepCopy()
+			again.ResourceVersion, again.Spec.RenewTime.Time = "2", renewed.Add(time.Second)
+			server.lease, s.turns.lease = again, again
+			if isTurn(2*time.Second) || isTurn(term-time.Second) {
+				t.Error("taken from a node that has renewed its turn")
+			}
+			if !isTurn(time.Second) {
+				t.Error("not taken from a node that is gone")
+			}
+		})
+	}
+}
+
+// newTurnsSession returns a session of node "me", beside an API server, in a pool
+// whose nodes take turns. Its wall clock stands still.
+func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *session {
+	t.Helper()
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
+	a, err := newAPI(&rest.Config{Host: listening.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.close)
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+
+	env := Env{
+		Root:   root,
+		Now:    func() time.Time { return noon },
+		Uptime: func() time.Duration { return *uptime },
+	}
+	s := &session{
+		Cluster: New(Config{Hostname: "me"}, env),
+		api:     a,
+		turns:   turns{name: "pool", seen: true},
+	}
+	s.looked, s.node = true, &core.Node{}
+	s.offer = &offer{secret: "pool", serial: true, sum: "sum"}
+	return s
 }
