@@ -190,15 +190,15 @@ func (s *session) labelled() Config {
 	return c
 }
 
-// CarriedTokens are the token syncs that the configuration which was placed last
+// CarriedTokens are the token syncs that the newest configuration on the node
 // carries. root is the node's root directory.
 func CarriedTokens(root fs.FS) ([]Token, error) {
 	read, err := readCarried(root)
 	return tokensOf(read), err
 }
 
-// readCarried decodes the configuration of Gardener's node agent that was placed
-// last; the zero value if there is none.
+// readCarried decodes the newest configuration of Gardener's node agent on the node;
+// the zero value if there is none.
 func readCarried(root fs.FS) (nodeagent.Configuration, error) {
 	name, err := newest(root, Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/nodeagent"
@@ -98,28 +101,52 @@ func (c *Config) dropBadLabels(zone, version string) {
 	}
 }
 
-// newest is the configuration that was written last: there is one for each
-// version of the reference that was ever on the node.
+const (
+	configPrefix = "config-"
+	configSuffix = ".yaml"
+)
+
+// newest returns the configuration of the newest version in dir: there is one for each
+// version of the reference that was ever on the node, and each version reads its own.
+// The times of the files say nothing: the clock may have been wrong when one was
+// written, and one that was put back is younger than its successor.
 func newest(root fs.FS, dir string) (string, error) {
-	names, err := fs.Glob(root, path.Join(dir, "config-*.yaml"))
+	names, err := fs.Glob(root, path.Join(dir, configPrefix+"*"+configSuffix))
 	if err != nil {
 		return "", err
 	}
-	last := ""
-	var at fs.FileInfo
-	for _, name := range names {
-		info, err := fs.Stat(root, name)
-		if err != nil {
-			return "", fmt.Errorf("find the node agent's configuration: %w", err)
-		}
-		if at == nil || info.ModTime().After(at.ModTime()) {
-			last, at = name, info
-		}
-	}
-	if last == "" {
+	if len(names) == 0 {
 		return "", fmt.Errorf("find the node agent's configuration: /%s has no config-<version>.yaml: %w", dir, fs.ErrNotExist)
 	}
-	return last, nil
+	return slices.MaxFunc(names, compareConfigurations), nil
+}
+
+// compareConfigurations orders names of configurations by their versions (Semantic
+// Versioning 2.0.0, section 11). A name that has none comes first, and names with the
+// same precedence are in the order of their bytes.
+func compareConfigurations(a, b string) int {
+	first, second := versionIn(a), versionIn(b)
+	switch {
+	case first == nil && second != nil:
+		return -1
+	case first != nil && second == nil:
+		return 1
+	case first != nil && first.LessThan(second):
+		return -1
+	case first != nil && second.LessThan(first):
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// versionIn returns the version in the name of a configuration, nil if it has none.
+func versionIn(name string) *version.Version {
+	text := strings.TrimSuffix(strings.TrimPrefix(path.Base(name), configPrefix), configSuffix)
+	v, err := version.ParseSemantic(text)
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 // line is the first line of a file, "" if there is none.

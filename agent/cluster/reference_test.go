@@ -80,3 +80,34 @@ func TestReadNodeAgent(t *testing.T) {
 		t.Errorf("nothing there: %v", err)
 	}
 }
+
+// TestTheNewestConfigurationIsThatOfTheNewestVersion: the time of a file is by a clock
+// that may have been wrong, and by whoever copied it.
+func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// names are in the order of their times.
+		names []string
+		want  string
+	}{
+		{"one", []string{"config-v1.149.0.yaml"}, "config-v1.149.0.yaml"},
+		{"the newer one was written last", []string{"config-v1.149.0.yaml", "config-v1.150.0.yaml"}, "config-v1.150.0.yaml"},
+		{"the newer one was written first", []string{"config-v1.150.0.yaml", "config-v1.149.0.yaml"}, "config-v1.150.0.yaml"},
+		{"numbers count as numbers", []string{"config-v1.100.0.yaml", "config-v1.99.1.yaml"}, "config-v1.100.0.yaml"},
+		{"a release is newer than what led to it", []string{"config-v1.150.0.yaml", "config-v1.150.0-dev.yaml"}, "config-v1.150.0.yaml"},
+		{"with and without a v", []string{"config-1.150.0.yaml", "config-v1.149.0.yaml"}, "config-1.150.0.yaml"},
+		{"what is no version is the oldest", []string{"config-v1.149.0.yaml", "config-v0.0.0-master+$Format:%H$.yaml"}, "config-v1.149.0.yaml"},
+		{"two builds of one version", []string{"config-v1.150.0+b.yaml", "config-v1.150.0+a.yaml"}, "config-v1.150.0+b.yaml"},
+		{"two that are no versions", []string{"config-new.yaml", "config-master.yaml"}, "config-new.yaml"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := fstest.MapFS{}
+			for i, name := range tt.names {
+				node["dir/"+name] = &fstest.MapFile{ModTime: time.Unix(int64(i), 0)}
+			}
+			if got, err := newest(node, "dir"); got != "dir/"+tt.want || err != nil {
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+}
