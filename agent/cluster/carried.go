@@ -156,25 +156,32 @@ type carried struct {
 	// generation is the one that it was read of, once isRead.
 	generation string
 	isRead     bool
-	tokens     []Token
+	// failed is why it could not be read, "" if it could: that is logged once.
+	failed string
+	tokens []Token
 	// kubernetesVersion is a label's value, "" for none.
 	kubernetesVersion string
 }
 
 // readCarried reads what the configuration carries that the node runs, when that is
-// another.
+// another. After an error, the next step tries again: what the generation before has
+// carried counts until then.
 func (s *session) readCarried() {
 	c := &s.carried
 	if c.isRead && c.generation == s.status.Generation {
 		return
 	}
-	c.isRead, c.generation = true, s.status.Generation
 
 	read, err := readCarried(s.Root.FS())
 	if err != nil {
-		s.Log.Error("read what the configuration says of the node agent", zap.Error(err))
+		if err.Error() != c.failed {
+			s.Log.Error("read what the configuration says of the node agent", zap.Error(err))
+		}
+		c.failed = err.Error()
 		return
 	}
+
+	c.isRead, c.generation, c.failed = true, s.status.Generation, ""
 	c.tokens, c.kubernetesVersion = tokensOf(read), read.Controllers.OperatingSystemConfig.KubernetesVersion
 	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
 		s.Log.Error("the Kubernetes version is no value of a label", zap.String("version", c.kubernetesVersion))

@@ -4,6 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
@@ -45,5 +50,38 @@ func TestALargeConfigurationIsNotRead(t *testing.T) {
 	desired := config.Desired{Files: []config.File{{Path: Directory + "/config-v1.150.0.yaml", Content: open}}}
 	if _, err := Settle(&desired, nil); err == nil || !strings.Contains(err.Error(), "want at most") {
 		t.Error(err)
+	}
+}
+
+// TestWhatCouldNotBeReadIsReadAgain: an error passes, and no other generation comes
+// because of it.
+func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
+	k, dir := newKeep(t)
+	core, logs := observer.New(zap.ErrorLevel)
+	env := Env{Root: k.dir.Root(), Now: time.Now, Log: zap.New(core)}
+	s := &session{Cluster: New(Config{}, env)}
+	s.status.Generation = "000001-0123456789ab"
+	const name = "var/lib/gardener-node-agent/config-v1.150.0.yaml"
+	want := []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}}
+
+	place(t, dir, name, "kind: Torn")
+	s.readCarried()
+	s.readCarried()
+	if s.carried.tokens != nil || logs.Len() != 1 {
+		t.Errorf("tokens %v, %d errors", s.carried.tokens, logs.Len())
+	}
+
+	place(t, dir, name, nodeAgentText)
+	s.readCarried()
+	if diff := cmp.Diff(want, s.carried.tokens); diff != "" {
+		t.Errorf("tokens (-want +got):\n%s", diff)
+	}
+
+	place(t, dir, name, "kind: Torn")
+	s.readCarried() // Of the same generation, it was read.
+	s.status.Generation = "000002-0123456789ab"
+	s.readCarried()
+	if diff := cmp.Diff(want, s.carried.tokens); diff != "" || logs.Len() != 2 {
+		t.Errorf("%d errors, tokens (-want +got):\n%s", logs.Len(), diff)
 	}
 }
