@@ -163,30 +163,22 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.update.load(c.keep(), c.Log)
 	refused, hold := false, time.Duration(0)
 	for ctx.Err() == nil {
+		token, _ := c.keep().token()
 		who, err := c.identify(ctx, refused)
 		if err == nil {
 			refused = c.session(ctx, who)
+			token, _ = c.keep().token() // Who has joined needs none any more.
 		} else {
 			refused = false // What it has may be taken the next time.
 			c.tried("join", err)
 		}
-		switch {
-		case errors.Is(err, ErrDenied), errors.Is(err, errUnreadable):
-			hold = maxHold // The next request is another object in the cluster.
-		case err != nil:
-			hold = retryStep
-		case refused:
-			hold = min(max(2*hold, retryStep), maxHold)
-		default:
+
+		hold = nextHold(hold, err, refused)
+		if hold > 0 && c.pauseFor(ctx, c.about(hold), token) {
 			hold = 0
-			continue
 		}
-		pause(ctx, c.about(hold))
 	}
 }
-
-// maxHold is the longest time between two tries of a node that is not let in.
-const maxHold = 30 * time.Second
 
 func pause(ctx context.Context, d time.Duration) {
 	select {

@@ -15,12 +15,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-const (
-	// retryStep is about when a request that failed is made again, requestLimit how long
-	// one may take.
-	retryStep    = time.Second
-	requestLimit = 10 * time.Second
-)
+// requestLimit is how long a request may take.
+const requestLimit = 10 * time.Second
 
 // known is what the session's goroutine knows of the node and its cluster. It
 // outlives sessions: the next goes on from there.
@@ -66,6 +62,8 @@ type session struct {
 	// the next session is to begin, failing that a request has failed since all did
 	// not.
 	refused, over, failing bool
+	// rejections are of the parts of a step, by their place in it.
+	rejections map[int]rejection
 
 	// named is the name by which the Node is watched, "" while it is looked for;
 	// unwatch ends that. seen says that a watch, or the answer to a patch, has told of the
@@ -100,7 +98,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	c.update.busy = false
-	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx}
+	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx, rejections: map[int]rejection{}}
 	c.mu.Lock()
 	c.link.Expires = who.NotAfter
 	c.mu.Unlock()
@@ -166,20 +164,29 @@ func (s *session) soon(at time.Time) {
 }
 
 // step does what is due, each by what is known now. The sign of life comes first,
-// and none waits for another.
+// and none waits for another. What the API server refuses for good is not done with
+// every step.
 func (s *session) step(ctx context.Context) {
 	s.blocked = ""
 	failed := false
-	for _, part := range []func(context.Context) error{
+	for i, part := range []func(context.Context) error{
 		s.renewLease, s.reload, s.takeOffer, s.updateInPlace, s.reportNode, s.restoreAddresses, s.restartUnits, s.writeTokens, s.giveTurn,
 	} {
+		if rest := s.rejections[i].until - s.Uptime(); rest > 0 {
+			failed = true
+			s.soon(s.Now().Add(rest))
+			continue
+		}
+
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
-		if err := part(ctx); err != nil {
+		err := part(ctx)
+		cancel()
+		s.rejections[i] = s.rejections[i].next(err, s.Uptime(), s.about)
+		if err != nil {
 			failed = true
 			s.answered("write", err)
-			s.soon(s.Now().Add(s.about(retryStep)))
+			s.soon(s.Now().Add(max(s.about(retryStep), s.rejections[i].until-s.Uptime())))
 		}
-		cancel()
 	}
 	if s.failing && !failed {
 		s.tried("write", nil)

@@ -17,15 +17,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseServer has one Lease, and refuses to change it as often as refuses says.
+// leaseServer has one Lease, and fails to change it as often as refuses says. It
+// counts requests, and forbids all if it is told to.
 type leaseServer struct {
-	lease   *coordination.Lease
-	refuses int
+	lease    *coordination.Lease
+	refuses  int
+	requests int
+	forbids  bool
 }
 
 func (l *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.requests++
 	w.Header().Set("Content-Type", "application/json")
 	switch {
+	case l.forbids:
+		w.WriteHeader(http.StatusForbidden)
+		return
 	case r.Method == http.MethodGet && l.lease == nil:
 		w.WriteHeader(http.StatusNotFound)
 		return
@@ -156,9 +163,10 @@ func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *
 		Uptime: func() time.Duration { return *uptime },
 	}
 	s := &session{
-		Cluster: New(Config{Hostname: "me"}, env),
-		api:     a,
-		turns:   turns{name: "pool", seen: true},
+		Cluster:    New(Config{Hostname: "me"}, env),
+		api:        a,
+		turns:      turns{name: "pool", seen: true},
+		rejections: map[int]rejection{},
 	}
 	s.looked, s.node = true, &core.Node{}
 	s.offer = &offer{secret: "pool", serial: true, sum: "sum"}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestWhatIsForbiddenIsAskedForSeldom: a role that somebody took away does not come
+// back because a thousand nodes ask for it each second.
+func TestWhatIsForbiddenIsAskedForSeldom(t *testing.T) {
+	server := &leaseServer{forbids: true}
+	uptime := time.Duration(0)
+	s := newTurnsSession(t, server, &uptime)
+	s.Now = func() time.Time { return noon.Add(uptime) }
+	s.Part, s.Log = func() float64 { return 0.5 }, zap.NewNop()
+	s.offer, s.node = nil, &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
+
+	// asked returns the seconds in which there is a request, of so many.
+	asked := func(seconds int) (at []int) {
+		for i := range seconds {
+			before := server.requests
+			s.step(t.Context())
+			if server.requests > before {
+				at = append(at, i)
+			}
+			uptime += time.Second
+		}
+		return at
+	}
+	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 63, 103, 143, 183}, asked(200)); diff != "" {
+		t.Errorf("while it is forbidden (-want +got):\n%s", diff)
+	}
+	if problem := s.Link().Problem; problem == "" {
+		t.Error("the problem is not shown while nothing is asked for")
+	}
+
+	server.forbids = false
+	asked(40)
+	if problem := s.Link().Problem; server.lease == nil || problem != "" {
+		t.Errorf("once it is allowed: Lease %v, problem %q", server.lease, problem)
+	}
+	server.forbids = true
+	for len(asked(1)) == 0 {
+	}
+	if diff := cmp.Diff([]int{0, 2, 6}, asked(10)); diff != "" {
+		t.Errorf("once it is forbidden again (-want +got):\n%s", diff)
+	}
+}
+
+func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
+	group := schema.GroupResource{Resource: "certificatesigningrequests"}
+	forbidden := apierrors.NewForbidden(group, "a", nil)
+	for _, tt := range []struct {
+		name    string
+		err     error
+		refused bool
+		want    []time.Duration
+	}{
+		{"an API server that does not answer", errors.New("connection refused"), false, []time.Duration{1, 1, 1}},
+		{"one that forbids it", forbidden, false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
+		{"one that does not know the token", apierrors.NewUnauthorized("unknown"), false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
+		{"one that changes what is written", apierrors.NewConflict(group, "a", nil), false, []time.Duration{1, 1}},
+		{"a request that was denied", ErrDenied, false, []time.Duration{30, 30}},
+		{"a certificate that is not taken", nil, true, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+		{"a session that ended", nil, false, []time.Duration{0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			hold := time.Duration(0)
+			for i, want := range tt.want {
+				if hold = nextHold(hold, tt.err, tt.refused); hold != want*time.Second {
+					t.Errorf("pause %d is %s, want %d s", i, hold, want)
+				}
+			}
+		})
+	}
+}
+
+func TestANewTokenIsTriedAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name, token string
+		waits       time.Duration
+		want        bool
+	}{
+		{"the same", "old", 40 * time.Second, false},
+		{"another", "new", 10 * time.Second, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k, dir := newKeep(t)
+			place(t, dir, tokenName, "old")
+			c := New(Config{}, Env{Root: k.dir.Root(), Now: time.Now})
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				time.AfterFunc(10*time.Second-time.Millisecond, func() {
+					if err := os.WriteFile(filepath.Join(dir, tokenName), []byte(tt.token), 0o600); err != nil {
+						t.Error(err)
+					}
+				})
+				if got := c.pauseFor(t.Context(), 40*time.Second, "old"); got != tt.want {
+					t.Errorf("another token: %v", got)
+				}
+				if waited := time.Since(begin); waited != tt.waits {
+					t.Errorf("waited %s", waited)
+				}
+			})
+		})
+	}
+}
