@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // tokens is what is known of the token syncs of a node.
 type tokens struct {
 	// coming are in the configuration that is being applied, and written those
-	// whose file was written, or could not be, since they were first synced.
+	// whose file was written, or could not be, as long as they are synced.
 	// Cluster.mu guards both.
 	coming  []Token
 	written map[Token]bool
@@ -105,6 +106,7 @@ func (s *session) allTokens() []Token {
 // followTokens has the Secrets of the tokens watched, and no others for tokens.
 func (s *session) followTokens() {
 	all := s.allTokens()
+	s.forgetWritten(all)
 	if slices.Equal(all, s.synced) {
 		return
 	}
@@ -184,6 +186,14 @@ func (s *session) noteWritten(t Token) {
 		s.tokens.written[t] = true
 		signal(s.tokens.progress)
 	}
+}
+
+// forgetWritten forgets which files were written of tokens that are not synced any
+// more: should one come back, it has to be written again.
+func (s *session) forgetWritten(all []Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tokens.written, func(t Token, _ bool) bool { return !slices.Contains(all, t) })
 }
 
 // tokenOf is what the Secret of a token says; nil for no reference before that is
