@@ -29,55 +29,71 @@ func Definitions() ([]Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list partition definitions: %w", err)
 	}
+
 	var defs []Definition
 	for _, e := range entries {
 		text, err := files.ReadFile(e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("read partition definition: %w", err)
 		}
+
 		d, err := Parse(e.Name(), text)
 		if err != nil {
 			return nil, err
 		}
+
 		defs = append(defs, d)
 	}
+
 	return defs, nil
 }
 
-// Parse reads a definition of the given file name: the part of repart.d(5) that Loam uses. Anything else is an error that names
-// file and line.
+// Parse reads a definition of the given file name: the part of repart.d(5) that
+// Loam uses. Anything else is an error that names file and line.
 func Parse(name string, text []byte) (Definition, error) {
-	d, section, seen := Definition{File: name}, "", []string{}
+	d := Definition{File: name}
+	section := ""
+	seen := []string{}
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' || line[0] == ';' {
 			continue
 		}
+
 		at := fmt.Sprintf("%s:%d", name, i+1)
 		if line[0] == '[' {
-			if section = line; section != "[Partition]" {
-				return Definition{}, fmt.Errorf("%s: section %s\nhint: the one section is [Partition]", at, line)
+			section = line
+			if section != "[Partition]" {
+				return Definition{}, fmt.Errorf("%s: section %s\n"+
+					"hint: the one section is [Partition]", at, line)
 			}
 			continue
 		}
+
 		key, value, ok := strings.Cut(line, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		key = strings.TrimSpace(key)
+		value = strings.TrimSpace(value)
+
 		switch {
 		case section == "":
-			return Definition{}, fmt.Errorf("%s: %q before a section\nhint: begin with [Partition]", at, line)
+			return Definition{}, fmt.Errorf("%s: %q before a section\nhint: begin with [Partition]",
+				at, line)
 		case !ok:
 			return Definition{}, fmt.Errorf("%s: %q: no '='", at, line)
 		case slices.Contains(seen, key):
 			return Definition{}, fmt.Errorf("%s: %s: given twice", at, key)
 		}
+
 		seen = append(seen, key)
 		if err := d.set(key, value); err != nil {
 			return Definition{}, fmt.Errorf("%s: %w", at, err)
 		}
 	}
+
 	if err := d.check(); err != nil {
 		return Definition{}, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return d, nil
 }
 
@@ -91,7 +107,8 @@ func (d Definition) check() error {
 	case d.SizeMin == 0:
 		return fmt.Errorf("no SizeMinBytes=")
 	case d.SizeMax != 0 && d.SizeMax != d.SizeMin:
-		return fmt.Errorf("SizeMaxBytes=%d is not SizeMinBytes=%d\nhint: give both the same size, or no SizeMaxBytes= for what is left",
+		return fmt.Errorf("SizeMaxBytes=%d is not SizeMinBytes=%d\n"+
+			"hint: give both the same size, or no SizeMaxBytes= for what is left",
 			d.SizeMax, d.SizeMin)
 	}
 	return nil

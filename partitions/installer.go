@@ -9,22 +9,27 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// An installer's stick has one partition, of a type that every PC shows, with a FAT file system: with a loader, a UKI, the file of the
-// packed disk image, and the machine.yaml that a person edits.
+// An installer's stick has one partition, of a type that every PC shows, with a
+// FAT file system: with a loader, a UKI, the file of the packed disk image, and
+// the machine.yaml that a person edits.
 const (
 	InstallerFile  = "loam/disk.raw.zst"
 	InstallerLabel = "loam-installer"
-	// MachineFile is where a node, and an installer, finds its machine.yaml on a FAT partition.
+	// MachineFile is where a node, and an installer, finds its machine.yaml on
+	// a FAT partition.
 	MachineFile = "loam/machine.yaml"
 )
 
-// BasicData is the type of partitions for data on Windows, which shows no other on a stick.
+// BasicData is the type of partitions for data on Windows, which shows no other
+// on a stick.
 var BasicData = uuid.MustParse("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7")
 
-// HasLoader reports whether firmware starts what is on a partition: an ESP, or that of an installer's stick.
+// HasLoader reports whether firmware starts what is on a partition: an ESP, or
+// that of an installer's stick.
 func HasLoader(p gpt.Partition) bool { return RoleOf(p.Type) == ESP || p.Label == InstallerLabel }
 
-// InstallerUUID is the UUID of the partition with the packed disk image of that SHA-256, in hex: the first half of that.
+// InstallerUUID is the UUID of the partition with the packed disk image of that
+// SHA-256, in hex: the first half of that.
 func InstallerUUID(sum string) (uuid.UUID, error) {
 	b, err := hex.DecodeString(sum)
 	if err != nil || len(b) != 32 {

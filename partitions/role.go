@@ -16,13 +16,15 @@ const (
 	State         Role = "var"
 )
 
-// EmptyLabel marks a free slot: systemd's tools and the node both ignore such a partition.
+// EmptyLabel marks a free slot: systemd's tools and the node both ignore such a
+// partition.
 const EmptyLabel = "_empty"
 
 // StateLabel is the label of the state partition.
 const StateLabel = "loam-state"
 
-// TypeUUID is the partition type of a role for an architecture in Go's words, "amd64" or "arm64". It is zero for any other.
+// TypeUUID is the partition type of a role for an architecture in Go's words,
+// "amd64" or "arm64". It is zero for any other.
 func TypeUUID(role Role, arch string) uuid.UUID {
 	byArch := map[string]map[Role]string{
 		"amd64": {
@@ -36,19 +38,24 @@ func TypeUUID(role Role, arch string) uuid.UUID {
 			RootVeritySig: "6db69de6-29f4-4758-a7a5-962190f00ce3",
 		},
 	}
+
 	types, ok := byArch[arch]
 	if !ok {
 		return uuid.Nil
 	}
+
 	types[ESP] = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 	types[State] = "4d21b016-b534-45c2-a9fb-5c16e091fd2d"
+
 	if types[role] == "" {
 		return uuid.Nil
 	}
+
 	return uuid.MustParse(types[role])
 }
 
-// RoleOf is the role of a partition type, "" for one that is not on a Loam disk.
+// RoleOf is the role of a partition type, "" for one that is not on a Loam
+// disk.
 func RoleOf(kind uuid.UUID) Role {
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, role := range []Role{ESP, Root, RootVerity, RootVeritySig, State} {
@@ -60,11 +67,14 @@ func RoleOf(kind uuid.UUID) Role {
 	return ""
 }
 
-// RootUUID is the UUID of the root partition with that verity root hash: its first 128 bits (DPS).
+// RootUUID is the UUID of the root partition with that verity root hash: its
+// first 128 bits (DPS).
 func RootUUID(rootHash [32]byte) uuid.UUID { return uuid.UUID(rootHash[:16]) }
 
-// VerityUUID is the UUID of the verity partition with that root hash: its last 128 bits (DPS).
+// VerityUUID is the UUID of the verity partition with that root hash: its last
+// 128 bits (DPS).
 func VerityUUID(rootHash [32]byte) uuid.UUID { return uuid.UUID(rootHash[16:]) }
 
-// SigUUID is the UUID of the partition with the signature of that root hash, of which the DPS says nothing.
+// SigUUID is the UUID of the partition with the signature of that root hash, of
+// which the DPS says nothing.
 func SigUUID(rootHash [32]byte) uuid.UUID { return derive(rootHash, string(RootVeritySig)) }

@@ -22,7 +22,9 @@ func TestPartialTypesAreSystemds(t *testing.T) {
 		{partitions.RootVerity, "arm64", "ad0e0018-6d35-4112-8e36-c9afc6664dea"},
 		{partitions.RootVeritySig, "arm64", "267a49ed-a55c-4454-b40d-ef7bcaa2f2df"},
 	} {
-		if got := partitions.PartialType(partitions.TypeUUID(test.role, test.arch)); got != uuid.MustParse(test.partial) {
+		got := partitions.PartialType(partitions.TypeUUID(test.role,
+			test.arch))
+		if got != uuid.MustParse(test.partial) {
 			t.Errorf("%s of %s: %s, want %s", test.role, test.arch, got, test.partial)
 		}
 	}
@@ -33,31 +35,46 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := [32]byte{1: 1, 31: 1}, [32]byte{1: 2, 31: 2}
-	table, err := partitions.Place(defs, partitions.Params{Arch: "amd64", RootHash: first, ImageID: "loam", Version: "1", SectorSize: 512})
+
+	first := [32]byte{1: 1, 31: 1}
+	second := [32]byte{1: 2, 31: 2}
+
+	table, err := partitions.Place(defs, partitions.Params{
+		Arch:       "amd64",
+		RootHash:   first,
+		ImageID:    "loam",
+		Version:    "1",
+		SectorSize: 512,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	holds := func(table gpt.Table, slot int, want [32]byte, wantWhole bool) {
 		t.Helper()
 		slots, err := partitions.Slots(table, "amd64")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		hash, whole := slots[slot].Holds(table, "amd64")
 		if whole != wantWhole || whole && hash != want {
 			t.Errorf("slot %s holds %x, whole %v", slots[slot].Name, hash, whole)
 		}
+
 		if err := table.Validate(); err != nil {
 			t.Error(err)
 		}
 	}
+
 	holds(table, 0, first, true)
 	holds(table, 1, second, false)
+
 	slots, err := partitions.Slots(table, "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sealed := slots[1].Seal(table, "amd64", second, "loam_2", false)
 	holds(sealed, 0, first, true)
 	holds(sealed, 1, second, true)
@@ -67,11 +84,17 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 	holds(emptied, 1, second, true)
 	both := slots[1].Empty(emptied, "amd64")
 	holds(both, 1, second, false)
-	if sig := sealed.Partition(slots[1].Sig); sig.Label != partitions.EmptyLabel || sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") {
+
+	sig := sealed.Partition(slots[1].Sig)
+	if sig.Label != partitions.EmptyLabel ||
+		sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") {
 		t.Errorf("a system that is not signed has a signature: %+v", sig)
 	}
+
 	signed := slots[1].Seal(both, "amd64", second, "loam_2", true)
-	if sig := signed.Partition(slots[1].Sig); sig.Label != "loam_2" || sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") || sig.UUID != partitions.SigUUID(second) {
+	if sig := signed.Partition(slots[1].Sig); sig.Label != "loam_2" ||
+		sig.Type != partitions.TypeUUID(partitions.RootVeritySig, "amd64") ||
+		sig.UUID != partitions.SigUUID(second) {
 		t.Errorf("a signature: %+v", sig)
 	}
 }

@@ -27,9 +27,11 @@ func (d *Definition) set(key, value string) (err error) {
 	case "GrowFileSystem":
 		d.GrowFileSystem, err = parseBool(value)
 	default:
-		return fmt.Errorf("unknown key %s\nhint: known are Type, Label, Format, SizeMinBytes, SizeMaxBytes, ReadOnly, NoAuto, "+
+		return fmt.Errorf("unknown key %s\n"+
+			"hint: known are Type, Label, Format, SizeMinBytes, SizeMaxBytes, ReadOnly, NoAuto, "+
 			"GrowFileSystem", key)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s=%s: %w", key, value, err)
 	}
@@ -44,14 +46,17 @@ func parseRole(s string) (Role, error) {
 	return Role(s), nil
 }
 
-// parseSize reads bytes with the suffix K, M, G or T, powers of 1024. Sizes are whole MiB.
+// parseSize reads bytes with the suffix K, M, G or T, powers of 1024. Sizes are
+// whole MiB.
 func parseSize(s string) (int64, error) {
-	digits, shift := strings.TrimRight(s, "KMGT"), 0
+	digits := strings.TrimRight(s, "KMGT")
+	shift := 0
 	if unit := s[len(digits):]; len(unit) > 1 {
 		return 0, fmt.Errorf("unit %s: want K, M, G or T", unit)
 	} else if unit != "" {
 		shift = 10 * (1 + strings.Index("KMGT", unit))
 	}
+
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
 		return 0, err
@@ -59,6 +64,7 @@ func parseSize(s string) (int64, error) {
 	if n <= 0 || n > (1<<50)>>shift || n<<shift%(1<<20) != 0 {
 		return 0, fmt.Errorf("want whole MiB, 1M to 1024T")
 	}
+
 	return n << shift, nil
 }
 

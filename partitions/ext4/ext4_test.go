@@ -15,7 +15,8 @@ import (
 func mke2fs(t *testing.T) string {
 	t.Helper()
 	img := filepath.Join(t.TempDir(), "fs")
-	judge.Run(t, "mke2fs", "-q", "-t", "ext4", "-O", "metadata_csum,metadata_csum_seed,64bit", "-b", "4096", "-L", "loam-state", "-J", "size=16", img, "256M")
+	judge.Run(t, "mke2fs", "-q", "-t", "ext4", "-O", "metadata_csum,metadata_csum_seed,64bit", "-b",
+		"4096", "-L", "loam-state", "-J", "size=16", img, "256M")
 	return img
 }
 
@@ -26,10 +27,12 @@ func template(t *testing.T, img string) Template {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	tpl, err := FromImage(f, 256<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return tpl
 }
 
@@ -42,6 +45,7 @@ func TestTemplateWithNewIdentityPassesFsck(t *testing.T) {
 	if d := cmp.Diff(tpl, back); d != "" {
 		t.Fatal("decoding what was encoded differs")
 	}
+
 	id := uuid.MustParse("6f9619ff-8b86-d011-b42d-00cf4fc964ff")
 	img := filepath.Join(t.TempDir(), "copy")
 	f, err := os.Create(img)
@@ -49,22 +53,32 @@ func TestTemplateWithNewIdentityPassesFsck(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	if err := f.Truncate(back.Size); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range back.WithIdentity(id, id).Extents {
 		if _, err := f.WriteAt(e.Data, e.Offset); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	sb, err := ReadSuperblock(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Superblock{UUID: id, Label: "loam-state", BlockSize: 4096, Blocks: 65536}
+
+	want := Superblock{
+		UUID:      id,
+		Label:     "loam-state",
+		BlockSize: 4096,
+		Blocks:    65536,
+	}
 	if d := cmp.Diff(want, sb); d != "" {
 		t.Error(d)
 	}
+
 	backup := make([]byte, superblockSize)
 	if _, err := f.ReadAt(backup, 32768*4096); err != nil {
 		t.Fatal(err)
@@ -72,6 +86,7 @@ func TestTemplateWithNewIdentityPassesFsck(t *testing.T) {
 	if sb, err := parseSuperblock(backup); err != nil || sb.UUID != id {
 		t.Errorf("backup superblock: %v, %v", sb, err)
 	}
+
 	judge.Run(t, "e2fsck", "-fn", img)
 }
 
@@ -82,6 +97,7 @@ func TestReadSuperblockSaysWhatIsNotExt4(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	if _, err := f.WriteAt([]byte{1}, SuperblockOffset+offUUID); err != nil {
 		t.Fatal(err)
 	}

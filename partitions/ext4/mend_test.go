@@ -11,13 +11,15 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// changed is the superblock of an image, and the same after a mount: with its journal to be replayed, and its counts changed.
+// changed is the superblock of an image, and the same after a mount: with its
+// journal to be replayed, and its counts changed.
 func changed(t *testing.T, f *os.File) (before, after []byte) {
 	t.Helper()
 	before = make([]byte, superblockSize)
 	if _, err := f.ReadAt(before, SuperblockOffset); err != nil {
 		t.Fatal(err)
 	}
+
 	after = append([]byte(nil), before...)
 	le := binary.LittleEndian
 	le.PutUint32(after[0x0c:], le.Uint32(after[0x0c:])-100) // free blocks
@@ -25,6 +27,7 @@ func changed(t *testing.T, f *os.File) (before, after []byte) {
 	le.PutUint32(after[offIncompat:], le.Uint32(after[offIncompat:])|recovers)
 	le.PutUint64(after[0x178:], 12345) // KiB written
 	le.PutUint32(after[offChecksum:], checksum(after))
+
 	return before, after
 }
 
@@ -44,10 +47,12 @@ func TestATornSuperblockIsMended(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
+
 			before, after := changed(t, f)
 			if _, err := f.WriteAt(torn(before, after), SuperblockOffset); err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := ReadSuperblock(f); err == nil {
 				t.Fatal("it is not torn")
 			}
@@ -57,10 +62,14 @@ func TestATornSuperblockIsMended(t *testing.T) {
 			if sb, err := ReadSuperblock(f); err != nil || sb.Size() != 256<<20 {
 				t.Errorf("%+v, %v", sb, err)
 			}
-			// It replays the journal, which it says by 1, and there is nothing else to do.
-			if out, err := exec.Command(judge.Find(t, "e2fsck"), "-p", img).CombinedOutput(); err != nil && !strings.Contains(string(out), "recovering journal") {
+
+			// It replays the journal, which it says by 1, and there is nothing
+			// else to do.
+			out, err := exec.Command(judge.Find(t, "e2fsck"), "-p", img).CombinedOutput()
+			if err != nil && !strings.Contains(string(out), "recovering journal") {
 				t.Errorf("%v\n%s", err, out)
 			}
+
 			judge.Run(t, "e2fsck", "-fn", img)
 		})
 	}
@@ -76,11 +85,21 @@ func TestWhatIsNoTornWriteIsNotMended(t *testing.T) {
 			second[offUUID]++
 			binary.LittleEndian.PutUint32(second[offChecksum:], checksum(second))
 		}, "differs from its copy at 0x68"},
-		{"a copy that is damaged", func(_, second []byte) { second[0x34]++ }, "copy in the second block group: ext4 superblock: wrong checksum"},
-		{"no copy", func(_, second []byte) { clear(second) }, "copy in the second block group: no ext4 superblock"},
-		{"a size of blocks that is another", func(first, _ []byte) { first[0x1c]++ }, "differs from its copy at 0x14"},
-		{"a feature that is another", func(first, _ []byte) { first[offIncompat] ^= 0x40 }, "differs from its copy at 0x60"},
-		{"fewer blocks", func(first, _ []byte) { binary.LittleEndian.PutUint32(first[offBlocksLow:], 65535) }, "fewer blocks"},
+		{"a copy that is damaged", func(_, second []byte) {
+			second[0x34]++
+		}, "copy in the second block group: ext4 superblock: wrong checksum"},
+		{"no copy", func(_, second []byte) {
+			clear(second)
+		}, "copy in the second block group: no ext4 superblock"},
+		{"a size of blocks that is another", func(first, _ []byte) {
+			first[0x1c]++
+		}, "differs from its copy at 0x14"},
+		{"a feature that is another", func(first, _ []byte) {
+			first[offIncompat] ^= 0x40
+		}, "differs from its copy at 0x60"},
+		{"fewer blocks", func(first, _ []byte) {
+			binary.LittleEndian.PutUint32(first[offBlocksLow:], 65535)
+		}, "fewer blocks"},
 		{"no superblock at all", func(first, _ []byte) { clear(first) }, ErrNotExt4.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,7 +109,8 @@ func TestWhatIsNoTornWriteIsNotMended(t *testing.T) {
 			}
 			defer f.Close()
 			const group = 128 << 20
-			first, second := make([]byte, superblockSize), make([]byte, superblockSize)
+			first := make([]byte, superblockSize)
+			second := make([]byte, superblockSize)
 			_, firstErr := f.ReadAt(first, SuperblockOffset)
 			_, secondErr := f.ReadAt(second, group)
 			first[offChecksum]++
@@ -100,6 +120,7 @@ func TestWhatIsNoTornWriteIsNotMended(t *testing.T) {
 			if err := errors.Join(firstErr, secondErr, err1, err2); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := Mend(f); err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}

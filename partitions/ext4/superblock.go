@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// SuperblockOffset is where the first superblock is, in bytes; it is 1024 bytes long.
+// SuperblockOffset is where the first superblock is, in bytes; it is 1024 bytes
+// long.
 const SuperblockOffset = 1024
 
 const (
@@ -57,11 +58,16 @@ func parseSuperblock(b []byte) (Superblock, error) {
 	if binary.LittleEndian.Uint16(b[offMagic:]) != magic {
 		return Superblock{}, ErrNotExt4
 	}
+
 	shift := binary.LittleEndian.Uint32(b[offLogBlockSize:])
-	blocks := uint64(binary.LittleEndian.Uint32(b[offBlocksHigh:]))<<32 | uint64(binary.LittleEndian.Uint32(b[offBlocksLow:]))
+	blocks := uint64(binary.LittleEndian.Uint32(b[offBlocksHigh:]))<<32 |
+		uint64(binary.LittleEndian.Uint32(b[offBlocksLow:]))
 	if shift > 6 || blocks == 0 || blocks > 1<<48 {
-		return Superblock{}, fmt.Errorf("ext4 superblock: block size 2^(10+%d) or %d blocks: out of range", shift, blocks)
+		return Superblock{}, fmt.Errorf(
+			"ext4 superblock: block size 2^(10+%d) or %d blocks: out of range", shift, blocks,
+		)
 	}
+
 	label := b[offLabel : offLabel+16]
 	for i, c := range label {
 		if c == 0 {
@@ -69,20 +75,30 @@ func parseSuperblock(b []byte) (Superblock, error) {
 			break
 		}
 	}
-	sb := Superblock{uuid.UUID(b[offUUID : offUUID+16]), string(label), 1024 << shift, int64(blocks)}
+
+	sb := Superblock{
+		UUID:      uuid.UUID(b[offUUID : offUUID+16]),
+		Label:     string(label),
+		BlockSize: 1024 << shift,
+		Blocks:    int64(blocks),
+	}
+
 	if checksum(b) != binary.LittleEndian.Uint32(b[offChecksum:]) {
 		return Superblock{}, errors.New("ext4 superblock: wrong checksum")
 	}
+
 	return sb, nil
 }
 
-// checksum is crc32c seeded with all ones and, unlike Go's, not inverted at the end.
+// checksum is crc32c seeded with all ones and, unlike Go's, not inverted at the
+// end.
 func checksum(b []byte) uint32 {
 	return ^crc32.Checksum(b[:offChecksum], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // setIdentity gives a superblock a UUID and a directory hash seed. The file
-// system needs the feature metadata_csum_seed, or its other checksums would break.
+// system needs the feature metadata_csum_seed, or its other checksums would
+// break.
 func setIdentity(b []byte, id, hashSeed uuid.UUID) {
 	copy(b[offUUID:], id[:])
 	copy(b[offHashSeed:], hashSeed[:])

@@ -46,28 +46,35 @@ func FromImage(r io.ReaderAt, size int64) (Template, error) {
 		if bytes.Equal(b, zero) {
 			continue
 		}
+
 		if n := len(t.Extents); n > 0 && t.Extents[n-1].end() == off {
 			t.Extents[n-1].Data = append(t.Extents[n-1].Data, b...)
 			continue
 		}
+
 		t.Extents = append(t.Extents, Extent{off, b})
 	}
+
 	return t, t.check()
 }
 
 func (e Extent) end() int64 { return e.Offset + int64(len(e.Data)) }
 
 func (t Template) check() error {
-	if t.Size <= 0 || t.Size > maxTemplate || len(t.Extents) == 0 || t.Extents[0].Offset != 0 || len(t.Extents[0].Data) < 2*superblockSize {
+	if t.Size <= 0 || t.Size > maxTemplate || len(t.Extents) == 0 || t.Extents[0].Offset != 0 ||
+		len(t.Extents[0].Data) < 2*superblockSize {
 		return errors.New("file system template: no superblock or size out of range")
 	}
+
 	end := int64(0)
 	for _, e := range t.Extents {
-		if e.Offset < end || e.Offset%templateBlock != 0 || len(e.Data)%templateBlock != 0 || e.end() > t.Size {
+		if e.Offset < end || e.Offset%templateBlock != 0 || len(e.Data)%templateBlock != 0 ||
+			e.end() > t.Size {
 			return fmt.Errorf("file system template: extent at %d: out of order or place", e.Offset)
 		}
 		end = e.end()
 	}
+
 	_, err := parseSuperblock(t.Extents[0].Data[SuperblockOffset:][:superblockSize])
 	return err
 }
@@ -89,19 +96,24 @@ func DecodeTemplate(b []byte) (Template, error) {
 	if len(b) < 16 || string(b[:8]) != templateMagic {
 		return Template{}, errors.New("file system template: wrong magic")
 	}
+
 	t := Template{Size: int64(binary.LittleEndian.Uint64(b[8:]))}
 	for b = b[16:]; len(b) > 0; {
 		if len(b) < 16 {
 			return Template{}, errors.New("file system template: cut short")
 		}
-		off, n := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+
+		off := binary.LittleEndian.Uint64(b)
+		n := binary.LittleEndian.Uint64(b[8:])
 		b = b[16:]
 		if n > uint64(len(b)) || off > maxTemplate {
 			return Template{}, errors.New("file system template: extent beyond the end")
 		}
+
 		t.Extents = append(t.Extents, Extent{int64(off), b[:n]})
 		b = b[n:]
 	}
+
 	return t, t.check()
 }
 
@@ -119,7 +131,9 @@ func (t Template) WithIdentity(id, hashSeed uuid.UUID) Template {
 		if e.Offset%group == 0 && binary.LittleEndian.Uint16(e.Data[at+offMagic:]) == magic {
 			setIdentity(e.Data[at:at+superblockSize], id, hashSeed)
 		}
+
 		out.Extents = append(out.Extents, e)
 	}
+
 	return out
 }

@@ -9,9 +9,11 @@ import (
 const (
 	// copySector is where the specification puts the copy of the boot sector.
 	copySector = 6
-	// minClusters makes a file system FAT32; with fewer it is FAT16 by definition.
+	// minClusters makes a file system FAT32; with fewer it is FAT16 by
+	// definition.
 	minClusters = 65525
-	// maxClusters bounds the memory for a FAT to 16 MiB. An ESP of 1 GiB with 8 KiB clusters has 131 072.
+	// maxClusters bounds the memory for a FAT to 16 MiB. An ESP of 1 GiB with 8
+	// KiB clusters has 131 072.
 	maxClusters = 4 << 20
 )
 
@@ -37,24 +39,35 @@ func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
 		}
 		return decodeBoot(b, d.size, least)
 	}
-	if g, err = read(0); err == nil {
+
+	g, err = read(0)
+	if err == nil {
 		return g, nil, nil
 	}
+
 	err = fmt.Errorf("boot sector: %w", err)
 	for _, sector := range []int64{512, 4096} { // Nobody says which.
 		var copyErr error
-		if g, copyErr = read(copySector * sector); copyErr == nil {
+		g, copyErr = read(copySector * sector)
+		if copyErr == nil {
 			return g, err, nil
 		}
 		err = fmt.Errorf("%w; its copy at offset %d: %w", err, copySector*sector, copyErr)
 	}
+
 	return g, nil, err
 }
 
-// decodeBoot checks the boot sector b of a partition of size bytes, with at least so many clusters. Errors name the field and its offset.
+// decodeBoot checks the boot sector b of a partition of size bytes, with at
+// least so many clusters. Errors name the field and its offset.
 func decodeBoot(b []byte, size, least int64) (geometry, error) {
 	le := binary.LittleEndian
-	sector, perCluster, reserved, sectors, perFAT := int64(le.Uint16(b[11:])), b[13], le.Uint16(b[14:]), le.Uint32(b[32:]), le.Uint32(b[36:])
+	sector := int64(le.Uint16(b[11:]))
+	perCluster := b[13]
+	reserved := le.Uint16(b[14:])
+	sectors := le.Uint32(b[32:])
+	perFAT := le.Uint32(b[36:])
+
 	for _, f := range []struct {
 		ok    bool
 		field string
@@ -68,15 +81,29 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 		{reserved > copySector, "reserved sectors", 14, reserved, "more than 6"},
 		{b[16] == 2, "number of FATs", 16, b[16], "2"},
 		{b[21] == 0xf0 || b[21] >= 0xf8, "media", 21, b[21], "240, or 248 and more"},
-		{le.Uint16(b[17:]) == 0 && le.Uint16(b[19:]) == 0 && le.Uint16(b[22:]) == 0, "FAT16's sizes", 17, b[17:24], "zeros: FAT32"},
-		{int64(sectors)*sector <= size, "sectors", 32, sectors, fmt.Sprintf("at most the partition's %d bytes", size)},
+		{
+			le.Uint16(b[17:]) == 0 && le.Uint16(b[19:]) == 0 && le.Uint16(b[22:]) == 0,
+			"FAT16's sizes",
+			17,
+			b[17:24],
+			"zeros: FAT32",
+		},
+		{
+			int64(sectors)*sector <= size,
+			"sectors",
+			32,
+			sectors,
+			fmt.Sprintf("at most the partition's %d bytes", size),
+		},
 		{b[40]&0x80 == 0, "flags", 40, b[40], "bit 7 clear: both FATs in use"},
 		{le.Uint16(b[42:]) == 0, "version", 42, le.Uint16(b[42:]), "0"},
 	} {
 		if !f.ok {
-			return geometry{}, fmt.Errorf("%s (offset %d): %v, want %s", f.field, f.at, f.value, f.want)
+			return geometry{}, fmt.Errorf("%s (offset %d): %v, want %s",
+				f.field, f.at, f.value, f.want)
 		}
 	}
+
 	g := geometry{
 		clusterSize: int64(perCluster) * sector,
 		fats:        int64(reserved) * sector,
@@ -85,20 +112,27 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 		media:       b[21],
 		state:       b[65],
 	}
+
 	g.data = g.fats + 2*g.fatSize
 	clusters := max(int64(sectors)*sector-g.data, 0) / g.clusterSize
 	g.clusters = uint32(clusters)
+
 	switch {
 	case clusters < least || clusters > maxClusters:
-		return geometry{}, fmt.Errorf("sectors (offset 32): %d make %d clusters, want %d to %d", sectors, clusters, least, maxClusters)
+		return geometry{}, fmt.Errorf("sectors (offset 32): %d make %d clusters, want %d to %d",
+			sectors, clusters, least, maxClusters)
 	case g.fatBytes() > g.fatSize:
-		return geometry{}, fmt.Errorf("sectors per FAT (offset 36): %d, too few for %d clusters", perFAT, clusters)
+		return geometry{}, fmt.Errorf("sectors per FAT (offset 36): %d, too few for %d clusters",
+			perFAT, clusters)
 	case !g.valid(g.root):
-		return geometry{}, fmt.Errorf("root directory (offset 44): cluster %d, want 2 to %d", g.root, g.last())
+		return geometry{}, fmt.Errorf("root directory (offset 44): cluster %d, want 2 to %d",
+			g.root, g.last())
 	}
+
 	if info := le.Uint16(b[48:]); info < reserved {
 		g.info = int64(info) * sector
 	}
+
 	return g, nil
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// RenewBootDir puts an empty BootDir in the place of one that cannot be read, by one write of one sector. What it referred to is free
-// after Reclaim.
+// RenewBootDir puts an empty BootDir in the place of one that cannot be read,
+// by one write of one sector. What it referred to is free after Reclaim.
 func (f *FS) RenewBootDir() error {
 	if err := f.renewBootDir(); err != nil {
 		return fmt.Errorf("make /%s anew: %w", BootDir, err)
@@ -21,20 +21,24 @@ func (f *FS) renewBootDir() error {
 	if err != nil {
 		return err
 	}
+
 	clusters, err := f.allocate(f.need(dirent.BootDirSize))
 	if err != nil {
 		return err
 	}
+
 	content := make([]byte, int64(len(clusters))*f.clusterSize)
 	set := dirent.DotSlots(clusters[0], d.first)
 	for _, name := range dirent.BootFillers() {
 		set = append(set, dirent.ShortSlot(dirent.Pad(name, ""), dirent.AttrArchive, 0, 0)...)
 	}
+
 	copy(content, set)
 	c, err := f.Stage(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
 		return err
 	}
+
 	delete(f.staged, c.first)
 	dirent.Point(d.at(e.last()), c.first, 0)
 	return f.writeSector(d, e.last()/perSector)

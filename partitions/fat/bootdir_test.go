@@ -14,13 +14,16 @@ func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.Reclaim(); err != nil {
 		t.Fatal(err)
 	}
+
 	room, err := f.RoomCounted()
 	if r := f.Check(); !r.Clean() || r.Places != 511 || err != nil || room != 127 {
 		t.Errorf("%+v, room for %d, %v", r, room, err)
 	}
+
 	t.Logf("%d states", c.states.Load())
 }
 
@@ -31,11 +34,15 @@ func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for n := range int64(2) {
-		if _, err := disk.WriteAt(binary.LittleEndian.AppendUint32(nil, 0), f.fatAt(n)+4*int64(d.first)); err != nil {
+		_, err := disk.WriteAt(binary.LittleEndian.AppendUint32(nil, 0),
+			f.fatAt(n)+4*int64(d.first))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	f = opened(t, disk)
 	if _, err := f.ReadDir(BootDir); err == nil {
 		t.Fatal("it can be read")
@@ -46,6 +53,7 @@ func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
 	if err := f.Reclaim(); err != nil {
 		t.Fatal(err)
 	}
+
 	if r := f.Check(); !r.Clean() {
 		t.Errorf("%+v", r)
 	}

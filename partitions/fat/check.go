@@ -8,14 +8,17 @@ type Report struct {
 	FATsDiffer int         // clusters for which FAT 2 says something else than FAT 1
 	Crossed    [][2]string // pairs of paths that share clusters
 	Broken     []string    // path and what is wrong with its chain in FAT 1, which firmware reads
-	Leaked     int         // clusters that are allocated, and no entry refers to them: staged ones too
-	Dirty      []string    // who says that the file system was not unmounted, or had errors
-	Straddling []string    // paths whose directory slots lie in two sectors
-	Orphans    []string    // paths of entries whose long name is torn
-	LooseSlots int         // parts of long names that belong to no entry
 
-	// Of BootDir, how many entries of four slots it has place for: in all for Link, and after its end for firmware, which
-	// appends one for each boot try.
+	// clusters that are allocated, and no entry refers to them: staged ones too
+	Leaked     int
+	Dirty      []string // who says that the file system was not unmounted, or had errors
+	Straddling []string // paths whose directory slots lie in two sectors
+	Orphans    []string // paths of entries whose long name is torn
+	LooseSlots int      // parts of long names that belong to no entry
+
+	// Of BootDir, how many entries of four slots it has place for: in all for
+	// Link, and after its end for firmware, which appends one for each boot
+	// try.
 	Places, PlacesAtEnd int
 }
 
@@ -28,15 +31,24 @@ func (r Report) Clean() bool {
 // Check looks at everything that is not content of files, and writes nothing.
 func (f *FS) Check() Report {
 	s := f.survey()
-	r := Report{BootSector: f.copyUsed, Crossed: s.crossed, Broken: s.broken, Dirty: f.dirty(), Leaked: len(s.leaked())}
+	r := Report{
+		BootSector: f.copyUsed,
+		Crossed:    s.crossed,
+		Broken:     s.broken,
+		Dirty:      f.dirty(),
+		Leaked:     len(s.leaked()),
+	}
+
 	for c := uint32(2); c <= f.last() && f.second != nil; c++ {
 		if f.second.next(c) != f.fat.next(c) {
 			r.FATsDiffer++
 		}
 	}
+
 	for _, d := range s.dirs {
 		r.add(d)
 	}
+
 	return r
 }
 
@@ -50,22 +62,27 @@ func (r *Report) add(d *directory) {
 			r.Orphans = append(r.Orphans, join(d.path, e.Name))
 		}
 	}
+
 	if !d.isBoot() {
 		return
 	}
+
 	for slot := 0; slot+bootSlots <= d.slots(); slot += bootSlots {
 		if d.free(slot, bootSlots) {
 			r.Places++
 		}
 	}
+
 	r.PlacesAtEnd = (d.slots() - d.end) / bootSlots
 }
 
-// dirty reads the marks of Linux in the boot sector, and of Windows in the FATs.
+// dirty reads the marks of Linux in the boot sector, and of Windows in the
+// FATs.
 func (f *FS) dirty() (by []string) {
 	if f.state&1 != 0 {
 		by = append(by, "boot sector (offset 65): it was not unmounted")
 	}
+
 	for i, t := range []table{f.fat, f.second} {
 		if t == nil {
 			continue
@@ -77,5 +94,6 @@ func (f *FS) dirty() (by []string) {
 			by = append(by, fmt.Sprintf("FAT %d: a driver met read or write errors", i+1))
 		}
 	}
+
 	return by
 }

@@ -33,8 +33,9 @@ type crash struct {
 	straddling bool
 }
 
-// play does the step on the disk, with all flushes but one if that is not 0, and checks the states that it goes through. It returns what
-// the disk has then.
+// play does the step on the disk, with all flushes but one if that is not 0,
+// and checks the states that it goes through. It returns what the disk has
+// then.
 func (c *crash) play(disk *memory, s step, skip int) *memory {
 	before := &state{base: disk, over: map[int64][]byte{}}
 	r := &recorder{Device: before.clone(), skip: skip}
@@ -43,6 +44,7 @@ func (c *crash) play(disk *memory, s step, skip int) *memory {
 		c.report("%s: %v", s.name, err)
 		return disk
 	}
+
 	old, oldErr := treeOf(f, c.seed)
 	err = s.do(f)
 	want, newErr := treeOf(f, c.seed)
@@ -50,9 +52,11 @@ func (c *crash) play(disk *memory, s step, skip int) *memory {
 		c.report("%s: %v, %v, %v", s.name, err, oldErr, newErr)
 		return disk
 	}
+
 	if len(r.now) > 0 && skip == 0 {
 		c.report("%s: %d sectors are written and not flushed", s.name, len(r.now))
 	}
+
 	for i, epoch := range append(r.epochs, r.now) {
 		c.all(fmt.Sprintf("%s, flush %d", s.name, i), before.cuts(epoch, c.random, 200), old, want)
 		before = before.apply(epoch)
@@ -62,12 +66,14 @@ func (c *crash) play(disk *memory, s step, skip int) *memory {
 			c.report("%s: is not durable: %v\n%s", s.name, err, cmp.Diff(want, got))
 		}
 	}
+
 	return before.flatten()
 }
 
 // all checks states on every processor.
 func (c *crash) all(name string, states func(func(*state) bool), trees ...tree) {
-	work, wait := make(chan *state, 16), sync.WaitGroup{}
+	work := make(chan *state, 16)
+	wait := sync.WaitGroup{}
 	for range 2 {
 		wait.Go(func() {
 			for s := range work {
@@ -77,14 +83,17 @@ func (c *crash) all(name string, states func(func(*state) bool), trees ...tree) 
 			}
 		})
 	}
+
 	for s := range states {
 		work <- s
 	}
+
 	close(work)
 	wait.Wait()
 }
 
-// check: the state has one of the trees, whole, and Reclaim leaves that and nothing to complain of. Some of the reclaims are cut too.
+// check: the state has one of the trees, whole, and Reclaim leaves that and
+// nothing to complain of. Some of the reclaims are cut too.
 func (c *crash) check(s *state, trees ...tree) error {
 	n := c.states.Add(1)
 	r := &recorder{Device: s.clone()}
@@ -92,15 +101,18 @@ func (c *crash) check(s *state, trees ...tree) error {
 	if err != nil {
 		return err
 	}
+
 	if n%499 == 0 {
 		select {
 		case c.sample <- r.Device.(*state).flatten():
 		default:
 		}
 	}
+
 	if n%5 != 0 {
 		return nil
 	}
+
 	for _, epoch := range r.epochs {
 		for cut := range s.cuts(epoch, rand.New(rand.NewPCG(1, 2)), 10) {
 			c.states.Add(1)
@@ -111,6 +123,7 @@ func (c *crash) check(s *state, trees ...tree) error {
 		}
 		s = s.apply(epoch)
 	}
+
 	return nil
 }
 
@@ -120,36 +133,47 @@ func (c *crash) recover(r *recorder, trees ...tree) (tree, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	got, err := treeOf(f, c.seed)
 	if err != nil {
 		return nil, err
 	}
+
 	if !slices.ContainsFunc(trees, got.equal) {
-		return nil, fmt.Errorf("neither old nor new:\n%s\n%s", cmp.Diff(trees[0], got), cmp.Diff(trees[len(trees)-1], got))
+		return nil, fmt.Errorf("neither old nor new:\n%s\n%s",
+			cmp.Diff(trees[0], got), cmp.Diff(trees[len(trees)-1], got))
 	}
+
 	if err := f.Reclaim(); err != nil {
 		return nil, err
 	}
+
 	if len(r.epochs) > 0 { // it wrote
-		if f, err = open(r, testSize, 512, 0); err != nil {
+		f, err = open(r, testSize, 512, 0)
+		if err != nil {
 			return nil, err
 		}
 		if again, err := treeOf(f, c.seed); err != nil || !again.equal(got) {
 			return nil, fmt.Errorf("after reclaim: %v\n%s", err, cmp.Diff(got, again))
 		}
 	}
+
 	report := f.Check()
 	if c.straddling {
 		report.Straddling = nil
 	}
+
 	if !report.Clean() {
 		return nil, fmt.Errorf("after reclaim: %+v", report)
 	}
+
 	return got, nil
 }
 
-// small cuts the file system down to fewer clusters than a FAT32 has, so that a state takes a tenth of a millisecond. With scatter, all
-// clusters are bad but those of files and every 130th: each chain then goes through many sectors of the FATs.
+// small cuts the file system down to fewer clusters than a FAT32 has, so that a
+// state takes a tenth of a millisecond. With scatter, all clusters are bad but
+// those of files and every 130th: each chain then goes through many sectors of
+// the FATs.
 func small(t testing.TB, m *memory, scatter bool) *memory {
 	t.Helper()
 	const clusters = 8000
@@ -159,13 +183,16 @@ func small(t testing.TB, m *memory, scatter bool) *memory {
 			t.Fatal(err)
 		}
 	}
+
 	for _, boot := range []int64{0, copySector * sectorSize} {
 		write(boot+32, uint32((f.data+clusters*f.clusterSize)/sectorSize))
 	}
+
 	f, err := open(m, testSize, 512, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	free := f.freeClusters()
 	for c := uint32(2); c <= f.last() && scatter; c++ {
 		if f.fat.next(c) == 0 && c%130 != 0 {
@@ -174,13 +201,20 @@ func small(t testing.TB, m *memory, scatter bool) *memory {
 			free--
 		}
 	}
+
 	write(f.info+488, free)
 	return m
 }
 
 func TestPowerCuts(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(300)) // each state reads FATs anew
-	c := &crash{seed: maphash.MakeSeed(), random: rand.New(rand.NewPCG(1, 1)), sample: make(chan *memory, 60), report: t.Errorf}
+	c := &crash{
+		seed:   maphash.MakeSeed(),
+		random: rand.New(rand.NewPCG(1, 1)),
+		sample: make(chan *memory, 60),
+		report: t.Errorf,
+	}
+
 	for _, disk := range []*memory{small(t, built(t), false), small(t, built(t), true)} {
 		for _, s := range script() {
 			disk = c.play(disk, s, 0)
@@ -189,12 +223,16 @@ func TestPowerCuts(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d states, %d of them cuts of Reclaim, %d for fsck.fat", c.states.Load(), c.second.Load(), len(c.sample))
+
+	t.Logf("%d states, %d of them cuts of Reclaim, %d for fsck.fat",
+		c.states.Load(), c.second.Load(), len(c.sample))
 	if c.states.Load() < 50_000 {
 		t.Errorf("%d states", c.states.Load())
 	}
+
 	close(c.sample)
-	fsck, path := judge.Find(t, "fsck.fat"), filepath.Join(t.TempDir(), "esp")
+	fsck := judge.Find(t, "fsck.fat")
+	path := filepath.Join(t.TempDir(), "esp")
 	for m := range c.sample {
 		m.file(t, path)
 		if out, err := exec.Command(fsck, "-n", path).CombinedOutput(); err != nil {
@@ -210,24 +248,30 @@ func ghosts(t testing.TB, m *memory) *memory {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d, err := f.directory("EFI/staging")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for slot := d.end + 1; slot < d.slots(); slot++ {
 		copy(d.at(slot), dirent.ShortSlot(dirent.Pad("GHOST", "EFI"), dirent.AttrArchive, 5, 9000))
 	}
+
 	if _, err := m.WriteAt(d.raw, f.offset(d.chain[0])); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
-// endScript links behind the end: in its sector, into the next one, and to the end of a sector.
+// endScript links behind the end: in its sector, into the next one, and to the
+// end of a sector.
 func endScript() (steps []step) {
 	for _, length := range []int{60, 20, 21, 90, 22, 91} {
 		name := strings.Repeat("x", length)
-		steps = append(steps, step{fmt.Sprintf("link %d characters", length), put("EFI/staging", name, []byte(name))})
+		steps = append(steps,
+			step{fmt.Sprintf("link %d characters", length), put("EFI/staging", name, []byte(name))})
 	}
 	return steps
 }
@@ -241,9 +285,16 @@ func TestPowerCutsAtTheEndOfADirectory(t *testing.T) {
 	t.Logf("%d states", c.states.Load())
 }
 
-// TestPowerCutsOfASetInTwoSectors: as another's driver may have left it, it goes whole.
+// TestPowerCutsOfASetInTwoSectors: as another's driver may have left it, it
+// goes whole.
 func TestPowerCutsOfASetInTwoSectors(t *testing.T) {
-	c := &crash{seed: maphash.MakeSeed(), random: rand.New(rand.NewPCG(1, 1)), report: t.Errorf, straddling: true}
+	c := &crash{
+		seed:       maphash.MakeSeed(),
+		random:     rand.New(rand.NewPCG(1, 1)),
+		report:     t.Errorf,
+		straddling: true,
+	}
+
 	disk := built(t)
 	slots("EFI/BOOT", func(d *directory) {
 		for slot := 3; slot < 14; slot++ {
@@ -251,7 +302,9 @@ func TestPowerCutsOfASetInTwoSectors(t *testing.T) {
 		}
 		d.put(14, set(newUKI, "LOAM-N~1.EFI"))
 	})(t, disk, opened(t, disk))
-	c.play(small(t, disk, false), step{"remove", func(f *FS) error { return f.Remove("EFI/BOOT/" + newUKI) }}, 0)
+
+	c.play(small(t, disk, false),
+		step{"remove", func(f *FS) error { return f.Remove("EFI/BOOT/" + newUKI) }}, 0)
 	t.Logf("%d states", c.states.Load())
 }
 
@@ -288,6 +341,7 @@ func TestPowerCutsFindAMissingFlush(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if found.Load() == 0 {
 				t.Error("not found")
 			}

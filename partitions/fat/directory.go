@@ -13,11 +13,14 @@ const maxDirectory = 2 << 20
 
 // Entry is a file or directory in a directory.
 type Entry struct {
-	Name   string // the long name, or the short one in the case it is to be shown in
-	Short  string // 8.3, in upper case
-	Dir    bool
-	Size   int64
-	Orphan bool // its long name is torn or another's: firmware too knows it under its short name only
+	Name  string // the long name, or the short one in the case it is to be shown in
+	Short string // 8.3, in upper case
+	Dir   bool
+	Size  int64
+
+	// its long name is torn or another's: firmware too knows it under its short
+	// name only
+	Orphan bool
 
 	short dirent.ShortName
 	first uint32
@@ -25,7 +28,8 @@ type Entry struct {
 	slots int
 }
 
-// is says whether the name means this entry: FAT does not tell upper case from lower.
+// is says whether the name means this entry: FAT does not tell upper case from
+// lower.
 func (e Entry) is(name string) bool {
 	return strings.EqualFold(e.Name, name) || strings.EqualFold(e.Short, name)
 }
@@ -53,13 +57,22 @@ func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
 	if size > maxDirectory {
 		return nil, fmt.Errorf("directory of %d bytes: at most %d", size, maxDirectory)
 	}
-	d := &directory{path: path, first: chain[0], chain: chain, raw: make([]byte, size)}
+
+	d := &directory{
+		path:  path,
+		first: chain[0],
+		chain: chain,
+		raw:   make([]byte, size),
+	}
+
 	for _, r := range runs(chain) {
 		at := int64(r.at) * f.clusterSize
-		if err := f.disk.read(d.raw[at:at+int64(r.n)*f.clusterSize], f.offset(chain[r.at])); err != nil {
+		err := f.disk.read(d.raw[at:at+int64(r.n)*f.clusterSize], f.offset(chain[r.at]))
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	d.parse()
 	return d, nil
 }
@@ -87,10 +100,13 @@ func (d *directory) parse() {
 			if !e.Orphan { // else the parts stay: they are what tells that it is one
 				d.loosen(i-long, e.slot)
 			}
+
 			d.entries = append(d.entries, e)
 		}
+
 		long = 0
 	}
+
 	d.end = i
 	d.loosen(i-long, i)
 }
@@ -114,11 +130,14 @@ func decodeEntry(before, s []byte) Entry {
 	if e.Dir {
 		e.Size = 0 // no meaning
 	}
+
 	e.Short = e.short.String()
 	e.Name = e.short.WithCase(s[12])
 	if name, parts := dirent.LongName(before, e.short); parts > 0 {
-		e.Name, e.slots = name, parts+1
+		e.Name = name
+		e.slots = parts + 1
 	}
+
 	return e
 }
 
@@ -132,8 +151,9 @@ func (d *directory) find(name string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// place is the first slot where a set of n can be in one sector. A set starts at a multiple of its length rounded up to a power of
-// two, so that the places stay whole: those of four in BootDir above all.
+// place is the first slot where a set of n can be in one sector. A set starts
+// at a multiple of its length rounded up to a power of two, so that the places
+// stay whole: those of four in BootDir above all.
 func (d *directory) place(n int) (slot int, ok bool) {
 	align := 1
 	for align < n {

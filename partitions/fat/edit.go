@@ -18,8 +18,9 @@ func (d *directory) isBoot() bool {
 	return strings.EqualFold(strings.Join(split(d.path), "/"), BootDir)
 }
 
-// Rename gives an entry another name that takes as many slots, and makes it read-only or not: one write of one sector. What is read-only
-// the firmware does not rename.
+// Rename gives an entry another name that takes as many slots, and makes it
+// read-only or not: one write of one sector. What is read-only the firmware
+// does not rename.
 func (f *FS) Rename(dir, from, to string, readOnly bool) error {
 	if err := f.rename(dir, from, to, readOnly); err != nil {
 		return fmt.Errorf("rename %s to %s in /%s: %w", from, to, dir, err)
@@ -38,37 +39,46 @@ func (f *FS) rename(dir, from, to string, readOnly bool) error {
 	if e.crosses() {
 		return fmt.Errorf("its directory slots lie in two sectors: no single write renames it")
 	}
+
 	short, err := d.admit(to, &e)
 	if err != nil {
 		return err
 	}
+
 	slot := d.at(e.last())
 	copy(slot, short[:])
 	slot[12] &^= 0x18 // the name's case, if it had no long one
 	slot[11] &^= dirent.AttrReadOnly
+
 	if readOnly {
 		slot[11] |= dirent.AttrReadOnly
 	}
+
 	copy(d.raw[e.slot*dirent.SlotSize:], dirent.LongSlots(to, short))
 	return f.writeSector(d, e.slot/perSector)
 }
 
-// Remove removes a file: the entry by one write of one sector, then its chain. If its slots lie in two sectors, that with the short name
-// goes first. A chain that is broken, or of which another entry has a cluster, is not freed: Reclaim does it when nothing refers to it.
+// Remove removes a file: the entry by one write of one sector, then its chain.
+// If its slots lie in two sectors, that with the short name goes first. A chain
+// that is broken, or of which another entry has a cluster, is not freed:
+// Reclaim does it when nothing refers to it.
 func (f *FS) Remove(path string) error {
 	d, e, err := f.lookup(path)
 	if err == nil && e.Dir {
 		err = fmt.Errorf("%s: is a directory", path)
 	}
+
 	if err == nil {
 		err = f.unlink(d, e)
 	}
 	if err == nil {
 		err = f.release(e.first)
 	}
+
 	if err != nil {
 		return fmt.Errorf("remove: %w", err)
 	}
+
 	return nil
 }
 
@@ -84,21 +94,25 @@ func (f *FS) unlink(d *directory, e Entry) error {
 	return nil
 }
 
-// release frees the chain that an entry, which is durably gone, referred to. It must not be in doubt: what it leaves is left to Reclaim.
+// release frees the chain that an entry, which is durably gone, referred to. It
+// must not be in doubt: what it leaves is left to Reclaim.
 func (f *FS) release(first uint32) error {
 	chain, err := f.follow(f.fat, first)
 	if err != nil || f.second != nil {
 		return nil
 	}
+
 	s := f.survey()
 	if s.partial {
 		return nil
 	}
+
 	for _, c := range chain {
 		if s.owner[c] != 0 {
 			return nil
 		}
 	}
+
 	return f.change(chain, func(int) uint32 { return 0 })
 }
 
@@ -107,8 +121,8 @@ func (f *FS) WriteFile(path string, data []byte) error {
 	return f.Replace(path, bytes.NewReader(data), int64(len(data)))
 }
 
-// Replace makes a file of size bytes of r, or gives an existing one that content by one write of one sector. The old content is freed
-// after it.
+// Replace makes a file of size bytes of r, or gives an existing one that
+// content by one write of one sector. The old content is freed after it.
 func (f *FS) Replace(path string, r io.Reader, size int64) error {
 	if err := f.replace(path, r, size); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -121,28 +135,35 @@ func (f *FS) replace(path string, r io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
+
 	d, e, err := f.lookup(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		dir, name := parent(path)
-		if err = f.Link(dir, name, c, c.size); err == nil {
+		err = f.Link(dir, name, c, c.size)
+		if err == nil {
 			return nil
 		}
 	}
+
 	if err == nil && e.Dir {
 		err = fmt.Errorf("is a directory")
 	}
+
 	if err != nil {
 		return errors.Join(err, f.Discard(c))
 	}
+
 	dirent.Point(d.at(e.last()), c.first, c.size)
 	if err := f.writeSector(d, e.last()/perSector); err != nil {
 		return err
 	}
+
 	delete(f.staged, c.first)
 	return f.release(e.first)
 }
 
-// Mkdir makes an empty directory of one cluster, whole on the disk before its entry is. Its parent has to be there.
+// Mkdir makes an empty directory of one cluster, whole on the disk before its
+// entry is. Its parent has to be there.
 func (f *FS) Mkdir(path string) error {
 	if err := f.mkdir(path); err != nil {
 		return fmt.Errorf("make directory %s: %w", path, err)
@@ -159,16 +180,20 @@ func (f *FS) mkdir(path string) error {
 	if _, err := d.admit(name, nil); err != nil {
 		return err
 	}
+
 	up := d.first
 	if up == f.root {
 		up = 0 // the root has no number here
 	}
+
 	clusters, err := f.allocate(1)
 	if err != nil {
 		return err
 	}
+
 	content := make([]byte, f.clusterSize)
 	copy(content, dirent.DotSlots(clusters[0], up))
+
 	c, err := f.Stage(bytes.NewReader(content), f.clusterSize)
 	if err != nil {
 		return err
@@ -176,6 +201,7 @@ func (f *FS) mkdir(path string) error {
 	if err := f.link(d, name, dirent.AttrDirectory, c.first, 0); err != nil {
 		return errors.Join(err, f.Discard(c))
 	}
+
 	delete(f.staged, c.first)
 	return nil
 }

@@ -1,15 +1,20 @@
-// Package fat edits a FAT32 file system (Microsoft's "FAT: General Overview of On-Disk Format", 1.03) in place, so that a power cut
-// leaves the old or the new and nothing between: it is for the EFI system partition of a running node, which is not mounted.
+// Package fat edits a FAT32 file system (Microsoft's "FAT: General Overview of
+// On-Disk Format", 1.03) in place, so that a power cut leaves the old or the
+// new and nothing between: it is for the EFI system partition of a running
+// node, which is not mounted.
 //
-// What makes that true, on disks that write a sector of 512 bytes whole or not at all and keep any part of what was written since the
-// last flush:
-//   - data and the FAT's chain are durable before a directory entry refers to them, and the entry is durably gone before its chain is
-//     freed: a cut leaves clusters that nothing refers to, which Reclaim frees;
-//   - an entry with all parts of its long name lies in one sector (image/esp lays \EFI\Linux out for that), so that it appears, is
-//     renamed and goes by one write of one sector;
+// What makes that true, on disks that write a sector of 512 bytes whole or not
+// at all and keep any part of what was written since the last flush:
+//   - data and the FAT's chain are durable before a directory entry refers to
+//     them, and the entry is durably gone before its chain is freed: a cut
+//     leaves clusters that nothing refers to, which Reclaim frees;
+//   - an entry with all parts of its long name lies in one sector (image/esp
+//     lays \EFI\Linux out for that), so that it appears, is renamed and goes by
+//     one write of one sector;
 //   - a directory never grows.
 //
-// Firmware reads FAT 1 and no other. So does this package, until Reclaim makes both equal.
+// Firmware reads FAT 1 and no other. So does this package, until Reclaim makes
+// both equal.
 //
 // The agent does not mount the ESP to write to it, because Linux renames on FAT
 // in several sectors, in an order of its own.
@@ -24,8 +29,10 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Device is a partition: offsets are from its start, and they and the lengths are multiples of the block size given to Open.
-// The memory is not aligned. To compare what was staged with what the disk has, ReadAt should not read from a cache.
+// Device is a partition: offsets are from its start, and they and the lengths
+// are multiples of the block size given to Open. The memory is not aligned. To
+// compare what was staged with what the disk has, ReadAt should not read from a
+// cache.
 type Device interface {
 	io.ReaderAt
 	io.WriterAt
@@ -40,20 +47,24 @@ type readOnly struct{ io.ReaderAt }
 func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 func (readOnly) Sync() error                        { return nil }
 
-// BootDir is the directory of UKIs. Names in it take four directory slots: see image/esp and firmware/bootentry.
+// BootDir is the directory of UKIs. Names in it take four directory slots: see
+// image/esp and firmware/bootentry.
 const BootDir = "EFI/Linux"
 
-// ErrDirFull: no sector of the directory has room for the entry. Directories do not grow: growing one is not atomic.
+// ErrDirFull: no sector of the directory has room for the entry. Directories do
+// not grow: growing one is not atomic.
 var ErrDirFull = errors.New("directory is full")
 
 const (
-	// sectorSize is what a disk writes whole at least; the file system's own sectors may be larger.
+	// sectorSize is what a disk writes whole at least; the file system's own
+	// sectors may be larger.
 	sectorSize = 512
 	perSector  = sectorSize / dirent.SlotSize // directory slots
 )
 
-// FS is an open file system, for one goroutine, and the only writer of its partition. After a write or flush that failed, what is on
-// the disk is not known: all later writes fail, and Open has to read it anew.
+// FS is an open file system, for one goroutine, and the only writer of its
+// partition. After a write or flush that failed, what is on the disk is not
+// known: all later writes fail, and Open has to read it anew.
 type FS struct {
 	disk disk
 	geometry
@@ -63,8 +74,9 @@ type FS struct {
 	staged   map[uint32]int // chains that can be linked: clusters by the first of them
 }
 
-// Open reads the boot sector, or its copy if that is damaged (Check tells), and both FATs of a partition of size bytes. blockSize is
-// what reads and writes of d are multiples of, 512 or 4096: a disk's logical sector size.
+// Open reads the boot sector, or its copy if that is damaged (Check tells), and
+// both FATs of a partition of size bytes. blockSize is what reads and writes of
+// d are multiples of, 512 or 4096: a disk's logical sector size.
 func Open(d Device, size int64, blockSize int) (*FS, error) {
 	return open(d, size, blockSize, minClusters)
 }
@@ -72,25 +84,34 @@ func Open(d Device, size int64, blockSize int) (*FS, error) {
 // open is Open for tests too, which try a hundred thousand small file systems.
 func open(d Device, size int64, blockSize int, least int64) (*FS, error) {
 	if blockSize != 512 && blockSize != 4096 || size%int64(blockSize) != 0 || size <= 0 {
-		return nil, fmt.Errorf("open FAT32: %d bytes in blocks of %d: want whole blocks of 512 or 4096", size, blockSize)
+		return nil, fmt.Errorf(
+			"open FAT32: %d bytes in blocks of %d: want whole blocks of 512 or 4096",
+			size, blockSize,
+		)
 	}
+
 	f := &FS{disk: disk{d: d, size: size, block: int64(blockSize)}, staged: map[uint32]int{}}
 	var err error
-	if f.geometry, f.copyUsed, err = readBoot(&f.disk, least); err != nil {
+	f.geometry, f.copyUsed, err = readBoot(&f.disk, least)
+	if err != nil {
 		return nil, fmt.Errorf("open FAT32: %w", err)
 	}
+
 	if err := f.readFATs(); err != nil {
 		return nil, fmt.Errorf("open FAT32: %w", err)
 	}
+
 	return f, nil
 }
 
 // readFATs keeps the second only if it is not as the first.
 func (f *FS) readFATs() error {
-	f.fat, f.second = make(table, f.fatBytes()), nil
+	f.fat = make(table, f.fatBytes())
+	f.second = nil
 	if err := f.disk.read(f.fat, f.fatAt(0)); err != nil {
 		return fmt.Errorf("FAT 1: %w", err)
 	}
+
 	buf := make([]byte, min(64<<10, len(f.fat)))
 	for at := 0; at < len(f.fat); at += len(buf) {
 		buf = buf[:min(len(buf), len(f.fat)-at)]
@@ -104,9 +125,12 @@ func (f *FS) readFATs() error {
 			copy(f.second[at:], buf)
 		}
 	}
+
 	if f.fat[0] != f.media && (f.second == nil || f.second[0] != f.media) {
-		return fmt.Errorf("FAT 1: begins with %#x, want the boot sector's media %#x", f.fat[0], f.media)
+		return fmt.Errorf("FAT 1: begins with %#x, want the boot sector's media %#x",
+			f.fat[0], f.media)
 	}
+
 	return nil
 }
 

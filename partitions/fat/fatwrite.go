@@ -6,20 +6,24 @@ import (
 	"fmt"
 )
 
-// change sets FAT entries of clusters, whose FATs must be equal, in both FATs and flushes.
+// change sets FAT entries of clusters, whose FATs must be equal, in both FATs
+// and flushes.
 func (f *FS) change(clusters []uint32, next func(i int) uint32) error {
 	if f.second != nil {
 		return fmt.Errorf("the FATs differ\nhint: Reclaim makes them equal")
 	}
+
 	old := bytes.Clone(f.fat)
 	for i, c := range clusters {
 		f.fat.set(c, next(i))
 	}
+
 	for _, n := range []int64{1, 0} { // firmware reads the first: it changes last
 		if err := f.writeFAT(n, old); err != nil {
 			return err
 		}
 	}
+
 	return f.writeInfo()
 }
 
@@ -33,7 +37,8 @@ func (f *FS) writeFAT(n int64, old table) error {
 	return nil
 }
 
-// verifyFAT compares both FATs on the disk with ours in the sectors of the clusters.
+// verifyFAT compares both FATs on the disk with ours in the sectors of the
+// clusters.
 func (f *FS) verifyFAT(clusters []uint32) error {
 	sector := make([]byte, sectorSize)
 	for n := range int64(2) {
@@ -43,19 +48,24 @@ func (f *FS) verifyFAT(clusters []uint32) error {
 			if at == last {
 				continue
 			}
+
 			last = at
 			if err := f.disk.read(sector, f.fatAt(n)+int64(at)); err != nil {
 				return fmt.Errorf("FAT %d: %w", n+1, err)
 			}
+
 			if !bytes.Equal(sector, f.fat[at:at+sectorSize]) {
-				return fmt.Errorf("FAT %d: sector at offset %d does not read back as written", n+1, at)
+				return fmt.Errorf("FAT %d: sector at offset %d does not read back as written",
+					n+1, at)
 			}
 		}
 	}
+
 	return nil
 }
 
-// differing are the runs of whole sectors in which a and b, equally long, differ.
+// differing are the runs of whole sectors in which a and b, equally long,
+// differ.
 func differing(a, b []byte) (list []run) {
 	for at := 0; at < len(a); at += sectorSize {
 		if bytes.Equal(a[at:at+sectorSize], b[at:at+sectorSize]) {
@@ -70,20 +80,25 @@ func differing(a, b []byte) (list []run) {
 	return list
 }
 
-// writeInfo brings the FSInfo sector up to date, if there is one, and flushes. It is a hint: a torn one does no harm, so it goes with
-// the FATs' flush.
+// writeInfo brings the FSInfo sector up to date, if there is one, and flushes.
+// It is a hint: a torn one does no harm, so it goes with the FATs' flush.
 func (f *FS) writeInfo() error {
 	if f.info == 0 {
 		return f.disk.sync()
 	}
-	b, le := make([]byte, sectorSize), binary.LittleEndian
+
+	b := make([]byte, sectorSize)
+	le := binary.LittleEndian
 	if err := f.disk.read(b, f.info); err != nil {
 		return fmt.Errorf("FSInfo: %w", err)
 	}
-	free, first := f.freeClusters(), uint32(2)
+
+	free := f.freeClusters()
+	first := uint32(2)
 	for first < f.last() && f.fat.next(first) != 0 {
 		first++
 	}
+
 	known := bytes.HasPrefix(b, []byte("RRaA")) && bytes.HasPrefix(b[484:], []byte("rrAa"))
 	if known && (le.Uint32(b[488:]) != free || le.Uint32(b[492:]) != first) {
 		le.PutUint32(b[488:], free)
@@ -92,5 +107,6 @@ func (f *FS) writeInfo() error {
 			return fmt.Errorf("FSInfo: %w", err)
 		}
 	}
+
 	return f.disk.sync()
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// FuzzOpen: whatever is in the boot sector, a FAT and directories, everything ends, and Reclaim leaves what entries refer to.
+// FuzzOpen: whatever is in the boot sector, a FAT and directories, everything
+// ends, and Reclaim leaves what entries refer to.
 func FuzzOpen(f *testing.F) {
 	disk := built(f)
 	fs := opened(f, disk)
@@ -15,16 +16,20 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	boot := make([]byte, sectorSize)
 	if _, err := disk.ReadAt(boot, 0); err != nil {
 		f.Fatal(err)
 	}
+
 	used := 0
 	for c := range fs.fat.used(fs.last()) {
 		used = int(c)
 	}
+
 	f.Add(boot, []byte(fs.fat[:4*used+4]), []byte(fs.fat[:4*used+4]), dir.raw[:16*dirent.SlotSize])
 	f.Add(boot[:0], []byte{1}, []byte{}, dir.raw[4*dirent.SlotSize:12*dirent.SlotSize])
+
 	f.Fuzz(func(t *testing.T, boot, fat1, fat2, dir []byte) {
 		m := disk.clone()
 		for _, part := range []struct {
@@ -40,21 +45,27 @@ func FuzzOpen(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+
 		f, err := Open(m, testSize, 512)
 		if err != nil {
 			return
 		}
+
 		whole := len(f.Check().Broken) == 0
 		before := readable(f)
+
 		if err := f.Reclaim(); err != nil {
 			return
 		}
-		if f, err = Open(m, testSize, 512); err != nil {
+
+		f, err = Open(m, testSize, 512)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if r := f.Check(); whole && r.Leaked+r.FATsDiffer+r.LooseSlots > 0 {
 			t.Errorf("after reclaim: %+v", r)
 		}
+
 		after := readable(f)
 		for path := range before {
 			if !after[path] {
@@ -66,12 +77,14 @@ func FuzzOpen(f *testing.F) {
 
 // readable are the files, of the first thousand, that can be read.
 func readable(f *FS) map[string]bool {
-	files, seen := map[string]bool{}, 0
+	files := map[string]bool{}
+	seen := 0
 	var walk func(dir string)
 	walk = func(dir string) {
 		entries, err := f.ReadDir(dir)
 		for _, e := range entries {
-			if seen++; seen > 1000 || err != nil {
+			seen++
+			if seen > 1000 || err != nil {
 				return
 			}
 			if e.Dir && len(dir) < 100 {
@@ -82,6 +95,7 @@ func readable(f *FS) map[string]bool {
 			}
 		}
 	}
+
 	walk("")
 	return files
 }

@@ -7,25 +7,34 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Link gives staged content a name in the directory: one write of one sector. If the place is the first after the directory's end and in
-// the next sector, that sector comes first, and then the one that moves the end. It is an error that wraps fs.ErrExist if the name is
-// there, ErrDirFull if there is no place.
+// Link gives staged content a name in the directory: one write of one sector.
+// If the place is the first after the directory's end and in the next sector,
+// that sector comes first, and then the one that moves the end. It is an error
+// that wraps fs.ErrExist if the name is there, ErrDirFull if there is no place.
 func (f *FS) Link(dir, name string, c Chain, size int64) error {
-	return f.linkStaged(dir, name, c, size, func(d *directory) error { return f.link(d, name, dirent.AttrArchive, c.first, size) })
+	return f.linkStaged(dir, name, c, size, func(d *directory) error {
+		return f.link(d, name, dirent.AttrArchive, c.first, size)
+	})
 }
 
 // linkStaged has staged content linked, once.
-func (f *FS) linkStaged(dir, name string, c Chain, size int64, link func(d *directory) error) error {
+func (f *FS) linkStaged(
+	dir, name string, c Chain, size int64, link func(d *directory) error,
+) error {
 	if size != c.size || c.first != 0 && f.staged[c.first] != f.need(size) {
-		return fmt.Errorf("link %s in /%s: %d bytes are not what was staged, or it is linked", name, dir, size)
+		return fmt.Errorf("link %s in /%s: %d bytes are not what was staged, or it is linked",
+			name, dir, size)
 	}
+
 	d, err := f.directory(dir)
 	if err == nil {
 		err = link(d)
 	}
+
 	if err != nil {
 		return fmt.Errorf("link %s in /%s: %w", name, dir, err)
 	}
+
 	delete(f.staged, c.first)
 	return nil
 }
@@ -35,22 +44,31 @@ func (f *FS) link(d *directory, name string, attr byte, first uint32, size int64
 	if err != nil {
 		return err
 	}
+
 	slot, ok := d.place(dirent.SlotsFor(name))
 	if !ok {
 		return ErrDirFull
 	}
-	return f.insert(d, slot, append(dirent.LongSlots(name, short), dirent.ShortSlot(short, attr, first, size)...))
+
+	return f.insert(d, slot,
+		append(dirent.LongSlots(name, short), dirent.ShortSlot(short, attr, first, size)...))
 }
 
-// admit says whether the directory can have the name, and gives it a short one. The entry that is to be renamed does not count.
+// admit says whether the directory can have the name, and gives it a short one.
+// The entry that is to be renamed does not count.
 func (d *directory) admit(name string, renamed *Entry) (dirent.ShortName, error) {
 	if err := dirent.CheckName(name); err != nil {
 		return dirent.ShortName{}, err
 	}
+
 	n := dirent.SlotsFor(name)
 	if n > perSector || d.isBoot() && n != bootSlots {
-		return dirent.ShortName{}, fmt.Errorf("takes %d directory slots: a sector has %d, and in %s all take %d", n, perSector, BootDir, bootSlots)
+		return dirent.ShortName{}, fmt.Errorf(
+			"takes %d directory slots: a sector has %d, and in %s all take %d",
+			n, perSector, BootDir, bootSlots,
+		)
 	}
+
 	used := map[dirent.ShortName]bool{}
 	for _, e := range d.entries {
 		if renamed != nil && e.slot == renamed.slot {
@@ -61,15 +79,18 @@ func (d *directory) admit(name string, renamed *Entry) (dirent.ShortName, error)
 		}
 		used[e.short] = true
 	}
+
 	return dirent.Shorten(name, func(s dirent.ShortName) bool { return used[s] })
 }
 
 // insert writes the set at a free place.
 func (f *FS) insert(d *directory, at int, set []byte) error {
 	copy(d.raw[at*dirent.SlotSize:], set)
-	sector, after := at/perSector, at+len(set)/dirent.SlotSize
+	sector := at / perSector
+	after := at + len(set)/dirent.SlotSize
 	if after > d.end {
-		// What follows the set is the directory's end: a slot that begins with 0. What was between the end and the set is free.
+		// What follows the set is the directory's end: a slot that begins with
+		// 0. What was between the end and the set is free.
 		clear(d.raw[after*dirent.SlotSize : (after+perSector-1)/perSector*sectorSize])
 		if after%perSector == 0 && after < d.slots() && d.at(after)[0] != 0 {
 			clear(d.raw[after*dirent.SlotSize:][:sectorSize])
@@ -77,9 +98,11 @@ func (f *FS) insert(d *directory, at int, set []byte) error {
 				return err
 			}
 		}
+
 		for i := d.end; i < at; i++ {
 			d.at(i)[0] = dirent.Free
 		}
+
 		if before := d.end / perSector; d.end < at && before < sector {
 			if err := f.writeSector(d, sector); err != nil {
 				return err
@@ -87,6 +110,7 @@ func (f *FS) insert(d *directory, at int, set []byte) error {
 			sector = before // this one makes the set seen
 		}
 	}
+
 	return f.writeSector(d, sector)
 }
 

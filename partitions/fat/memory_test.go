@@ -40,12 +40,14 @@ func (m *memory) each(p []byte, off int64, do func(page, in int64, part []byte))
 	if m.block != 0 && (off%int64(m.block) != 0 || len(p)%m.block != 0) {
 		return 0, os.ErrInvalid
 	}
+
 	for n := 0; n < len(p); {
 		in := (off + int64(n)) % pageSize
 		part := p[n:min(len(p), n+int(pageSize-in))]
 		do((off+int64(n))/pageSize, in, part)
 		n += len(part)
 	}
+
 	return len(p), nil
 }
 
@@ -78,9 +80,11 @@ func (m *memory) file(t testing.TB, path string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	if err := f.Truncate(m.size); err != nil {
 		t.Fatal(err)
 	}
+
 	for at, page := range m.pages {
 		if _, err := f.WriteAt(page, at*pageSize); err != nil {
 			t.Fatal(err)
@@ -95,12 +99,14 @@ func load(t testing.TB, path string) *memory {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := newMemory(int64(len(data)))
 	for at := int64(0); at < m.size; at += pageSize {
 		if page := data[at : at+pageSize]; bytes.Count(page, []byte{0}) < pageSize {
 			m.pages[at/pageSize] = bytes.Clone(page)
 		}
 	}
+
 	return m
 }
 
@@ -123,7 +129,8 @@ func pattern(seed byte, size int) []byte {
 	return b
 }
 
-// built is an ESP as the builder makes it, builtFor for disks with such sectors.
+// built is an ESP as the builder makes it, builtFor for disks with such
+// sectors.
 func built(t testing.TB) *memory { t.Helper(); return builtFor(t, sectorSize) }
 
 func builtFor(t testing.TB, sector int) *memory {
@@ -139,6 +146,7 @@ func builtFor(t testing.TB, sector int) *memory {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -151,7 +159,8 @@ func opened(t testing.TB, d Device) *FS {
 	return f
 }
 
-// tree is a file system's paths with a hash of the content; directories end in a slash.
+// tree is a file system's paths with a hash of the content; directories end in
+// a slash.
 type tree map[string]uint64
 
 func (t tree) equal(o tree) bool { return maps.Equal(t, o) }
@@ -167,6 +176,7 @@ func (t tree) read(f *FS, dir string, first uint32, seed maphash.Seed, buf []byt
 	if err != nil {
 		return err
 	}
+
 	for _, e := range d.entries {
 		path := join(dir, e.Name)
 		if e.Dir {
@@ -176,17 +186,21 @@ func (t tree) read(f *FS, dir string, first uint32, seed maphash.Seed, buf []byt
 			}
 			continue
 		}
+
 		r, err := f.reader(e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+
 		var h maphash.Hash
 		h.SetSeed(seed)
 		if _, err := io.CopyBuffer(&h, r, buf); err != nil {
 			return err
 		}
+
 		t[path] = h.Sum64()
 	}
+
 	return nil
 }
 
@@ -197,10 +211,12 @@ func content(t testing.TB, f *FS, path string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return data
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// ReadDir is the entries of a directory, in its order, without . and .. and a label. "" is the root directory; a path is like "EFI/Linux".
+// ReadDir is the entries of a directory, in its order, without . and .. and a
+// label. "" is the root directory; a path is like "EFI/Linux".
 func (f *FS) ReadDir(dir string) ([]Entry, error) {
 	d, err := f.directory(dir)
 	if err != nil {
@@ -17,19 +18,23 @@ func (f *FS) ReadDir(dir string) ([]Entry, error) {
 	return d.entries, nil
 }
 
-// Open reads the file, along its chain in FAT 1. It is an error, which names the cluster, if the chain is broken.
+// Open reads the file, along its chain in FAT 1. It is an error, which names
+// the cluster, if the chain is broken.
 func (f *FS) Open(path string) (*io.SectionReader, error) {
 	_, e, err := f.lookup(path)
 	if err == nil && e.Dir {
 		err = fmt.Errorf("%s: is a directory", path)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
+
 	r, err := f.reader(e)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
+
 	return r, nil
 }
 
@@ -57,20 +62,26 @@ func (r *chainReader) ReadAt(p []byte, off int64) (n int, err error) {
 		if err := r.f.disk.read(part, r.f.offset(r.chain[first])+off%size); err != nil {
 			return n, err
 		}
-		n, off = n+len(part), off+int64(len(part))
+
+		n += len(part)
+		off += int64(len(part))
 	}
+
 	if n < len(p) {
 		return n, io.EOF
 	}
+
 	return n, nil
 }
 
-// directory reads the one at the path. Errors name the path and wrap fs.ErrNotExist.
+// directory reads the one at the path. Errors name the path and wrap
+// fs.ErrNotExist.
 func (f *FS) directory(path string) (*directory, error) {
 	d, err := f.enter("", f.root)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, parts := 0, split(path); i < len(parts); i++ {
 		here := strings.Join(parts[:i+1], "/")
 		e, ok := d.find(parts[i])
@@ -80,10 +91,13 @@ func (f *FS) directory(path string) (*directory, error) {
 		case !e.Dir:
 			return nil, fmt.Errorf("%s: is not a directory", here)
 		}
-		if d, err = f.enter(here, e.first); err != nil {
+
+		d, err = f.enter(here, e.first)
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	return d, nil
 }
 
@@ -92,10 +106,12 @@ func (f *FS) enter(path string, first uint32) (*directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory /%s: %w", path, err)
 	}
+
 	d, err := f.readDirectory(path, chain)
 	if err != nil {
 		return nil, fmt.Errorf("directory /%s: %w", path, err)
 	}
+
 	return d, nil
 }
 
@@ -106,10 +122,12 @@ func (f *FS) lookup(path string) (*directory, Entry, error) {
 	if err != nil {
 		return nil, Entry{}, err
 	}
+
 	e, ok := d.find(name)
 	if !ok {
 		return nil, Entry{}, notExist(path)
 	}
+
 	return d, e, nil
 }
 

@@ -8,11 +8,15 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Reclaim frees clusters that no entry refers to, staged ones too, makes both FATs equal, and frees the slots of lost long names; the
-// slots after the last entry of BootDir get back to firmware, which only appends. What an entry refers to it does not touch: each
-// chain is taken from FAT 1 if it is whole there, else from FAT 2 if it is there. If it goes on to a free cluster in both, it ends
-// before that, so that it never goes on in a new file. If a directory cannot be read whole, what it refers to is not known: then
-// nothing is written, and that is an error. Nothing is written either if there is nothing to do.
+// Reclaim frees clusters that no entry refers to, staged ones too, makes both
+// FATs equal, and frees the slots of lost long names; the slots after the last
+// entry of BootDir get back to firmware, which only appends. What an entry
+// refers to it does not touch: each chain is taken from FAT 1 if it is whole
+// there, else from FAT 2 if it is there. If it goes on to a free cluster in
+// both, it ends before that, so that it never goes on in a new file. If a
+// directory cannot be read whole, what it refers to is not known: then nothing
+// is written, and that is an error. Nothing is written either if there is
+// nothing to do.
 func (f *FS) Reclaim() error {
 	s := f.survey()
 	if s.partial {
@@ -21,24 +25,29 @@ func (f *FS) Reclaim() error {
 	if err := f.settle(s); err != nil {
 		return fmt.Errorf("reclaim clusters: %w", err)
 	}
+
 	for _, d := range s.dirs {
 		if err := f.tidy(d); err != nil {
 			return fmt.Errorf("reclaim slots of /%s: %w", d.path, err)
 		}
 	}
+
 	if err := f.writeInfo(); err != nil {
 		return fmt.Errorf("reclaim clusters: %w", err)
 	}
+
 	return nil
 }
 
-// settle writes the FAT that the survey found right: first to FAT 1, while FAT 2 still has the chains that FAT 1 lacks.
+// settle writes the FAT that the survey found right: first to FAT 1, while FAT
+// 2 still has the chains that FAT 1 lacks.
 func (f *FS) settle(s *survey) error {
 	clear(f.staged)
 	leaked := s.leaked()
 	if len(leaked)+len(s.repair)+len(s.cut) == 0 && f.second == nil {
 		return nil
 	}
+
 	old := [2]table{bytes.Clone(f.fat), f.second}
 	if f.second == nil {
 		old[1] = old[0]
@@ -46,17 +55,21 @@ func (f *FS) settle(s *survey) error {
 	if f.fat[0] != f.media {
 		copy(f.fat[:8], f.second) // Open saw that FAT 2 begins as it should
 	}
+
 	for _, c := range leaked {
 		f.fat.set(c, 0)
 	}
+
 	for _, c := range s.cut {
 		f.fat.set(c, endOfChain)
 	}
+
 	for _, chain := range s.repair {
 		for _, c := range chain {
 			f.fat.set(c, f.second.next(c))
 		}
 	}
+
 	for n := range old {
 		if err := f.writeFAT(int64(n), old[n]); err != nil {
 			return err
@@ -65,28 +78,35 @@ func (f *FS) settle(s *survey) error {
 			return err
 		}
 	}
+
 	f.second = nil
 	return nil
 }
 
-// tidy frees loose slots. In BootDir it also moves the end back to the first multiple of four after the last entry.
+// tidy frees loose slots. In BootDir it also moves the end back to the first
+// multiple of four after the last entry.
 func (f *FS) tidy(d *directory) error {
 	old := bytes.Clone(d.raw)
 	for _, slot := range d.loose {
 		d.at(slot)[0] = dirent.Free
 	}
+
 	if d.isBoot() {
 		used := d.end
 		for used > 0 && d.at(used - 1)[0] == dirent.Free {
 			used--
 		}
+
 		end := min((used+bootSlots-1)/bootSlots*bootSlots, d.slots())
 		for slot := used; slot < end; slot++ {
 			d.at(slot)[0] = dirent.Free
 		}
+
 		clear(d.raw[end*dirent.SlotSize:])
 	}
-	// From behind, each flushed: what is behind the end is free before the end is there.
+
+	// From behind, each flushed: what is behind the end is free before the end
+	// is there.
 	for _, r := range slices.Backward(differing(d.raw, old)) {
 		for at := r.at + r.n - sectorSize; at >= r.at; at -= sectorSize {
 			if err := f.writeSector(d, at/sectorSize); err != nil {
@@ -94,5 +114,6 @@ func (f *FS) tidy(d *directory) error {
 			}
 		}
 	}
+
 	return nil
 }

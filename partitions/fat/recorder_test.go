@@ -14,7 +14,8 @@ type written struct {
 	data   []byte
 }
 
-// recorder is a Device that keeps what was written between two flushes, by sectors of 512 bytes.
+// recorder is a Device that keeps what was written between two flushes, by
+// sectors of 512 bytes.
 type recorder struct {
 	Device
 	epochs [][]written
@@ -37,13 +38,16 @@ func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (r *recorder) Sync() error {
-	if r.count++; r.count != r.skip {
-		r.epochs, r.now = append(r.epochs, r.now), nil
+	r.count++
+	if r.count != r.skip {
+		r.epochs = append(r.epochs, r.now)
+		r.now = nil
 	}
 	return nil
 }
 
-// state is a disk after a power cut: what was durable, and of the sectors written since then some.
+// state is a disk after a power cut: what was durable, and of the sectors
+// written since then some.
 type state struct {
 	base *memory
 	over map[int64][]byte
@@ -51,7 +55,8 @@ type state struct {
 
 func (s *state) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.base.ReadAt(p, off)
-	first, count := off/sectorSize, int64(len(p)/sectorSize)
+	first := off / sectorSize
+	count := int64(len(p) / sectorSize)
 	if int64(len(s.over)) < count {
 		for sector, data := range s.over {
 			if i := sector - first; i >= 0 && i < count {
@@ -60,11 +65,13 @@ func (s *state) ReadAt(p []byte, off int64) (int, error) {
 		}
 		return n, err
 	}
+
 	for i := range count {
 		if data := s.over[first+i]; data != nil {
 			copy(p[i*sectorSize:], data)
 		}
 	}
+
 	return n, err
 }
 
@@ -88,12 +95,15 @@ func (s *state) apply(epoch []written) *state {
 	return c
 }
 
-// cuts are the states that a power cut in the epoch can leave. Each sector has what it had or what any of the writes left in it: all
-// combinations if they are at most 4096, else every prefix of the writes, every sector alone and all but it, and some by chance.
+// cuts are the states that a power cut in the epoch can leave. Each sector has
+// what it had or what any of the writes left in it: all combinations if they
+// are at most 4096, else every prefix of the writes, every sector alone and all
+// but it, and some by chance.
 func (s *state) cuts(epoch []written, random *rand.Rand, some int) iter.Seq[*state] {
 	var order []int64
 	versions := map[int64][][]byte{}
 	combinations := 1
+
 	for _, w := range epoch {
 		if versions[w.sector] == nil {
 			order = append(order, w.sector)
@@ -101,9 +111,11 @@ func (s *state) cuts(epoch []written, random *rand.Rand, some int) iter.Seq[*sta
 		}
 		versions[w.sector] = append(versions[w.sector], w.data)
 	}
+
 	for _, v := range versions {
 		combinations = min(combinations*len(v), 1<<20)
 	}
+
 	choose := func(pick func(i, n int) int) *state {
 		c := s.clone()
 		for i, sector := range order {
@@ -115,6 +127,7 @@ func (s *state) cuts(epoch []written, random *rand.Rand, some int) iter.Seq[*sta
 		}
 		return c
 	}
+
 	return func(yield func(*state) bool) {
 		if combinations <= 4096 {
 			for k := range combinations {
@@ -125,11 +138,13 @@ func (s *state) cuts(epoch []written, random *rand.Rand, some int) iter.Seq[*sta
 			}
 			return
 		}
+
 		for k := range len(epoch) {
 			if !yield(s.apply(epoch[:k])) {
 				return
 			}
 		}
+
 		for k := range order {
 			alone := choose(func(i, n int) int { return map[bool]int{true: n - 1}[i == k] })
 			without := choose(func(i, n int) int { return map[bool]int{false: n - 1}[i == k] })
@@ -137,6 +152,7 @@ func (s *state) cuts(epoch []written, random *rand.Rand, some int) iter.Seq[*sta
 				return
 			}
 		}
+
 		for range some {
 			if !yield(choose(func(_, n int) int { return random.IntN(n) })) {
 				return

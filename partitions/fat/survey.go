@@ -8,36 +8,54 @@ import (
 const (
 	// maxPath bounds the depth of directories, as PATH_MAX.
 	maxPath = 4096
-	// perCluster bounds the walk through crossed chains: a whole file system visits each cluster once.
+	// perCluster bounds the walk through crossed chains: a whole file system
+	// visits each cluster once.
 	perCluster = 8
 )
 
-// survey is what refers to what. It walks the tree once; nothing on the disk can make it endless.
+// survey is what refers to what. It walks the tree once; nothing on the disk
+// can make it endless.
 type survey struct {
-	f       *FS
-	steps   int
-	paths   []string        // owners; 0 is nobody
-	owner   []int32         // of each cluster, in paths
-	repair  [][]uint32      // chains that are broken in FAT 1 and whole in FAT 2
-	cut     []uint32        // last clusters of chains that go on to a free one: in both FATs if they differ
+	f      *FS
+	steps  int
+	paths  []string   // owners; 0 is nobody
+	owner  []int32    // of each cluster, in paths
+	repair [][]uint32 // chains that are broken in FAT 1 and whole in FAT 2
+
+	// last clusters of chains that go on to a free one: in both FATs if they
+	// differ
+	cut     []uint32
 	keep    map[uint32]bool // of chains that are whole in FAT 1, where FAT 2 differs
 	dirs    []*directory
 	crossed [][2]string
 	broken  []string
-	// partial: a directory could not be read whole, so there may be more that refers to clusters; or the FATs cannot be made one.
+
+	// partial: a directory could not be read whole, so there may be more that
+	// refers to clusters; or the FATs cannot be made one.
 	partial bool
 }
 
 // survey walks from the root.
 func (f *FS) survey() *survey {
-	s := &survey{f: f, paths: []string{""}, owner: make([]int32, f.clusters+2), keep: map[uint32]bool{}}
+	s := &survey{
+		f:     f,
+		paths: []string{""},
+		owner: make([]int32, f.clusters+2),
+		keep:  map[uint32]bool{},
+	}
+
 	s.directory("", f.root)
 	for _, chain := range s.repair {
-		// One that meets a whole chain of FAT 1 would go on as that does, with the other's content.
-		if slices.ContainsFunc(chain, func(c uint32) bool { return s.keep[c] && f.fat.next(c) != f.second.next(c) }) {
-			s.lose(s.paths[s.owner[chain[0]]], fmt.Errorf("cluster %d: FAT 2 has a chain that crosses one of FAT 1", chain[0]))
+		// One that meets a whole chain of FAT 1 would go on as that does, with
+		// the other's content.
+		if slices.ContainsFunc(chain, func(c uint32) bool {
+			return s.keep[c] && f.fat.next(c) != f.second.next(c)
+		}) {
+			s.lose(s.paths[s.owner[chain[0]]],
+				fmt.Errorf("cluster %d: FAT 2 has a chain that crosses one of FAT 1", chain[0]))
 		}
 	}
+
 	return s
 }
 
@@ -55,15 +73,18 @@ func (s *survey) directory(path string, first uint32) {
 		s.partial = true
 		return
 	}
+
 	if crossed {
 		s.lose(path, fmt.Errorf("another path has clusters of this directory"))
 		return
 	}
+
 	d, err := s.f.readDirectory(path, chain)
 	if err != nil {
 		s.lose(path, err)
 		return
 	}
+
 	s.dirs = append(s.dirs, d)
 	for _, e := range d.entries {
 		s.entry(join(path, e.Name), e)
@@ -87,41 +108,50 @@ func (s *survey) entry(path string, e Entry) {
 	case e.Dir:
 		s.directory(path, e.first)
 	default:
-		chain, err := s.chain(path, func(t table) ([]uint32, error) { return s.f.fileChain(t, e.first, e.Size) })
+		chain, err := s.chain(path, func(t table) ([]uint32, error) {
+			return s.f.fileChain(t, e.first, e.Size)
+		})
 		if n := s.f.need(e.Size); err == nil && len(chain) > n {
-			s.note(path, fmt.Errorf("cluster %d: a chain of %d clusters, the file has %d", chain[0], len(chain), n))
+			s.note(path, fmt.Errorf("cluster %d: a chain of %d clusters, the file has %d",
+				chain[0], len(chain), n))
 		}
 		s.claim(path, chain)
 	}
 }
 
-// chain follows FAT 1, or FAT 2 if that is whole and FAT 1 is not. What is broken in FAT 1 is noted, as firmware sees it; the error is
-// that no FAT is whole.
+// chain follows FAT 1, or FAT 2 if that is whole and FAT 1 is not. What is
+// broken in FAT 1 is noted, as firmware sees it; the error is that no FAT is
+// whole.
 func (s *survey) chain(path string, follow func(table) ([]uint32, error)) ([]uint32, error) {
 	chain, err := follow(s.f.fat)
 	s.steps += len(chain) + 1
 	s.note(path, err)
+
 	if s.f.second == nil {
 		s.dangling(chain)
 		return chain, err
 	}
+
 	if err == nil {
 		for _, c := range chain {
 			s.keep[c] = true
 		}
 		return chain, nil
 	}
+
 	second, secondErr := follow(s.f.second)
 	s.steps += len(second) + 1
 	if secondErr != nil {
 		s.dangling(chain)
 		return chain, err
 	}
+
 	s.repair = append(s.repair, second)
 	return second, nil
 }
 
-// dangling notes a chain that goes on to a free cluster: when that is used again, the chain would go on in another file.
+// dangling notes a chain that goes on to a free cluster: when that is used
+// again, the chain would go on in another file.
 func (s *survey) dangling(chain []uint32) {
 	if len(chain) == 0 {
 		return
@@ -132,7 +162,8 @@ func (s *survey) dangling(chain []uint32) {
 	}
 }
 
-// claim makes the path the owner of the chain's clusters that have none, and tells whether others have.
+// claim makes the path the owner of the chain's clusters that have none, and
+// tells whether others have.
 func (s *survey) claim(path string, chain []uint32) (crossed bool) {
 	s.paths = append(s.paths, path)
 	self := int32(len(s.paths) - 1)
@@ -146,10 +177,12 @@ func (s *survey) claim(path string, chain []uint32) (crossed bool) {
 			s.crossed = append(s.crossed, [2]string{s.paths[of], path})
 		}
 	}
+
 	return len(with) > 0
 }
 
-// leaked are the clusters that FAT 1 says are allocated, and nothing refers to them.
+// leaked are the clusters that FAT 1 says are allocated, and nothing refers to
+// them.
 func (s *survey) leaked() (list []uint32) {
 	for c, next := range s.f.fat.used(s.f.last()) {
 		if s.owner[c] == 0 && next != bad {

@@ -6,7 +6,8 @@ import (
 	"iter"
 )
 
-// Values of a FAT's entries, which are 28 bits; the upper four of the 32 are kept as they are.
+// Values of a FAT's entries, which are 28 bits; the upper four of the 32 are
+// kept as they are.
 const (
 	mask       = 0x0fffffff
 	bad        = 0x0ffffff7
@@ -22,7 +23,8 @@ func (t table) set(c, next uint32) {
 	binary.LittleEndian.PutUint32(t[4*c:], binary.LittleEndian.Uint32(t[4*c:])&^mask|next)
 }
 
-// used yields the clusters up to last that are not free, with what the FAT says of them. Most sectors of most FATs are zeros.
+// used yields the clusters up to last that are not free, with what the FAT says
+// of them. Most sectors of most FATs are zeros.
 func (t table) used(last uint32) iter.Seq2[uint32, uint32] {
 	return func(yield func(c, next uint32) bool) {
 		for at := 0; at < len(t); at += sectorSize {
@@ -41,20 +43,24 @@ func (t table) used(last uint32) iter.Seq2[uint32, uint32] {
 	}
 }
 
-// follow is the chain from first to its end. Of a broken one it is what comes before the break.
+// follow is the chain from first to its end. Of a broken one it is what comes
+// before the break.
 func (g geometry) follow(t table, first uint32) ([]uint32, error) {
 	if !g.valid(first) {
 		return nil, fmt.Errorf("first cluster %d: want 2 to %d", first, g.last())
 	}
+
 	var chain []uint32
 	for c := first; ; {
 		next := t.next(c)
 		switch {
 		case next == 0 || next == bad:
-			return chain, fmt.Errorf("cluster %d: the chain reaches it, but it is %s", c, map[bool]string{true: "free", false: "marked bad"}[next == 0])
+			return chain, fmt.Errorf("cluster %d: the chain reaches it, but it is %s",
+				c, map[bool]string{true: "free", false: "marked bad"}[next == 0])
 		case len(chain) == int(g.clusters):
 			return chain, fmt.Errorf("cluster %d: the chain is a loop", c)
 		}
+
 		chain = append(chain, c)
 		if next > bad {
 			return chain, nil
@@ -62,6 +68,7 @@ func (g geometry) follow(t table, first uint32) ([]uint32, error) {
 		if !g.valid(next) {
 			return chain, fmt.Errorf("cluster %d: its next is %d, want 2 to %d", c, next, g.last())
 		}
+
 		c = next
 	}
 }
@@ -73,7 +80,8 @@ func (g geometry) fileChain(t table, first uint32, size int64) ([]uint32, error)
 	}
 	chain, err := g.follow(t, first)
 	if n := g.need(size); err == nil && len(chain) < n {
-		err = fmt.Errorf("cluster %d: the chain ends after %d of %d clusters", chain[len(chain)-1], len(chain), n)
+		err = fmt.Errorf("cluster %d: the chain ends after %d of %d clusters",
+			chain[len(chain)-1], len(chain), n)
 	}
 	return chain, err
 }
@@ -93,11 +101,13 @@ func runs(chain []uint32) (list []run) {
 	return list
 }
 
-// allocate finds n free clusters, all in a row if there are, else the first ones.
+// allocate finds n free clusters, all in a row if there are, else the first
+// ones.
 func (f *FS) allocate(n int) ([]uint32, error) {
 	if f.second != nil {
 		return nil, fmt.Errorf("the FATs differ\nhint: Reclaim makes them equal")
 	}
+
 	var free, row []uint32
 	for c := uint32(2); c <= f.last() && len(row) < n; c++ {
 		if f.fat.next(c) != 0 {
@@ -112,16 +122,20 @@ func (f *FS) allocate(n int) ([]uint32, error) {
 	if len(row) == n {
 		return row, nil
 	}
+
 	if len(free) < n {
 		return nil, fmt.Errorf("%d clusters of %d bytes: %d are free", n, f.clusterSize, len(free))
 	}
+
 	return free, nil
 }
 
-// Used yields what of the partition holds something, as offset and length in bytes: all before the first cluster, then clusters in use.
+// Used yields what of the partition holds something, as offset and length in
+// bytes: all before the first cluster, then clusters in use.
 func (f *FS) Used() iter.Seq2[int64, int64] {
 	return func(yield func(off, n int64) bool) {
-		off, end := int64(0), f.data
+		off := int64(0)
+		end := f.data
 		for c := range f.fat.used(f.last()) {
 			at := f.data + int64(c-2)*f.clusterSize
 			if at != end {
@@ -132,6 +146,7 @@ func (f *FS) Used() iter.Seq2[int64, int64] {
 			}
 			end = at + f.clusterSize
 		}
+
 		yield(off, end-off)
 	}
 }

@@ -16,7 +16,8 @@ const (
 	arraySize  = MaxPartitions * entrySize // 16 KiB: whole sectors of either size
 )
 
-// header is a GPT header; positions are in sectors. Offsets in the comments are bytes in the sector.
+// header is a GPT header; positions are in sectors. Offsets in the comments are
+// bytes in the sector.
 type header struct {
 	self        uint64 // 24
 	other       uint64 // 32: where the other copy's header is
@@ -29,18 +30,31 @@ type header struct {
 
 // header makes the header of one copy of the table.
 func (t Table) header(c Copy, arrayCRC uint32) header {
-	sector, last := uint64(t.SectorSize), uint64(t.DiskSize/int64(t.SectorSize))-1
-	h := header{self: 1, other: last, array: 2, diskGUID: t.DiskGUID, arrayCRC: arrayCRC,
-		firstUsable: uint64(t.firstUsable()) / sector, lastUsable: uint64(t.endUsable())/sector - 1}
-	if c == Backup {
-		h.self, h.other, h.array = last, 1, last-arraySize/sector
+	sector := uint64(t.SectorSize)
+	last := uint64(t.DiskSize/int64(t.SectorSize)) - 1
+	h := header{
+		self:        1,
+		other:       last,
+		array:       2,
+		diskGUID:    t.DiskGUID,
+		arrayCRC:    arrayCRC,
+		firstUsable: uint64(t.firstUsable()) / sector,
+		lastUsable:  uint64(t.endUsable())/sector - 1,
 	}
+
+	if c == Backup {
+		h.self = last
+		h.other = 1
+		h.array = last - arraySize/sector
+	}
+
 	return h
 }
 
 // encode makes the header's sector.
 func (h header) encode(sectorSize int) []byte {
-	b, le := make([]byte, sectorSize), binary.LittleEndian
+	b := make([]byte, sectorSize)
+	le := binary.LittleEndian
 	copy(b, signature)
 	le.PutUint32(b[8:], revision)
 	le.PutUint32(b[12:], headerSize)
@@ -54,12 +68,15 @@ func (h header) encode(sectorSize int) []byte {
 	le.PutUint32(b[84:], entrySize)
 	le.PutUint32(b[88:], h.arrayCRC)
 	le.PutUint32(b[16:], crc32.ChecksumIEEE(b[:headerSize]))
+
 	return b
 }
 
 // array encodes the partition array. The table is valid.
 func (t Table) array() []byte {
-	b, le, sector := make([]byte, arraySize), binary.LittleEndian, int64(t.SectorSize)
+	b := make([]byte, arraySize)
+	le := binary.LittleEndian
+	sector := int64(t.SectorSize)
 	for _, p := range t.Partitions {
 		e := b[(p.Index-1)*entrySize:][:entrySize]
 		PutGUID(e, p.Type)
@@ -67,15 +84,19 @@ func (t Table) array() []byte {
 		le.PutUint64(e[32:], uint64(p.Start/sector))
 		le.PutUint64(e[40:], uint64(p.End()/sector)-1)
 		le.PutUint64(e[48:], p.Attributes)
+
 		for i, u := range utf16.Encode([]rune(p.Label)) {
 			le.PutUint16(e[56+2*i:], u)
 		}
 	}
+
 	return b
 }
 
-// protectiveMBR makes sector 0 (UEFI 5.2.3): one partition of type 0xEE over the disk. Its size is the greatest value, as the
-// specification asks for disks it cannot describe, so that it stays right when the disk grows and is never written again.
+// protectiveMBR makes sector 0 (UEFI 5.2.3): one partition of type 0xEE over
+// the disk. Its size is the greatest value, as the specification asks for disks
+// it cannot describe, so that it stays right when the disk grows and is never
+// written again.
 func protectiveMBR(sectorSize int) []byte {
 	b := make([]byte, sectorSize)
 	copy(b[446:], []byte{
@@ -84,7 +105,9 @@ func protectiveMBR(sectorSize int) []byte {
 		0x01, 0x00, 0x00, 0x00, // first sector 1
 		0xFF, 0xFF, 0xFF, 0xFF, // number of sectors
 	})
-	b[510], b[511] = 0x55, 0xAA
+
+	b[510] = 0x55
+	b[511] = 0xAA
 	return b
 }
 
@@ -94,7 +117,8 @@ func PutGUID(b []byte, u uuid.UUID) {
 	copy(b[8:16], u[8:])
 }
 
-// GUID reads a UUID that UEFI has written, 16 bytes: the first three fields are little-endian.
+// GUID reads a UUID that UEFI has written, 16 bytes: the first three fields are
+// little-endian.
 func GUID(b []byte) (u uuid.UUID) {
 	copy(u[:], []byte{b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6]})
 	copy(u[8:], b[8:16])

@@ -27,10 +27,23 @@ func sample(sectorSize int) Table {
 		SectorSize: sectorSize,
 		DiskSize:   64 * mib,
 		Partitions: []Partition{
-			{Index: 1, Type: espType, UUID: uuid.MustParse("0b7f4a60-1111-4222-8333-444455556666"), Label: "esp",
-				Start: 1 * mib, Size: 32 * mib},
-			{Index: 6, Type: stateType, UUID: varUUID, Label: "loam-state ü", Start: 33 * mib, Size: 16 * mib,
-				Attributes: GrowFS},
+			{
+				Index: 1,
+				Type:  espType,
+				UUID:  uuid.MustParse("0b7f4a60-1111-4222-8333-444455556666"),
+				Label: "esp",
+				Start: 1 * mib,
+				Size:  32 * mib,
+			},
+			{
+				Index:      6,
+				Type:       stateType,
+				UUID:       varUUID,
+				Label:      "loam-state ü",
+				Start:      33 * mib,
+				Size:       16 * mib,
+				Attributes: GrowFS,
+			},
 		},
 	}
 }
@@ -82,6 +95,7 @@ func TestReadWhatWriteWrote(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want.Source.Used = Primary
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("sector size %d (-want +got):\n%s", sectorSize, diff)
@@ -99,17 +113,42 @@ func TestReadDamagedTable(t *testing.T) {
 		err             string
 	}{
 		{name: "whole table", used: Primary},
-		{name: "primary header damaged", flip: []int64{512 + 60}, used: Backup, primary: "header checksum is wrong"},
-		{name: "primary array damaged", flip: []int64{1024 + 3}, used: Backup, primary: "partition array in sector 2: checksum"},
-		{name: "backup header damaged", flip: []int64{last}, used: Primary, backup: "no GPT signature"},
-		{name: "backup array damaged", flip: []int64{last - 9}, used: Primary, backup: "checksum is wrong"},
-		{name: "both damaged", flip: []int64{512, last}, err: "primary: header sector 1: no GPT signature; backup: "},
+		{
+			name:    "primary header damaged",
+			flip:    []int64{512 + 60},
+			used:    Backup,
+			primary: "header checksum is wrong",
+		},
+		{
+			name:    "primary array damaged",
+			flip:    []int64{1024 + 3},
+			used:    Backup,
+			primary: "partition array in sector 2: checksum",
+		},
+		{
+			name:   "backup header damaged",
+			flip:   []int64{last},
+			used:   Primary,
+			backup: "no GPT signature",
+		},
+		{
+			name:   "backup array damaged",
+			flip:   []int64{last - 9},
+			used:   Primary,
+			backup: "checksum is wrong",
+		},
+		{
+			name: "both damaged",
+			flip: []int64{512, last},
+			err:  "primary: header sector 1: no GPT signature; backup: ",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := created(t, sample(512))
 			for _, off := range tc.flip {
 				d.data[off] ^= 0x55
 			}
+
 			got, err := Read(d, 64*mib, 512)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
@@ -117,6 +156,7 @@ func TestReadDamagedTable(t *testing.T) {
 				}
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,11 +166,13 @@ func TestReadDamagedTable(t *testing.T) {
 			if got.Source.Used != tc.used || got.Source.Healthy() != (len(tc.flip) == 0) {
 				t.Errorf("source %+v", got.Source)
 			}
+
 			for _, e := range []struct {
 				err  error
 				want string
 			}{{got.Source.Primary, tc.primary}, {got.Source.Backup, tc.backup}} {
-				if (e.err == nil) != (e.want == "") || e.err != nil && !strings.Contains(e.err.Error(), e.want) {
+				if (e.err == nil) != (e.want == "") ||
+					e.err != nil && !strings.Contains(e.err.Error(), e.want) {
 					t.Errorf("error %v, want %q", e.err, e.want)
 				}
 			}
@@ -138,7 +180,8 @@ func TestReadDamagedTable(t *testing.T) {
 	}
 }
 
-// TestPowerCutInWrite cuts the power at every write of a change: some copy is always whole, and it is the old or the new table.
+// TestPowerCutInWrite cuts the power at every write of a change: some copy is
+// always whole, and it is the old or the new table.
 func TestPowerCutInWrite(t *testing.T) {
 	before := sample(512)
 	after, _ := before.Grow(80 * mib)
@@ -149,14 +192,19 @@ func TestPowerCutInWrite(t *testing.T) {
 	if err := after.Write(rec); err != nil {
 		t.Fatal(err)
 	}
-	if flushes := []bool{rec.log[2].data == nil, rec.log[5].data == nil}; len(rec.log) != 6 || !flushes[0] || !flushes[1] {
+
+	flushes := []bool{rec.log[2].data == nil, rec.log[5].data == nil}
+	if len(rec.log) != 6 ||
+		!flushes[0] || !flushes[1] {
 		t.Fatalf("want array, header, flush twice, got %d steps", len(rec.log))
 	}
+
 	for cut := range len(rec.log) + 1 {
 		d := &memDisk{data: slices.Clone(start.data)}
 		for _, w := range rec.log[:cut] {
 			copy(d.data[w.off:], w.data)
 		}
+
 		got, err := Read(d, 80*mib, 512)
 		if err != nil {
 			t.Fatalf("cut after %d: %v", cut, err)
@@ -170,14 +218,17 @@ func TestPowerCutInWrite(t *testing.T) {
 func TestPowerCutInRepairLeavesTheOnlyGoodCopy(t *testing.T) {
 	start := created(t, sample(512))
 	start.data[512] ^= 1 // the primary header's signature
+
 	damaged, err := Read(start, int64(len(start.data)), 512)
 	if err != nil || damaged.Source.Used != Backup {
 		t.Fatalf("read with a damaged primary: %v, used %s", err, damaged.Source.Used)
 	}
+
 	rec := &memDisk{data: slices.Clone(start.data)}
 	if err := damaged.Write(rec); err != nil {
 		t.Fatal(err)
 	}
+
 	for cut := range len(rec.log) + 1 {
 		d := &memDisk{data: slices.Clone(start.data)}
 		for i, w := range rec.log[:cut] {
@@ -193,13 +244,16 @@ func TestPowerCutInRepairLeavesTheOnlyGoodCopy(t *testing.T) {
 }
 
 func TestCopiesThatDifferAreReported(t *testing.T) {
-	old, changed := sample(512), sample(512)
+	old := sample(512)
+	changed := sample(512)
 	d := created(t, old)
 	changed.Partitions[0].Label = "newer"
 	w := created(t, changed)
 	copy(d.data[50*mib:], w.data[50*mib:])
+
 	got, err := Read(d, 64*mib, 512)
-	if err != nil || got.Partitions[0].Label != "esp" || !errors.Is(got.Source.Backup, ErrCopiesDiffer) {
+	if err != nil || got.Partitions[0].Label != "esp" ||
+		!errors.Is(got.Source.Backup, ErrCopiesDiffer) {
 		t.Errorf("table %+v, error %v", got, err)
 	}
 }
@@ -216,17 +270,41 @@ func TestGrow(t *testing.T) {
 		span    int64
 	}{
 		{"disk has grown: state ends 1 MiB before it", sample(512), 128 * mib, true, 94, 128 * mib},
-		{"grown by an odd size: end is aligned", sample(4096), 128*mib + 777_777, true, 95, 128*mib + 774_144},
+		{
+			"grown by an odd size: end is aligned",
+			sample(4096),
+			128*mib + 777_777,
+			true,
+			95,
+			128*mib + 774_144,
+		},
 		{"same size, room behind the state partition", sample(512), 64 * mib, true, 30, 64 * mib},
 		{"smaller disk: nothing shrinks", sample(512), 10 * mib, true, 30, 64 * mib},
-		{"last partition is not the state: only the backup moves", notState, 128 * mib, true, 16, 128 * mib},
-		{"last partition is not the state, same size: no change", notState, 64 * mib, false, 16, 64 * mib},
+		{
+			"last partition is not the state: only the backup moves",
+			notState,
+			128 * mib,
+			true,
+			16,
+			128 * mib,
+		},
+		{
+			"last partition is not the state, same size: no change",
+			notState,
+			64 * mib,
+			false,
+			16,
+			64 * mib,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, changed := tc.table.Grow(tc.disk)
-			if changed != tc.changed || got.DiskSize != tc.span || got.Partitions[1].Size != tc.size*mib {
-				t.Errorf("changed %v, disk %d, size %d MiB", changed, got.DiskSize, got.Partitions[1].Size/mib)
+			if changed != tc.changed || got.DiskSize != tc.span ||
+				got.Partitions[1].Size != tc.size*mib {
+				t.Errorf("changed %v, disk %d, size %d MiB",
+					changed, got.DiskSize, got.Partitions[1].Size/mib)
 			}
+
 			if err := got.Validate(); err != nil {
 				t.Error(err)
 			}
@@ -247,17 +325,31 @@ func TestValidate(t *testing.T) {
 		err    string
 	}{
 		{"sample is valid", func(*Table) {}, ""},
-		{"label of 36 units", func(t *Table) { t.Partitions[0].Label = strings.Repeat("x", 36) }, ""},
-		{"label of 37 units", func(t *Table) { t.Partitions[0].Label = strings.Repeat("x", 37) }, "37 UTF-16 units"},
-		{"label of 19 surrogate pairs", func(t *Table) { t.Partitions[0].Label = strings.Repeat("😀", 19) }, "38 UTF-16 units"},
-		{"overlap", func(t *Table) { t.Partitions[1].Start -= mib }, "where the one before it ends"},
+		{"label of 36 units", func(t *Table) {
+			t.Partitions[0].Label = strings.Repeat("x", 36)
+		}, ""},
+		{"label of 37 units", func(t *Table) {
+			t.Partitions[0].Label = strings.Repeat("x", 37)
+		}, "37 UTF-16 units"},
+		{"label of 19 surrogate pairs", func(t *Table) {
+			t.Partitions[0].Label = strings.Repeat("😀", 19)
+		}, "38 UTF-16 units"},
+		{"overlap", func(t *Table) {
+			t.Partitions[1].Start -= mib
+		}, "where the one before it ends"},
 		{"index 0", func(t *Table) { t.Partitions[0].Index = 0 }, "index outside"},
 		{"index twice", func(t *Table) { t.Partitions[0].Index = 6 }, "used twice"},
 		{"UUID twice", func(t *Table) { t.Partitions[0].UUID = varUUID }, "used twice"},
-		{"beyond the disk", func(t *Table) { t.Partitions[1].Size = 31 * mib }, "outside the usable"},
-		{"over the primary array", func(t *Table) { t.Partitions[0].Start = 512 }, "outside the usable"},
+		{"beyond the disk", func(t *Table) {
+			t.Partitions[1].Size = 31 * mib
+		}, "outside the usable"},
+		{"over the primary array", func(t *Table) {
+			t.Partitions[0].Start = 512
+		}, "outside the usable"},
 		{"half a sector", func(t *Table) { t.Partitions[0].Start += 256 }, "not whole sectors"},
-		{"size overflows", func(t *Table) { t.Partitions[1].Size = 1<<63 - 512 }, "outside the usable"},
+		{"size overflows", func(t *Table) {
+			t.Partitions[1].Size = 1<<63 - 512
+		}, "outside the usable"},
 		{"sector size 2048", func(t *Table) { t.SectorSize = 2048 }, "want 512 or 4096"},
 		{"tiny disk", func(t *Table) { t.DiskSize = 4096 }, "too small"},
 	} {
@@ -265,7 +357,8 @@ func TestValidate(t *testing.T) {
 			table := sample(512)
 			tc.change(&table)
 			err := table.Validate()
-			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if (err == nil) != (tc.err == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})

@@ -8,16 +8,21 @@ import (
 	"slices"
 )
 
-// ErrCopiesDiffer: both copies are valid but not equal, as after a power cut between the two writes.
+// ErrCopiesDiffer: both copies are valid but not equal, as after a power cut
+// between the two writes.
 var ErrCopiesDiffer = errors.New("differs from the primary")
 
-// Read reads the table of a disk of diskSize bytes. Of two valid copies the primary counts, as for firmware and kernel.
-// The backup is looked for where the primary says it is, or else in the disk's last sector. A table may span less than the
-// disk (the disk has grown): see Grow. With no valid copy the error tells what is wrong with both.
+// Read reads the table of a disk of diskSize bytes. Of two valid copies the
+// primary counts, as for firmware and kernel. The backup is looked for where
+// the primary says it is, or else in the disk's last sector. A table may span
+// less than the disk (the disk has grown): see Grow. With no valid copy the
+// error tells what is wrong with both.
 func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
-		return Table{}, fmt.Errorf("read partition table: sector size %d: want 512 or 4096", sectorSize)
+		return Table{}, fmt.Errorf("read partition table: sector size %d: want 512 or 4096",
+			sectorSize)
 	}
+
 	sectors := uint64(max(diskSize, 0) / int64(sectorSize))
 	d := disk{r: r, sectors: sectors, sectorSize: sectorSize}
 	primary, primaryErr := d.read(1)
@@ -25,25 +30,32 @@ func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 	if primaryErr == nil {
 		backupAt = uint64(primary.DiskSize/int64(sectorSize)) - 1
 	}
+
 	backup, backupErr := d.read(backupAt)
 	t := primary
 	switch {
 	case primaryErr != nil && backupErr != nil:
-		return Table{}, fmt.Errorf("read partition table: primary: %w; backup: %w", primaryErr, backupErr)
+		return Table{}, fmt.Errorf("read partition table: primary: %w; backup: %w",
+			primaryErr, backupErr)
 	case primaryErr != nil:
 		t = backup
 		t.Source.Used = Backup
 	default:
 		t.Source.Used = Primary
-		if backupErr == nil && (primary.DiskGUID != backup.DiskGUID || !slices.Equal(primary.Partitions, backup.Partitions)) {
+		if backupErr == nil &&
+			(primary.DiskGUID != backup.DiskGUID ||
+				!slices.Equal(primary.Partitions, backup.Partitions)) {
 			backupErr = ErrCopiesDiffer
 		}
 	}
-	t.Source.Primary, t.Source.Backup = primaryErr, backupErr
+
+	t.Source.Primary = primaryErr
+	t.Source.Backup = backupErr
 	return t, nil
 }
 
-// disk is what Read reads from. No position from the disk is used before it is checked against sectors.
+// disk is what Read reads from. No position from the disk is used before it is
+// checked against sectors.
 type disk struct {
 	r          io.ReaderAt
 	sectors    uint64
@@ -66,18 +78,22 @@ func (d disk) read(at uint64) (Table, error) {
 	if d.sectors < 3 || at < 1 || at >= d.sectors {
 		return Table{}, fmt.Errorf("header sector %d: outside the disk's %d sectors", at, d.sectors)
 	}
+
 	sector := make([]byte, d.sectorSize)
 	if _, err := d.r.ReadAt(sector, int64(at)*int64(d.sectorSize)); err != nil {
 		return Table{}, fmt.Errorf("header sector %d: %w", at, err)
 	}
+
 	h, err := decodeHeader(sector)
 	if err != nil {
 		return Table{}, fmt.Errorf("header sector %d: %w", at, err)
 	}
+
 	t, err := d.span(h, at)
 	if err != nil {
 		return Table{}, fmt.Errorf("header sector %d: %w", at, err)
 	}
+
 	array := make([]byte, arraySize)
 	if _, err := d.r.ReadAt(array, int64(h.array)*int64(d.sectorSize)); err != nil {
 		return Table{}, fmt.Errorf("partition array in sector %d: %w", h.array, err)
@@ -85,29 +101,43 @@ func (d disk) read(at uint64) (Table, error) {
 	if crc32.ChecksumIEEE(array) != h.arrayCRC {
 		return Table{}, fmt.Errorf("partition array in sector %d: checksum is wrong", h.array)
 	}
-	if t.Partitions, err = d.decodeArray(array); err != nil {
+
+	t.Partitions, err = d.decodeArray(array)
+	if err != nil {
 		return Table{}, err
 	}
+
 	return t, t.Validate()
 }
 
-// span checks the header's positions against the sector it was read from and the disk, and makes the table they describe.
+// span checks the header's positions against the sector it was read from and
+// the disk, and makes the table they describe.
 func (d disk) span(h header, at uint64) (Table, error) {
 	last := max(h.self, h.other)
 	if h.self != at || min(h.self, h.other) != 1 || last >= d.sectors {
-		return Table{}, fmt.Errorf("headers in sectors %d and %d: outside the disk's %d sectors", h.self, h.other, d.sectors)
+		return Table{}, fmt.Errorf("headers in sectors %d and %d: outside the disk's %d sectors",
+			h.self, h.other, d.sectors)
 	}
-	t := Table{DiskGUID: h.diskGUID, SectorSize: d.sectorSize, DiskSize: int64(last+1) * int64(d.sectorSize)}
+
+	t := Table{
+		DiskGUID:   h.diskGUID,
+		SectorSize: d.sectorSize,
+		DiskSize:   int64(last+1) * int64(d.sectorSize),
+	}
+
 	arraySectors := uint64(arraySize / d.sectorSize)
 	if last < 2*(arraySectors+1)+1 {
 		return Table{}, fmt.Errorf("disk of %d sectors: no room for two partition arrays", last+1)
 	}
+
 	copyOf := Primary
 	if at == last {
 		copyOf = Backup
 	}
+
 	if want := t.header(copyOf, 0).array; h.array != want {
 		return Table{}, fmt.Errorf("partition array in sector %d: want %d", h.array, want)
 	}
+
 	return t, nil
 }

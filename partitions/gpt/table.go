@@ -1,5 +1,6 @@
-// Package gpt reads, writes and grows GUID partition tables (UEFI specification 2.10, section 5.3) of 128 entries of
-// 128 bytes, the only shape that sfdisk, systemd-repart and Loam make. It runs on the node, also as PID 1, and depends
+// Package gpt reads, writes and grows GUID partition tables (UEFI specification
+// 2.10, section 5.3) of 128 entries of 128 bytes, the only shape that sfdisk,
+// systemd-repart and Loam make. It runs on the node, also as PID 1, and depends
 // on the standard library and a UUID type only.
 //
 // go-diskfs does not write the table: the GPT is also read and grown on the
@@ -10,7 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Attribute bits of a partition: bit 0 is UEFI's, the others the Discoverable Partitions Specification's.
+// Attribute bits of a partition: bit 0 is UEFI's, the others the Discoverable
+// Partitions Specification's.
 const (
 	Required uint64 = 1 << 0  // the platform needs the partition
 	GrowFS   uint64 = 1 << 59 // the file system is grown to the partition when mounted
@@ -50,14 +52,15 @@ func (p Partition) End() int64 { return p.Start + p.Size }
 // Copy is one of the two copies of the table on a disk.
 type Copy string
 
-// The copies: the primary starts in sector 1, the backup ends in the last sector of the table's disk size.
+// The copies: the primary starts in sector 1, the backup ends in the last
+// sector of the table's disk size.
 const (
 	Primary Copy = "primary"
 	Backup  Copy = "backup"
 )
 
-// Source says which copy a table was read from, and what was wrong with either. A node repairs a copy by Write before it
-// changes anything.
+// Source says which copy a table was read from, and what was wrong with either.
+// A node repairs a copy by Write before it changes anything.
 type Source struct {
 	Used    Copy
 	Primary error // nil: valid
@@ -77,7 +80,8 @@ func (t Table) Partition(index int) Partition {
 	return Partition{}
 }
 
-// firstUsable is the first byte that a partition may use: protective MBR, header and array lie before it.
+// firstUsable is the first byte that a partition may use: protective MBR,
+// header and array lie before it.
 func (t Table) firstUsable() int64 { return 2*int64(t.SectorSize) + arraySize }
 
 // endUsable is the byte after the last one that a partition may use.

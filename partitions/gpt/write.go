@@ -12,7 +12,8 @@ type Disk interface {
 	Sync() error // returns when all that was written is durable
 }
 
-// Create writes the protective MBR, then the table. For a disk that has no GPT yet.
+// Create writes the protective MBR, then the table. For a disk that has no GPT
+// yet.
 func (t Table) Create(d Disk) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("create partition table: %w", err)
@@ -23,27 +24,32 @@ func (t Table) Create(d Disk) error {
 	return t.Write(d)
 }
 
-// Write replaces both copies of the table: backup array, backup header, flush, primary array, primary header, flush; the primary
-// first if only the backup was valid (Source.Used). After a power cut at any point one copy is whole.
+// Write replaces both copies of the table: backup array, backup header, flush,
+// primary array, primary header, flush; the primary first if only the backup
+// was valid (Source.Used). After a power cut at any point one copy is whole.
 func (t Table) Write(d Disk) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("write partition table: %w", err)
 	}
+
 	array := t.array()
 	order := []Copy{Backup, Primary}
 	if t.Source.Used == Backup {
 		order = []Copy{Primary, Backup}
 	}
+
 	for _, c := range order {
 		h := t.header(c, crc32.ChecksumIEEE(array))
 		if err := t.write(d, h, array); err != nil {
 			return fmt.Errorf("write %s partition table: %w", c, err)
 		}
 	}
+
 	return nil
 }
 
-// write writes one copy, the array before the header that vouches for it, and flushes.
+// write writes one copy, the array before the header that vouches for it, and
+// flushes.
 func (t Table) write(d Disk, h header, array []byte) error {
 	if _, err := d.WriteAt(array, int64(h.array)*int64(t.SectorSize)); err != nil {
 		return fmt.Errorf("array: %w", err)

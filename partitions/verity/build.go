@@ -15,32 +15,47 @@ type Params struct {
 	UUID uuid.UUID // of the superblock; informational
 }
 
-// Build writes the superblock and the hash tree over the first size bytes of data to hash, from its byte 0 on, and returns the root
-// hash and the bytes written. The size is a multiple of BlockSize. The tree is held in memory, 1/127 of the data; hashing uses all CPUs.
-func Build(data io.ReaderAt, size int64, hash io.WriterAt, p Params) (root [32]byte, hashSize int64, err error) {
+// Build writes the superblock and the hash tree over the first size bytes of
+// data to hash, from its byte 0 on, and returns the root hash and the bytes
+// written. The size is a multiple of BlockSize. The tree is held in memory,
+// 1/127 of the data; hashing uses all CPUs.
+func Build(
+	data io.ReaderAt, size int64, hash io.WriterAt, p Params,
+) (root [32]byte, hashSize int64, err error) {
 	if size <= 0 || size%BlockSize != 0 || size/BlockSize > maxDataBlocks {
-		return root, 0, fmt.Errorf("build verity tree: data size %d: want a multiple of %d", size, BlockSize)
+		return root, 0, fmt.Errorf("build verity tree: data size %d: want a multiple of %d",
+			size, BlockSize)
 	}
+
 	s := Superblock{UUID: p.UUID, DataBlocks: size / BlockSize, Salt: p.Salt}
-	below, n := data, s.DataBlocks
+	below := data
+	n := s.DataBlocks
 	for _, l := range levels(s.DataBlocks) {
 		hashes, err := hashBlocks(below, n, s.Salt)
 		if err != nil {
 			return root, 0, fmt.Errorf("build verity tree: %w", err)
 		}
+
 		if _, err := hash.WriteAt(hashes, l.start*BlockSize); err != nil {
-			return root, 0, fmt.Errorf("build verity tree: write blocks %d to %d: %w", l.start, l.start+l.blocks-1, err)
+			return root, 0, fmt.Errorf("build verity tree: write blocks %d to %d: %w",
+				l.start, l.start+l.blocks-1, err)
 		}
-		below, n = bytes.NewReader(hashes), l.blocks
+
+		below = bytes.NewReader(hashes)
+		n = l.blocks
 	}
-	if root, err = hashBlock(below, 0, s.Salt); err != nil {
+
+	root, err = hashBlock(below, 0, s.Salt)
+	if err != nil {
 		return root, 0, fmt.Errorf("build verity tree: %w", err)
 	}
+
 	block := make([]byte, BlockSize)
 	copy(block, s.encode())
 	if _, err := hash.WriteAt(block, 0); err != nil {
 		return root, 0, fmt.Errorf("build verity tree: write superblock: %w", err)
 	}
+
 	return root, HashSize(s.DataBlocks), nil
 }
 
@@ -56,6 +71,7 @@ func hashBatch(r io.ReaderAt, first, count int64, salt [SaltSize]byte, out []byt
 	if n, err := r.ReadAt(buf, first*BlockSize); n < len(buf) {
 		return fmt.Errorf("read blocks %d to %d: %w", first, first+count-1, err)
 	}
+
 	h := sha256.New()
 	for i := range count {
 		h.Reset()
@@ -63,5 +79,6 @@ func hashBatch(r io.ReaderAt, first, count int64, salt [SaltSize]byte, out []byt
 		h.Write(buf[i*BlockSize:][:BlockSize])
 		h.Sum(out[i*sha256.Size:][:0])
 	}
+
 	return nil
 }

@@ -9,18 +9,22 @@ import (
 	"fmt"
 )
 
-// Signature is what a verity-sig partition holds: JSON, filled up with zeros to whole blocks (Discoverable Partitions Specification,
-// "signature partitions").
+// Signature is what a verity-sig partition holds: JSON, filled up with zeros to
+// whole blocks (Discoverable Partitions Specification, "signature partitions").
 type Signature struct {
 	// RootHash is in hex.
 	RootHash string `json:"rootHash"`
+
 	// CertificateFingerprint is the SHA-256 of the certificate in DER, in hex.
 	CertificateFingerprint string `json:"certificateFingerprint"`
-	// Signature is PKCS#7 in DER, detached and without certificates, of the text RootHash.
+
+	// Signature is PKCS#7 in DER, detached and without certificates, of the
+	// text RootHash.
 	Signature []byte `json:"signature"`
 }
 
-// NewSignature is that of a root hash by the key of a certificate, which is in DER.
+// NewSignature is that of a root hash by the key of a certificate, which is in
+// DER.
 func NewSignature(rootHash [32]byte, certificate, pkcs7 []byte) Signature {
 	sum := sha256.Sum256(certificate)
 	return Signature{hex.EncodeToString(rootHash[:]), hex.EncodeToString(sum[:]), pkcs7}
@@ -36,7 +40,8 @@ func (s Signature) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode the signature of a root hash: %w", err)
 	}
 	if len(text) >= MaxSignature {
-		return nil, fmt.Errorf("signature of a root hash: %d bytes, want less than %d", len(text), MaxSignature)
+		return nil, fmt.Errorf("signature of a root hash: %d bytes, want less than %d",
+			len(text), MaxSignature)
 	}
 	return append(text, make([]byte, BlockSize-len(text)%BlockSize)...), nil
 }
@@ -48,12 +53,15 @@ func ParseSignature(content []byte) (Signature, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("signature of a root hash: %w", err)
 	}
+
 	_, err := ParseRootHash(s.RootHash)
 	if err == nil && len(s.Signature) == 0 {
 		err = errors.New("it is empty")
 	}
+
 	if err != nil {
 		return s, fmt.Errorf("signature of a root hash: %w", err)
 	}
+
 	return s, nil
 }

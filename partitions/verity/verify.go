@@ -18,42 +18,55 @@ func (e *BlockError) Error() string {
 	return fmt.Sprintf("verify: %s block %d does not match its hash", e.Device, e.Block)
 }
 
-// Verify checks the whole hash tree and all data against the root hash, from the top down, so that nothing is believed before it is
-// verified. A mismatch is a *BlockError.
+// Verify checks the whole hash tree and all data against the root hash, from
+// the top down, so that nothing is believed before it is verified. A mismatch
+// is a *BlockError.
 func Verify(data, hash io.ReaderAt, root [32]byte) error {
 	s, err := ReadSuperblock(hash)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	want, ls := root[:], levels(s.DataBlocks)
+
+	want := root[:]
+	ls := levels(s.DataBlocks)
 	for i := len(ls) - 1; i >= 0; i-- {
-		start, size := ls[i].start, ls[i].blocks*BlockSize
-		if err := compare(io.NewSectionReader(hash, start*BlockSize, size), ls[i].blocks, s.Salt, want, "hash", start); err != nil {
+		start := ls[i].start
+		size := ls[i].blocks * BlockSize
+		if err := compare(io.NewSectionReader(hash, start*BlockSize, size), ls[i].blocks, s.Salt,
+			want, "hash", start); err != nil {
 			return err
 		}
+
 		want = make([]byte, size)
 		if n, err := hash.ReadAt(want, start*BlockSize); n < len(want) {
 			return fmt.Errorf("verify: read hash block %d: %w", start, err)
 		}
 	}
+
 	return compare(data, s.DataBlocks, s.Salt, want, "data", 0)
 }
 
-// compare hashes n blocks of r and compares them with want, one hash after the other, and nothing after the last. The first block of r is
-// block start of its device.
-func compare(r io.ReaderAt, n int64, salt [SaltSize]byte, want []byte, device string, start int64) error {
+// compare hashes n blocks of r and compares them with want, one hash after the
+// other, and nothing after the last. The first block of r is block start of its
+// device.
+func compare(
+	r io.ReaderAt, n int64, salt [SaltSize]byte, want []byte, device string, start int64,
+) error {
 	got, err := hashBlocks(r, n, salt)
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", device, err)
 	}
+
 	for i := range n {
 		if !bytes.Equal(got[i*sha256.Size:][:sha256.Size], want[i*sha256.Size:][:sha256.Size]) {
 			return &BlockError{Device: device, Block: start + i}
 		}
 	}
+
 	if len(bytes.Trim(want[n*sha256.Size:], "\x00")) > 0 {
 		return fmt.Errorf("verify: the superblock leaves %s blocks after %d out", device, start+n-1)
 	}
+
 	return nil
 }
 

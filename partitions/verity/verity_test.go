@@ -19,7 +19,10 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-var params = Params{Salt: [32]byte{0xde, 0xad, 31: 0x01}, UUID: uuid.MustParse("b9f0a2f4-53a5-4d0b-8a5e-0c3a3a2d4f11")}
+var params = Params{
+	Salt: [32]byte{0xde, 0xad, 31: 0x01},
+	UUID: uuid.MustParse("b9f0a2f4-53a5-4d0b-8a5e-0c3a3a2d4f11"),
+}
 
 // memory is a growing device in memory.
 type memory struct{ data []byte }
@@ -47,13 +50,16 @@ func built(t *testing.T, blocks int) (data, hash []byte, root [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if size != int64(len(m.data)) || size != HashSize(int64(blocks)) {
 		t.Fatalf("hash size %d, %d bytes written", size, len(m.data))
 	}
+
 	return data, m.data, root
 }
 
-// blockCounts are where the number of levels changes, and a tree of three levels.
+// blockCounts are where the number of levels changes, and a tree of three
+// levels.
 var blockCounts = []int{1, 2, 127, 128, 129, 1000, 128*128 + 1}
 
 func TestVerifyAcceptsWhatBuildMakes(t *testing.T) {
@@ -86,11 +92,13 @@ func TestVerifyNamesTheFirstBadBlock(t *testing.T) {
 			if tc.hash >= 0 {
 				hash[tc.hash] ^= 1
 			}
+
 			var bad *BlockError
 			err := Verify(bytes.NewReader(data), bytes.NewReader(hash), root)
 			if !errors.As(err, &bad) {
 				t.Fatalf("error %v, want a BlockError", err)
 			}
+
 			if diff := cmp.Diff(tc.want, *bad); diff != "" {
 				t.Error(diff)
 			}
@@ -104,10 +112,12 @@ func TestVerifyRefuses(t *testing.T) {
 	if err := Verify(bytes.NewReader(data), bytes.NewReader(hash), root); err == nil {
 		t.Error("wrong root hash accepted")
 	}
+
 	root[0]--
 	if err := Verify(bytes.NewReader(data[:len(data)-1]), bytes.NewReader(hash), root); err == nil {
 		t.Error("data that ends early accepted")
 	}
+
 	longer := bytes.NewReader(append(data, make([]byte, 300*BlockSize)...))
 	for _, blocks := range []int{0, 1, 128, 257, 299, 300, 301, 384, 600} {
 		other := bytes.Clone(hash)
@@ -116,6 +126,7 @@ func TestVerifyRefuses(t *testing.T) {
 			t.Errorf("%d blocks: %v", blocks, err)
 		}
 	}
+
 	if err := Verify(bytes.NewReader(data), bytes.NewReader(hash[:2*BlockSize]), root); err == nil {
 		t.Error("tree that ends early accepted")
 	}
@@ -131,7 +142,8 @@ func TestBuildRefusesHalfABlock(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	s := Superblock{DataBlocks: 77, Salt: [32]byte{0xab}}
-	want := "1 /dev/vda3 254:2 4096 4096 77 1 sha256 01" + strings.Repeat("00", 31) + " ab" + strings.Repeat("00", 31)
+	want := "1 /dev/vda3 254:2 4096 4096 77 1 sha256 01" + strings.Repeat("00", 31) + " ab" +
+		strings.Repeat("00", 31)
 	if got := s.Table("/dev/vda3", "254:2", [32]byte{1}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -148,10 +160,19 @@ func TestReadSuperblock(t *testing.T) {
 		{"short", func(b []byte) []byte { return b[:511] }, "EOF"},
 		{"no signature", func(b []byte) []byte { b[0]++; return b }, "no verity signature"},
 		{"version 2", func(b []byte) []byte { b[8] = 2; return b }, "version 2"},
-		{"sha512", func(b []byte) []byte { copy(b[32:], "sha512"); return b }, `algorithm "sha512"`},
-		{"blocks of 1024", func(b []byte) []byte { b[65] = 4; return b }, "blocks of 1024 and 4096"},
+		{"sha512", func(b []byte) []byte {
+			copy(b[32:], "sha512")
+			return b
+		}, `algorithm "sha512"`},
+		{"blocks of 1024", func(b []byte) []byte {
+			b[65] = 4
+			return b
+		}, "blocks of 1024 and 4096"},
 		{"no data blocks", func(b []byte) []byte { clear(b[72:80]); return b }, "0 data blocks"},
-		{"more data than there can be", func(b []byte) []byte { b[79] = 0xff; return b }, "data blocks: want"},
+		{"more data than there can be", func(b []byte) []byte {
+			b[79] = 0xff
+			return b
+		}, "data blocks: want"},
 		{"salt of 16 bytes", func(b []byte) []byte { b[80] = 16; return b }, "salt of 16 bytes"},
 		{"padding in use", func(b []byte) []byte { b[500] = 1; return b }, "zero padding"},
 	} {
@@ -170,24 +191,30 @@ func TestReadSuperblock(t *testing.T) {
 	}
 }
 
-// TestVeritysetup lets veritysetup verify our tree, and make one of its own that must be equal to the byte.
+// TestVeritysetup lets veritysetup verify our tree, and make one of its own
+// that must be equal to the byte.
 func TestVeritysetup(t *testing.T) {
 	for _, n := range blockCounts {
 		t.Run(fmt.Sprint(n, " blocks"), func(t *testing.T) {
 			data, hash, root := built(t, n)
 			dir := t.TempDir()
-			d, h, theirs := filepath.Join(dir, "data"), filepath.Join(dir, "hash"), filepath.Join(dir, "theirs")
+			d := filepath.Join(dir, "data")
+			h := filepath.Join(dir, "hash")
+			theirs := filepath.Join(dir, "theirs")
 			for path, content := range map[string][]byte{d: data, h: hash, theirs: nil} {
 				if err := os.WriteFile(path, content, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			judge.Run(t, "veritysetup", "verify", d, h, hex.EncodeToString(root[:]))
-			out := judge.Run(t, "veritysetup", "format", "--salt", hex.EncodeToString(params.Salt[:]), "--uuid", params.UUID.String(), d, theirs)
+			out := judge.Run(t, "veritysetup", "format", "--salt",
+				hex.EncodeToString(params.Salt[:]), "--uuid", params.UUID.String(), d, theirs)
 			m := regexp.MustCompile(`Root hash:\s+(\S+)`).FindStringSubmatch(out)
 			if m == nil || m[1] != hex.EncodeToString(root[:]) {
 				t.Errorf("root hash %x, veritysetup:\n%s", root, out)
 			}
+
 			if b, err := os.ReadFile(theirs); err != nil || !bytes.Equal(b, hash) {
 				t.Errorf("veritysetup's hash device differs (error %v)", err)
 			}
@@ -195,7 +222,8 @@ func TestVeritysetup(t *testing.T) {
 	}
 }
 
-// FuzzReadSuperblock: any bytes give an error or a superblock that encodes to the same bytes.
+// FuzzReadSuperblock: any bytes give an error or a superblock that encodes to
+// the same bytes.
 func FuzzReadSuperblock(f *testing.F) {
 	f.Add(Superblock{DataBlocks: 1}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -213,7 +241,9 @@ func BenchmarkBuild(b *testing.B) {
 	data := bytes.NewReader(random(150 << 20 / BlockSize))
 	b.SetBytes(data.Size())
 	for b.Loop() {
-		if _, _, err := Build(data, data.Size(), &memory{data: make([]byte, 2<<20)}, params); err != nil {
+		_, _, err := Build(data, data.Size(), &memory{data: make([]byte, 2<<20)},
+			params)
+		if err != nil {
 			b.Fatal(err)
 		}
 	}

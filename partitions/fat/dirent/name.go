@@ -16,7 +16,8 @@ func (s ShortName) String() string {
 	return join83(latin(s[:8]), latin(s[8:]))
 }
 
-// WithCase is the name as the bits 3 and 4 of the entry's byte 12 say: base and extension in lower case.
+// WithCase is the name as the bits 3 and 4 of the entry's byte 12 say: base and
+// extension in lower case.
 func (s ShortName) WithCase(flags byte) string {
 	base, ext, dot := strings.Cut(s.String(), ".")
 	if flags&0x08 != 0 {
@@ -25,14 +26,18 @@ func (s ShortName) WithCase(flags byte) string {
 	if flags&0x10 != 0 {
 		ext = strings.ToLower(ext)
 	}
+
 	if !dot {
 		return base
 	}
+
 	return base + "." + ext
 }
 
 func join83(base, ext string) string {
-	if base, ext = strings.TrimRight(base, " "), strings.TrimRight(ext, " "); ext == "" {
+	base = strings.TrimRight(base, " ")
+	ext = strings.TrimRight(ext, " ")
+	if ext == "" {
 		return base
 	}
 	return base + "." + ext
@@ -55,7 +60,8 @@ func (s ShortName) checksum() (sum byte) {
 	return sum
 }
 
-// CheckName says whether we give a file the name: printable ASCII, without what FAT forbids.
+// CheckName says whether we give a file the name: printable ASCII, without what
+// FAT forbids.
 func CheckName(name string) error {
 	if name == "" || len(name) > 255 || strings.Trim(name, ".") == "" {
 		return fmt.Errorf("name %q: empty, only dots, or longer than 255", name)
@@ -71,7 +77,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// SlotsFor is the directory slots that the name takes: one if it is an upper-case 8.3 name, else one more for every 13 characters begun.
+// SlotsFor is the directory slots that the name takes: one if it is an
+// upper-case 8.3 name, else one more for every 13 characters begun.
 func SlotsFor(name string) int {
 	if _, ok := exact83(name); ok {
 		return 1
@@ -82,7 +89,8 @@ func SlotsFor(name string) int {
 // exact83 is the name as an 8.3 name, if nothing is lost by that.
 func exact83(name string) (short ShortName, ok bool) {
 	base, ext, dot := strings.Cut(name, ".")
-	if len(base) < 1 || len(base) > 8 || len(ext) > 3 || dot && ext == "" || shortChars(base)+shortChars(ext) != base+ext {
+	if len(base) < 1 || len(base) > 8 || len(ext) > 3 || dot && ext == "" ||
+		shortChars(base)+shortChars(ext) != base+ext {
 		return short, false
 	}
 	return Pad(base, ext), true
@@ -98,22 +106,29 @@ func shortChars(s string) string {
 	}, strings.ToUpper(s))
 }
 
-// Pad is the short name of a base of 8 and an extension of 3 characters at most.
+// Pad is the short name of a base of 8 and an extension of 3 characters at
+// most.
 func Pad(base, ext string) (short ShortName) {
 	copy(short[:], fmt.Sprintf("%-8s%-3s", base, ext))
 	return short
 }
 
-// Shorten makes the 8.3 name: the name itself if it is one, else BASE~N.EXT with the least N that is not used.
+// Shorten makes the 8.3 name: the name itself if it is one, else BASE~N.EXT
+// with the least N that is not used.
 func Shorten(name string, used func(ShortName) bool) (ShortName, error) {
 	if short, ok := exact83(name); ok {
 		return short, nil
 	}
-	base, ext := name, ""
+
+	base := name
+	ext := ""
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 {
-		base, ext = name[:dot], name[dot+1:]
+		base = name[:dot]
+		ext = name[dot+1:]
 	}
-	base, ext = shortChars(base), shortChars(ext)
+
+	base = shortChars(base)
+	ext = shortChars(ext)
 	for i := 1; i < 1e6; i++ {
 		tail := fmt.Sprintf("~%d", i)
 		short := Pad(base[:min(len(base), 8-len(tail))]+tail, ext[:min(len(ext), 3)])
@@ -121,5 +136,6 @@ func Shorten(name string, used func(ShortName) bool) (ShortName, error) {
 			return short, nil
 		}
 	}
+
 	return ShortName{}, fmt.Errorf("name %q: no 8.3 name is left for it", name)
 }
