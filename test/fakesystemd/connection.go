@@ -137,6 +137,14 @@ func (m *Manager) do(call *dbus.Message) ([]any, error) {
 	case "StartUnit", "StopUnit", "RestartUnit", "ReloadUnit":
 		job, err := m.enqueue(strings.ToLower(strings.TrimSuffix(member, "Unit")), name)
 		return []any{job}, err
+	case "EnableUnitFiles":
+		names, _ := call.Body[0].([]string)
+		installs, changes, err := m.enable(names)
+		return []any{installs, changes}, err
+	case "DisableUnitFiles":
+		names, _ := call.Body[0].([]string)
+		changes, err := m.disable(names)
+		return []any{changes}, err
 	case "LoadUnit":
 		return []any{m.load(name).path()}, nil
 	case "GetUnit", "ResetFailedUnit":

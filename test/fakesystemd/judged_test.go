@@ -162,6 +162,8 @@ func ask(t *testing.T, socket string) map[string]any {
 		{"ResetFailedUnit", []any{"absent.service"}},
 		{"ResetFailedUnit", []any{name}},
 		{"GetUnit", []any{name}},
+		{"DisableUnitFiles", []any{[]string{name}, false}},
+		{"EnableUnitFiles", []any{[]string{name}, false, true}},
 	} {
 		found[fmt.Sprint(call.method, call.args)] = answer(p.call(call.method, call.args...))
 	}
