@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/image/cache"
+	"github.com/loam-os/loam/test/program"
 )
 
 // Kinds of documents: the purposes of an OperatingSystemConfig.
@@ -131,8 +132,12 @@ func Build(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	_, err := judging.Ensure(ctx, out)
-	return err
+	for _, m := range []program.Module{judging, reference} {
+		if _, err := m.Ensure(ctx, out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // documents is the path in the cache of the version's documents.

@@ -64,16 +64,22 @@ var judging = program.Module{
 
 func authorizerProgram(t testing.TB) string {
 	t.Helper()
+	return built(t, judging, "authorizer")
+}
 
-	paths, err := judging.Locate(t.Context())
+// built returns the path of a program of a module.
+func built(t testing.TB, m program.Module, name string) string {
+	t.Helper()
+
+	paths, err := m.Locate(t.Context())
 	if err == nil && os.Getenv("CI") != "" {
-		paths, err = judging.Ensure(t.Context(), t.Output())
+		paths, err = m.Ensure(t.Context(), t.Output())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(paths["authorizer"]); err != nil {
+	if _, err := os.Stat(paths[name]); err != nil {
 		t.Skipf("%v: go run ./test/shoot/build builds it, once, in minutes", err)
 	}
-	return paths["authorizer"]
+	return paths[name]
 }
