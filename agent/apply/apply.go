@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -156,11 +157,27 @@ func (e *Executor) journal(c change, before generation.Journal) generation.Journ
 		BootID: e.BootID,
 		Began:  e.Now().UTC().Truncate(time.Second),
 	}
-	j.Well, j.Broken = health.Before(c.have, c.want, c.states, e.Uptime())
+	j.Well, j.Broken = health.Before(c.have, c.states, e.Uptime())
 	if before.To != "" {
-		j.Good, j.Well, j.Broken = before.Good, before.Well, before.Broken
+		j.Good, j.Well, j.Broken = before.Good, wellBefore(before, c.have, j.Well), before.Broken
 	}
 	return j
+}
+
+// wellBefore returns the units that were well when the last generation that has proven
+// itself was replaced. before is the journal of the change to have, which replaced it
+// and has not proven itself, and well are the units that are well under have. What have
+// lists was observed before that change; of other units, such as those of the image,
+// it is not known that they were down.
+func wellBefore(before generation.Journal, have generation.Manifest, well []string) []string {
+	all := slices.Clone(before.Well)
+	for _, name := range well {
+		listed := slices.ContainsFunc(have.Units, func(u generation.Unit) bool { return u.Name == name })
+		if !listed && !slices.Contains(all, name) && !slices.Contains(before.Broken, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // turn makes c.want, which the store has, the current generation, and the node

@@ -201,6 +201,62 @@ func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
 	}
 }
 
+// TestWhatTheFirstOfTwoChangesBrokeCounts, although the second comes before the first
+// was judged: what was well is what was well before both.
+func TestWhatTheFirstOfTwoChangesBrokeCounts(t *testing.T) {
+	journald := config.Unit{Name: "systemd-journald.service", DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\n"}}}
+	for _, tt := range []struct {
+		name          string
+		first, second config.Desired
+		// breaks has the unit of the second change down after the first.
+		breaks bool
+		want   health.Word
+	}{
+		{
+			name:   "a unit that the first left out and the second brings back",
+			first:  unitsOf(ownUnit("b.service", sleeper)),
+			second: unitsOf(ownUnit("b.service", sleeper), ownUnit("a.service", crasher)),
+			want:   health.Bad,
+		},
+		{
+			name:   "a unit that the first brought and the second changes",
+			first:  unitsOf(ownUnit("a.service", sleeper), ownUnit("b.service", sleeper)),
+			second: unitsOf(ownUnit("a.service", sleeper), ownUnit("b.service", crasher)),
+			want:   health.Good,
+		},
+		{
+			name:   "a unit of the image that only the second lists",
+			first:  unitsOf(ownUnit("a.service", sleeper), ownUnit("b.service", sleeper)),
+			second: unitsOf(ownUnit("a.service", sleeper), ownUnit("b.service", sleeper), journald),
+			breaks: true,
+			want:   health.Bad,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, fake := fakeNode(t)
+			e := n.executor(t, nil)
+			before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+			accept(t, e)
+			mustApply(t, e, tt.first)
+
+			_, err := e.Apply(t.Context(), request(tt.second))
+			if err != nil && !errors.As(err, new(*unit.JobError)) {
+				t.Fatal(err)
+			}
+			if tt.breaks {
+				fake.states["systemd-journald.service"] = unit.State{Active: "failed", Result: "exit-code"}
+			}
+			if v := verdict(t, e); v.Word != tt.want {
+				t.Fatalf("verdict: %+v", v)
+			}
+			m, _, err := e.Current()
+			if back := m.Name() == before; err != nil || back != (tt.want == health.Bad) {
+				t.Errorf("at %s: %v", m.Name(), err)
+			}
+		})
+	}
+}
+
 func TestOwedThatCannotBeReadIsNothing(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)

@@ -4,7 +4,8 @@
 // The units that count are the units that were well when the change began, and
 // the kubelet, containerd and what they require, unless they were broken
 // before. A unit of the image that no configuration listed before counts if it
-// was up. What a timer, path or socket starts is judged by its last result
+// was up. Of a change that replaces one without a verdict, what was well before
+// both counts. What a timer, path or socket starts is judged by its last result
 // alone.
 //
 // A change has proved itself when all of these have been well for 10 s without
@@ -62,25 +63,19 @@ const (
 	recently = time.Minute
 )
 
-// Before sorts the units of want by how they are before it is applied. A unit was
-// well if have wants it up and it is as have wants it. One that have does not list,
-// such as a unit of the image that gets its first drop-in, was well if it was up. A
-// unit that is on its way, or that systemd has restarted of late, was neither well
-// nor broken. now is on the clock of unit.State.Since.
-func Before(have, want generation.Manifest, states []unit.State, now time.Duration) (well, broken []string) {
+// Before sorts units by how they are before have is replaced. A unit was well if have
+// wants it up and it is as have wants it. One that have does not list, such as a unit
+// of the image that gets its first drop-in, was well if it was up. A unit that is on
+// its way, or that systemd has restarted of late, was neither well nor broken. now is
+// on the clock of unit.State.Since.
+func Before(have generation.Manifest, states []unit.State, now time.Duration) (well, broken []string) {
 	before := map[string]generation.Unit{}
 	for _, u := range have.Units {
 		before[u.Name] = u
 	}
 
-	for _, u := range want.Units {
-		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
-		if i < 0 {
-			continue
-		}
-
-		s := states[i]
-		old, listed := before[u.Name]
+	for _, s := range states {
+		old, listed := before[s.Name]
 		isWell, _ := Well(old, s)
 		if !listed {
 			isWell = s.Running() && !s.Job
@@ -92,9 +87,9 @@ func Before(have, want generation.Manifest, states []unit.State, now time.Durati
 
 		switch {
 		case isWell && !old.Stopped && restarts == 0:
-			well = append(well, u.Name)
+			well = append(well, s.Name)
 		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed && !isWell && s.Stopped():
-			broken = append(broken, u.Name)
+			broken = append(broken, s.Name)
 		}
 	}
 	return well, broken

@@ -97,13 +97,13 @@ func TestBefore(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			well, broken := Before(tt.have, listed, []unit.State{named("a.service", tt.is)}, now)
+			well, broken := Before(tt.have, []unit.State{named("a.service", tt.is)}, now)
 			if len(well) > 0 != tt.well || len(broken) > 0 != tt.broken {
 				t.Errorf("well %v, broken %v", well, broken)
 			}
 		})
 	}
-	if well, broken := Before(listed, listed, nil, now); well != nil || broken != nil {
+	if well, broken := Before(listed, nil, now); well != nil || broken != nil {
 		t.Errorf("a unit that was not looked at: well %v, broken %v", well, broken)
 	}
 }
