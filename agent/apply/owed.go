@@ -114,11 +114,26 @@ func (e *Executor) owe(name string, failed map[string]error) error {
 	return e.writeOwed(o)
 }
 
-// owing are the units whose job has failed. One that takes long goes on.
+// oweAtOnce is owe in the middle of the change to the generation called name. Of
+// another generation, nothing is owed: it has been dropped.
+func (e *Executor) oweAtOnce(name string, failed map[string]error) error {
+	if len(owing(failed)) == 0 {
+		return nil
+	}
+	current, ok, err := e.Current()
+	if err != nil || !ok || current.Name() != name {
+		return err
+	}
+	return e.owe(name, failed)
+}
+
+// owing are the units whose job has failed. One that takes long goes on, and one that
+// the end of the agent has cut off is asked for again.
 func owing(failed map[string]error) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		if name != "" && !errors.Is(failed[name], context.DeadlineExceeded) {
+		goesOn := errors.Is(failed[name], context.DeadlineExceeded) || errors.Is(failed[name], context.Canceled)
+		if name != "" && !goesOn {
 			names = append(names, name)
 		}
 	}

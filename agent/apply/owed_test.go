@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -266,4 +267,46 @@ func TestOwedThatCannotBeReadIsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	owes(t, n.executor(t, nil))
+}
+
+// TestAFailedStartIsOwedWhereverTheAgentIsKilled: what is done is not asked for again,
+// so that it has failed must be on disk before.
+func TestAFailedStartIsOwedWhereverTheAgentIsKilled(t *testing.T) {
+	changed := 0
+	for step, cut := 0, true; cut; step++ {
+		cut = false
+		n, _ := fakeNode(t)
+		e := n.executor(t, nil)
+		before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
+		accept(t, e)
+
+		hook := cutAt(step)
+		e = n.executor(t, func(s durable.Step) error {
+			err := hook(s)
+			cut = cut || err != nil
+			return err
+		})
+		if _, err := e.Apply(t.Context(), request(both(crasher))); err == nil {
+			t.Fatal("a unit that fails started")
+		}
+
+		e = n.executor(t, nil)
+		if _, err := e.Resume(t.Context()); err != nil && !errors.As(err, new(*unit.JobError)) {
+			t.Fatalf("killed before step %d: %v", step, err)
+		}
+		m, _, err := e.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Name() == before {
+			continue
+		}
+		changed++
+		if got, err := n.executor(t, nil).Owed(); err != nil || !slices.Equal(got, []string{"new.service"}) {
+			t.Errorf("killed before step %d: owed %v, %v", step, got, err)
+		}
+	}
+	if changed < 2 {
+		t.Errorf("%d kills after the change began", changed)
+	}
 }

@@ -109,6 +109,11 @@ func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress
 		}
 		p.Done = append(p.Done, doneName(r.action))
 	}
+	// What is done is not asked for again, so what has failed is noted before.
+	if err := e.oweAtOnce(p.To, failed); err != nil {
+		failed[""] = err
+		return failed
+	}
 	if err := e.writeProgress(*p); err != nil {
 		failed[""] = err
 	}
