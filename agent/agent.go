@@ -49,6 +49,8 @@ type Units interface {
 type Drift interface {
 	Set(root string, paths []string) error
 	Events() <-chan []string
+	// Err returns why not all of them are watched, which may pass; nil if they are.
+	Err() error
 }
 
 // Cluster is who the node belongs to; see cluster.Cluster.
@@ -224,6 +226,7 @@ func (l *loop) wait(ctx context.Context, n *news) error {
 			l.unguard()
 			break
 		}
+		l.checkWatches()
 		l.touch(paths)
 	case q := <-l.Queries:
 		q <- l.sample()

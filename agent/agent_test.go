@@ -79,6 +79,7 @@ type world struct {
 	showed         int
 	wishes         Wishes
 	drift          chan []string
+	unwatched      error
 	guarded        []string
 	unreachable    error
 	// notes are those of documents, by their text.
@@ -195,6 +196,8 @@ func (w *world) Set(_ string, paths []string) error {
 }
 
 func (w *world) Events() <-chan []string { return w.drift }
+
+func (w *world) Err() error { return w.unwatched }
 
 func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Content) ([]string, error) {
 	if w.holdRepair != nil {

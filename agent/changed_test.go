@@ -3,10 +3,12 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/agent/apply"
@@ -61,6 +63,37 @@ func TestAChangeLooksAtAllPathsOnceNothingIsWatched(t *testing.T) {
 			if !slices.Equal(w.looked, all) {
 				t.Errorf("%s: looked at %q, want %q", text, w.looked, all)
 			}
+		}
+	})
+}
+
+// TestAChangeLooksAtAllPathsWhileNotAllAreWatched: a watcher says so with the next
+// paths that it reports, and goes on.
+func TestAChangeLooksAtAllPathsWhileNotAllAreWatched(t *testing.T) {
+	w := newWorld()
+	w.text = "one"
+	runEngine(t, w, wider{w}, func(settle func()) {
+		all := []string{"/etc/link", "/var/lib/changes", "/var/lib/stays"}
+		warnings := len(w.last().Warnings)
+		w.unwatched = errors.New("too few watches")
+		for range 2 {
+			w.drift <- []string{"/etc/link"}
+			settle()
+		}
+		got := w.last().Warnings
+		if len(got) != warnings+1 || !strings.Contains(got[len(got)-1], "too few watches") {
+			t.Errorf("warnings: %q", got)
+		}
+
+		w.unwatched, w.looked = nil, nil
+		w.says("two", settle)
+		if !slices.Equal(w.looked, all) {
+			t.Errorf("the next change: looked at %q, want %q", w.looked, all)
+		}
+		w.looked = nil
+		w.says("three", settle)
+		if want := []string{"/var/lib/changes"}; !slices.Equal(w.looked, want) {
+			t.Errorf("the one after it: looked at %q, want %q", w.looked, want)
 		}
 	})
 }

@@ -257,6 +257,16 @@ func (l *loop) unguard() {
 	l.touch(generation.Paths(l.current))
 }
 
+// checkWatches takes in whether all managed paths are watched still. Until they were
+// set again, each change looks at all of them.
+func (l *loop) checkWatches() {
+	if err := l.Drift.Err(); err != nil && l.guarded {
+		l.guarded = false
+		l.warn("watch managed paths", err)
+		l.lookAt.soon(settle)
+	}
+}
+
 // touch notes paths to look at.
 func (l *loop) touch(paths []string) {
 	for _, name := range paths {

@@ -41,7 +41,8 @@ func (w *Watcher) armOn(fd int) error {
 		}
 	}
 	before := slices.Collect(maps.Keys(w.table))
-	a.inotify, a.root, a.links = fd, w.root, map[string]link{}
+	a.inotify, a.add = fd, w.add
+	a.root, a.links = w.root, map[string]link{}
 	a.keep(w.below)
 	var errs []error
 	for parent, paths := range w.below {
@@ -66,6 +67,7 @@ func (w *Watcher) armOn(fd int) error {
 // arming is how a table came about.
 type arming struct {
 	inotify int
+	add     func(fd int, name string, mask uint32) (int, error)
 	root    string
 	table   table
 	// seen are the directories by path; nil is one that cannot be watched.
@@ -185,12 +187,9 @@ func (a *arming) watch(name string) (*directory, error) {
 	}
 	a.seen[name] = nil
 	full := filepath.Join(a.root, name)
-	wd, err := unix.InotifyAddWatch(a.inotify, full, watched)
+	wd, err := a.add(a.inotify, full, watched)
 	if missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR); missing && name != "/" {
 		return nil, nil
-	}
-	if errors.Is(err, unix.ENOSPC) {
-		return nil, fmt.Errorf("inotify_add_watch %s: %w\nhint: the limit is sysctl fs.inotify.max_user_watches", full, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inotify_add_watch %s: %w", full, err)

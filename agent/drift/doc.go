@@ -11,5 +11,7 @@
 // A watch covers the managed path, and each name through which its link leads.
 // The agent compares and repairs what is reported at once, and counts it. A
 // path that cannot be watched is shown and tried again, and does not keep a
-// change from its verdict. Watches are made again for each set of paths.
+// change from its verdict. What is watched already stays so in the next set of
+// paths, unless something was mounted over it. While the kernel has too few
+// watches, the watcher goes on with those it has and tries again, with a backoff.
 package drift

@@ -20,13 +20,15 @@ type Watcher struct {
 	events  chan []string
 	done    chan struct{}
 	err     error // why the watcher ended; to be read after done
+	// add is inotify_add_watch(2).
+	add func(fd int, name string, mask uint32) (int, error)
 
 	mu    sync.Mutex
 	root  string
 	below map[string][]string // managed paths by their directory
 	table table
-	armed *arming // how the table came about; nil if it has to be made anew
-	ended bool    // events is closed
+	armed *arming // how the table came about; nil if it has to be made again
+	retry retry
 }
 
 // New makes a Watcher that watches nothing yet. Close ends it.
@@ -39,6 +41,7 @@ func New() (*Watcher, error) {
 		inotify: os.NewFile(uintptr(fd), "inotify"),
 		events:  make(chan []string, 1),
 		done:    make(chan struct{}),
+		add:     unix.InotifyAddWatch,
 	}
 	go func() {
 		defer close(w.done)
@@ -56,7 +59,7 @@ func New() (*Watcher, error) {
 // What changed before Set returned need not be reported of paths that were not
 // managed before: call Set, then compare. If something was mounted over a directory
 // since the last Set, or unmounted, all paths are reported.
-// On error, all that can be watched is.
+// On error, all that can be watched is; see Err.
 func (w *Watcher) Set(root string, paths []string) error {
 	below := map[string][]string{}
 	for _, name := range paths {
@@ -71,16 +74,15 @@ func (w *Watcher) Set(root string, paths []string) error {
 		w.armed = nil
 	}
 	w.root, w.below = root, below
-	if w.armed == nil || !w.armed.covered() {
-		return w.arm()
+	covered := w.armed != nil && w.armed.covered()
+	if covered {
+		w.armed = nil
 	}
-	w.armed = nil
-	err := w.arm()
-	all := set{}
-	for _, paths := range below {
-		all.add(paths)
+
+	err := w.rearm()
+	if covered {
+		w.offer(w.all())
 	}
-	w.offer(all)
 	return err
 }
 
@@ -107,12 +109,22 @@ func (w *Watcher) Close() error {
 	return errors.Join(w.err, err)
 }
 
-// end closes the events, as nobody sends any more.
+// end closes the events: nothing is sent any more.
 func (w *Watcher) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended = true
+	w.retry.stop()
+	w.retry.ended = true
 	close(w.events)
+}
+
+// all are the managed paths.
+func (w *Watcher) all() set {
+	all := set{}
+	for _, paths := range w.below {
+		all.add(paths)
+	}
+	return all
 }
 
 // together is how long events are collected before they are read. Whoever changes
@@ -147,7 +159,10 @@ func (w *Watcher) take(events []byte) error {
 	var err error
 	if moved {
 		w.armed = nil
-		err = w.arm()
+		err = w.rearm()
+	}
+	if errors.Is(err, unix.ENOSPC) {
+		err = nil // It is tried again.
 	}
 	w.offer(changed)
 	return err
@@ -156,7 +171,7 @@ func (w *Watcher) take(events []byte) error {
 // offer puts changed into the channel, merged with what waits there. It does
 // not block: the channel holds one, and who sends holds the lock.
 func (w *Watcher) offer(changed set) {
-	if len(changed) == 0 || w.ended {
+	if len(changed) == 0 || w.retry.ended {
 		return
 	}
 	select {
