@@ -20,22 +20,38 @@ others   = $$(go list ./... | grep -v /test/node$$)
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next extension test test-places places check style gardener-diff golden bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next extension test test-places places check style gardener-diff golden docs pictures bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
-help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## list the targets (at once)
+	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo; echo 'Times are for 2 cores without KVM, with a warm cache. The first build takes 2 minutes more, for arm64 5.'
 
-run: $(loamctl) ## build the image, boot it in QEMU, apply examples/hello.yaml
+##@ Try
+run: $(loamctl) ## build the image, boot it in QEMU, apply examples/hello.yaml, or CONFIG=FILE (1 minute)
 	@$(loamctl) run $(flags) $(CONFIG)
 
-cluster: image ## a real cluster with the image in QEMU as a Node of it, to play with, until Ctrl-C
+cluster: image ## a real cluster with the image in QEMU as a Node of it, to try things on, until Ctrl-C (3 minutes to start)
 	@go build -o build/play ./test/cluster/play
 	@build/play --build $(out)
 
-image: $(loamctl) ## build the image only (ARCH=amd64|arm64 PROFILE=cloud|metal)
+##@ Build
+image: $(loamctl) ## build the image only, ARCH=amd64|arm64 PROFILE=cloud|metal, into build/ARCH-PROFILE (10 seconds)
 	@$(loamctl) build $(flags)
 
-check: style ## format, vet, staticcheck, unit tests, layout; no root, no network, no judges needed
+next: $(loamctl) ## build the same image as a later version, to upgrade to (10 seconds)
+	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
+	@$(loamctl) build $(flags)-next --os-release build/os-release-next
+
+extension: ## build the extension for Gardener into build/extension: the program, and its container image (1 minute)
+	@rm -rf build/extension
+	@cd $(extension) && GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
+		go run -trimpath ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
+
+clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
+	rm -rf build
+
+##@ Test
+check: style ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (5 minutes)
 	CI= go test ./...
 
 style:
@@ -43,7 +59,7 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM
+test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM (30 minutes)
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
 	@go run ./test/shoot/build
@@ -51,26 +67,7 @@ test: image next style ## all that CI runs: unit tests, judges on the image, the
 	. build/judges/env && CI=true go test -timeout 30m $(others)
 	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -parallel 2 -timeout 40m $(machines)
 
-next: $(loamctl) ## build the same image as a later version, to upgrade to
-	@sed 's/$(version)/$(version).1/g' os-release > build/os-release-next
-	@$(loamctl) build $(flags)-next --os-release build/os-release-next
-
-extension: ## build the extension for Gardener into build/extension: the program, and its container image (OCI layout)
-	@rm -rf build/extension
-	@cd $(extension) && GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
-		go run -trimpath ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
-
-crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS), it always comes back (a night)
-	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_CUTS=$(or $(CUTS),500) LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 24h -v -run PowerCuts $(machines)
-
-upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (an hour)
-	@$(loamctl) build $(flags)-4096 --sector-size 4096
-	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
-	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
-
-test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (two hours)
+test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (2 hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_PLACES=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -parallel 2 -timeout 60m -v \
 		-run 'ForgetfulFirmware|PXETo|WithContentIs|StateOfANode|DataVolume|NetworkOf' $(machines)
@@ -81,17 +78,7 @@ places: image
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|SecondBuild' ./test/image
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|NetworkCards|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
 
-gardener-diff: image ## what nodes would do when their Gardener is updated, for each document that it renders
-	@$(loamctl) judges $(flags) build/judges
-	@. build/judges/env && go run ./test/shoot/diff
-
-golden: ## take what the commands print now into the tests that compare it
-	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network
-	git diff --stat -- '*testdata*'
-
-bench: $(loamctl) ## measure docs/figures.md into build/bench/results.jsonl
-	go run ./test/bench
-
+##@ Prove
 # One line of each layer; everything, if something is wrong.
 layers = >build/crash.log 2>&1 && grep -o 'L[0-6]: .*\|[0-9]*  crash points in all' build/crash.log || { cat build/crash.log; exit 1; }
 
@@ -103,19 +90,47 @@ crash: image next ## cut the power, or kill the agent, at every moment of upgrad
 	go test -count=1 -timeout 30m -v -run '^TestPowerCutsOfARecordedNode' $(machines) $(layers)
 	@LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -v -run '^TestCrash' ./agent/apply $(layers)
 
-pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact
+crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS); it always comes back (a night; CUTS=50 an hour)
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_CUTS=$(or $(CUTS),500) LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 24h -v -run PowerCuts $(machines)
+
+pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact (up to 40 minutes)
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_PAIRS=1000 go test -count=1 -timeout 40m -run '^TestPairs$$' -v ./agent/apply
 
-fuzz: ## run every fuzz target for FUZZTIME (30s)
+upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (an hour)
+	@$(loamctl) build $(flags)-4096 --sector-size 4096
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
+	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
+
+gardener-diff: image ## what nodes would do when their Gardener is updated, for each document that it renders (2 minutes)
+	@$(loamctl) judges $(flags) build/judges
+	@. build/judges/env && go run ./test/shoot/diff
+
+fuzz: ## run every fuzz target for FUZZTIME (30s each, 16 minutes)
 	@for p in $$(go list ./...); do \
 		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$p || exit 1; \
 		done; \
 	done
 
-clean: ## remove build/ (the cache in ~/.cache/loam stays)
-	rm -rf build
+##@ Maintain
+golden: ## take what the commands print now into the tests that compare it (1 minute)
+	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network
+	git diff --stat -- '*testdata*'
+
+docs: ## write docs/reference from the code (10 seconds)
+	LOAM_DOCS=1 go test -count=1 -run 'PageHas|PagesHave|ReferenceIs' ./test/docs ./cmd/loam ./cmd/loamctl
+	git diff --stat -- docs
+
+pictures: image ## draw the pictures of README: the console of a node in QEMU, and make run (2 minutes)
+	@$(loamctl) run $(flags) > build/run.txt
+	@$(loamctl) judges $(flags) build/judges
+	@. build/judges/env && go run ./test/docs/picture -run build/run.txt
+
+bench: $(loamctl) ## measure docs/figures.md into build/bench/results.jsonl, and draw its plots (an hour)
+	go run ./test/bench
 
 $(loamctl):
 	@mkdir -p build
