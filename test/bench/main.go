@@ -1,5 +1,5 @@
 // Command bench measures the figures of docs/figures.md: a JSON object a line
-// in build/bench/results.jsonl, and a table. `make bench` runs it, on a
+// in build/bench/results.jsonl, a table, and plots. `make bench` runs it, on a
 // machine that does nothing else.
 package main
 
@@ -20,6 +20,7 @@ func main() {
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
 	only := flag.String("only", "", "\"engine\", \"gardener\", \"cluster\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
+	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
@@ -28,7 +29,14 @@ func main() {
 		}
 		return
 	}
-	if err := run(ctx, *boots, *cold, *only); err != nil {
+	var err error
+	if !*draw {
+		err = run(ctx, *boots, *cold, *only)
+	}
+	if err == nil {
+		err = drawPlots(plotDirectory, filepath.Join(dir, "results.jsonl"))
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
