@@ -22,7 +22,7 @@
 //
 // # Reset
 //
-// loam reset makes the node one that was never configured: it removes units,
+// loam reset takes everything away that was ever configured: it removes units,
 // files, generations and their content, pods (agent/pods), identity, and the
 // kubelet's data. The agent that is asked writes /var/lib/loam/reset.json and
 // ends. The next one, which reads no source and joins no cluster, does the

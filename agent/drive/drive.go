@@ -1,4 +1,5 @@
-// Package drive finds drives by the label of their file system, and reads files from them: what a hypervisor or a person hands over.
+// Package drive finds a config drive by the label of its file system, and reads
+// files from it: what a hypervisor or an operator hands over.
 //
 // Labels are read without a mount. The files of the one drive are read through
 // a read-only mount by the kernel that is in no directory, because FAT has

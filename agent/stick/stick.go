@@ -1,4 +1,5 @@
-// Package stick finds the installer's stick: its system is a packed disk image on the partition that the installer was started from.
+// Package stick finds the stick of a USB installer: its system is a packed disk
+// image on the partition that the installer was started from.
 package stick
 
 import (
