@@ -26,7 +26,7 @@ var walls = map[string][]string{
 	"github.com/vishvananda/netlink":     {"agent/link"},
 	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
 	"github.com/insomniacslk/dhcp":       {"image/pxe", "agent/link"},
-	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl"},
+	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl", "test/docs"},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
 	"github.com/theupdateframework/":     {"image/repository"},

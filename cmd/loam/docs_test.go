@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/loam-os/loam/test/docs"
+)
+
+func TestReferenceIsTheHelpOfEveryCommand(t *testing.T) {
+	docs.Golden(t, "../..", "docs/reference/loam.md", docs.Reference(root(), "the commands in cmd/loam"))
+}
+
+func TestCommandLinesInTheDocumentationExist(t *testing.T) {
+	pages, err := docs.Pages("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := docs.Lines(pages, "loam")
+	if len(lines) < 20 {
+		t.Fatalf("found %d command lines in the documentation, want 20 or more", len(lines))
+	}
+
+	for _, line := range lines {
+		if err := line.Try(root()); err != nil {
+			t.Errorf("%s: loam %q: %v", line.At, line.Args, err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package docs
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Reference is the page of a program: the help of each of its commands.
+func Reference(root *cobra.Command, source string) string {
+	var b strings.Builder
+	b.WriteString(generated(root.Name(), source))
+	b.WriteString(paragraph(root) + "\n")
+
+	commands := runnable(root)
+	b.WriteString("| Command | |\n|---|---|\n")
+	for _, cmd := range commands {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+	}
+
+	for _, cmd := range commands {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", cmd.CommandPath(), paragraph(cmd))
+		fmt.Fprintf(&b, "```text\n%s\n", cmd.UseLine())
+		if flags := cmd.NonInheritedFlags().FlagUsages(); flags != "" {
+			fmt.Fprintf(&b, "\n%s", flags)
+		}
+		b.WriteString("```\n")
+		if cmd.Example != "" {
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
+		}
+	}
+	return b.String()
+}
+
+// runnable returns the commands below cmd that do something.
+func runnable(cmd *cobra.Command) []*cobra.Command {
+	var found []*cobra.Command
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == "help" || sub.Hidden {
+			continue
+		}
+		if sub.Runnable() && !sub.HasSubCommands() {
+			sub.InitDefaultHelpFlag()
+			found = append(found, sub)
+		}
+		found = append(found, runnable(sub)...)
+	}
+	return found
+}
+
+func paragraph(cmd *cobra.Command) string {
+	if cmd.Long == "" {
+		return cmd.Short + ".\n"
+	}
+	return strings.TrimSpace(cmd.Long) + "\n"
+}
+
+// unindent removes the two spaces that examples have in help.
+func unindent(text string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(text, "  "), "\n  ", "\n")
+}
+
+// Line is a command line in the documentation.
+type Line struct {
+	// At is the page and, for a block, its line.
+	At   string
+	Args []string
+	// Whole is set for a line of a block: it has all of its arguments. A command in
+	// running text may be the name and a flag only.
+	Whole bool
+}
+
+// operator joins the commands of a line.
+var operator = regexp.MustCompile(` (?:\|\|?|&&|>) `)
+
+// inline is code in running text.
+var inline = regexp.MustCompile("`([^`\n]+)`")
+
+// Lines returns the command lines of program in the pages, without the program
+// itself.
+func Lines(pages []Page, program string) []Line {
+	var lines []Line
+	for _, page := range pages {
+		blocks, rest := page.Blocks()
+		for _, block := range blocks {
+			lines = append(lines, block.lines(program)...)
+		}
+		for _, code := range inline.FindAllStringSubmatch(rest, -1) {
+			if args, is := arguments(code[1], program); is {
+				lines = append(lines, Line{At: page.Path, Args: args})
+			}
+		}
+	}
+	return lines
+}
+
+// lines returns the commands of a block for a shell, and of a session, where a
+// prompt comes before each command.
+func (b Block) lines(program string) []Line {
+	var lines []Line
+	text := strings.ReplaceAll(b.Text, "\\\n", " ")
+	for line := range strings.Lines(text) {
+		command, isSession := strings.CutPrefix(line, "# ")
+		if b.Info != "sh" && !isSession {
+			continue
+		}
+		for _, one := range operator.Split(command, -1) {
+			if args, is := arguments(strings.TrimPrefix(one, "sudo "), program); is {
+				lines = append(lines, Line{At: b.At, Args: args, Whole: true})
+			}
+		}
+	}
+	return lines
+}
+
+// arguments splits a command line as a shell does, up to a comment.
+func arguments(line, program string) ([]string, bool) {
+	words := split(line)
+	if len(words) < 2 || strings.TrimPrefix(words[0], "build/") != program {
+		return nil, false
+	}
+	return words[1:], true
+}
+
+// split handles quotes, and nothing else of a shell's language.
+func split(line string) []string {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	started := false
+	for _, r := range line + " " {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, started = r, true
+		case r == ' ' || r == '\t' || r == '\n':
+			if started {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			started = false
+		case r == '#' && !started:
+			return words
+		default:
+			word.WriteRune(r)
+			started = true
+		}
+	}
+	return words
+}
+
+// Try parses a line with the real commands: the command exists, its flags exist
+// and have values of their type, and it takes that many arguments.
+func (l Line) Try(root *cobra.Command) error {
+	cmd, rest, err := root.Find(l.Args)
+	if err != nil {
+		return err
+	}
+	if cmd == root && !strings.HasPrefix(l.Args[0], "-") {
+		return fmt.Errorf("%s has no command %s", root.Name(), l.Args[0])
+	}
+	cmd.InitDefaultHelpFlag()
+	if !l.Whole {
+		return flagsExist(cmd, rest)
+	}
+
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err
+	}
+	return cmd.ValidateRequiredFlags()
+}
+
+func flagsExist(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		long, isLong := strings.CutPrefix(strings.Trim(arg, "[]"), "--")
+		name, _, _ := strings.Cut(long, "=")
+		if isLong && cmd.Flags().Lookup(name) == nil {
+			return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package docs
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/test/keys"
+)
+
+func allPages(t *testing.T) []Page {
+	t.Helper()
+	pages, err := Pages("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+const machineHeader = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
+
+// TestExamplesAreValid takes every example of a document through the validator that
+// nodes use. A fragment gets the header; "…" and {...} stand for a certificate and
+// for signed metadata.
+func TestExamplesAreValid(t *testing.T) {
+	found := map[string]int{}
+	certificate := base64.StdEncoding.EncodeToString(keys.New(t, "example").Certificate.Raw)
+	for _, page := range allPages(t) {
+		blocks, _ := page.Blocks()
+		for _, block := range blocks {
+			kind, isYAML := strings.CutPrefix(block.Info, "yaml")
+			if !isYAML {
+				continue
+			}
+			found[strings.TrimSpace(kind)]++
+			text := strings.NewReplacer("{...}", "{}", "…", certificate).Replace(block.Text)
+
+			var err error
+			switch strings.TrimSpace(kind) {
+			case "machine":
+				if !strings.Contains(text, "apiVersion:") {
+					text = machineHeader + text
+				}
+				_, err = machine.Decode(block.At, []byte(text))
+			case "osc":
+				document, wrong := osc.Decode(block.At, []byte(text))
+				err = osc.Check(wrong, document, osc.Env{})
+			default:
+				err = fmt.Errorf("a block of kind %q: want yaml machine, or yaml osc", block.Info)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", block.At, err)
+			}
+		}
+	}
+	if found["machine"] < 10 || found["osc"] < 1 {
+		t.Errorf("found %v examples in the documentation", found)
+	}
+}
+
+// link is a link to a file, with or without a heading.
+var link = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	for _, page := range allPages(t) {
+		_, rest := page.Blocks()
+		for _, match := range link.FindAllStringSubmatch(rest, -1) {
+			target := filepath.Join("../..", filepath.Dir(page.Path), match[1])
+			if match[1] == "" {
+				target = filepath.Join("../..", page.Path)
+			}
+			text, err := os.ReadFile(target)
+			if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", page.Path, err)
+			} else if match[2] != "" && !headings(string(text))[match[2]] {
+				t.Errorf("%s: %s has no heading #%s", page.Path, match[1], match[2])
+			}
+		}
+	}
+}
+
+// notInAnchor is what GitHub leaves out of the anchor of a heading.
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// headings returns the anchors of a page.
+func headings(text string) map[string]bool {
+	anchors := map[string]bool{}
+	_, rest := Page{Text: text}.Blocks()
+	for line := range strings.Lines(rest) {
+		if heading, is := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); is && strings.HasPrefix(line, "#") {
+			anchors[strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+// TestEveryPageIsFoundFromREADME follows the links.
+func TestEveryPageIsFoundFromREADME(t *testing.T) {
+	linked := map[string]bool{"README.md": true}
+	for _, page := range allPages(t) {
+		for _, match := range link.FindAllStringSubmatch(page.Text, -1) {
+			linked[filepath.Join(filepath.Dir(page.Path), match[1])] = true
+		}
+	}
+	for _, page := range allPages(t) {
+		if !linked[page.Path] {
+			t.Errorf("no page links to %s", page.Path)
+		}
+	}
+}
+
+// TestPagesAreShort keeps the two pages that everybody reads at a length that
+// everybody reads.
+func TestPagesAreShort(t *testing.T) {
+	limits := map[string]int{"README.md": 120, "ARCHITECTURE.md": 150}
+	for _, page := range allPages(t) {
+		if limit, has := limits[page.Path]; has && strings.Count(page.Text, "\n") > limit {
+			t.Errorf("%s has %d lines, want at most %d", page.Path, strings.Count(page.Text, "\n"), limit)
+		}
+		if strings.HasPrefix(page.Path, "docs/reference/") {
+			continue
+		}
+		_, rest := page.Blocks()
+		for paragraph := range strings.SplitSeq(rest, "\n\n") {
+			words := len(strings.Fields(paragraph))
+			if isProse(paragraph) && words > 120 {
+				t.Errorf("%s: a paragraph of %d words, want at most 120: %.60s…", page.Path, words, strings.TrimSpace(paragraph))
+			}
+		}
+	}
+}
+
+func isProse(paragraph string) bool {
+	return !strings.ContainsAny(strings.TrimSpace(paragraph)[:min(1, len(strings.TrimSpace(paragraph)))], "|-#!<1")
+}

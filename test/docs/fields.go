@@ -1,0 +1,199 @@
+package docs
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Field is a field of a document.
+type Field struct {
+	// Path is as errors have it, with [] for an item of a list: source.cluster.tokens[].path.
+	Path string
+	Type string
+	// Text says what it means.
+	Text string
+}
+
+// Fields returns the fields of a document that is decoded into t, in the order of
+// the struct. It walks json tags as package document does. The texts are the
+// comments in the packages in directories.
+func Fields(t reflect.Type, directories ...string) ([]Field, error) {
+	w := walker{comments: map[string]string{}, values: map[string]string{}}
+	for _, dir := range directories {
+		if err := w.read(dir); err != nil {
+			return nil, err
+		}
+	}
+	w.walk(t, "")
+	return w.fields, nil
+}
+
+type walker struct {
+	// comments are of types, as "Machine", and of fields, as "Machine.Hostname".
+	comments map[string]string
+	// values are of constants.
+	values map[string]string
+	fields []Field
+}
+
+// read collects the comments of the structs of a package.
+func (w *walker) read(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if general, is := decl.(*ast.GenDecl); is {
+				w.declaration(general)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *walker) declaration(decl *ast.GenDecl) {
+	for _, spec := range decl.Specs {
+		switch spec := spec.(type) {
+		case *ast.ValueSpec:
+			w.constants(spec)
+		case *ast.TypeSpec:
+			if structure, is := spec.Type.(*ast.StructType); is {
+				w.structure(spec.Name.Name, oneLine(decl.Doc), structure)
+			}
+		}
+	}
+}
+
+// constants collects the values of constants, which comments name.
+func (w *walker) constants(spec *ast.ValueSpec) {
+	for i, name := range spec.Names {
+		if i >= len(spec.Values) {
+			return
+		}
+		if lit, is := spec.Values[i].(*ast.BasicLit); is && lit.Kind == token.STRING && name.IsExported() {
+			w.values[name.Name] = strings.Trim(lit.Value, `"`)
+		}
+	}
+}
+
+// structure collects the comments of a struct. A field without a comment has the
+// comment of the fields before it, if that names it.
+func (w *walker) structure(name, whole string, structure *ast.StructType) {
+	w.comments[name] = whole
+	before := ""
+	for _, field := range structure.Fields.List {
+		text := cmp.Or(oneLine(field.Doc), oneLine(field.Comment))
+		if text != "" {
+			before = text
+		}
+		for _, id := range field.Names {
+			own := text
+			if own == "" && regexp.MustCompile(`\b`+id.Name+`\b`).MatchString(before) {
+				own = before
+			}
+			w.comments[name+"."+id.Name] = own
+		}
+	}
+}
+
+// text returns what is known of a field of t, with the document's names of fields
+// instead of Go's.
+func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.Type) string {
+	text := w.comments[t.Name()+"."+field.Name]
+	if inside != nil && !strings.HasPrefix(text, field.Name) {
+		text = cmp.Or(w.comments[inside.Name()], text)
+	}
+	text = cmp.Or(text, w.comments[t.Name()])
+
+	return word.ReplaceAllStringFunc(text, func(name string) string {
+		if value, is := w.values[name]; is {
+			return "`" + value + "`"
+		}
+		if other, is := t.FieldByName(name); is {
+			tag, _, _ := strings.Cut(other.Tag.Get("json"), ",")
+			return "`" + tag + "`"
+		}
+		return name
+	})
+}
+
+// word is a name that Go exports.
+var word = regexp.MustCompile(`\b[A-Z]\w*\b`)
+
+func oneLine(group *ast.CommentGroup) string {
+	if group == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(group.Text()), " ")
+}
+
+// walk adds the fields of a struct at path.
+func (w *walker) walk(t reflect.Type, path string) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && name == "":
+			w.walk(field.Type, path)
+			continue
+		case name == "" || name == "-":
+			continue
+		}
+
+		at := strings.TrimPrefix(path+"."+name, ".")
+		kind, inside := describe(field.Type)
+		if inside != nil && strings.HasPrefix(kind, "list") {
+			at += "[]"
+		}
+		w.fields = append(w.fields, Field{Path: at, Type: kind, Text: w.text(t, field, inside)})
+		if inside != nil {
+			w.walk(inside, at)
+		}
+	}
+}
+
+// describe names a type as YAML has it, and returns the struct in it, nil for none.
+func describe(t reflect.Type) (name string, inside reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return describe(t.Elem())
+	case reflect.Map, reflect.Interface:
+		return "anything", nil
+	case reflect.Struct:
+		if t == reflect.TypeFor[time.Time]() {
+			return "time", nil
+		}
+		return "fields", t
+	case reflect.Slice:
+		name, inside := describe(t.Elem())
+		return "list of " + name, inside
+	case reflect.Bool:
+		return "true or false", nil
+	case reflect.String:
+		return "string", nil
+	}
+	return "number", nil
+}
+
+// FieldsPage is the page of the fields of a document.
+func FieldsPage(title, source, intro string, fields []Field) string {
+	var b strings.Builder
+	b.WriteString(generated(title, source) + intro + "\n\n| Field | Type | Meaning |\n|---|---|---|\n")
+	for _, f := range fields {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, f.Type, cell(f.Text))
+	}
+	return b.String()
+}

@@ -1,0 +1,229 @@
+package docs
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// Message is an error that says what to do about it.
+type Message struct {
+	// Package is where the error is made, such as agent/osc.
+	Package string
+	// Code is for programs; "" for most.
+	Code          string
+	Problem, Hint string
+}
+
+// Messages returns every error with a code or a hint that the program has, in the
+// order of their packages. Three forms are found:
+//
+//   - a call of a function with a parameter called hint;
+//   - a literal of a struct with a field called Hint or hint;
+//   - a text with "hint: " in it.
+func (p *Program) Messages() []Message {
+	var found []Message
+	for _, in := range p.packages {
+		c := collector{scope: scope{Program: p, in: in, seen: map[*ast.BasicLit]bool{}}}
+		for _, file := range in.files {
+			for _, decl := range file.Decls {
+				c.body = decl
+				ast.Inspect(decl, c.visit)
+			}
+		}
+		for _, file := range in.files {
+			c.body = nil
+			ast.Inspect(file, c.rest)
+		}
+		found = append(found, c.found...)
+	}
+
+	slices.SortFunc(found, func(a, b Message) int {
+		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Hint, b.Hint))
+	})
+	return slices.Compact(found)
+}
+
+// collector finds the messages of one package.
+type collector struct {
+	scope
+	found []Message
+}
+
+func (c *collector) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		c.visitCall(n)
+	case *ast.CompositeLit:
+		c.visitStruct(n)
+	}
+	return true
+}
+
+// visitCall finds a message in the arguments of a call.
+func (c *collector) visitCall(call *ast.CallExpr) {
+	callee := c.callee(call)
+	if callee != nil && (callee.FullName() == "fmt.Errorf" || callee.FullName() == "errors.New") {
+		c.addWhole(c.format(call.Args))
+		return
+	}
+
+	signature, is := c.in.info.TypeOf(call.Fun).(*types.Signature)
+	if !is {
+		return
+	}
+	var code, problem, hint ast.Expr
+	var formatted []ast.Expr
+	for i := range min(signature.Params().Len(), len(call.Args)) {
+		switch signature.Params().At(i).Name() {
+		case "code":
+			code = call.Args[i]
+		case "problem", "format":
+			problem, formatted = call.Args[i], call.Args[i:]
+		case "hint":
+			hint = call.Args[i]
+		}
+	}
+	if hint == nil {
+		return
+	}
+
+	problems := []string{unknown}
+	switch {
+	case problem != nil && signature.Variadic():
+		problems = c.format(formatted)
+	case problem != nil:
+		problems = c.texts(problem)
+	}
+	c.add(c.optional(code), problems, c.texts(hint))
+}
+
+// visitStruct finds a message in a literal of a struct.
+func (c *collector) visitStruct(lit *ast.CompositeLit) {
+	values := c.values(lit)
+	hint := values["hint"]
+	if hint == nil {
+		return
+	}
+	problem := cmp.Or(values["problem"], values["reason"])
+	c.add(c.optional(values["code"]), c.optional(problem), c.texts(hint))
+}
+
+func (c *collector) optional(e ast.Expr) []string {
+	if e == nil {
+		return []string{""}
+	}
+	return c.texts(e)
+}
+
+// rest finds texts with a hint that no call and no struct has taken.
+func (c *collector) rest(n ast.Node) bool {
+	lit, is := n.(*ast.BasicLit)
+	if is && !c.seen[lit] {
+		if text, is := literal(lit, c.in.info); is {
+			c.addWhole([]string{strings.ReplaceAll(verb.ReplaceAllString(text, unknown), "%%", "%")})
+		}
+	}
+	return true
+}
+
+// addWhole adds texts that have both the problem and the hint.
+func (c *collector) addWhole(texts []string) {
+	for _, text := range texts {
+		if problem, hint, has := strings.Cut(text, "hint: "); has {
+			c.add([]string{""}, []string{strings.TrimRight(problem, "\n; ")}, []string{hint})
+		}
+	}
+}
+
+// add adds what says something. A hint that is only known to a caller is the
+// caller's message.
+func (c *collector) add(codes, problems, hints []string) {
+	for _, hint := range hints {
+		for _, code := range codes {
+			if strings.Trim(hint, unknown+" \n") == "" && strings.Trim(code, unknown) == "" {
+				continue
+			}
+			for _, problem := range problems {
+				c.found = append(c.found, Message{
+					Package: c.in.name,
+					Code:    strings.Trim(code, unknown),
+					Problem: strings.TrimSpace(problem),
+					Hint:    strings.TrimSpace(hint),
+				})
+			}
+		}
+	}
+}
+
+// sections of the page of errors, by package. The first that fits has it; the
+// last has what is left.
+var sections = []struct {
+	title, intro string
+	packages     []string
+}{
+	{
+		"Start", "The console shows these while the machine starts, or while a machine without a disk of its own looks for its system.",
+		[]string{
+			"agent/boot", "agent/live", "agent/netboot", "agent/stick", "agent/link", "agent/dm",
+			"agent/install", "agent/flash", "cmd/init", "cmd/init-live",
+		},
+	},
+	{
+		"machine.yaml and configuration", "`loam status`, `loam plan` and `loamctl osc validate` show these with the document, the line and the field.",
+		[]string{
+			"agent/document", "agent/machine", "agent/osc", "agent/nodeagent", "agent/initial", "agent/source",
+			"agent/drive", "agent/network", "agent/cri", "agent/config", "agent/content", "agent/window", "cmd/loamctl/compose",
+		},
+	},
+	{
+		"Upgrade", "A code is for programs, and stays. Nothing has been written when an upgrade is refused.",
+		[]string{
+			"agent/upgrade", "agent/power", "agent/tpm", "image/repository", "image/bundle",
+			"firmware/secureboot", "firmware/bootentry",
+		},
+	},
+	{"Node", "The status, the journal of `loam-agent.service` and the commands on a node show these.", []string{"agent", "cmd/loam"}},
+	{"Workstation", "`loamctl` shows these.", nil},
+}
+
+// ErrorsPage is the page of all messages.
+func ErrorsPage(messages []Message) string {
+	var b strings.Builder
+	b.WriteString(generated("Errors", "the errors in the code"))
+	b.WriteString("Every error with a hint or a code that the code has, by where it is met. " + unknown + " stands for what is known only when it happens.\n")
+	done := map[Message]bool{}
+	for _, section := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Error | What to do | Where |\n|---|---|---|\n", section.title, section.intro)
+		for _, m := range messages {
+			if done[m] || section.packages != nil && !m.under(section.packages) {
+				continue
+			}
+			done[m] = true
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(m.error()), cell(m.Hint), m.Package)
+		}
+	}
+	return b.String()
+}
+
+func (m Message) under(packages []string) bool {
+	return slices.ContainsFunc(packages, func(p string) bool {
+		return m.Package == p || strings.HasPrefix(m.Package, p+"/")
+	})
+}
+
+func (m Message) error() string {
+	problem := cmp.Or(m.Problem, unknown)
+	if m.Code == "" {
+		return problem
+	}
+	return "**" + m.Code + "** " + problem
+}
+
+// cell makes a text fit into a table. Angle brackets would be HTML.
+func cell(text string) string {
+	return strings.TrimSpace(strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(text))
+}

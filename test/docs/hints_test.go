@@ -1,0 +1,36 @@
+package docs
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
+	p, err := Load("../..", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	Golden(t, "../..", "docs/reference/errors.md", ErrorsPage(p.Messages()))
+}
+
+func TestMessagesOfEveryFormAreFound(t *testing.T) {
+	p, err := Load(".", "./testdata/messages")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const here = "test/docs/testdata/messages"
+	want := []Message{
+		{here, "", "in a struct", "did you mean …?"},
+		{here, "", "in a struct", "write one"},
+		{here, "", "in a text", "write it"},
+		{here, "", "in no call: …", "look here"},
+		{here, "", "it belongs to a", "choose b"},
+		{here, "", "…: with a constant: …", "try it again"},
+		{here, "too-large", "the system takes … MiB", "make it smaller"},
+	}
+	if diff := cmp.Diff(want, p.Messages()); diff != "" {
+		t.Errorf("messages (-want +have)\n%s", diff)
+	}
+}
