@@ -1,6 +1,10 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/test/docs"
@@ -24,5 +28,46 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 		if err := line.Try(root()); err != nil {
 			t.Errorf("%s: loam %q: %v", line.At, line.Args, err)
 		}
+	}
+}
+
+// TestDocumentationShowsWhatIsPrinted holds what pages show of a session, and of the
+// console, against what the scripts of this package compare.
+func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
+	var printed []string
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed = append(printed, strings.Split(string(text), "\n")...)
+	}
+
+	pages, err := docs.Pages("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, page := range pages {
+		blocks, _ := page.Blocks()
+		for _, block := range blocks {
+			isOurs := strings.HasPrefix(block.Text, "# loam ") || strings.HasPrefix(block.Text, "  phase ") || strings.HasPrefix(block.Text, "--- loam ")
+			if !isOurs {
+				continue
+			}
+			shown++
+			for line := range strings.SplitSeq(block.Text, "\n") {
+				if !strings.HasPrefix(line, "# ") && line != "…" && !slices.Contains(printed, line) {
+					t.Errorf("%s: no script prints %q", block.At, line)
+				}
+			}
+		}
+	}
+	if shown < 6 {
+		t.Errorf("found %d sessions in the documentation, want 6 or more", shown)
 	}
 }
