@@ -37,7 +37,7 @@ type scope struct {
 // them.
 func (s scope) texts(e ast.Expr) []string {
 	s.mark(e)
-	if value := s.in.info.Types[e].Value; value != nil && value.Kind() == constant.String {
+	if value := s.in.info.Types[e].Value; value != nil && value.Kind() == constant.String && !s.isOfTheHost(e) {
 		return []string{constant.StringVal(value)}
 	}
 	if s.depth > maxDepth {
@@ -58,6 +58,20 @@ func (s scope) texts(e ast.Expr) []string {
 		return s.call(e, 0)
 	}
 	return []string{unknown}
+}
+
+// isOfTheHost reports whether a constant is another on another machine, as
+// runtime.GOARCH is.
+func (s scope) isOfTheHost(e ast.Expr) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		if id, is := n.(*ast.Ident); is {
+			object := s.in.info.Uses[id]
+			found = found || object != nil && object.Pkg() != nil && object.Pkg().Path() == "runtime"
+		}
+		return true
+	})
+	return found
 }
 
 // mark notes the literals of a constant expression as used.
