@@ -1,5 +1,6 @@
-// Package authenticode signs EFI images, and reads who has signed them, and what of them (Microsoft's "Windows Authenticode Portable Executable
-// Signature Format", as UEFI 32.2.4 takes it up).
+// Package authenticode signs EFI images, and reads who has signed them, and
+// what of them (Microsoft's "Windows Authenticode Portable Executable Signature
+// Format", as UEFI 32.2.4 takes it up).
 package authenticode
 
 import (
@@ -11,26 +12,32 @@ import (
 
 // Image is what firmware with Secure Boot on decides by.
 type Image struct {
-	// SHA256 is the Authenticode digest, 64 hex digits: of the file but for its checksum and its signatures.
+	// SHA256 is the Authenticode digest, 64 hex digits: of the file but for its
+	// checksum and its signatures.
 	SHA256 string `json:"sha256"`
-	// Signatures are those of the image, each as certificates (DER): its signer's, then all that lead up from it.
+	// Signatures are those of the image, each as certificates (DER): its
+	// signer's, then all that lead up from it.
 	Signatures [][][]byte `json:"signatures,omitempty"`
 }
 
-// Read reads an image of size bytes. A signature that is not over this image is an error, whoever has made it.
+// Read reads an image of size bytes. A signature that is not over this image is
+// an error, whoever has made it.
 func Read(r io.ReaderAt, size int64) (Image, error) {
 	l, err := parse(r, size)
 	if err != nil {
 		return Image{}, fmt.Errorf("EFI image: %w", err)
 	}
+
 	sum, err := l.digest(r)
 	if err != nil {
 		return Image{}, fmt.Errorf("EFI image: %w", err)
 	}
+
 	table, err := l.table(r)
 	if err != nil {
 		return Image{}, fmt.Errorf("EFI image: table of signatures: %w", err)
 	}
+
 	im := Image{SHA256: hex.EncodeToString(sum)}
 	for i, signed := range table {
 		chain, err := verify(signed, sum)
@@ -39,6 +46,7 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 		}
 		im.Signatures = append(im.Signatures, chain)
 	}
+
 	return im, nil
 }
 
@@ -49,13 +57,16 @@ func ReadFile(name string) (*Image, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	im, err := Read(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return &im, nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// signed is a small EFI application. sbsign has signed it by "Loam test signer", a certificate of "Loam test intermediate", which is
-// in it, too, and of "Loam test root", which is not. The signer's was valid for a day.
+// signed is a small EFI application. sbsign has signed it by "Loam test
+// signer", a certificate of "Loam test intermediate", which is in it, too, and
+// of "Loam test root", which is not. The signer's was valid for a day.
 func signed(t testing.TB) []byte {
 	t.Helper()
 	b, err := os.ReadFile("testdata/signed.efi")
@@ -23,7 +24,8 @@ func signed(t testing.TB) []byte {
 }
 
 const (
-	// Of signed: its digest as hash-to-efi-sig-list says it, where its table of signatures begins, and the directory entry of that.
+	// Of signed: its digest as hash-to-efi-sig-list says it, where its table of
+	// signatures begins, and the directory entry of that.
 	signedDigest = "ce0f525f532798a2555c0f5a955b36840bedd1323d35bd7d05fe8eb4aca156de"
 	signedTable  = 3584
 	signedEntry  = 0x40 + 24 + securityOffset
@@ -52,6 +54,7 @@ func subjects(t testing.TB, im Image) (all [][]string) {
 		}
 		all = append(all, names)
 	}
+
 	return all
 }
 
@@ -60,7 +63,8 @@ func TestReadSaysWhoHasSigned(t *testing.T) {
 	if err != nil || im.SHA256 != signedDigest {
 		t.Fatalf("digest %s: %v", im.SHA256, err)
 	}
-	if diff := cmp.Diff([][]string{{"Loam test signer", "Loam test intermediate"}}, subjects(t, im)); diff != "" {
+	diff := cmp.Diff([][]string{{"Loam test signer", "Loam test intermediate"}}, subjects(t, im))
+	if diff != "" {
 		t.Error(diff)
 	}
 }
@@ -79,24 +83,51 @@ func TestReadRefuses(t *testing.T) {
 		change func(b []byte) []byte
 		err    string
 	}{
-		{"a section that was changed", func(b []byte) []byte { b[signedTable-512]++; return b }, "it is over an image of digest " + signedDigest},
-		{"a header that was changed", func(b []byte) []byte { b[0x40+8]++; return b }, "it is over an image of digest"},
-		{"a signature that was changed", func(b []byte) []byte { b[bytes.LastIndex(b, []byte{4, 0x82, 1, 0})+9]++; return b }, "it is not by CN=Loam test signer"},
-		{"another time of signing", func(b []byte) []byte { b[bytes.LastIndex(b, []byte("Z0"))-1] ^= 1; return b }, "it is not by CN=Loam test signer"},
+		{"a section that was changed", func(b []byte) []byte {
+			b[signedTable-512]++
+			return b
+		}, "it is over an image of digest " + signedDigest},
+		{"a header that was changed", func(b []byte) []byte {
+			b[0x40+8]++
+			return b
+		}, "it is over an image of digest"},
+		{"a signature that was changed", func(b []byte) []byte {
+			b[bytes.LastIndex(b, []byte{4, 0x82, 1, 0})+9]++
+			return b
+		}, "it is not by CN=Loam test signer"},
+		{"another time of signing", func(b []byte) []byte {
+			b[bytes.LastIndex(b, []byte("Z0"))-1] ^= 1
+			return b
+		}, "it is not by CN=Loam test signer"},
 		{"another message digest", func(b []byte) []byte {
-			b[bytes.Index(b, []byte{0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 4, 0x31, 0x22, 4, 0x20})+13] ^= 1
+			b[bytes.Index(b,
+				[]byte{0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 4, 0x31, 0x22, 4, 0x20})+13] ^= 1
 			return b
 		}, "the signer's message digest is"},
-		{"bytes after the signatures", func(b []byte) []byte { return append(b, 0) }, "not the end of"},
+		{"bytes after the signatures", func(b []byte) []byte {
+			return append(b, 0)
+		}, "not the end of"},
 		{"a table of signatures within the sections", func(b []byte) []byte {
 			le.PutUint32(b[signedEntry:], 512)
 			le.PutUint32(b[signedEntry+4:], uint32(len(b)-512))
 			return b
 		}, "sections of 3584 bytes in a file of 512"},
-		{"a table of signatures beyond all bounds", func(b []byte) []byte { le.PutUint32(b[signedEntry+4:], 1<<30); return b }, "not the end of"},
-		{"an entry longer than the table", func(b []byte) []byte { le.PutUint32(b[signedTable:], 1<<20); return b }, "an entry of 1048576 bytes"},
-		{"an entry without end", func(b []byte) []byte { le.PutUint32(b[signedTable:], 0); return b }, "an entry of 0 bytes"},
-		{"a signature that is none", func(b []byte) []byte { clear(b[signedTable+8:]); return b }, "PKCS #7"},
+		{"a table of signatures beyond all bounds", func(b []byte) []byte {
+			le.PutUint32(b[signedEntry+4:], 1<<30)
+			return b
+		}, "not the end of"},
+		{"an entry longer than the table", func(b []byte) []byte {
+			le.PutUint32(b[signedTable:], 1<<20)
+			return b
+		}, "an entry of 1048576 bytes"},
+		{"an entry without end", func(b []byte) []byte {
+			le.PutUint32(b[signedTable:], 0)
+			return b
+		}, "an entry of 0 bytes"},
+		{"a signature that is none", func(b []byte) []byte {
+			clear(b[signedTable+8:])
+			return b
+		}, "PKCS #7"},
 		{"bytes between sections", func(b []byte) []byte {
 			at := bytes.Index(b, []byte(".sbat\x00")) + 20
 			le.PutUint32(b[at:], le.Uint32(b[at:])+512)
@@ -108,17 +139,20 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			im, err := read(tc.change(signed(t)))
-			if err == nil || !strings.Contains(err.Error(), tc.err) || strings.Contains(err.Error(), "%!") {
+			if err == nil || !strings.Contains(err.Error(), tc.err) ||
+				strings.Contains(err.Error(), "%!") {
 				t.Errorf("%v, %v, want %q", im, err, tc.err)
 			}
 		})
 	}
 }
 
-// FuzzRead: whatever the bytes are, they are read or refused; what is signed is signed by somebody.
+// FuzzRead: whatever the bytes are, they are read or refused; what is signed is
+// signed by somebody.
 func FuzzRead(f *testing.F) {
 	f.Add(signed(f))
 	f.Add(stripped(f))
+
 	f.Fuzz(func(t *testing.T, b []byte) {
 		im, err := read(b)
 		if err != nil {

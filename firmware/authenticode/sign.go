@@ -9,34 +9,41 @@ import (
 	"github.com/loam-os/loam/firmware/pkcs7"
 )
 
-// Sign is the signature of an EFI image: Attach makes it part of the image. It is over the image without the signatures that it has, and the
-// same whenever it is made.
+// Sign is the signature of an EFI image: Attach makes it part of the image. It
+// is over the image without the signatures that it has, and the same whenever
+// it is made.
 func Sign(image []byte, by pkcs7.Signer) ([]byte, error) {
 	image, l, err := strip(image)
 	if err != nil {
 		return nil, err
 	}
+
 	sum, err := l.digest(bytes.NewReader(image))
 	if err != nil {
 		return nil, fmt.Errorf("EFI image: %w", err)
 	}
+
 	content, err := about(sum)
 	if err != nil {
 		return nil, err
 	}
+
 	signed, err := by.Attached(oidIndirectData, content)
 	if err != nil {
 		return nil, err
 	}
+
 	return pkcs7.Wrap(signed)
 }
 
-// Attach is an image with one signature, in place of those that it has. It must be over the image.
+// Attach is an image with one signature, in place of those that it has. It must
+// be over the image.
 func Attach(image, signature []byte) ([]byte, error) {
 	image, l, err := strip(image)
 	if err != nil {
 		return nil, err
 	}
+
 	entry := binary.LittleEndian.AppendUint32(nil, uint32(header+len(signature)))
 	entry = binary.LittleEndian.AppendUint16(entry, 0x0200) // WIN_CERT_REVISION_2_0
 	entry = binary.LittleEndian.AppendUint16(entry, pkcsSignedData)
@@ -45,10 +52,12 @@ func Attach(image, signature []byte) ([]byte, error) {
 	binary.LittleEndian.PutUint32(image[l.security+4:], uint32(len(entry)))
 	image = append(image, entry...)
 	_, err = Read(bytes.NewReader(image), int64(len(image)))
+
 	return image, err
 }
 
-// Strip is an image without signatures: as it was before, but for its checksum, which may be none, and up to 7 zeros at its end.
+// Strip is an image without signatures: as it was before, but for its checksum,
+// which may be none, and up to 7 zeros at its end.
 func Strip(image []byte) ([]byte, error) {
 	image, _, err := strip(image)
 	return image, err
@@ -59,10 +68,14 @@ func strip(image []byte) ([]byte, layout, error) {
 	if err != nil {
 		return nil, l, fmt.Errorf("EFI image: %w", err)
 	}
-	image = pad(bytes.Clone(image[:l.table0])) // The table begins at a multiple of 8; what fills that up is in the digest.
+
+	// The table begins at a multiple of 8; what fills that up is in the digest.
+	image = pad(bytes.Clone(image[:l.table0]))
 	clear(image[l.checksum : l.checksum+4])
 	clear(image[l.security : l.security+8])
-	l.table0, l.end = int64(len(image)), int64(len(image))
+	l.table0 = int64(len(image))
+	l.end = int64(len(image))
+
 	return image, l, nil
 }
 
@@ -70,7 +83,8 @@ func pad(b []byte) []byte { return append(b, make([]byte, -len(b)&7)...) }
 
 var oidImageData = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 15}
 
-// obsolete is the SpcLink to a file that an SpcPeImageData has to have: [0] [2] [0] of a BMPString.
+// obsolete is the SpcLink to a file that an SpcPeImageData has to have: [0] [2]
+// [0] of a BMPString.
 const obsolete = "\xa0\x20\xa2\x1e\x80\x1c\x00<\x00<\x00<\x00O\x00b\x00s\x00o\x00l\x00e\x00t\x00e\x00>\x00>\x00>"
 
 // about is the SpcIndirectDataContent of an image of the digest.
@@ -82,8 +96,12 @@ func about(digest []byte) ([]byte, error) {
 			File  asn1.RawValue
 		}
 	}
-	data.Type, data.Value.File.FullBytes = oidImageData, []byte(obsolete)
+
+	data.Type = oidImageData
+	data.Value.File.FullBytes = []byte(obsolete)
 	content := indirectData{Data: data}
-	content.Digest.Algorithm, content.Digest.Sum = pkcs7.SHA256, digest
+	content.Digest.Algorithm = pkcs7.SHA256
+	content.Digest.Sum = digest
+
 	return asn1.Marshal(content)
 }

@@ -20,8 +20,9 @@ type indirectData struct {
 
 var oidIndirectData = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 4}
 
-// verify makes sure that an entry of the table is a signature over the digest of an image, and returns the certificate of its signer and those
-// that lead up from it. The last bytes of an entry may be padding.
+// verify makes sure that an entry of the table is a signature over the digest
+// of an image, and returns the certificate of its signer and those that lead up
+// from it. The last bytes of an entry may be padding.
 func verify(entry, digest []byte) ([][]byte, error) {
 	sd, rest, err := pkcs7.Parse(entry)
 	if err != nil {
@@ -33,6 +34,7 @@ func verify(entry, digest []byte) ([][]byte, error) {
 	if err := over(sd.Content, digest); err != nil {
 		return nil, err
 	}
+
 	return sd.Verify()
 }
 
@@ -45,11 +47,13 @@ func over(signed pkcs7.ContentInfo, digest []byte) error {
 	if _, err := asn1.Unmarshal(signed.Content.Bytes, &about); err != nil {
 		return fmt.Errorf("SpcIndirectDataContent: %w", err)
 	}
+
 	switch d := about.Digest; {
 	case !d.Algorithm.Algorithm.Equal(pkcs7.SHA256.Algorithm):
 		return fmt.Errorf("digest algorithm %v, want SHA-256", d.Algorithm.Algorithm)
 	case !bytes.Equal(d.Sum, digest):
 		return fmt.Errorf("it is over an image of digest %x, this one has %x", d.Sum, digest)
 	}
+
 	return nil
 }

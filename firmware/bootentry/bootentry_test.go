@@ -17,9 +17,24 @@ func TestParseAndFormat(t *testing.T) {
 		file string
 		want Name
 	}{
-		{"loam-node-os_0.1.0_x86-64.efi", Name{ImageID: "loam-node-os", Version: "0.1.0", Arch: "x86-64"}},
-		{"loam-node-os_0.1.0_x86-64+3-0.efi", Name{ImageID: "loam-node-os", Version: "0.1.0", Arch: "x86-64", TriesLeft: 3, Counted: true}},
-		{"loam-node-os_0.1.0_arm64+0-3.efi", Name{ImageID: "loam-node-os", Version: "0.1.0", Arch: "arm64", TriesDone: 3, Counted: true}},
+		{
+			"loam-node-os_0.1.0_x86-64.efi",
+			Name{ImageID: "loam-node-os", Version: "0.1.0", Arch: "x86-64"},
+		},
+		{"loam-node-os_0.1.0_x86-64+3-0.efi", Name{
+			ImageID:   "loam-node-os",
+			Version:   "0.1.0",
+			Arch:      "x86-64",
+			TriesLeft: 3,
+			Counted:   true,
+		}},
+		{"loam-node-os_0.1.0_arm64+0-3.efi", Name{
+			ImageID:   "loam-node-os",
+			Version:   "0.1.0",
+			Arch:      "arm64",
+			TriesDone: 3,
+			Counted:   true,
+		}},
 		{"loam-node-os_12.34.56-rc.1_x86-64.efi", Name{}}, // 37: 41 with tries
 	} {
 		got, err := Parse(tc.file)
@@ -29,6 +44,7 @@ func TestParseAndFormat(t *testing.T) {
 			}
 			continue
 		}
+
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", tc.file, err, diff)
 		}
@@ -44,7 +60,11 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"no version", "loam-node-os-version-0.1.0.efi", "want ImageID_Version_Arch.efi"},
 		{"other architecture", "loam-node-os_0.1.0_riscv64.efi", "want ImageID_Version_Arch.efi"},
-		{"tries of two digits", "loam-node-os_0.1.0_x86-64+10-0.efi", "want ImageID_Version_Arch.efi"},
+		{
+			"tries of two digits",
+			"loam-node-os_0.1.0_x86-64+10-0.efi",
+			"want ImageID_Version_Arch.efi",
+		},
 		{"tries left only", "loam-node-os_0.1.0_x86-64+3.efi", "want ImageID_Version_Arch.efi"},
 		{"another extension", "loam-node-os_0.1.0_x86-64.EFI", "want ImageID_Version_Arch.efi"},
 		{"26 characters", "loam-node_0.1.0_x86-64.efi", "26 characters, want 27 to 35\nhint: "},
@@ -60,18 +80,31 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestFormatRefuses(t *testing.T) {
-	good := Name{ImageID: "loam-node-os", Version: "0.1.0", Arch: "x86-64", Counted: true}
+	good := Name{
+		ImageID: "loam-node-os",
+		Version: "0.1.0",
+		Arch:    "x86-64",
+		Counted: true,
+	}
+
 	for _, tc := range []struct {
 		name   string
 		change func(*Name)
 		err    string
 	}{
-		{"upper case in the image ID", func(n *Name) { n.ImageID = "Loam-node-os" }, "image ID of a-z"},
+		{"upper case in the image ID", func(n *Name) {
+			n.ImageID = "Loam-node-os"
+		}, "image ID of a-z"},
 		{"underscore in the version", func(n *Name) { n.Version = "0_1_0" }, "image ID of a-z"},
 		{"plus in the version", func(n *Name) { n.Version = "0.1.0+b" }, "image ID of a-z"},
-		{"Go's word for the architecture", func(n *Name) { n.Arch = "amd64" }, "architecture x86-64 or arm64"},
+		{"Go's word for the architecture", func(n *Name) {
+			n.Arch = "amd64"
+		}, "architecture x86-64 or arm64"},
 		{"ten tries", func(n *Name) { n.TriesLeft = 10 }, "want 0 to 9"},
-		{"tries of a blessed entry", func(n *Name) { n.Counted, n.TriesDone = false, 1 }, "not counted"},
+		{"tries of a blessed entry", func(n *Name) {
+			n.Counted = false
+			n.TriesDone = 1
+		}, "not counted"},
 	} {
 		n := good
 		tc.change(&n)
@@ -91,10 +124,18 @@ func TestCompareSortsAsTheLoader(t *testing.T) {
 		"loam-node-os_0.11.0_x86-64+0-3.efi", // bad: last, however new
 		"loam-node-os_0.10.1_x86-64+0-3.efi",
 	}
-	blessed, counted := Name{ImageID: "a", Version: "1"}, Name{ImageID: "a", Version: "1", Counted: true, TriesLeft: 3}
+
+	blessed := Name{ImageID: "a", Version: "1"}
+	counted := Name{
+		ImageID:   "a",
+		Version:   "1",
+		Counted:   true,
+		TriesLeft: 3,
+	}
 	if Compare(blessed, counted) != 0 || Compare(counted, blessed) != 0 {
 		t.Error("one that is blessed and one with tries do not stay in the order of the directory")
 	}
+
 	var names []Name
 	for _, file := range want {
 		n, err := Parse(file)
@@ -103,8 +144,10 @@ func TestCompareSortsAsTheLoader(t *testing.T) {
 		}
 		names = append(names, n)
 	}
+
 	slices.Reverse(names)
 	slices.SortFunc(names, Compare)
+
 	var got []string
 	for _, n := range names {
 		file, err := Format(n)
@@ -120,7 +163,8 @@ func TestCompareSortsAsTheLoader(t *testing.T) {
 
 // versions ascend; those on one line rank the same.
 var versions = [][]string{
-	{"~1"}, {"", "%"}, {"A1"}, {"a1"}, {"a10"}, {"ab"}, {"0~"}, {"0", "00"}, {"0."}, {"0.0"}, {"1~rc1"}, {"1~rc2"}, {"1", "01", "1%"}, {"1-1"}, {"1^1"}, {"1.A"}, {"1.a"}, {"1.0"}, {"1a"},
+	{"~1"}, {"", "%"}, {"A1"}, {"a1"}, {"a10"}, {"ab"}, {"0~"}, {"0", "00"}, {"0."}, {"0.0"},
+	{"1~rc1"}, {"1~rc2"}, {"1", "01", "1%"}, {"1-1"}, {"1^1"}, {"1.A"}, {"1.a"}, {"1.0"}, {"1a"},
 	{"9"}, {"10"}, {"123.a"}, {"123.b"}, {"123a"},
 }
 
@@ -138,11 +182,13 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// TestSystemdAnalyze lets systemd compare neighbours, which with TestCompareVersions settles the whole order.
+// TestSystemdAnalyze lets systemd compare neighbours, which with
+// TestCompareVersions settles the whole order.
 func TestSystemdAnalyze(t *testing.T) {
 	analyze := judge.Find(t, "systemd-analyze")
 	for i := 1; i < len(versions); i++ {
-		a, b := versions[i-1][0], versions[i][0]
+		a := versions[i-1][0]
+		b := versions[i][0]
 		out, err := exec.Command(analyze, "compare-versions", "--", a, b).CombinedOutput()
 		var exit *exec.ExitError // 12: the first is older
 		if !errors.As(err, &exit) || exit.ExitCode() != 12 {

@@ -5,23 +5,30 @@ import (
 	"strings"
 )
 
-// CompareVersions orders version strings by the UAPI group's Version Format Specification: -1 if a is older than b, 0 if they
-// rank the same, 1 if newer. Every string has a rank; characters outside the format separate.
+// CompareVersions orders version strings by the UAPI group's Version Format
+// Specification: -1 if a is older than b, 0 if they rank the same, 1 if newer.
+// Every string has a rank; characters outside the format separate.
 func CompareVersions(a, b string) int {
 	for {
-		a, b = strings.TrimLeftFunc(a, separator), strings.TrimLeftFunc(b, separator)
+		a = strings.TrimLeftFunc(a, separator)
+		b = strings.TrimLeftFunc(b, separator)
+
 		// A tilde ranks before everything, even the end: 1~rc1 before 1.
 		if result, again := mark(&a, &b, '~'); result != 0 {
 			return result
 		} else if again {
 			continue
 		}
+
 		if a == "" || b == "" {
 			return cmp.Compare(len(a), len(b))
 		}
-		again, result := false, 0
+
+		again := false
+		result := 0
 		for _, c := range []byte("-^.") {
-			if result, again = mark(&a, &b, c); result != 0 {
+			result, again = mark(&a, &b, c)
+			if result != 0 {
 				return result
 			} else if again {
 				break
@@ -30,30 +37,39 @@ func CompareVersions(a, b string) int {
 		if again {
 			continue
 		}
-		if result = compareParts(&a, &b); result != 0 {
+
+		result = compareParts(&a, &b)
+		if result != 0 {
 			return result
 		}
 	}
 }
 
-// mark compares by the mark c: a string that starts with it ranks before one that does not. Both: it is dropped, and again is true.
+// mark compares by the mark c: a string that starts with it ranks before one
+// that does not. Both: it is dropped, and again is true.
 func mark(a, b *string, c byte) (result int, again bool) {
-	inA, inB := strings.HasPrefix(*a, string(c)), strings.HasPrefix(*b, string(c))
+	inA := strings.HasPrefix(*a, string(c))
+	inB := strings.HasPrefix(*b, string(c))
 	if inA && inB {
-		*a, *b = (*a)[1:], (*b)[1:]
+		*a = (*a)[1:]
+		*b = (*b)[1:]
 		return 0, true
 	}
 	return toInt(inB) - toInt(inA), false
 }
 
-// compareParts compares and drops what both start with: numbers if either starts with one, else letters.
+// compareParts compares and drops what both start with: numbers if either
+// starts with one, else letters.
 func compareParts(a, b *string) int {
 	if digit(rune((*a)[0])) || digit(rune((*b)[0])) {
-		x, y := cut(a, digit), cut(b, digit)
+		x := cut(a, digit)
+		y := cut(b, digit)
 		if x == "" || y == "" {
 			return cmp.Compare(len(x), len(y))
 		}
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+
+		x = strings.TrimLeft(x, "0")
+		y = strings.TrimLeft(y, "0")
 		return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y))
 	}
 	return strings.Compare(cut(a, letter), cut(b, letter))

@@ -1,4 +1,5 @@
-// Package device has the list of what devices are given before they work: firmware files of drivers, microcode of processors.
+// Package device has the list of what devices are given before they work:
+// firmware files of drivers, microcode of processors.
 package device
 
 import (
@@ -43,7 +44,9 @@ func Metal(arch string) (List, error) {
 	if err != nil {
 		return List{}, fmt.Errorf("firmware.list: %w", err)
 	}
-	l.Entries = slices.DeleteFunc(l.Entries, func(e Entry) bool { return e.Arch != "" && e.Arch != arch })
+	l.Entries = slices.DeleteFunc(l.Entries, func(e Entry) bool {
+		return e.Arch != "" && e.Arch != arch
+	})
 	return l, nil
 }
 
@@ -61,6 +64,7 @@ func Parse(text string) (List, error) {
 			return List{}, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+
 	return l, nil
 }
 
@@ -71,18 +75,22 @@ func (l *List) add(words []string) error {
 	if _, err := path.Match(words[1], ""); err != nil {
 		return fmt.Errorf("%s: %w", words[1], err)
 	}
+
 	if words[0] == "without" {
 		l.Without = append(l.Without, Without{words[1], strings.Join(words[2:], " ")})
 		return nil
 	}
+
 	size, err := strconv.ParseInt(words[2], 10, 64)
 	if err != nil || len(words) > 4 {
 		return fmt.Errorf("%q: want PACKAGE FILES KIB [ARCH]", words)
 	}
+
 	e := Entry{Package: words[0], Pattern: words[1], KiB: size}
 	if len(words) == 4 {
 		e.Arch = words[3]
 	}
+
 	l.Entries = append(l.Entries, e)
 	return nil
 }

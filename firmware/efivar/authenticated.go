@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Certificates is a list of signatures for PK, KEK or db: certificates, each in an EFI_SIGNATURE_LIST of its own, as they differ in length.
+// Certificates is a list of signatures for PK, KEK or db: certificates, each in
+// an EFI_SIGNATURE_LIST of its own, as they differ in length.
 func Certificates(of uuid.UUID, certificates ...*x509.Certificate) []byte {
 	le := binary.LittleEndian
 	var b []byte
@@ -30,43 +31,60 @@ func Certificates(of uuid.UUID, certificates ...*x509.Certificate) []byte {
 }
 
 const (
-	// attributes of PK, KEK and db: non-volatile, for boot and runtime, authenticated by time (UEFI 8.2).
+	// attributes of PK, KEK and db: non-volatile, for boot and runtime,
+	// authenticated by time (UEFI 8.2).
 	attributes = 0x27
-	// timeSize is that of an EFI_TIME, certHeader that of a WIN_CERTIFICATE_UEFI_GUID without its data.
+	// timeSize is that of an EFI_TIME, certHeader that of a
+	// WIN_CERTIFICATE_UEFI_GUID without its data.
 	timeSize, certHeader = 16, 24
 )
 
 // pkcs7GUID is EFI_CERT_TYPE_PKCS7_GUID (UEFI 8.2.2).
 const pkcs7GUID = "4aafd29d-68df-49ee-8aa9-347d375665a7"
 
-// Authenticate is what sets a variable in firmware that asks who does it: an EFI_VARIABLE_AUTHENTICATION_2 and the value (UEFI 8.2.2). Firmware
-// takes it only if its time is later than that of what it has.
-func Authenticate(name, vendor string, value []byte, at time.Time, by pkcs7.Signer) ([]byte, error) {
+// Authenticate is what sets a variable in firmware that asks who does it: an
+// EFI_VARIABLE_AUTHENTICATION_2 and the value (UEFI 8.2.2). Firmware takes it
+// only if its time is later than that of what it has.
+func Authenticate(
+	name, vendor string, value []byte, at time.Time, by pkcs7.Signer,
+) ([]byte, error) {
 	le := binary.LittleEndian
 	stamp := le.AppendUint16(nil, uint16(at.UTC().Year()))
-	for _, n := range []int{int(at.UTC().Month()), at.UTC().Day(), at.UTC().Hour(), at.UTC().Minute(), at.UTC().Second()} {
+	for _, n := range []int{
+		int(at.UTC().Month()), at.UTC().Day(), at.UTC().Hour(), at.UTC().Minute(),
+		at.UTC().Second(),
+	} {
 		stamp = append(stamp, byte(n))
 	}
+
 	stamp = append(stamp, make([]byte, timeSize-len(stamp))...)
 	var wide []byte
 	for _, u := range utf16.Encode([]rune(name)) {
 		wide = le.AppendUint16(wide, u)
 	}
+
 	id, err := uuid.Parse(vendor)
 	if err != nil {
 		return nil, fmt.Errorf("EFI variable %s: vendor: %w", name, err)
 	}
-	signed, err := by.Detached(slices.Concat(wide, guid(id), le.AppendUint32(nil, attributes), stamp, value), by.Certificate)
+
+	signed, err := by.Detached(
+		slices.Concat(wide, guid(id), le.AppendUint32(nil, attributes), stamp, value),
+		by.Certificate,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("EFI variable %s: %w", name, err)
 	}
+
 	head := le.AppendUint32(stamp, uint32(certHeader+len(signed)))
 	head = le.AppendUint16(head, 0x0200) // WIN_CERT_REVISION_2_0
 	head = le.AppendUint16(head, 0x0ef1) // WIN_CERT_TYPE_EFI_GUID
+
 	return slices.Concat(head, guid(uuid.MustParse(pkcs7GUID)), signed, value), nil
 }
 
-// ParseAuthenticated is the signatures in what Authenticate makes. Who has signed it, it does not look at.
+// ParseAuthenticated is the signatures in what Authenticate makes. Who has
+// signed it, it does not look at.
 func ParseAuthenticated(b []byte) ([]Signature, error) {
 	if len(b) < timeSize+certHeader {
 		return nil, fmt.Errorf("authenticated variable: %d bytes", len(b))

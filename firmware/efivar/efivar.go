@@ -1,4 +1,5 @@
-// Package efivar reads variables of UEFI firmware from efivarfs (Documentation/filesystems/efivarfs.rst).
+// Package efivar reads variables of UEFI firmware from efivarfs
+// (Documentation/filesystems/efivarfs.rst).
 package efivar
 
 import (
@@ -20,7 +21,8 @@ const (
 	Shim          = "605dab50-e046-4300-abb6-3dd810dd8b23" // shim's MokVars.txt
 )
 
-// Read is the value of a variable. sys is sysfs. A variable that is not there, on a machine without UEFI each, is fs.ErrNotExist.
+// Read is the value of a variable. sys is sysfs. A variable that is not there,
+// on a machine without UEFI each, is fs.ErrNotExist.
 func Read(sys fs.FS, name, vendor string) ([]byte, error) {
 	b, err := fs.ReadFile(sys, Dir+"/"+name+"-"+vendor)
 	if err != nil {

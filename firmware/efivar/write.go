@@ -15,18 +15,24 @@ const (
 	RuntimeAccess     = 4
 )
 
-// Write sets a variable of the firmware, and reads it back: some firmware takes what it does not keep. sys is the directory of sysfs. What has that value is not
-// written: the memory that variables are in wears out.
+// Write sets a variable of the firmware, and reads it back: some firmware takes
+// what it does not keep. sys is the directory of sysfs. What has that value is
+// not written: the memory that variables are in wears out.
 func Write(sys, name, vendor string, value []byte) error {
 	if have, err := Read(os.DirFS(sys), name, vendor); err == nil && bytes.Equal(have, value) {
 		return nil
 	}
+
 	b := binary.LittleEndian.AppendUint32(nil, NonVolatile|BootServiceAccess|RuntimeAccess)
-	if err := os.WriteFile(filepath.Join(sys, Dir, name+"-"+vendor), append(b, value...), 0o644); err != nil {
+	err := os.WriteFile(filepath.Join(sys, Dir, name+"-"+vendor), append(b, value...), 0o644)
+	if err != nil {
 		return fmt.Errorf("EFI variable %s: %w", name, err)
 	}
+
 	if have, err := Read(os.DirFS(sys), name, vendor); err != nil || !bytes.Equal(have, value) {
-		return fmt.Errorf("EFI variable %s: the firmware does not keep what is written to it (%v)", name, err)
+		return fmt.Errorf("EFI variable %s: the firmware does not keep what is written to it (%v)",
+			name, err)
 	}
+
 	return nil
 }

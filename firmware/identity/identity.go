@@ -1,4 +1,5 @@
-// Package identity reads by what firmware knows the machine. root is its root directory; what firmware does not say is "".
+// Package identity reads by what firmware knows the machine. root is its root
+// directory; what firmware does not say is "".
 package identity
 
 import (
@@ -6,8 +7,9 @@ import (
 	"strings"
 )
 
-// Serial is the serial number: SMBIOS has it of the system, a device tree of its root. The tree is not read by the name that /proc has for it,
-// a link that starts at / and leads out of an os.Root.
+// Serial is the serial number: SMBIOS has it of the system, a device tree of
+// its root. The tree is not read by the name that /proc has for it, a link that
+// starts at / and leads out of an os.Root.
 func Serial(root fs.FS) string {
 	if serial := read(root, "sys/class/dmi/id/product_serial"); serial != "" {
 		return serial

@@ -33,9 +33,12 @@ type alias struct{ pattern, module string }
 // at boot is a machine that does not start.
 func Parse(f Files) (*Index, error) {
 	x := &Index{
-		file: map[string]string{}, needs: map[string][]string{},
-		pre: map[string][]string{}, builtin: map[string]bool{},
+		file:    map[string]string{},
+		needs:   map[string][]string{},
+		pre:     map[string][]string{},
+		builtin: map[string]bool{},
 	}
+
 	steps := []struct {
 		name string
 		text []byte
@@ -44,13 +47,18 @@ func Parse(f Files) (*Index, error) {
 		{"modules.dep", f.Dep, x.dep},
 		{"modules.alias", f.Alias, x.alias},
 		{"modules.softdep", f.Softdep, x.softdep},
-		{"modules.builtin", f.Builtin, func(l string) error { x.builtin[Name(l)] = true; return nil }},
+		{"modules.builtin", f.Builtin, func(l string) error {
+			x.builtin[Name(l)] = true
+			return nil
+		}},
 	}
+
 	for _, s := range steps {
 		if err := eachLine(s.text, s.line); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+
 	return x, nil
 }
 
@@ -74,6 +82,7 @@ func (x *Index) dep(line string) error {
 	if !ok {
 		return fmt.Errorf("no colon in %q", line)
 	}
+
 	x.file[Name(file)] = file
 	x.needs[file] = strings.Fields(deps)
 	return nil
@@ -87,6 +96,7 @@ func (x *Index) alias(line string) error {
 	if !ok || end < 1 {
 		return fmt.Errorf("not an alias: %q", line)
 	}
+
 	x.aliases = append(x.aliases, alias{rest[:end], Name(rest[end+1:])})
 	return nil
 }
@@ -96,6 +106,7 @@ func (x *Index) softdep(line string) error {
 	if len(f) < 2 || f[0] != "softdep" {
 		return fmt.Errorf("not a soft dependency: %q", line)
 	}
+
 	before := false
 	for _, word := range f[2:] {
 		switch {
@@ -105,6 +116,7 @@ func (x *Index) softdep(line string) error {
 			x.pre[Name(f[1])] = append(x.pre[Name(f[1])], word)
 		}
 	}
+
 	return nil
 }
 
@@ -124,15 +136,16 @@ func (x *Index) Match(modalias string) []string {
 		if !strings.HasPrefix(a.pattern, bus) {
 			continue
 		}
-		if ok, err := path.Match(a.pattern, modalias); err == nil && ok && !slices.Contains(out, a.module) {
+		ok, err := path.Match(a.pattern, modalias)
+		if err == nil && ok && !slices.Contains(out, a.module) {
 			out = append(out, a.module)
 		}
 	}
 	return out
 }
 
-// Order lists the files to insert so that module name runs, dependencies
-// first. It is empty for a module built into the kernel; an unknown name is an error.
+// Order lists the files to insert so that module name runs, dependencies first.
+// It is empty for a module built into the kernel; an unknown name is an error.
 func (x *Index) Order(name string) ([]string, error) {
 	var out []string
 	err := x.order(Name(name), &out, map[string]bool{})
@@ -143,6 +156,7 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 	if seen[name] {
 		return nil
 	}
+
 	seen[name] = true
 	file, ok := x.file[name]
 	if !ok {
@@ -151,6 +165,7 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 		}
 		return fmt.Errorf("module %s: not in this kernel", name)
 	}
+
 	for _, p := range x.pre[name] {
 		for _, soft := range x.soft(p) {
 			if err := x.order(soft, out, seen); err != nil {
@@ -158,11 +173,13 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 			}
 		}
 	}
+
 	for _, dep := range slices.Backward(x.needs[file]) {
 		if err := x.order(Name(dep), out, seen); err != nil {
 			return err
 		}
 	}
+
 	*out = append(*out, file)
 	return nil
 }
@@ -173,7 +190,9 @@ func (x *Index) soft(name string) []string {
 	if _, ok := x.file[Name(name)]; ok {
 		return []string{Name(name)}
 	}
-	return slices.DeleteFunc(x.Match(name), func(module string) bool { return x.file[module] == "" })
+	return slices.DeleteFunc(x.Match(name), func(module string) bool {
+		return x.file[module] == ""
+	})
 }
 
 // Subset cuts the index down to the named modules with all they need: the
@@ -190,6 +209,7 @@ func (x *Index) Subset(names []string) (files []string, texts Files, err error) 
 			keep[f] = true
 		}
 	}
+
 	var dep, al, soft, builtin bytes.Buffer
 	for _, f := range slices.Sorted(maps.Keys(keep)) {
 		files = append(files, f)
@@ -198,14 +218,17 @@ func (x *Index) Subset(names []string) (files []string, texts Files, err error) 
 			fmt.Fprintf(&soft, "softdep %s pre: %s\n", Name(f), strings.Join(pre, " "))
 		}
 	}
+
 	for _, a := range x.aliases {
 		if keep[x.file[a.module]] {
 			fmt.Fprintf(&al, "alias %s %s\n", a.pattern, a.module)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(x.builtin)) {
 		fmt.Fprintf(&builtin, "%s.ko\n", name)
 	}
+
 	return files, Files{dep.Bytes(), al.Bytes(), soft.Bytes(), builtin.Bytes()}, nil
 }
 

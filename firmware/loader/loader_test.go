@@ -17,10 +17,12 @@ func TestVersionOfDebiansLoader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	version, err := Version(f)
 	if err != nil || !regexp.MustCompile(`^257\.`).MatchString(version) {
 		t.Errorf("%q, %v", version, err)
 	}
+
 	stub, err := os.Open(filepath.Join(tree, Stub("amd64")))
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +31,7 @@ func TestVersionOfDebiansLoader(t *testing.T) {
 	if version, err := Version(stub); err == nil {
 		t.Errorf("the stub is a loader of version %q", version)
 	}
+
 	if version, err := Version(strings.NewReader("MZ")); err == nil {
 		t.Errorf("two bytes are a loader of version %q", version)
 	}

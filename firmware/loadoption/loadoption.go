@@ -1,4 +1,5 @@
-// Package loadoption makes the entries of the firmware's own boot menu: EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) in the variables Boot####.
+// Package loadoption makes the entries of the firmware's own boot menu:
+// EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) in the variables Boot####.
 package loadoption
 
 import (
@@ -15,10 +16,13 @@ import (
 // Option starts a program of a partition of a disk with a GPT.
 type Option struct {
 	Description string
-	// Partition is its number, Start and Size are in sectors of the disk, ID is its UUID.
+
+	// Partition is its number, Start and Size are in sectors of the disk, ID is
+	// its UUID.
 	Partition   uint32
 	Start, Size uint64
 	ID          uuid.UUID
+
 	// Path is from the root of its file system, with slashes.
 	Path string
 }
@@ -35,7 +39,8 @@ func (o Option) Encode() []byte {
 // end is the node that ends a device path (UEFI 2.10, 10.3.1).
 var end = []byte{0x7f, 0xff, 4, 0}
 
-// hardDrive is the short form of the path to a partition, which firmware completes wherever the disk is (10.3.5.1).
+// hardDrive is the short form of the path to a partition, which firmware
+// completes wherever the disk is (10.3.5.1).
 func (o Option) hardDrive() []byte {
 	le := binary.LittleEndian
 	b := []byte{4, 1, 42, 0}
@@ -43,6 +48,7 @@ func (o Option) hardDrive() []byte {
 	b = le.AppendUint64(b, o.Start)
 	b = le.AppendUint64(b, o.Size)
 	b = append(b, guid(o.ID)...)
+
 	return append(b, 2, 2) // a GPT, and a GUID as signature
 }
 
@@ -72,7 +78,8 @@ func guid(u uuid.UUID) []byte {
 // Name is that of the variable of a number.
 func Name(number uint16) string { return fmt.Sprintf("Boot%04X", number) }
 
-// ParseOrder reads the value of BootOrder, EncodeOrder makes one; BootNext is an order of one.
+// ParseOrder reads the value of BootOrder, EncodeOrder makes one; BootNext is
+// an order of one.
 func ParseOrder(value []byte) (numbers []uint16) {
 	for ; len(value) >= 2; value = value[2:] {
 		numbers = append(numbers, binary.LittleEndian.Uint16(value))
@@ -88,7 +95,8 @@ func EncodeOrder(numbers ...uint16) (value []byte) {
 	return value
 }
 
-// Place says which number an option gets: that under which it is there already, or else the first that is free. There is none if all are taken.
+// Place says which number an option gets: that under which it is there already,
+// or else the first that is free. There is none if all are taken.
 func Place(there map[uint16][]byte, option []byte) (number uint16, known, ok bool) {
 	free := -1
 	for n := range 1 << 16 {
@@ -105,5 +113,6 @@ func Place(there map[uint16][]byte, option []byte) (number uint16, known, ok boo
 
 // First is the order with a number before all others.
 func First(order []uint16, number uint16) []uint16 {
-	return append([]uint16{number}, slices.DeleteFunc(slices.Clone(order), func(n uint16) bool { return n == number })...)
+	return append([]uint16{number},
+		slices.DeleteFunc(slices.Clone(order), func(n uint16) bool { return n == number })...)
 }

@@ -1,5 +1,6 @@
-// Package osrelease reads os-release(5), the one place where an image's version is written: it is in the sources, in the root file
-// system, and in the section .osrel of a UKI.
+// Package osrelease reads os-release(5), the one place where an image's version
+// is written: it is in the sources, in the root file system, and in the section
+// .osrel of a UKI.
 package osrelease
 
 import "strings"
@@ -10,7 +11,8 @@ const (
 	ImageVersion = "IMAGE_VERSION"
 )
 
-// Parse is the assignments of the text, quotes taken away. What is none is left out.
+// Parse is the assignments of the text, quotes taken away. What is none is left
+// out.
 func Parse(text []byte) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(text)) {

@@ -12,10 +12,12 @@ func TestParse(t *testing.T) {
 		want       map[string]string
 	}{
 		{"nothing", "", map[string]string{}},
-		{"quotes of both kinds, a comment, a blank line", "ID=loam\nNAME=\"Loam OS\"\n\n# VERSION=1\nIMAGE_VERSION='0.1.0'\n",
+		{"quotes of both kinds, a comment, a blank line", "ID=loam\nNAME=\"Loam OS\"\n\n" +
+			"# VERSION=1\nIMAGE_VERSION='0.1.0'\n",
 			map[string]string{"ID": "loam", "NAME": "Loam OS", "IMAGE_VERSION": "0.1.0"}},
 		{"the last of two counts", "ID=a\nID=b\n", map[string]string{"ID": "b"}},
-		{"a section of a UKI, padded with zeros", "ID=loam\nIMAGE_ID=x\x00\x00", map[string]string{"ID": "loam", "IMAGE_ID": "x"}},
+		{"a section of a UKI, padded with zeros", "ID=loam\n" +
+			"IMAGE_ID=x\x00\x00", map[string]string{"ID": "loam", "IMAGE_ID": "x"}},
 		{"what is no assignment", "loam\n=x", map[string]string{"": "x"}},
 		{"spaces around a line", "  ID=loam \r\n", map[string]string{"ID": "loam"}},
 	} {

@@ -1,4 +1,5 @@
-// Package pkcs7 signs as firmware and kernel verify it, and verifies as firmware does: PKCS #7 SignedData (RFC 2315) of one signer.
+// Package pkcs7 signs as firmware and kernel verify it, and verifies as
+// firmware does: PKCS #7 SignedData (RFC 2315) of one signer.
 package pkcs7
 
 import (
@@ -52,8 +53,15 @@ var (
 
 var (
 	// SHA256 is what all digests are by.
-	SHA256     = pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1}, Parameters: asn1.NullRawValue}
-	encryption = pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue} // RSA
+	SHA256 = pkix.AlgorithmIdentifier{
+		Algorithm:  asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1},
+		Parameters: asn1.NullRawValue,
+	}
+	// RSA
+	encryption = pkix.AlgorithmIdentifier{
+		Algorithm:  asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1},
+		Parameters: asn1.NullRawValue,
+	}
 )
 
 // Wrap makes of a SignedData the ContentInfo that most programs read.
@@ -67,10 +75,16 @@ func Wrap(signedData []byte) ([]byte, error) {
 
 // tagged is a constructed value with a tag of its context.
 func tagged(tag int, content []byte) asn1.RawValue {
-	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: tag, IsCompound: true, Bytes: content}
+	return asn1.RawValue{
+		Class:      asn1.ClassContextSpecific,
+		Tag:        tag,
+		IsCompound: true,
+		Bytes:      content,
+	}
 }
 
-// untagged is content without its own tag and length: that is what is signed (RFC 2315, 9.3).
+// untagged is content without its own tag and length: that is what is signed
+// (RFC 2315, 9.3).
 func untagged(content []byte) ([]byte, error) {
 	var outer asn1.RawValue
 	if _, err := asn1.Unmarshal(content, &outer); err != nil {

@@ -21,23 +21,35 @@ import (
 
 func TestOpensslVerifiesWhatIsDetached(t *testing.T) {
 	key := keys.New(t, "one")
-	content, dir := []byte("content"), t.TempDir()
+	content := []byte("content")
+	dir := t.TempDir()
+
 	signed, err := key.Detached(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := key.Detached(content)
 	if err != nil || !bytes.Equal(signed, again) {
 		t.Errorf("signed again, it is another: %v", err)
 	}
-	if signed, err = pkcs7.Wrap(signed); err != nil {
+
+	signed, err = pkcs7.Wrap(signed)
+	if err != nil {
 		t.Fatal(err)
 	}
-	signature, text := filepath.Join(dir, "signature"), filepath.Join(dir, "content")
+
+	signature := filepath.Join(dir, "signature")
+	text := filepath.Join(dir, "content")
 	if err := os.WriteFile(signature, signed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"smime", "-verify", "-binary", "-inform", "der", "-in", signature, "-content", text, "-certfile", key.CertificateFile, "-nointern", "-noverify"}
+
+	args := []string{
+		"smime", "-verify", "-binary", "-inform", "der", "-in", signature, "-content", text,
+		"-certfile", key.CertificateFile, "-nointern", "-noverify",
+	}
+
 	for what, want := range map[string]bool{"content": true, "Content": false} {
 		if err := os.WriteFile(text, []byte(what), 0o600); err != nil {
 			t.Fatal(err)
@@ -50,20 +62,30 @@ func TestOpensslVerifiesWhatIsDetached(t *testing.T) {
 }
 
 func TestVerifySaysWhoHasSigned(t *testing.T) {
-	key, kind := keys.New(t, "one"), asn1.ObjectIdentifier{1, 2, 3}
+	key := keys.New(t, "one")
+	kind := asn1.ObjectIdentifier{1, 2, 3}
 	attached, errAttached := key.Attached(kind, []byte("\x30\x07content"))
 	detached, errDetached := key.Detached([]byte("content"), key.Certificate)
 	if errAttached != nil || errDetached != nil {
 		t.Fatal(errAttached, errDetached)
 	}
+
 	for _, tc := range []struct {
 		name   string
 		signed []byte
 		err    string
 	}{
 		{"as it was", attached, ""},
-		{"other content", bytes.Replace(attached, []byte("content"), []byte("Content"), 1), "the signer's message digest is"},
-		{"another certificate", bytes.Replace(attached, key.Certificate.Raw, keys.New(t, "two").Certificate.Raw, 1), "the certificate of the signer is not in it"},
+		{
+			"other content",
+			bytes.Replace(attached, []byte("content"), []byte("Content"), 1),
+			"the signer's message digest is",
+		},
+		{
+			"another certificate",
+			bytes.Replace(attached, key.Certificate.Raw, keys.New(t, "two").Certificate.Raw, 1),
+			"the certificate of the signer is not in it",
+		},
 		{"no content", detached, "PKCS #7: content"},
 		{"bytes within it", append(bytes.Clone(attached), 0), "signed data: 1 bytes after its end"},
 		{"what is none", []byte("\x30\x00"), "PKCS #7: signed data"},
@@ -72,18 +94,22 @@ func TestVerifySaysWhoHasSigned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		sd, rest, err := pkcs7.Parse(append(der, "rest"...))
 		var chain [][]byte
 		if err == nil {
 			chain, err = sd.Verify()
 		}
+
 		switch {
 		case tc.err != "":
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%s: error %v, want %q", tc.name, err, tc.err)
 			}
-		case err != nil || len(chain) != 1 || !bytes.Equal(chain[0], key.Certificate.Raw) || string(rest) != "rest" || !sd.Content.Type.Equal(kind):
-			t.Errorf("%s: %d certificates, type %v, %q follow, %v", tc.name, len(chain), sd.Content.Type, rest, err)
+		case err != nil || len(chain) != 1 || !bytes.Equal(chain[0], key.Certificate.Raw) ||
+			string(rest) != "rest" || !sd.Content.Type.Equal(kind):
+			t.Errorf("%s: %d certificates, type %v, %q follow, %v",
+				tc.name, len(chain), sd.Content.Type, rest, err)
 		}
 	}
 }
@@ -94,7 +120,9 @@ func TestKeysThatFirmwareDoesNotVerifyAreRefused(t *testing.T) {
 	if errShort != nil || errCurve != nil {
 		t.Fatal(errShort, errCurve)
 	}
-	one, two := keys.New(t, "one"), keys.New(t, "two")
+
+	one := keys.New(t, "one")
+	two := keys.New(t, "two")
 	for _, tc := range []struct {
 		name string
 		of   keys.Pair
@@ -105,7 +133,8 @@ func TestKeysThatFirmwareDoesNotVerifyAreRefused(t *testing.T) {
 		{"an elliptic curve", keys.Write(t, "curve", curve), curve, "want an RSA key"},
 		{"a certificate of another key", one, two.Private, "it is of another key"},
 	} {
-		if _, err := pkcs7.NewSigner(tc.of.Certificate, tc.key); err == nil || !strings.Contains(err.Error(), tc.err) {
+		_, err := pkcs7.NewSigner(tc.of.Certificate, tc.key)
+		if err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
@@ -124,7 +153,8 @@ func TestASignatureThatIsNotTheCertificatesIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Detached([]byte("content")); err == nil || !strings.Contains(err.Error(), `sign by "CN=one": the signature is of another key`) {
+	if _, err := s.Detached([]byte("content")); err == nil ||
+		!strings.Contains(err.Error(), `sign by "CN=one": the signature is of another key`) {
 		t.Error(err)
 	}
 }

@@ -10,20 +10,23 @@ import (
 	"fmt"
 )
 
-// Signer signs with one key, RSA. No time is in what it makes, so that what is signed twice is the same bytes.
+// Signer signs with one key, RSA. No time is in what it makes, so that what is
+// signed twice is the same bytes.
 type Signer struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// minBits is what UEFI asks firmware to verify (UEFI 32.2.4: RSA 2048). It verifies nothing but RSA everywhere.
+// minBits is what UEFI asks firmware to verify (UEFI 32.2.4: RSA 2048). It
+// verifies nothing but RSA everywhere.
 const minBits = 2048
 
 // NewSigner makes one of a certificate and the key in it.
 func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error) {
 	public, ok := certificate.PublicKey.(*rsa.PublicKey)
 	if !ok || public.N.BitLen() < minBits {
-		return Signer{}, fmt.Errorf("certificate %q: want an RSA key of %d bits or more\nhint: firmware verifies no other", certificate.Subject, minBits)
+		return Signer{}, fmt.Errorf("certificate %q: want an RSA key of %d bits or more\n"+
+			"hint: firmware verifies no other", certificate.Subject, minBits)
 	}
 	if !public.Equal(key.Public()) {
 		return Signer{}, fmt.Errorf("certificate %q: it is of another key", certificate.Subject)
@@ -40,16 +43,19 @@ func (s Signer) Detached(content []byte, certificates ...*x509.Certificate) ([]b
 	return s.encode(ContentInfo{Type: oidData}, signerInfo{Signature: signature}, certificates)
 }
 
-// Attached signs content of a type, DER, which is in what it returns together with the certificate: a SignedData.
+// Attached signs content of a type, DER, which is in what it returns together
+// with the certificate: a SignedData.
 func (s Signer) Attached(kind asn1.ObjectIdentifier, content []byte) ([]byte, error) {
 	inner, err := untagged(content)
 	if err != nil {
 		return nil, err
 	}
+
 	of, err := asn1.Marshal(kind)
 	if err != nil {
 		return nil, fmt.Errorf("PKCS #7: content type: %w", err)
 	}
+
 	sum := sha256.Sum256(inner)
 	attributes, err := asn1.MarshalWithParams([]attribute{
 		{oidContentType, []asn1.RawValue{{FullBytes: of}}},
@@ -58,34 +64,61 @@ func (s Signer) Attached(kind asn1.ObjectIdentifier, content []byte) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("PKCS #7: attributes: %w", err)
 	}
+
 	info := signerInfo{}
-	if info.Signature, err = s.sign(attributes); err != nil { // They are signed as the SET they are, and are in it as [0].
+	info.Signature, err = s.sign(attributes)
+	if err != nil { // They are signed as the SET they are, and are in it as [0].
 		return nil, err
 	}
-	if attributes, err = untagged(attributes); err != nil {
+
+	attributes, err = untagged(attributes)
+	if err != nil {
 		return nil, err
 	}
+
 	info.Attributes = tagged(0, attributes)
 	return s.encode(ContentInfo{kind, tagged(0, content)}, info, []*x509.Certificate{s.Certificate})
 }
 
 func (s Signer) sign(content []byte) ([]byte, error) {
 	sum := sha256.Sum256(content)
-	signature, err := s.key.Sign(nil, sum[:], crypto.SHA256) // PKCS #1 v1.5 needs no random numbers.
+
+	// PKCS #1 v1.5 needs no random numbers.
+	signature, err := s.key.Sign(nil, sum[:], crypto.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("sign by %q: %w", s.Certificate.Subject, err)
 	}
-	// What a token says of its key is the certificate's, so only this shows which key has signed.
-	if err := rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256, sum[:], signature); err != nil {
-		return nil, fmt.Errorf("sign by %q: the signature is of another key: %w\nhint: does the URI of the token name the key of this certificate?", s.Certificate.Subject, err)
+
+	// What a token says of its key is the certificate's, so only this shows
+	// which key has signed.
+	err = rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256,
+		sum[:], signature)
+	if err != nil {
+		return nil, fmt.Errorf("sign by %q: the signature is of another key: %w\n"+
+			"hint: does the URI of the token name the key of this certificate?",
+			s.Certificate.Subject, err)
 	}
+
 	return signature, nil
 }
 
-func (s Signer) encode(content ContentInfo, info signerInfo, certificates []*x509.Certificate) ([]byte, error) {
-	info.Version, info.Digest, info.Encryption = 1, SHA256, encryption
-	info.ID.Issuer, info.ID.Serial = asn1.RawValue{FullBytes: s.Certificate.RawIssuer}, s.Certificate.SerialNumber
-	sd := SignedData{Version: 1, Digests: []pkix.AlgorithmIdentifier{SHA256}, Content: content, Signers: []signerInfo{info}}
+func (s Signer) encode(
+	content ContentInfo, info signerInfo, certificates []*x509.Certificate,
+) ([]byte, error) {
+	info.Version = 1
+	info.Digest = SHA256
+	info.Encryption = encryption
+	info.ID.Issuer = asn1.RawValue{FullBytes: s.Certificate.RawIssuer}
+
+	info.ID.Serial = s.Certificate.SerialNumber
+
+	sd := SignedData{
+		Version: 1,
+		Digests: []pkix.AlgorithmIdentifier{SHA256},
+		Content: content,
+		Signers: []signerInfo{info},
+	}
+
 	var raw []byte
 	for _, c := range certificates {
 		raw = append(raw, c.Raw...)
@@ -93,9 +126,11 @@ func (s Signer) encode(content ContentInfo, info signerInfo, certificates []*x50
 	if len(raw) > 0 {
 		sd.Certificates = tagged(0, raw)
 	}
+
 	der, err := asn1.Marshal(sd)
 	if err != nil {
 		return nil, fmt.Errorf("PKCS #7: %w", err)
 	}
+
 	return der, nil
 }

@@ -20,6 +20,7 @@ func Parse(der []byte) (sd SignedData, rest []byte, err error) {
 	case !info.Type.Equal(oidSignedData):
 		return sd, nil, fmt.Errorf("PKCS #7: content type %v, not signed data", info.Type)
 	}
+
 	more, err := asn1.Unmarshal(info.Content.Bytes, &sd)
 	switch {
 	case err != nil:
@@ -29,23 +30,28 @@ func Parse(der []byte) (sd SignedData, rest []byte, err error) {
 	case len(sd.Signers) != 1 || sd.Signers[0].ID.Serial == nil:
 		return sd, nil, fmt.Errorf("PKCS #7: %d signers, want 1", len(sd.Signers))
 	}
+
 	return sd, rest, nil
 }
 
-// Verify makes sure that the content is signed by a certificate that is in it, and returns that (DER) and those that lead up from it. When they
-// are valid does not matter, as it does not to firmware.
+// Verify makes sure that the content is signed by a certificate that is in it,
+// and returns that (DER) and those that lead up from it. When they are valid
+// does not matter, as it does not to firmware.
 func (sd SignedData) Verify() (chain [][]byte, err error) {
 	content, err := untagged(sd.Content.Content.Bytes)
 	if err != nil {
 		return nil, err
 	}
+
 	certs, err := x509.ParseCertificates(sd.Certificates.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
+
 	s := sd.Signers[0]
 	at := slices.IndexFunc(certs, func(c *x509.Certificate) bool {
-		return c.SerialNumber.Cmp(s.ID.Serial) == 0 && bytes.Equal(c.RawIssuer, s.ID.Issuer.FullBytes)
+		return c.SerialNumber.Cmp(s.ID.Serial) == 0 &&
+			bytes.Equal(c.RawIssuer, s.ID.Issuer.FullBytes)
 	})
 	if at < 0 {
 		return nil, errors.New("the certificate of the signer is not in it")
@@ -53,6 +59,7 @@ func (sd SignedData) Verify() (chain [][]byte, err error) {
 	if err := s.verify(certs[at], content); err != nil {
 		return nil, err
 	}
+
 	return upFrom(certs[at], certs), nil
 }
 
@@ -61,6 +68,7 @@ func (s signerInfo) verify(by *x509.Certificate, content []byte) error {
 	if !s.Digest.Algorithm.Equal(SHA256.Algorithm) {
 		return fmt.Errorf("the signer's digest algorithm %v, want SHA-256", s.Digest.Algorithm)
 	}
+
 	signed := content
 	if len(s.Attributes.FullBytes) > 0 {
 		sum := sha256.Sum256(content)
@@ -71,16 +79,20 @@ func (s signerInfo) verify(by *x509.Certificate, content []byte) error {
 		if !bytes.Equal(have, sum[:]) {
 			return fmt.Errorf("the signer's message digest is %x, the content has %x", have, sum)
 		}
+
 		signed = slices.Clone(s.Attributes.FullBytes)
 		signed[0] = 0x31 // They are signed as the SET they are.
 	}
+
 	algorithm := x509.SHA256WithRSA
 	if by.PublicKeyAlgorithm == x509.ECDSA {
 		algorithm = x509.ECDSAWithSHA256
 	}
+
 	if err := by.CheckSignature(algorithm, signed, s.Signature); err != nil {
 		return fmt.Errorf("it is not by %s: %w", by.Subject, err)
 	}
+
 	return nil
 }
 
@@ -88,7 +100,8 @@ func (s signerInfo) verify(by *x509.Certificate, content []byte) error {
 func (s signerInfo) messageDigest() (sum []byte, err error) {
 	for rest := s.Attributes.Bytes; len(rest) > 0; {
 		var a attribute
-		if rest, err = asn1.Unmarshal(rest, &a); err != nil {
+		rest, err = asn1.Unmarshal(rest, &a)
+		if err != nil {
 			return nil, err
 		}
 		if a.Type.Equal(oidMessageDigest) {
@@ -112,14 +125,17 @@ func upFrom(c *x509.Certificate, all []*x509.Certificate) [][]byte {
 			}
 		}
 	}
+
 	var der [][]byte
 	for _, f := range found {
 		der = append(der, f.Raw)
 	}
+
 	return der
 }
 
-// Issued reports whether a certificate is one of an authority, and has signed another, whenever that was.
+// Issued reports whether a certificate is one of an authority, and has signed
+// another, whenever that was.
 func Issued(by, c *x509.Certificate) bool {
 	return bytes.Equal(by.RawSubject, c.RawIssuer) && (by.IsCA || by.Version < 3) &&
 		by.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil

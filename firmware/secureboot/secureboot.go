@@ -1,5 +1,5 @@
-// Package secureboot knows which images firmware starts (UEFI 32.4 and 32.5, as EDK2 does it; where
-// firmware differs, what all of it starts).
+// Package secureboot knows which images firmware starts (UEFI 32.4 and 32.5, as
+// EDK2 does it; where firmware differs, what all of it starts).
 package secureboot
 
 import (
@@ -21,7 +21,8 @@ import (
 type State struct {
 	// On: what is not allowed is not started.
 	On bool
-	// Allowed is db, Forbidden is dbx, each with what shim adds for the images that its loader starts.
+	// Allowed is db, Forbidden is dbx, each with what shim adds for the images
+	// that its loader starts.
 	Allowed, Forbidden []efivar.Signature
 }
 
@@ -42,6 +43,7 @@ func ModeOf(sys fs.FS) Mode {
 		value, err := efivar.Read(sys, name, efivar.Global)
 		return err == nil && bytes.Equal(value, []byte{1})
 	}
+
 	_, err := efivar.Read(sys, "SecureBoot", efivar.Global)
 	switch {
 	case err != nil:
@@ -51,15 +53,18 @@ func ModeOf(sys fs.FS) Mode {
 	case is("SetupMode"):
 		return Setup
 	}
+
 	return Off
 }
 
-// Observe reads the variables of this machine. sys is sysfs. One that was not started by UEFI is one with Secure Boot off.
+// Observe reads the variables of this machine. sys is sysfs. One that was not
+// started by UEFI is one with Secure Boot off.
 func Observe(sys fs.FS) (State, error) {
 	on, err := efivar.Read(sys, "SecureBoot", efivar.Global)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(on, []byte{1}) {
 		return State{}, nil
 	}
+
 	s := State{On: true}
 	for _, v := range []struct {
 		name, vendor string
@@ -72,6 +77,7 @@ func Observe(sys fs.FS) (State, error) {
 			err = read(sys, v.name, v.vendor, v.to)
 		}
 	}
+
 	return s, err
 }
 
@@ -81,13 +87,16 @@ func read(sys fs.FS, name, vendor string, to *[]efivar.Signature) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	all, err := efivar.ParseSignatures(value)
 	if err != nil {
 		return fmt.Errorf("EFI variable %s: %w", name, err)
 	}
+
 	*to = append(*to, all...)
 	return nil
 }
@@ -99,16 +108,18 @@ var (
 	ErrForbidden = errors.New("firmware dbx forbids it")
 )
 
-// Check is nil for an image that firmware starts, and one of the errors above for another. What is forbidden in one way is not
-// allowed in another.
+// Check is nil for an image that firmware starts, and one of the errors above
+// for another. What is forbidden in one way is not allowed in another.
 func (s State) Check(im authenticode.Image) error {
 	if !s.On {
 		return nil
 	}
+
 	allowed := holdsDigest(s.Allowed, im.SHA256)
 	if holdsDigest(s.Forbidden, im.SHA256) {
 		return fmt.Errorf("%w: its digest is in it", ErrForbidden)
 	}
+
 	why := ErrUnsigned
 	for _, signature := range im.Signatures {
 		c, err := parseChain(signature)
@@ -124,15 +135,19 @@ func (s State) Check(im authenticode.Image) error {
 	if allowed {
 		return nil
 	}
+
 	return why
 }
 
 // holdsDigest reports whether a list has the digest of an image, 64 hex digits.
 func holdsDigest(list []efivar.Signature, digest string) bool {
-	return slices.ContainsFunc(list, func(s efivar.Signature) bool { return s.Type == efivar.SHA256 && hex.EncodeToString(s.Data) == digest })
+	return slices.ContainsFunc(list, func(s efivar.Signature) bool {
+		return s.Type == efivar.SHA256 && hex.EncodeToString(s.Data) == digest
+	})
 }
 
-// allows reports whether a certificate of db leads to a signer. That may be his own, and must not be revoked itself.
+// allows reports whether a certificate of db leads to a signer. That may be his
+// own, and must not be revoked itself.
 func (s State) allows(signer chain) bool {
 	return slices.ContainsFunc(s.Allowed, func(d efivar.Signature) bool {
 		if d.Type != efivar.X509 || !signer.has(d) {
@@ -159,11 +174,17 @@ func parseChain(signature [][]byte) (chain, error) {
 
 func (c chain) in(list []efivar.Signature) bool { return slices.ContainsFunc(list, c.has) }
 
-// has reports whether an entry of db or dbx is about one of the certificates, or about one that has issued it. Since when it is
-// revoked does not matter: our images bear no time that anybody vouches for.
+// has reports whether an entry of db or dbx is about one of the certificates,
+// or about one that has issued it. Since when it is revoked does not matter:
+// our images bear no time that anybody vouches for.
 func (c chain) has(entry efivar.Signature) bool {
 	anchor, err := x509.ParseCertificate(entry.Data)
-	sum := map[efivar.Type]crypto.Hash{efivar.X509SHA256: crypto.SHA256, efivar.X509SHA384: crypto.SHA384, efivar.X509SHA512: crypto.SHA512}[entry.Type]
+	sum := map[efivar.Type]crypto.Hash{
+		efivar.X509SHA256: crypto.SHA256,
+		efivar.X509SHA384: crypto.SHA384,
+		efivar.X509SHA512: crypto.SHA512,
+	}[entry.Type]
+
 	return slices.ContainsFunc(c, func(of *x509.Certificate) bool {
 		switch {
 		case entry.Type == efivar.X509: // Firmware may hold one that Go does not read.

@@ -37,17 +37,30 @@ func issue(t testing.TB, name string, authority bool, by *identity) *identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := &identity{&x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Unix(1, 0), IsCA: authority, BasicConstraintsValid: true}, key}
+
+	id := &identity{&x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotAfter:              time.Unix(1, 0),
+		IsCA:                  authority,
+		BasicConstraintsValid: true,
+	}, key}
+
 	if by == nil {
 		by = id
 	}
-	der, err := x509.CreateCertificate(rand.Reader, id.Certificate, by.Certificate, key.Public(), by.key)
+
+	der, err := x509.CreateCertificate(rand.Reader, id.Certificate, by.Certificate,
+		key.Public(), by.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id.Certificate, err = x509.ParseCertificate(der); err != nil {
+
+	id.Certificate, err = x509.ParseCertificate(der)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return id
 }
 
@@ -69,7 +82,8 @@ func TestCheck(t *testing.T) {
 	mid := issue(t, "intermediate", true, root)
 	leaf := issue(t, "leaf", false, mid)
 	child := issue(t, "child of a leaf", false, leaf)
-	alone, other := issue(t, "alone", false, nil), issue(t, "other", true, nil)
+	alone := issue(t, "alone", false, nil)
+	other := issue(t, "other", true, nil)
 	namesake := issue(t, "intermediate", true, nil)
 	sum := sha256.Sum256([]byte("image"))
 	digest := efivar.Signature{Type: efivar.SHA256, Data: sum[:]}
@@ -85,8 +99,11 @@ func TestCheck(t *testing.T) {
 		}
 		return im
 	}
+
 	list := func(all ...efivar.Signature) []efivar.Signature { return all }
-	whole, short, self := []*identity{leaf, mid}, []*identity{leaf}, []*identity{alone}
+	whole := []*identity{leaf, mid}
+	short := []*identity{leaf}
+	self := []*identity{alone}
 	for _, tc := range []struct {
 		name    string
 		image   authenticode.Image
@@ -106,24 +123,88 @@ func TestCheck(t *testing.T) {
 		{"it is not signed, and db is empty", by(), nil, nil, ErrUnsigned},
 		{"another root is in db", by(whole), list(cert(other)), nil, ErrUnknown},
 		{"a root of the same name is in db", by(short), list(cert(namesake)), nil, ErrUnknown},
-		{"the root is in db, but what leads there is not", by(short), list(cert(root)), nil, ErrUnknown},
-		{"a leaf has issued its certificate", by([]*identity{child}), list(cert(leaf)), nil, ErrUnknown},
-		{"db has a digest of its certificate, which means nothing there", by(whole), list(revoked(leaf)), nil, ErrUnknown},
+		{
+			"the root is in db, but what leads there is not",
+			by(short),
+			list(cert(root)),
+			nil,
+			ErrUnknown,
+		},
+		{
+			"a leaf has issued its certificate",
+			by([]*identity{child}),
+			list(cert(leaf)),
+			nil,
+			ErrUnknown,
+		},
+		{
+			"db has a digest of its certificate, which means nothing there",
+			by(whole),
+			list(revoked(leaf)),
+			nil,
+			ErrUnknown,
+		},
 		{"its digest is in dbx", by(whole), list(cert(root)), list(digest), ErrForbidden},
 		{"its digest is in both", by(), list(digest), list(digest), ErrForbidden},
 		{"its signer is in dbx", by(whole), list(cert(root)), list(cert(leaf)), ErrForbidden},
 		{"its intermediate is in dbx", by(short), list(cert(leaf)), list(cert(mid)), ErrForbidden},
 		{"its root is in both", by(whole), list(cert(root)), list(cert(root)), ErrForbidden},
-		{"the digest of its signer's certificate is in dbx", by(whole), list(cert(root)), list(revoked(leaf)), ErrForbidden},
-		{"a longer digest of its intermediate is in dbx", by(whole), list(cert(root)), list(revoked512(mid)), ErrForbidden},
-		{"its signer is in dbx, its digest is in db", by(whole), list(digest), list(cert(leaf)), ErrForbidden},
-		{"one of two signers is in dbx", by(self, whole), list(cert(root)), list(cert(alone)), ErrForbidden},
-		{"the digest of its root in db is in dbx", by(whole), list(cert(root)), list(revoked(root)), ErrUnknown},
-		{"one of two ways up is in dbx", by(whole), list(cert(root), cert(mid)), list(revoked(root)), nil},
-		{"others are in dbx", by(whole), list(cert(root)), list(cert(other), revoked(alone), odd), nil},
+		{
+			"the digest of its signer's certificate is in dbx",
+			by(whole),
+			list(cert(root)),
+			list(revoked(leaf)),
+			ErrForbidden,
+		},
+		{
+			"a longer digest of its intermediate is in dbx",
+			by(whole),
+			list(cert(root)),
+			list(revoked512(mid)),
+			ErrForbidden,
+		},
+		{
+			"its signer is in dbx, its digest is in db",
+			by(whole),
+			list(digest),
+			list(cert(leaf)),
+			ErrForbidden,
+		},
+		{
+			"one of two signers is in dbx",
+			by(self, whole),
+			list(cert(root)),
+			list(cert(alone)),
+			ErrForbidden,
+		},
+		{
+			"the digest of its root in db is in dbx",
+			by(whole),
+			list(cert(root)),
+			list(revoked(root)),
+			ErrUnknown,
+		},
+		{
+			"one of two ways up is in dbx",
+			by(whole),
+			list(cert(root), cert(mid)),
+			list(revoked(root)),
+			nil,
+		},
+		{
+			"others are in dbx",
+			by(whole),
+			list(cert(root)),
+			list(cert(other), revoked(alone), odd),
+			nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := (State{On: true, Allowed: tc.db, Forbidden: tc.dbx}).Check(tc.image); !errors.Is(err, tc.want) {
+			if err := (State{
+				On:        true,
+				Allowed:   tc.db,
+				Forbidden: tc.dbx,
+			}).Check(tc.image); !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)
 			}
 			if err := (State{Forbidden: tc.dbx}).Check(tc.image); err != nil {
@@ -144,7 +225,8 @@ func TestCheckRefusesCertificatesThatAreNone(t *testing.T) {
 
 // hash is a list of one digest in a variable: c is each byte of it.
 func hash(c byte) *fstest.MapFile {
-	return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0}, firmware.SignatureList(string(efivar.SHA256), strings.Repeat(string(c), 32))...)}
+	return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0},
+		firmware.SignatureList(string(efivar.SHA256), strings.Repeat(string(c), 32))...)}
 }
 
 func entry(c byte) efivar.Signature {
@@ -152,9 +234,13 @@ func entry(c byte) efivar.Signature {
 }
 
 func TestObserve(t *testing.T) {
-	const on, db, dbx = efivar.Dir + "/SecureBoot-" + efivar.Global, efivar.Dir + "/db-" + efivar.ImageSecurity, efivar.Dir + "/dbx-" + efivar.ImageSecurity
-	const mok, mokx = efivar.Dir + "/MokListRT-" + efivar.Shim, efivar.Dir + "/MokListXRT-" + efivar.Shim
-	yes, no, broken := &fstest.MapFile{Data: []byte{6, 0, 0, 0, 1}}, &fstest.MapFile{Data: []byte{6, 0, 0, 0, 0}}, &fstest.MapFile{Data: []byte("????list")}
+	const on, db, dbx = efivar.Dir + "/SecureBoot-" + efivar.Global, efivar.Dir + "/db-" +
+		efivar.ImageSecurity, efivar.Dir + "/dbx-" + efivar.ImageSecurity
+	const mok, mokx = efivar.Dir + "/MokListRT-" + efivar.Shim, efivar.Dir +
+		"/MokListXRT-" + efivar.Shim
+	yes := &fstest.MapFile{Data: []byte{6, 0, 0, 0, 1}}
+	no := &fstest.MapFile{Data: []byte{6, 0, 0, 0, 0}}
+	broken := &fstest.MapFile{Data: []byte("????list")}
 	for _, tc := range []struct {
 		name string
 		sys  fstest.MapFS
@@ -163,17 +249,48 @@ func TestObserve(t *testing.T) {
 	}{
 		{"a machine without UEFI", fstest.MapFS{}, State{}, ""},
 		{"Secure Boot that is off", fstest.MapFS{on: no, db: hash('a'), dbx: broken}, State{}, ""},
-		{"Secure Boot that is on", fstest.MapFS{on: yes, db: hash('a'), dbx: hash('b')}, State{true, []efivar.Signature{entry('a')}, []efivar.Signature{entry('b')}}, ""},
-		{"a firmware without dbx", fstest.MapFS{on: yes, db: hash('a')}, State{true, []efivar.Signature{entry('a')}, nil}, ""},
-		{"a loader that shim has started", fstest.MapFS{on: yes, db: hash('a'), mok: hash('c'), dbx: hash('b'), mokx: hash('d')},
-			State{true, []efivar.Signature{entry('a'), entry('c')}, []efivar.Signature{entry('b'), entry('d')}}, ""},
-		{"a dbx that is none", fstest.MapFS{on: yes, db: hash('a'), dbx: broken}, State{}, "EFI variable dbx: signature list at byte 0"},
-		{"a variable without attributes", fstest.MapFS{on: &fstest.MapFile{}}, State{}, "EFI variable SecureBoot"},
+		{
+			"Secure Boot that is on",
+			fstest.MapFS{on: yes, db: hash('a'), dbx: hash('b')},
+			State{true, []efivar.Signature{entry('a')}, []efivar.Signature{entry('b')}},
+			"",
+		},
+		{
+			"a firmware without dbx",
+			fstest.MapFS{on: yes, db: hash('a')},
+			State{true, []efivar.Signature{entry('a')}, nil},
+			"",
+		},
+		{"a loader that shim has started", fstest.MapFS{
+			on:   yes,
+			db:   hash('a'),
+			mok:  hash('c'),
+			dbx:  hash('b'),
+			mokx: hash('d'),
+		},
+			State{
+				true,
+				[]efivar.Signature{entry('a'), entry('c')},
+				[]efivar.Signature{entry('b'), entry('d')},
+			}, ""},
+		{
+			"a dbx that is none",
+			fstest.MapFS{on: yes, db: hash('a'), dbx: broken},
+			State{},
+			"EFI variable dbx: signature list at byte 0",
+		},
+		{
+			"a variable without attributes",
+			fstest.MapFS{on: &fstest.MapFile{}},
+			State{},
+			"EFI variable SecureBoot",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Observe(tc.sys)
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) || errors.Is(err, fs.ErrNotExist) {
+				if err == nil || !strings.Contains(err.Error(), tc.err) ||
+					errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%v, want %q", err, tc.err)
 				}
 				return
@@ -194,9 +311,30 @@ func TestModeOf(t *testing.T) {
 		want Mode
 	}{
 		{"no UEFI", nil, None},
-		{"keys, switched on", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(1), efivar.Dir + "/SetupMode" + vendor: value(0)}, On},
-		{"keys, switched off", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(0), efivar.Dir + "/SetupMode" + vendor: value(0)}, Off},
-		{"no keys", fstest.MapFS{efivar.Dir + "/SecureBoot" + vendor: value(0), efivar.Dir + "/SetupMode" + vendor: value(1)}, Setup},
+		{
+			"keys, switched on",
+			fstest.MapFS{
+				efivar.Dir + "/SecureBoot" + vendor: value(1),
+				efivar.Dir + "/SetupMode" + vendor:  value(0),
+			},
+			On,
+		},
+		{
+			"keys, switched off",
+			fstest.MapFS{
+				efivar.Dir + "/SecureBoot" + vendor: value(0),
+				efivar.Dir + "/SetupMode" + vendor:  value(0),
+			},
+			Off,
+		},
+		{
+			"no keys",
+			fstest.MapFS{
+				efivar.Dir + "/SecureBoot" + vendor: value(0),
+				efivar.Dir + "/SetupMode" + vendor:  value(1),
+			},
+			Setup,
+		},
 	} {
 		if got := ModeOf(tc.sys); got != tc.want {
 			t.Errorf("%s: %q", tc.name, got)

@@ -14,11 +14,13 @@ const (
 	sectionHeaderSize = 40
 	// checksumOffset of the field in the optional header.
 	checksumOffset = 64
-	// maxImage bounds a UKI: PE positions are 32 bits, and firmware loads the whole image below 4 GiB.
+	// maxImage bounds a UKI: PE positions are 32 bits, and firmware loads the
+	// whole image below 4 GiB.
 	maxImage = 1 << 31
 )
 
-// image is a PE32+ file taken apart: headers as values, the rest of the file as bytes.
+// image is a PE32+ file taken apart: headers as values, the rest of the file as
+// bytes.
 type image struct {
 	file     pe.FileHeader
 	optional pe.OptionalHeader64
@@ -27,12 +29,14 @@ type image struct {
 	data     []byte
 }
 
-// parseImage takes a stub apart. The headers are those of an EFI application, unsigned, without symbol table.
+// parseImage takes a stub apart. The headers are those of an EFI application,
+// unsigned, without symbol table.
 func parseImage(data []byte) (*image, error) {
 	f, err := pe.NewFile(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
+
 	optional, ok := f.OptionalHeader.(*pe.OptionalHeader64)
 	switch {
 	case !ok || optional.Subsystem != pe.IMAGE_SUBSYSTEM_EFI_APPLICATION:
@@ -44,46 +48,66 @@ func parseImage(data []byte) (*image, error) {
 	case len(f.Sections) == 0:
 		return nil, errors.New("has no sections")
 	case !alignment(optional.FileAlignment) || !alignment(optional.SectionAlignment):
-		return nil, fmt.Errorf("alignment of %d in the file, %d in memory", optional.FileAlignment, optional.SectionAlignment)
+		return nil, fmt.Errorf("alignment of %d in the file, %d in memory",
+			optional.FileAlignment, optional.SectionAlignment)
 	}
-	im := &image{file: f.FileHeader, optional: *optional, data: slices.Clone(data),
-		peOffset: int(binary.LittleEndian.Uint32(data[0x3c:]))}
+
+	im := &image{
+		file:     f.FileHeader,
+		optional: *optional,
+		data:     slices.Clone(data),
+		peOffset: int(binary.LittleEndian.Uint32(data[0x3c:])),
+	}
+
 	r := bytes.NewReader(data[im.tableOffset():])
 	im.sections = make([]pe.SectionHeader32, len(f.Sections))
 	if err := binary.Read(r, binary.LittleEndian, im.sections); err != nil {
 		return nil, fmt.Errorf("section table: %w", err)
 	}
+
 	return im, errors.Join(im.check(), im.checkContents())
 }
 
-// check makes sure that the section table lies in the headers, and the sections ascend in memory.
+// check makes sure that the section table lies in the headers, and the sections
+// ascend in memory.
 func (im *image) check() error {
-	if end := int64(im.tableOffset() + len(im.sections)*sectionHeaderSize); end > int64(im.optional.SizeOfHeaders) ||
+	if end := int64(im.tableOffset() +
+		len(im.sections)*sectionHeaderSize); end > int64(im.optional.SizeOfHeaders) ||
 		int64(im.optional.SizeOfHeaders) > int64(len(im.data)) {
-		return fmt.Errorf("headers of %d bytes, section table ends at %d", im.optional.SizeOfHeaders, end)
+		return fmt.Errorf("headers of %d bytes, section table ends at %d",
+			im.optional.SizeOfHeaders, end)
 	}
+
 	end := int64(im.optional.SizeOfHeaders)
 	for _, s := range im.sections {
-		if int64(s.VirtualAddress) < end || int64(s.VirtualAddress)+int64(s.VirtualSize) > maxImage {
-			return fmt.Errorf("section %s: at %#x, before the end of what precedes it", name(s), s.VirtualAddress)
+		if int64(s.VirtualAddress) < end ||
+			int64(s.VirtualAddress)+int64(s.VirtualSize) > maxImage {
+			return fmt.Errorf("section %s: at %#x, before the end of what precedes it",
+				name(s), s.VirtualAddress)
 		}
 		end = int64(s.VirtualAddress) + int64(s.VirtualSize)
 	}
+
 	return nil
 }
 
-// checkContents makes sure that the sections which Parse reads are in the file, each once.
+// checkContents makes sure that the sections which Parse reads are in the file,
+// each once.
 func (im *image) checkContents() error {
 	known := append(Names(), stubSections()...)
 	for i, s := range im.sections {
 		switch {
 		case !slices.Contains(known, name(s)):
-		case s.PointerToRawData == 0 || s.VirtualSize > s.SizeOfRawData || int64(s.PointerToRawData)+int64(s.VirtualSize) > int64(len(im.data)):
+		case s.PointerToRawData == 0 || s.VirtualSize > s.SizeOfRawData ||
+			int64(s.PointerToRawData)+int64(s.VirtualSize) > int64(len(im.data)):
 			return fmt.Errorf("section %s: not in the file", name(s))
-		case slices.ContainsFunc(im.sections[:i], func(o pe.SectionHeader32) bool { return name(o) == name(s) }):
+		case slices.ContainsFunc(im.sections[:i], func(o pe.SectionHeader32) bool {
+			return name(o) == name(s)
+		}):
 			return fmt.Errorf("section %s: there twice", name(s))
 		}
 	}
+
 	return nil
 }
 
@@ -100,20 +124,24 @@ func (im *image) bytes() ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	copy(im.data[im.peOffset+4:], headers.Bytes())
 	var table bytes.Buffer
 	if err := binary.Write(&table, binary.LittleEndian, im.sections); err != nil {
 		return nil, err
 	}
+
 	copy(im.data[im.tableOffset():], table.Bytes())
 	field := im.data[im.peOffset+4+fileHeaderSize+checksumOffset:]
 	binary.LittleEndian.PutUint32(field, 0)
 	binary.LittleEndian.PutUint32(field, checksum(im.data))
+
 	return im.data, nil
 }
 
-// checksum is the PE checksum: the ones' complement sum of the 16-bit words, plus the file's size. The size of data is a multiple of
-// four: words are added in pairs, and the carries folded in at the end, which comes to the same.
+// checksum is the PE checksum: the ones' complement sum of the 16-bit words,
+// plus the file's size. The size of data is a multiple of four: words are added
+// in pairs, and the carries folded in at the end, which comes to the same.
 func checksum(data []byte) uint32 {
 	var sum uint64
 	for i := 0; i+4 <= len(data); i += 4 {

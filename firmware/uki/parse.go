@@ -8,12 +8,14 @@ import (
 	"slices"
 )
 
-// Parse reads the sections of a UKI, those of the stub's code left out. A file without .linux is no UKI.
+// Parse reads the sections of a UKI, those of the stub's code left out. A file
+// without .linux is no UKI.
 func Parse(r io.ReaderAt) (Sections, error) {
 	f, err := pe.NewFile(r)
 	if err != nil {
 		return nil, fmt.Errorf("parse UKI: %w", err)
 	}
+
 	known := append(Names(), stubSections()...)
 	var found Sections
 	for _, s := range f.Sections {
@@ -23,18 +25,24 @@ func Parse(r io.ReaderAt) (Sections, error) {
 		if _, twice := found.Section(s.Name); twice {
 			return nil, fmt.Errorf("parse UKI: section %s: there twice", s.Name)
 		}
+
 		data, err := io.ReadAll(io.LimitReader(s.Open(), int64(min(s.VirtualSize, s.Size))))
 		if err != nil {
 			return nil, fmt.Errorf("parse UKI: section %s: %w", s.Name, err)
 		}
+
 		if len(data) != int(s.VirtualSize) {
-			return nil, fmt.Errorf("parse UKI: section %s: %d bytes of %d in the file", s.Name, len(data), s.VirtualSize)
+			return nil, fmt.Errorf("parse UKI: section %s: %d bytes of %d in the file",
+				s.Name, len(data), s.VirtualSize)
 		}
+
 		found = append(found, Section{Name: s.Name, Data: data})
 	}
+
 	if _, ok := found.Section(".linux"); !ok {
 		return nil, errors.New("parse UKI: no .linux section")
 	}
+
 	return found, nil
 }
 
@@ -44,14 +52,17 @@ func ReadSection(r io.ReaderAt, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read section %s of a UKI: %w", name, err)
 	}
+
 	s := f.Section(name)
 	if s == nil || s.VirtualSize > s.Size || s.VirtualSize > maxSection {
 		return nil, fmt.Errorf("read section %s of a UKI: it has none", name)
 	}
+
 	data := make([]byte, s.VirtualSize)
 	if _, err := s.ReadAt(data, 0); err != nil {
 		return nil, fmt.Errorf("read section %s of a UKI: %w", name, err)
 	}
+
 	return data, nil
 }
 

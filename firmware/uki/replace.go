@@ -5,26 +5,33 @@ import (
 	"slices"
 )
 
-// Replace gives a UKI, which is not signed, another last section: in place of that of the same name, if it has one.
+// Replace gives a UKI, which is not signed, another last section: in place of
+// that of the same name, if it has one.
 func Replace(image []byte, s Section) ([]byte, error) {
 	im, err := parseImage(image)
 	if err != nil {
 		return nil, fmt.Errorf("replace section %s of a UKI: %w", s.Name, err)
 	}
+
 	if names := Names(); len(s.Data) == 0 || s.Name != names[len(names)-1] {
-		return nil, fmt.Errorf("replace section %s of a UKI: want the last of %q, with content", s.Name, names)
+		return nil, fmt.Errorf("replace section %s of a UKI: want the last of %q, with content",
+			s.Name, names)
 	}
+
 	if last := len(im.sections) - 1; name(im.sections[last]) == s.Name {
 		h := im.sections[last]
-		im.data, im.sections = im.data[:h.PointerToRawData], slices.Delete(im.sections, last, last+1)
+		im.data = im.data[:h.PointerToRawData]
+		im.sections = slices.Delete(im.sections, last, last+1)
 		im.file.NumberOfSections--
 		im.optional.SizeOfInitializedData -= h.VirtualSize
 	}
+
 	if err := im.makeRoom(1); err != nil {
 		return nil, fmt.Errorf("replace section %s of a UKI: %w", s.Name, err)
 	}
 	if err := im.add(s); err != nil {
 		return nil, fmt.Errorf("replace section %s of a UKI: %w", s.Name, err)
 	}
+
 	return im.bytes()
 }

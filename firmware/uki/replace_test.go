@@ -12,19 +12,28 @@ func TestReplaceTheLastSection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := Build(testStub(headers, 0), append(testSections(), Section{LoaderSignature, []byte("short")}))
+
+		want, err := Build(testStub(headers, 0),
+			append(testSections(), Section{LoaderSignature, []byte("short")}))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		long, err := Replace(plain, Section{LoaderSignature, bytes.Repeat([]byte("long"), 1000)})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkLayout(t, long)
-		for name, from := range map[string][]byte{"without one": plain, "with a longer one": long, "with the same": want} {
+		for name, from := range map[string][]byte{
+			"without one":       plain,
+			"with a longer one": long,
+			"with the same":     want,
+		} {
 			got, err := Replace(from, Section{LoaderSignature, []byte("short")})
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("headers of %d bytes, a UKI %s: not as Build makes it: %v", headers, name, err)
+				t.Errorf("headers of %d bytes, a UKI %s: not as Build makes it: %v",
+					headers, name, err)
 			}
 		}
 	}
@@ -35,6 +44,7 @@ func TestReplaceRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tc := range []struct {
 		name  string
 		image []byte
@@ -43,7 +53,12 @@ func TestReplaceRefuses(t *testing.T) {
 	}{
 		{"a section before others", plain, Section{".osrel", []byte("x")}, "want the last of"},
 		{"an empty section", plain, Section{LoaderSignature, nil}, "with content"},
-		{"no UKI", []byte("what"), Section{LoaderSignature, []byte("x")}, "replace section .ldrsig"},
+		{
+			"no UKI",
+			[]byte("what"),
+			Section{LoaderSignature, []byte("x")},
+			"replace section .ldrsig",
+		},
 	} {
 		if _, err := Replace(tc.image, tc.s); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)

@@ -1,5 +1,7 @@
-// Package uki makes and reads unified kernel images: systemd-stub with sections for kernel, initrd, command line and os-release
-// (UAPI group's UKI specification, PE format of Microsoft's "PE Format"). A UKI is built as ukify of systemd 257 does it.
+// Package uki makes and reads unified kernel images: systemd-stub with sections
+// for kernel, initrd, command line and os-release (UAPI group's UKI
+// specification, PE format of Microsoft's "PE Format"). A UKI is built as ukify
+// of systemd 257 does it.
 package uki
 
 import (
@@ -25,17 +27,21 @@ func (ss Sections) Section(name string) ([]byte, bool) {
 	return ss[i].Data, true
 }
 
-// Names of the sections of a UKI that Build adds, in the order that ukify writes them. The stub leaves SBOM and
-// LoaderSignature alone.
+// Names of the sections of a UKI that Build adds, in the order that ukify
+// writes them. The stub leaves SBOM and LoaderSignature alone.
 func Names() []string {
-	return []string{".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", SBOM, ".linux", ".initrd", ".ucode", ".pcrsig", LoaderSignature}
+	return []string{
+		".osrel", ".cmdline", ".dtb", ".hwids", ".uname", ".splash", ".pcrpkey", SBOM, ".linux",
+		".initrd", ".ucode", ".pcrsig", LoaderSignature,
+	}
 }
 
 // SBOM is the section that has an SPDX document of what is in the image.
 const SBOM = ".sbom"
 
-// LoaderSignature is the section that has the signature (Authenticode) of the loader which the system brings. That is in the root file system,
-// which is the same whoever signs.
+// LoaderSignature is the section that has the signature (Authenticode) of the
+// loader which the system brings. That is in the root file system, which is the
+// same whoever signs.
 const LoaderSignature = ".ldrsig"
 
 // stubSections of a UKI come with the stub.
@@ -55,7 +61,11 @@ func ordered(sections []Section) ([]Section, error) {
 			return nil, fmt.Errorf("section %s: empty", s.Name)
 		}
 	}
+
 	sorted := slices.Clone(sections)
-	slices.SortFunc(sorted, func(a, b Section) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
+	slices.SortFunc(sorted, func(a, b Section) int {
+		return slices.Index(names, a.Name) - slices.Index(names, b.Name)
+	})
+
 	return sorted, nil
 }
