@@ -28,17 +28,21 @@ func position(resp *http.Response, off, n int64) error {
 	return fmt.Errorf("server answers %s", resp.Status)
 }
 
-// checkContentRange compares with "bytes 0-99/1234" (RFC 9110, 14.4). More ranges than one come without it.
+// checkContentRange compares with "bytes 0-99/1234" (RFC 9110, 14.4). More
+// ranges than one come without it.
 func checkContentRange(resp *http.Response, off, n int64) error {
 	have := resp.Header.Get("Content-Range")
 	span, size, _ := strings.Cut(have, "/")
 	total, err := strconv.ParseInt(size, 10, 64)
-	if span != fmt.Sprintf("bytes %d-%d", off, off+n-1) || size != "*" && (err != nil || total < off+n) {
+	if span != fmt.Sprintf("bytes %d-%d", off, off+n-1) ||
+		size != "*" && (err != nil || total < off+n) {
 		return fmt.Errorf("Content-Range %.80q: %w", have, ErrRange)
 	}
+
 	if resp.ContentLength >= 0 && resp.ContentLength != n {
 		return fmt.Errorf("Content-Length %d: %w", resp.ContentLength, ErrRange)
 	}
+
 	return nil
 }
 
@@ -49,13 +53,16 @@ func unexpected(err error) error {
 	return err
 }
 
-// checkAnswer refuses what holds for every request. 403 is how some object stores say that there is no such file.
+// checkAnswer refuses what holds for every request. 403 is how some object
+// stores say that there is no such file.
 func checkAnswer(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusNotFound, code == http.StatusGone, code == http.StatusForbidden:
 		return fmt.Errorf("server answers %s: %w", resp.Status, ErrNotFound)
-	case resp.Header.Get("Content-Encoding") != "" && resp.Header.Get("Content-Encoding") != "identity":
-		return fmt.Errorf("Content-Encoding %.40q: not asked for", resp.Header.Get("Content-Encoding"))
+	case resp.Header.Get("Content-Encoding") != "" &&
+		resp.Header.Get("Content-Encoding") != "identity":
+		return fmt.Errorf("Content-Encoding %.40q: not asked for",
+			resp.Header.Get("Content-Encoding"))
 	}
 	return nil
 }

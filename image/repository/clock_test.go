@@ -7,28 +7,63 @@ import (
 	"time"
 )
 
-// TestTheClock: the repository has a release, signed at start. Targets are good for a year and root.json for two, the timestamp for a week.
+// TestTheClock: the repository has a release, signed at start. Targets are good
+// for a year and root.json for two, the timestamp for a week.
 func TestTheClock(t *testing.T) {
 	const year = 365 * day
 	refreshed := func(after time.Duration) func(f *fixture) {
-		return func(f *fixture) { f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now.Add(after))) }
+		return func(f *fixture) {
+			f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now.Add(after)))
+		}
 	}
+
 	for _, tc := range []struct {
 		name   string
 		signed func(f *fixture)
 		clock  Clock
-		// time is what expiries are compared with, by which err expired, "" for nothing.
+
+		// time is what expiries are compared with, by which err expired, "" for
+		// nothing.
 		time time.Time
 		err  string
 	}{
 		{"right", refreshed(0), Clock{Now: start.Add(day)}, start.Add(day), ""},
 		{"of a machine without a battery", refreshed(0), Clock{Now: time.Unix(0, 0)}, start, ""},
-		{"the same, of an image that is newer than the timestamp", refreshed(0), Clock{Now: time.Unix(0, 0), Built: start.Add(day)}, start.Add(day), ""},
-		{"set back, for a repository that was frozen before the image was built", refreshed(0), Clock{Now: start, Built: start.Add(8 * day)},
-			start.Add(8 * day), "timestamp.json"},
-		{"set back, for a snapshot that expired before the timestamp was signed", refreshed(year + day), Clock{Now: start}, start.Add(year + day), "snapshot.json"},
-		{"set back, for a root.json that expired before", refreshed(2*year + day), Clock{Now: start}, start.Add(2*year + day), "root.json"},
-		{"ahead", refreshed(0), Clock{Now: start.Add(20 * year)}, start.Add(20 * year), "root.json"},
+		{
+			"the same, of an image that is newer than the timestamp",
+			refreshed(0),
+			Clock{Now: time.Unix(0, 0), Built: start.Add(day)},
+			start.Add(day),
+			"",
+		},
+		{
+			"set back, for a repository that was frozen before the image was built",
+			refreshed(0),
+			Clock{Now: start, Built: start.Add(8 * day)},
+			start.Add(8 * day),
+			"timestamp.json",
+		},
+		{
+			"set back, for a snapshot that expired before the timestamp was signed",
+			refreshed(year + day),
+			Clock{Now: start},
+			start.Add(year + day),
+			"snapshot.json",
+		},
+		{
+			"set back, for a root.json that expired before",
+			refreshed(2*year + day),
+			Clock{Now: start},
+			start.Add(2*year + day),
+			"root.json",
+		},
+		{
+			"ahead",
+			refreshed(0),
+			Clock{Now: start.Add(20 * year)},
+			start.Add(20 * year),
+			"root.json",
+		},
 		{"of a signer who does not say when", func(f *fixture) {
 			st := f.state()
 			st.timestamp.Signed.Version++
@@ -41,13 +76,21 @@ func TestTheClock(t *testing.T) {
 			f := newFixture(t)
 			f.publish("0.2.0")
 			tc.signed(f)
+
 			for range 2 { // What it keeps of the first time changes nothing.
-				news, err := Update(t.Context(), f.store(), f.node, f.read("metadata/1.root.json"), tc.clock)
-				if tc.err == "" && (err != nil || len(news.Releases) != 1 || !news.Time.Equal(tc.time)) {
+				news, err := Update(t.Context(), f.store(), f.node,
+					f.read("metadata/1.root.json"), tc.clock)
+				if tc.err == "" &&
+					(err != nil || len(news.Releases) != 1 || !news.Time.Equal(tc.time)) {
 					t.Fatalf("%v, %v, want %v", news, err, tc.time)
 				}
-				if tc.err != "" && (!errors.Is(err, ErrExpired) || !strings.Contains(err.Error(), tc.err+": expired") || !strings.Contains(err.Error(), "it is "+stamp(tc.time)) ||
-					tc.time.After(tc.clock.Now) != strings.Contains(err.Error(), "whatever the clock says: "+stamp(tc.clock.Now))) {
+
+				if tc.err != "" &&
+					(!errors.Is(err, ErrExpired) ||
+						!strings.Contains(err.Error(), tc.err+": expired") ||
+						!strings.Contains(err.Error(), "it is "+stamp(tc.time)) ||
+						tc.time.After(tc.clock.Now) != strings.Contains(err.Error(),
+							"whatever the clock says: "+stamp(tc.clock.Now))) {
 					t.Fatalf("%v, %v, want %s to have expired by %v", news, err, tc.err, tc.time)
 				}
 			}
@@ -55,7 +98,8 @@ func TestTheClock(t *testing.T) {
 	}
 }
 
-// TestAWrongClockIsNotRemembered: neither the node's own, nor that of whoever signs, once that is set right.
+// TestAWrongClockIsNotRemembered: neither the node's own, nor that of whoever
+// signs, once that is set right.
 func TestAWrongClockIsNotRemembered(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
@@ -63,14 +107,17 @@ func TestAWrongClockIsNotRemembered(t *testing.T) {
 	if _, err := f.update(); !errors.Is(err, ErrExpired) {
 		t.Errorf("error %v", err)
 	}
+
 	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
 	if _, err := f.update(); !errors.Is(err, ErrExpired) {
 		t.Errorf("error %v", err)
 	}
+
 	f.now = start
 	if _, err := f.update(); !errors.Is(err, ErrExpired) {
 		t.Errorf("signed in the future: %v", err)
 	}
+
 	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
@@ -87,12 +134,15 @@ func TestAStolenTimestampKeyThatSignsInTheFuture(t *testing.T) {
 	st := f.state()
 	st.timestamp.Signed.Version = 1 << 40
 	f.ok(thief.stamp(st))
+
 	if _, err := f.update(); !errors.Is(err, ErrExpired) {
 		t.Fatalf("error %v", err)
 	}
+
 	f.dir = honest
 	fresh := f.newKeys(1)
 	f.ok(Rotate(f.dir, f.keys, fresh, 1, DefaultExpiries(), f.now))
+
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}

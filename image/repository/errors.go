@@ -7,9 +7,11 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 )
 
-// What is wrong with the metadata of a repository. None of these goes away by asking the same server again at once.
+// What is wrong with the metadata of a repository. None of these goes away by
+// asking the same server again at once.
 var (
-	// ErrExpired: nobody has vouched for the metadata for too long. A frozen repository looks like this.
+	// ErrExpired: nobody has vouched for the metadata for too long. A frozen
+	// repository looks like this.
 	ErrExpired = errors.New("expired")
 	// ErrRollback: older than what this node has seen.
 	ErrRollback = errors.New("older than what was seen before")
@@ -25,7 +27,8 @@ var (
 
 func hints() map[error]string {
 	return map[error]string{
-		ErrExpired:  "sign the repository anew (its timestamp at least), or set this machine's clock",
+		ErrExpired: "sign the repository anew (its timestamp at least), or set this " +
+			"machine's clock",
 		ErrRollback: "this is an old copy of the repository, or somebody plays one back",
 		ErrUnsigned: "is this the repository whose root.json the node trusts?",
 		ErrMixed:    "the copy of the repository is not whole; copy all of it, timestamp.json last",

@@ -16,7 +16,8 @@ func writeFile(file string, data []byte, mode os.FileMode) error {
 	})
 }
 
-// linkFile gives the file at from the name to as well; on another file system, a copy.
+// linkFile gives the file at from the name to as well; on another file system,
+// a copy.
 func linkFile(to, from string) error {
 	tmp := to + ".new"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -50,6 +51,7 @@ func replace(file string, write func(*os.File) error) error {
 	if err := errors.Join(write(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
+
 	return errors.Join(os.Rename(tmp.Name(), file), syncDir(filepath.Dir(file)))
 }
 

@@ -42,7 +42,13 @@ func (m memory) Write(name string, data []byte) error {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, dir: t.TempDir(), node: memory{}, now: start}
+	f := &fixture{
+		TB:   t,
+		dir:  t.TempDir(),
+		node: memory{},
+		now:  start,
+	}
+
 	f.keys = f.newKeys(1)
 	f.ok(Init(f.dir, f.keys, 1, DefaultExpiries(), f.now))
 	return f
@@ -66,11 +72,27 @@ func (f *fixture) newKeys(roots int) Keys {
 func (f *fixture) bundle(version string) Bundle {
 	f.Helper()
 	dir := f.TempDir()
-	b := Bundle{Pack: filepath.Join(dir, "pack"), Root: filepath.Join(dir, "root"), Verity: filepath.Join(dir, "verity"), UKI: filepath.Join(dir, "efi")}
-	for _, file := range []string{b.Root, b.Verity, b.UKI} {
-		f.ok(os.WriteFile(file, bytes.Repeat([]byte(filepath.Base(file)+" of "+version+"\n"), 8000), 0o644))
+	b := Bundle{
+		Pack:   filepath.Join(dir, "pack"),
+		Root:   filepath.Join(dir, "root"),
+		Verity: filepath.Join(dir, "verity"),
+		UKI:    filepath.Join(dir, "efi"),
 	}
-	f.ok(b.Write(bundle.Sources{ImageID: "loam-node-os", Version: version, Arch: "amd64", Profile: "cloud", Epoch: 1, RootHash: strings.Repeat("a", 32) + strings.Repeat("b", 32)}))
+
+	for _, file := range []string{b.Root, b.Verity, b.UKI} {
+		f.ok(os.WriteFile(file,
+			bytes.Repeat([]byte(filepath.Base(file)+" of "+version+"\n"), 8000), 0o644))
+	}
+
+	f.ok(b.Write(bundle.Sources{
+		ImageID:  "loam-node-os",
+		Version:  version,
+		Arch:     "amd64",
+		Profile:  "cloud",
+		Epoch:    1,
+		RootHash: strings.Repeat("a", 32) + strings.Repeat("b", 32),
+	}))
+
 	return b
 }
 
@@ -103,7 +125,8 @@ func (f *fixture) store() Store {
 // update is what the node does, which trusts the first root.
 func (f *fixture) update() ([]Release, error) {
 	f.Helper()
-	news, err := Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
+	news, err := Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"),
+		Clock{Now: f.now})
 	return news.Releases, err
 }
 

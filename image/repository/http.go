@@ -14,11 +14,14 @@ import (
 )
 
 const (
-	// stall is how long a server may send nothing: while it is connected to, before its answer, and in it.
+	// stall is how long a server may send nothing: while it is connected to,
+	// before its answer, and in it.
 	stall = 15 * time.Second
-	// slowest is how many bytes a body has to bring in each window, so that a server which sends one now and then does not hold an update
-	// up for ever. The slowest lines that plants have bring 16 KiB/s, by EDGE; a quarter of that is left when others use it, too. As sizes are
-	// signed, it is a deadline as well: 100 MiB take 7 hours at most.
+	// slowest is how many bytes a body has to bring in each window, so that a
+	// server which sends one now and then does not hold an update up for ever.
+	// The slowest lines that plants have bring 16 KiB/s, by EDGE; a quarter of
+	// that is left when others use it, too. As sizes are signed, it is a
+	// deadline as well: 100 MiB take 7 hours at most.
 	slowest, window = 60 * 4096, time.Minute
 	maxRedirects    = 5
 )
@@ -46,9 +49,13 @@ func newClient(o options) (*http.Client, error) {
 	if err != nil {
 		trust = x509.NewCertPool() // no system has none, but an initramfs
 	}
+
 	if len(o.cas) > 0 && !trust.AppendCertsFromPEM(o.cas) {
-		return nil, errors.New("repository: certificate authorities: no certificate in the PEM text")
+		return nil, errors.New(
+			"repository: certificate authorities: no certificate in the PEM text",
+		)
 	}
+
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: stall}).DialContext,
@@ -59,6 +66,7 @@ func newClient(o options) (*http.Client, error) {
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // a compressed range is not the range
 	}
+
 	return &http.Client{Transport: stalling{transport}, CheckRedirect: o.redirect}, nil
 }
 
@@ -80,6 +88,7 @@ func (s *httpStore) Get(ctx context.Context, name string, limit int64) ([]byte, 
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
+
 	resp, err := s.do(ctx, name, "")
 	if err != nil {
 		return nil, err
@@ -88,13 +97,17 @@ func (s *httpStore) Get(ctx context.Context, name string, limit int64) ([]byte, 
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: server answers %s", name, resp.Status)
 	}
+
 	if resp.ContentLength > limit {
-		return nil, fmt.Errorf("%s: %d bytes: %w (%d bytes)", name, resp.ContentLength, ErrTooLarge, limit)
+		return nil, fmt.Errorf("%s: %d bytes: %w (%d bytes)",
+			name, resp.ContentLength, ErrTooLarge, limit)
 	}
+
 	data, err := readAll(resp.Body, limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return data, nil
 }
 
@@ -103,27 +116,33 @@ func (s *httpStore) Range(ctx context.Context, name string, off, n int64) (io.Re
 	if err := checkRange(name, off, n); err != nil {
 		return nil, err
 	}
+
 	resp, err := s.do(ctx, name, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 	if err != nil {
 		return nil, err
 	}
+
 	err = position(resp, off, n)
 	if s.ranged && resp.StatusCode == http.StatusOK {
 		err = errors.New("server knows no ranges")
 	}
+
 	if err != nil {
 		resp.Body.Close()
 		return nil, fmt.Errorf("%s: %d bytes at %d: %w", name, n, off, err)
 	}
+
 	return &exactly{resp.Body, n}, nil
 }
 
-// do asks for a file, or a range of it. The body ends when the server stalls, and with ctx.
+// do asks for a file, or a range of it. The body ends when the server stalls,
+// and with ctx.
 func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath(name).String(), nil)
 	if err != nil {
 		return nil, err
 	}
+
 	req.Header.Set("Accept-Encoding", "identity")
 	if s.accept != "" {
 		req.Header.Set("Accept", s.accept)
@@ -131,14 +150,17 @@ func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response
 	if ranges != "" {
 		req.Header.Set("Range", ranges)
 	}
+
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, stalled(ctx, err))
 	}
+
 	if err := checkAnswer(resp); err != nil {
 		resp.Body.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return resp, nil
 }
 

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// part answers a range request as a server should, but for what change does to the headers; n bytes of the body are sent.
+// part answers a range request as a server should, but for what change does to
+// the headers; n bytes of the body are sent.
 func part(n int, change func(http.Header)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Range", "bytes 10-19/36")
@@ -35,7 +36,11 @@ func TestFaultsOfAServer(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
-	set := func(key, value string) func(http.Header) { return func(h http.Header) { h.Set(key, value) } }
+
+	set := func(key, value string) func(http.Header) {
+		return func(h http.Header) { h.Set(key, value) }
+	}
+
 	for _, tc := range []struct {
 		name   string
 		server http.HandlerFunc
@@ -44,31 +49,77 @@ func TestFaultsOfAServer(t *testing.T) {
 		err    string
 	}{
 		{"no fault", part(10, func(http.Header) {}), "abcdefghij", nil, ""},
-		{"the size of the whole is not said", part(10, set("Content-Range", "bytes 10-19/*")), "abcdefghij", nil, ""},
+		{
+			"the size of the whole is not said",
+			part(10, set("Content-Range", "bytes 10-19/*")),
+			"abcdefghij",
+			nil,
+			"",
+		},
 		{"the whole file instead of the range", whole, "abcdefghij", nil, ""},
-		{"the whole file, which is too short", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content[:15]) }, "", ErrRange, "the file has 15"},
+		{"the whole file, which is too short", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(content[:15])
+		}, "", ErrRange, "the file has 15"},
 		{"the whole file without length, too short", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(content[:5])
 			_ = http.NewResponseController(w).Flush()
 			_, _ = w.Write(content[5:15])
 		}, "abcde", io.ErrUnexpectedEOF, ""},
-		{"the whole file without length, shorter than the offset", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(content[:5])
-			_ = http.NewResponseController(w).Flush()
-		}, "", io.ErrUnexpectedEOF, ""},
+		{
+			"the whole file without length, shorter than the offset",
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(content[:5])
+				_ = http.NewResponseController(w).Flush()
+			},
+			"",
+			io.ErrUnexpectedEOF,
+			"",
+		},
 		{"416", status(416), "", ErrRange, "416"},
-		{"another range", part(10, set("Content-Range", "bytes 0-9/36")), "", ErrRange, `Content-Range "bytes 0-9/36"`},
-		{"a shorter range", part(10, set("Content-Range", "bytes 10-18/36")), "", ErrRange, "Content-Range"},
-		{"a range beyond the size", part(10, set("Content-Range", "bytes 10-19/15")), "", ErrRange, "Content-Range"},
-		{"no Content-Range", part(10, func(h http.Header) { h.Del("Content-Range") }), "", ErrRange, "Content-Range"},
+		{
+			"another range",
+			part(10, set("Content-Range", "bytes 0-9/36")),
+			"",
+			ErrRange,
+			`Content-Range "bytes 0-9/36"`,
+		},
+		{
+			"a shorter range",
+			part(10, set("Content-Range", "bytes 10-18/36")),
+			"",
+			ErrRange,
+			"Content-Range",
+		},
+		{
+			"a range beyond the size",
+			part(10, set("Content-Range", "bytes 10-19/15")),
+			"",
+			ErrRange,
+			"Content-Range",
+		},
+		{
+			"no Content-Range",
+			part(10, func(h http.Header) { h.Del("Content-Range") }),
+			"",
+			ErrRange,
+			"Content-Range",
+		},
 		{"another length", part(9, set("Content-Length", "9")), "", ErrRange, "Content-Length 9"},
 		{"a body cut off", part(4, func(http.Header) {}), "abcd", io.ErrUnexpectedEOF, ""},
-		{"compressed", part(10, set("Content-Encoding", "gzip")), "", nil, `Content-Encoding "gzip": not asked for`},
+		{
+			"compressed",
+			part(10, set("Content-Encoding", "gzip")),
+			"",
+			nil,
+			`Content-Encoding "gzip": not asked for`,
+		},
 		{"404", status(404), "", ErrNotFound, "404"},
 		{"403, as object stores say it", status(403), "", ErrNotFound, "403"},
 		{"503", status(503), "", nil, "server answers 503 Service Unavailable"},
 		{"204", status(204), "", nil, "server answers 204"},
-		{"an endless circle of redirects", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "", nil, "more than 5 redirects"},
+		{"an endless circle of redirects", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		}, "", nil, "more than 5 redirects"},
 		{"a redirect to a file", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 		}, "", nil, "unsupported protocol scheme"},
@@ -83,15 +134,19 @@ func TestFaultsOfAServer(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(tc.server)
 			defer server.Close()
+
 			s, err := Open(server.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got, err := readRange(t, s, "file", 10, 10)
 			if string(got) != tc.want || (err != nil) != (tc.is != nil || tc.err != "") {
 				t.Fatalf("%q, %v, want %q", got, err, tc.want)
 			}
-			if tc.is != nil && !errors.Is(err, tc.is) || err != nil && !strings.Contains(err.Error(), tc.err) {
+
+			if tc.is != nil && !errors.Is(err, tc.is) ||
+				err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %v %q", err, tc.is, tc.err)
 			}
 		})
@@ -111,7 +166,9 @@ func TestFaultsOfAServerWithAWholeFile(t *testing.T) {
 				}
 			}
 		}, ErrTooLarge},
-		{"said to be huge", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "1000000000000") }, ErrTooLarge},
+		{"said to be huge", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000000000000")
+		}, ErrTooLarge},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "36")
 			_, _ = w.Write(content[:20])
@@ -120,6 +177,7 @@ func TestFaultsOfAServerWithAWholeFile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(tc.server)
 			defer server.Close()
+
 			s, err := Open(server.URL)
 			if err != nil {
 				t.Fatal(err)
@@ -141,8 +199,10 @@ func TestTLS(t *testing.T) {
 		}
 		whole(w, r)
 	}))
+
 	server.Config.ErrorLog = nil
 	defer server.Close()
+
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	for _, tc := range []struct {
 		name, file string
@@ -159,18 +219,21 @@ func TestTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = s.Get(t.Context(), tc.file, 100)
-			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+			if tc.err == "" && err != nil ||
+				tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
 	}
 }
 
-// TestAServerThatStalls: after some bytes of the body, or before its answer. The connection is in memory, time is not real.
+// TestAServerThatStalls: after some bytes of the body, or before its answer.
+// The connection is in memory, time is not real.
 func TestAServerThatStalls(t *testing.T) {
 	for _, tc := range []struct{ name, answer, got string }{
 		{"before its answer", "", ""},
-		{"in the body", "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nContent-Range: bytes 10-19/36\r\n\r\nabcd", "abcd"},
+		{"in the body", "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\n" +
+			"Content-Range: bytes 10-19/36\r\n\r\nabcd", "abcd"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,20 +241,27 @@ func TestAServerThatStalls(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				here, there := net.Pipe()
 				defer there.Close()
-				transport := s.(*httpStore).client.(*http.Client).Transport.(stalling).RoundTripper.(*http.Transport)
+				transport :=
+					s.(*httpStore).client.(*http.Client).Transport.(stalling).RoundTripper.(*http.Transport)
 				transport.Proxy = nil
-				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return here, nil }
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					return here, nil
+				}
+
 				go func() {
 					_, _ = there.Read(make([]byte, 4096))
 					_, _ = io.WriteString(there, tc.answer)
 				}()
+
 				begin := time.Now()
 				got, err := readRange(t, s, "file", 10, 10)
 				if string(got) != tc.got || !errors.Is(err, ErrStalled) {
 					t.Errorf("%q, %v", got, err)
 				}
+
 				if took := time.Since(begin); took != 15*time.Second {
 					t.Errorf("took %v", took)
 				}
@@ -200,12 +270,14 @@ func TestAServerThatStalls(t *testing.T) {
 	}
 }
 
-// TestTheLeastSpeed: a bad line is not a server that does not want to, and a reader that takes its time is not the server's fault.
+// TestTheLeastSpeed: a bad line is not a server that does not want to, and a
+// reader that takes its time is not the server's fault.
 func TestTheLeastSpeed(t *testing.T) {
 	type step struct {
 		pause time.Duration
 		bytes int
 	}
+
 	for _, tc := range []struct {
 		name  string
 		steps []step
@@ -215,12 +287,48 @@ func TestTheLeastSpeed(t *testing.T) {
 		err          error
 	}{
 		{"a line of 16 KiB/s", []step{{time.Second, 16 << 10}}, 600, 0, 10 * time.Minute, nil},
-		{"one of half that, which is gone for 14 s in a minute", append([]step{{14 * time.Second, 1}}, slices.Repeat([]step{{time.Second, 8 << 10}}, 46)...), 5, 0, 5 * time.Minute, nil},
-		{"a few bytes after a long time", []step{{14 * time.Second, 5}}, 4, 0, 56 * time.Second, nil},
+		{
+			"one of half that, which is gone for 14 s in a minute",
+			append([]step{{14 * time.Second, 1}},
+				slices.Repeat([]step{{time.Second, 8 << 10}}, 46)...),
+			5,
+			0,
+			5 * time.Minute,
+			nil,
+		},
+		{
+			"a few bytes after a long time",
+			[]step{{14 * time.Second, 5}},
+			4,
+			0,
+			56 * time.Second,
+			nil,
+		},
 		{"a byte every 14 s", []step{{14 * time.Second, 1}}, 600, 0, 70 * time.Second, ErrSlow},
-		{"4 KiB/s, but for a byte a second", []step{{time.Second, 4<<10 - 1}}, 600, 0, time.Minute, ErrSlow},
-		{"a lot, and then a byte a second", append([]step{{0, 8 << 20}}, slices.Repeat([]step{{time.Second, 1}}, 600)...), 1, 0, 2 * time.Minute, ErrSlow},
-		{"all at once, for a reader that takes its time", []step{{0, 1}}, 20, 10 * time.Second, 210 * time.Second, nil},
+		{
+			"4 KiB/s, but for a byte a second",
+			[]step{{time.Second, 4<<10 - 1}},
+			600,
+			0,
+			time.Minute,
+			ErrSlow,
+		},
+		{
+			"a lot, and then a byte a second",
+			append([]step{{0, 8 << 20}}, slices.Repeat([]step{{time.Second, 1}}, 600)...),
+			1,
+			0,
+			2 * time.Minute,
+			ErrSlow,
+		},
+		{
+			"all at once, for a reader that takes its time",
+			[]step{{0, 1}},
+			20,
+			10 * time.Second,
+			210 * time.Second,
+			nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,6 +338,7 @@ func TestTheLeastSpeed(t *testing.T) {
 				var group sync.WaitGroup
 				defer group.Wait()
 				defer body.Close()
+
 				group.Go(func() {
 					defer client.Close()
 					for range tc.times {
@@ -241,12 +350,16 @@ func TestTheLeastSpeed(t *testing.T) {
 						}
 					}
 				})
+
 				begin, err := time.Now(), error(nil)
 				for buf := make([]byte, 8<<20); err == nil; {
 					time.Sleep(tc.reader)
 					_, err = body.Read(buf)
 				}
-				if took := time.Since(begin); took != tc.want || err != io.EOF && !errors.Is(err, tc.err) || (err == io.EOF) != (tc.err == nil) {
+
+				took := time.Since(begin)
+				if took != tc.want || err != io.EOF && !errors.Is(err, tc.err) ||
+					(err == io.EOF) != (tc.err == nil) {
 					t.Errorf("after %v: %v, want %v after %v", took, err, tc.err, tc.want)
 				}
 			})
@@ -262,10 +375,12 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
+
 	s, err := Open(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }()
 	if _, err := s.Get(ctx, "file", 100); !errors.Is(err, context.Canceled) {
@@ -273,21 +388,30 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAMirrorIsNotFollowed has one send its readers elsewhere, and one that knows no ranges.
+// TestAMirrorIsNotFollowed has one send its readers elsewhere, and one that
+// knows no ranges.
 func TestAMirrorIsNotFollowed(t *testing.T) {
-	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }))
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "0123456789")
+	}))
 	t.Cleanup(there.Close)
 	elsewhere := httptest.NewServer(http.RedirectHandler(there.URL, http.StatusFound))
 	t.Cleanup(elsewhere.Close)
-	for url, want := range map[string]string{elsewhere.URL: "redirect from", there.URL: "knows no ranges"} {
+
+	for url, want := range map[string]string{
+		elsewhere.URL: "redirect from",
+		there.URL:     "knows no ranges",
+	} {
 		s, err := Open(url, Mirror())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Range(t.Context(), "the.pack", 2, 3); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Range(t.Context(), "the.pack", 2, 3); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
+
 	// The repository itself may have its files elsewhere.
 	s, err := Open(elsewhere.URL)
 	if err != nil {

@@ -12,36 +12,50 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 )
 
-// Init makes the metadata of a repository without releases in dir. threshold of the root keys have to sign each root.json.
+// Init makes the metadata of a repository without releases in dir. threshold of
+// the root keys have to sign each root.json.
 func Init(dir string, keys Keys, threshold int, e Expiries, now time.Time) error {
-	if _, err := os.Stat(filepath.Join(dir, "metadata/1.root.json")); !errors.Is(err, fs.ErrNotExist) {
+	_, err := os.Stat(filepath.Join(dir, "metadata/1.root.json"))
+	if !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, fmt.Errorf("repository %s: is one already", dir))
 	}
+
 	for _, sub := range []string{"metadata", "targets"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return fmt.Errorf("repository: %w", err)
 		}
 	}
+
 	unlock, err := Lock(dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	st, s := newState(), signer{dir: dir, keys: keys, expiries: e, now: now}
+	st := newState()
+	s := signer{
+		dir:      dir,
+		keys:     keys,
+		expiries: e,
+		now:      now,
+	}
 	if err := s.commit(st, func() error { return s.root(st, keys.Root, threshold) }); err != nil {
 		return fmt.Errorf("repository %s: %w", dir, err)
 	}
+
 	return nil
 }
 
-// Rotate replaces the keys of the repository in dir by fresh, and signs everything with them. The new root.json is signed by the root
-// keys of old as well, so that nodes follow. Nodes that read just then may see a repository that is not signed, once.
+// Rotate replaces the keys of the repository in dir by fresh, and signs
+// everything with them. The new root.json is signed by the root keys of old as
+// well, so that nodes follow. Nodes that read just then may see a repository
+// that is not signed, once.
 func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Time) error {
 	unlock, err := Lock(dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	st, err := readState(dir)
 	if err != nil {
 		return err
@@ -49,25 +63,43 @@ func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Tim
 	if err := enough(st.root, old.Root); err != nil {
 		return fmt.Errorf("repository %s: %w", dir, err)
 	}
-	s := signer{dir: dir, keys: fresh, expiries: e, now: now}
+
+	s := signer{
+		dir:      dir,
+		keys:     fresh,
+		expiries: e,
+		now:      now,
+	}
+
 	signers := append(append([]ed25519.PrivateKey{}, old.Root...), fresh.Root...)
 	if err := s.commit(st, func() error { return s.root(st, signers, threshold) }); err != nil {
 		return fmt.Errorf("repository %s: %w", dir, err)
 	}
+
 	return nil
 }
 
-// root signs a new root.json by signers, in which the signer's keys are those of the roles.
+// root signs a new root.json by signers, in which the signer's keys are those
+// of the roles.
 func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) error {
 	if threshold < 1 || threshold > len(s.keys.Root) {
-		return fmt.Errorf("root.json: a threshold of %d with %d root keys", threshold, len(s.keys.Root))
+		return fmt.Errorf("root.json: a threshold of %d with %d root keys",
+			threshold, len(s.keys.Root))
 	}
+
 	signed := &st.root.Signed
 	signed.Version++
 	signed.Expires = s.until(s.expiries.Root)
-	signed.Keys, signed.Roles = map[string]*metadata.Key{}, map[string]*metadata.Role{}
-	for role, keys := range map[string][]ed25519.PrivateKey{metadata.ROOT: s.keys.Root, metadata.TARGETS: {s.keys.Targets},
-		metadata.SNAPSHOT: {s.keys.Snapshot}, metadata.TIMESTAMP: {s.keys.Timestamp}} {
+
+	signed.Keys = map[string]*metadata.Key{}
+
+	signed.Roles = map[string]*metadata.Role{}
+	for role, keys := range map[string][]ed25519.PrivateKey{
+		metadata.ROOT:      s.keys.Root,
+		metadata.TARGETS:   {s.keys.Targets},
+		metadata.SNAPSHOT:  {s.keys.Snapshot},
+		metadata.TIMESTAMP: {s.keys.Timestamp},
+	} {
 		signed.Roles[role] = &metadata.Role{KeyIDs: []string{}, Threshold: 1}
 		for _, key := range keys {
 			if err := addKey(signed, role, key); err != nil {
@@ -75,11 +107,13 @@ func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) erro
 			}
 		}
 	}
+
 	signed.Roles[metadata.ROOT].Threshold = threshold
 	signers, err := distinct(signers)
 	if err != nil {
 		return err
 	}
+
 	_, err = put(s, fmt.Sprintf("%d.root.json", signed.Version), st.root, signers...)
 	return err
 }
@@ -95,7 +129,8 @@ func addKey(root *metadata.RootType, role string, key ed25519.PrivateKey) error 
 	return root.AddKey(public, role)
 }
 
-// distinct leaves out keys that are there before: a file has one signature of each.
+// distinct leaves out keys that are there before: a file has one signature of
+// each.
 func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
 	var list []ed25519.PrivateKey
 	seen := map[string]bool{}
@@ -104,7 +139,8 @@ func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
 			return nil, errors.New("root.json: a root key is missing")
 		}
 		if !seen[string(key)] {
-			seen[string(key)], list = true, append(list, key)
+			seen[string(key)] = true
+			list = append(list, key)
 		}
 	}
 	return list, nil
@@ -112,28 +148,36 @@ func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
 
 // enough reports root keys too few for the nodes to follow.
 func enough(root *metadata.Metadata[metadata.RootType], keys []ed25519.PrivateKey) error {
-	role, n := root.Signed.Roles[metadata.ROOT], 0
+	role := root.Signed.Roles[metadata.ROOT]
+	n := 0
+
 	keys, err := distinct(keys)
 	if err != nil {
 		return err
 	}
+
 	for _, key := range keys {
 		public, err := metadata.KeyFromPublicKey(key.Public())
 		if err != nil {
 			return err
 		}
+
 		id, err := public.ID()
 		if err != nil {
 			return err
 		}
+
 		for _, want := range role.KeyIDs {
 			if id == want {
 				n++
 			}
 		}
 	}
+
 	if n < role.Threshold {
-		return fmt.Errorf("root.json: %d of its root keys are here, it takes %d\nhint: put the others beside them", n, role.Threshold)
+		return fmt.Errorf("root.json: %d of its root keys are here, it takes %d\n"+
+			"hint: put the others beside them", n, role.Threshold)
 	}
+
 	return nil
 }

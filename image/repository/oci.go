@@ -15,11 +15,13 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// ArtifactType is that of a repository in a registry: an OCI artifact whose layers are its files, by the annotation
-// org.opencontainers.image.title (image-spec 1.1, "Guidance for artifacts").
+// ArtifactType is that of a repository in a registry: an OCI artifact whose
+// layers are its files, by the annotation org.opencontainers.image.title
+// (image-spec 1.1, "Guidance for artifacts").
 const ArtifactType = "application/vnd.loam.repository.v1"
 
-// maxManifest is more than a registry has to take (distribution-spec 1.1, "Pushing manifests").
+// maxManifest is more than a registry has to take (distribution-spec 1.1,
+// "Pushing manifests").
 const maxManifest = 4 << 20
 
 // ociStore is an artifact of a registry.
@@ -43,14 +45,20 @@ func ParseOCI(ref string) (r OCIRef, ok bool, err error) {
 	if scheme != "oci" && scheme != "oci+http" {
 		return r, false, nil
 	}
+
 	r.Plain = scheme == "oci+http"
 	r.Host, rest, _ = strings.Cut(rest, "/")
-	if r.Name, r.Tag, ok = strings.Cut(rest, ":"); !ok {
+	r.Name, r.Tag, ok = strings.Cut(rest, ":")
+	if !ok {
 		r.Tag = "latest"
 	}
-	if u, parseErr := url.Parse("https://" + r.Host); parseErr != nil || u.Host == "" || u.Host != r.Host || r.Name == "" || r.Tag == "" || strings.ContainsAny(r.Name+r.Tag, "@:?#% ") {
+
+	u, parseErr := url.Parse("https://" + r.Host)
+	if parseErr != nil || u.Host == "" || u.Host != r.Host || r.Name == "" || r.Tag == "" ||
+		strings.ContainsAny(r.Name+r.Tag, "@:?#% ") {
 		return r, true, fmt.Errorf("repository %s: want oci://HOST/NAME:TAG", ref)
 	}
+
 	return r, true, nil
 }
 
@@ -59,43 +67,68 @@ func openOCI(r OCIRef, o options) (Store, error) {
 	if r.Plain {
 		base.Scheme = "http"
 	}
+
 	plain, err := newClient(o)
 	if err != nil {
 		return nil, err
 	}
-	// It gets the token that registries want even of those who have no password.
+
+	// It gets the token that registries want even of those who have no
+	// password.
 	client := &auth.Client{Client: plain, Cache: auth.NewCache()}
-	return &ociStore{blobs: httpStore{base: base, client: client, accept: ocispec.MediaTypeImageManifest, ranged: o.mirror}, ref: r}, nil
+	return &ociStore{
+		blobs: httpStore{
+			base:   base,
+			client: client,
+			accept: ocispec.MediaTypeImageManifest,
+			ranged: o.mirror,
+		},
+		ref: r,
+	}, nil
 }
 
 // file finds a file in the artifact, of which this Store sees one state.
 func (s *ociStore) file(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.files == nil {
 		text, err := s.blobs.Get(s.scoped(ctx), "manifests/"+s.ref.Tag, maxManifest)
 		if err != nil {
 			return ocispec.Descriptor{}, fmt.Errorf("artifact %s: %w", s.blobs.base.Redacted(), err)
 		}
+
 		var m ocispec.Manifest
 		if err := json.Unmarshal(text, &m); err != nil {
-			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: %w", s.blobs.base.Redacted(), s.ref.Tag, err)
+			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: %w",
+				s.blobs.base.Redacted(), s.ref.Tag, err)
 		}
+
 		if m.ArtifactType != ArtifactType {
-			return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: of type %.80q, not a repository", s.blobs.base.Redacted(), s.ref.Tag, m.ArtifactType)
+			return ocispec.Descriptor{}, fmt.Errorf(
+				"artifact %s:%s: of type %.80q, not a repository",
+				s.blobs.base.Redacted(), s.ref.Tag, m.ArtifactType,
+			)
 		}
+
 		s.files = map[string]ocispec.Descriptor{}
 		for _, l := range m.Layers {
 			if err := l.Digest.Validate(); err != nil || l.Size < 0 {
-				return ocispec.Descriptor{}, fmt.Errorf("artifact %s:%s: a layer has size %d and digest %.80q", s.blobs.base.Redacted(), s.ref.Tag, l.Size, l.Digest)
+				return ocispec.Descriptor{}, fmt.Errorf(
+					"artifact %s:%s: a layer has size %d and digest %.80q",
+					s.blobs.base.Redacted(), s.ref.Tag, l.Size, l.Digest,
+				)
 			}
 			s.files[l.Annotations[ocispec.AnnotationTitle]] = l
 		}
 	}
+
 	d, ok := s.files[name]
 	if !ok {
-		return d, fmt.Errorf("%s in %s:%s: %w", name, s.blobs.base.Redacted(), s.ref.Tag, ErrNotFound)
+		return d, fmt.Errorf("%s in %s:%s: %w",
+			name, s.blobs.base.Redacted(), s.ref.Tag, ErrNotFound)
 	}
+
 	return d, nil
 }
 
@@ -117,7 +150,8 @@ func (s *ociStore) Range(ctx context.Context, name string, off, n int64) (io.Rea
 
 // scoped says what a token is to be for, so that it is asked for once.
 func (s *ociStore) scoped(ctx context.Context) context.Context {
-	return auth.AppendRepositoryScope(ctx, registry.Reference{Registry: s.ref.Host, Repository: s.ref.Name}, auth.ActionPull)
+	return auth.AppendRepositoryScope(ctx,
+		registry.Reference{Registry: s.ref.Host, Repository: s.ref.Name}, auth.ActionPull)
 }
 
 // doer sends requests.

@@ -15,7 +15,8 @@ import (
 // news is what the node reads.
 func (f *fixture) news() News {
 	f.Helper()
-	n, err := Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
+	n, err := Update(f.Context(), f.store(), f.node, f.read("metadata/1.root.json"),
+		Clock{Now: f.now})
 	f.ok(err)
 	return n
 }
@@ -37,7 +38,9 @@ func TestPermits(t *testing.T) {
 		permit func(f *fixture) []byte
 		want   error
 	}{
-		{"one that is good", func(f *fixture) []byte { return f.enveloped(permitType, payload, f.keys.Targets) }, nil},
+		{"one that is good", func(f *fixture) []byte {
+			return f.enveloped(permitType, payload, f.keys.Targets)
+		}, nil},
 		{"one on its last second", func(f *fixture) []byte {
 			f.now = start.Add(3 * day)
 			return f.enveloped(permitType, payload, f.keys.Targets)
@@ -56,33 +59,53 @@ func TestPermits(t *testing.T) {
 			e.Payload = bytes.Replace(e.Payload, []byte("0.2.0"), []byte("0.1.0"), 1)
 			text, err := json.Marshal(e)
 			f.ok(err)
+
 			return text
 		}, ErrUnsigned},
-		{"one without a signature", func(f *fixture) []byte { return f.enveloped(permitType, payload) }, ErrUnsigned},
-		{"one by somebody else", func(f *fixture) []byte { return f.enveloped(permitType, payload, f.newKeys(1).Targets) }, ErrUnsigned},
-		{"one by the key of the timestamp", func(f *fixture) []byte { return f.enveloped(permitType, payload, f.keys.Timestamp) }, ErrUnsigned},
+		{"one without a signature", func(f *fixture) []byte {
+			return f.enveloped(permitType, payload)
+		}, ErrUnsigned},
+		{"one by somebody else", func(f *fixture) []byte {
+			return f.enveloped(permitType, payload, f.newKeys(1).Targets)
+		}, ErrUnsigned},
+		{"one by the key of the timestamp", func(f *fixture) []byte {
+			return f.enveloped(permitType, payload, f.keys.Timestamp)
+		}, ErrUnsigned},
 		{"one by keys that were replaced since", func(f *fixture) []byte {
 			old := f.keys
 			f.ok(Rotate(f.dir, old, f.newKeys(1), 1, DefaultExpiries(), f.now))
 			return f.enveloped(permitType, payload, old.Targets)
 		}, ErrUnsigned},
-		{"another kind of document", func(f *fixture) []byte { return f.enveloped("application/json", payload, f.keys.Targets) }, ErrInvalid},
+		{"another kind of document", func(f *fixture) []byte {
+			return f.enveloped("application/json", payload, f.keys.Targets)
+		}, ErrInvalid},
 		{"a condition that is not known", func(f *fixture) []byte {
 			return f.enveloped(permitType, `{"weekday":"Monday",`+payload[1:], f.keys.Targets)
 		}, ErrInvalid},
-		{"targets.json, which the same key signs", func(f *fixture) []byte { return f.read("metadata/2.targets.json") }, ErrInvalid},
+		{"targets.json, which the same key signs", func(f *fixture) []byte {
+			return f.read("metadata/2.targets.json")
+		}, ErrInvalid},
 		{"nothing", func(*fixture) []byte { return nil }, ErrInvalid},
-		{"two of them", func(f *fixture) []byte { return bytes.Repeat(f.enveloped(permitType, payload, f.keys.Targets), 2) }, ErrInvalid},
+		{"two of them", func(f *fixture) []byte {
+			return bytes.Repeat(f.enveloped(permitType, payload, f.keys.Targets), 2)
+		}, ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.publish("0.2.0")
 			text := tc.permit(f)
 			p, err := f.news().Permit(text)
+
 			want := Permit{}
 			if tc.want == nil {
-				want = Permit{ImageID: "loam-node-os", Version: "0.2.0", Node: "node-1", Expires: start.Add(3 * day)}
+				want = Permit{
+					ImageID: "loam-node-os",
+					Version: "0.2.0",
+					Node:    "node-1",
+					Expires: start.Add(3 * day),
+				}
 			}
+
 			if diff := cmp.Diff(want, p); diff != "" || !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v\n%s", err, tc.want, diff)
 			}
@@ -94,12 +117,17 @@ func TestPermits(t *testing.T) {
 func TestAPermitOfTwoKeys(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
-	n, one, other := f.news(), f.keys.Targets, f.newKeys(1).Targets
+	n := f.news()
+	one := f.keys.Targets
+	other := f.newKeys(1).Targets
 	f.ok(addKey(n.root, metadata.TARGETS, other))
 	n.root.Roles[metadata.TARGETS].Threshold = 2
-	if _, err := n.Permit(f.enveloped(permitType, payload, one, one)); !errors.Is(err, ErrUnsigned) {
+
+	_, err := n.Permit(f.enveloped(permitType, payload, one, one))
+	if !errors.Is(err, ErrUnsigned) {
 		t.Errorf("error %v", err)
 	}
+
 	if _, err := n.Permit(f.enveloped(permitType, payload, one, other)); err != nil {
 		t.Error(err)
 	}
@@ -110,13 +138,24 @@ func TestSignPermit(t *testing.T) {
 	f.publish("0.2.0")
 	p, text, err := SignPermit(f.dir, f.keys, "0.2.0", "node-1", start.Add(3*day+1))
 	f.ok(err)
+
 	if got, err := f.news().Permit(text); err != nil || got != p {
 		t.Errorf("%v, %v, want %v", got, err, p)
 	}
+
 	for name, sign := range map[string]func() error{
-		"a version that is not published": func() error { _, _, err := SignPermit(f.dir, f.keys, "0.1.0", "", start); return err },
-		"another repository's key":        func() error { _, _, err := SignPermit(f.dir, f.newKeys(1), "0.2.0", "", start); return err },
-		"no key":                          func() error { _, _, err := SignPermit(f.dir, Keys{}, "0.2.0", "", start); return err },
+		"a version that is not published": func() error {
+			_, _, err := SignPermit(f.dir, f.keys, "0.1.0", "", start)
+			return err
+		},
+		"another repository's key": func() error {
+			_, _, err := SignPermit(f.dir, f.newKeys(1), "0.2.0", "", start)
+			return err
+		},
+		"no key": func() error {
+			_, _, err := SignPermit(f.dir, Keys{}, "0.2.0", "", start)
+			return err
+		},
 	} {
 		if err := sign(); err == nil {
 			t.Errorf("%s: no error", name)

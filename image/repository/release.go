@@ -26,7 +26,8 @@ type Release struct {
 	IndexSHA256 string
 }
 
-// custom is what targets.json says of a release, beside length and digest of its index. What later publishers add is ignored.
+// custom is what targets.json says of a release, beside length and digest of
+// its index. What later publishers add is ignored.
 type custom struct {
 	ImageID string `json:"imageID"`
 	Version string `json:"version"`
@@ -37,7 +38,8 @@ type custom struct {
 
 const indexSuffix = ".index.json"
 
-// releases are the targets that are indexes, newest first. What is not understood was published for later programs, and is left out.
+// releases are the targets that are indexes, newest first. What is not
+// understood was published for later programs, and is left out.
 func releases(targets map[string]*metadata.TargetFiles) []Release {
 	var list []Release
 	for path, file := range targets {
@@ -46,7 +48,8 @@ func releases(targets map[string]*metadata.TargetFiles) []Release {
 		}
 	}
 	slices.SortFunc(list, func(a, b Release) int {
-		return cmp.Or(bootentry.CompareVersions(b.Version, a.Version), strings.Compare(a.Index, b.Index))
+		return cmp.Or(bootentry.CompareVersions(b.Version, a.Version),
+			strings.Compare(a.Index, b.Index))
 	})
 	return list
 }
@@ -55,10 +58,12 @@ func release(path string, file *metadata.TargetFiles) (Release, error) {
 	if file.Custom == nil {
 		return Release{}, fmt.Errorf("custom: not there")
 	}
+
 	var c custom
 	if err := json.Unmarshal(*file.Custom, &c); err != nil {
 		return Release{}, fmt.Errorf("custom: %w", err)
 	}
+
 	base, err := bundle.Base(c.ImageID, c.Version, c.Arch)
 	switch sum := file.Hashes["sha256"]; {
 	case err != nil:
@@ -70,11 +75,21 @@ func release(path string, file *metadata.TargetFiles) (Release, error) {
 	case file.Length < 1 || file.Length > bundle.MaxIndex || len(sum) != sha256.Size:
 		return Release{}, fmt.Errorf("want a length up to %d and a sha256", bundle.MaxIndex)
 	}
-	return Release{ImageID: c.ImageID, Version: c.Version, Arch: c.Arch, Profile: c.Profile, Epoch: c.Epoch,
-		Index: path, IndexSize: file.Length, IndexSHA256: file.Hashes["sha256"].String()}, nil
+
+	return Release{
+		ImageID:     c.ImageID,
+		Version:     c.Version,
+		Arch:        c.Arch,
+		Profile:     c.Profile,
+		Epoch:       c.Epoch,
+		Index:       path,
+		IndexSize:   file.Length,
+		IndexSHA256: file.Hashes["sha256"].String(),
+	}, nil
 }
 
-// stored is the name under which the repository has the index (consistent snapshots: with its digest).
+// stored is the name under which the repository has the index (consistent
+// snapshots: with its digest).
 func (r Release) stored() string { return "targets/" + r.IndexSHA256 + "." + r.Index }
 
 // Fetch reads the index of the release, verified.
@@ -83,16 +98,26 @@ func (r Release) Fetch(ctx context.Context, s Store) (bundle.Index, error) {
 	if err != nil {
 		return bundle.Index{}, explain(r.Index, err)
 	}
-	if have := fmt.Sprintf("%x", sha256.Sum256(text)); int64(len(text)) != r.IndexSize || have != r.IndexSHA256 {
-		return bundle.Index{}, explain(r.Index, fmt.Errorf("%d bytes, SHA-256 %s: %w", len(text), have, ErrMixed))
+
+	have := fmt.Sprintf("%x", sha256.Sum256(text))
+	if int64(len(text)) != r.IndexSize || have != r.IndexSHA256 {
+		return bundle.Index{}, explain(r.Index,
+			fmt.Errorf("%d bytes, SHA-256 %s: %w", len(text), have, ErrMixed))
 	}
+
 	ix, err := bundle.Parse(text)
 	if err != nil {
 		return bundle.Index{}, explain(r.Index, fmt.Errorf("%w (%w)", ErrInvalid, err))
 	}
-	if ix.ImageID != r.ImageID || ix.Version != r.Version || ix.Arch != r.Arch || ix.Profile != r.Profile || ix.Epoch != r.Epoch {
-		return bundle.Index{}, explain(r.Index, fmt.Errorf("%w (of %s %s %s %s epoch %d, signed for another release)",
-			ErrInvalid, ix.ImageID, ix.Version, ix.Arch, ix.Profile, ix.Epoch))
+
+	if ix.ImageID != r.ImageID || ix.Version != r.Version || ix.Arch != r.Arch ||
+		ix.Profile != r.Profile || ix.Epoch != r.Epoch {
+		return bundle.Index{}, explain(
+			r.Index,
+			fmt.Errorf("%w (of %s %s %s %s epoch %d, signed for another release)",
+				ErrInvalid, ix.ImageID, ix.Version, ix.Arch, ix.Profile, ix.Epoch),
+		)
 	}
+
 	return ix, nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata/trustedmetadata"
 )
 
-// open trusts root. It checks before go-tuf uses them the things that go-tuf takes for granted and would stumble over.
+// open trusts root. It checks before go-tuf uses them the things that go-tuf
+// takes for granted and would stumble over.
 func open(root []byte) (*trustedmetadata.TrustedMetadata, error) {
 	if err := saneRoot(root); err != nil {
 		return nil, err
@@ -19,12 +20,14 @@ func open(root []byte) (*trustedmetadata.TrustedMetadata, error) {
 	return trustedmetadata.New(root)
 }
 
-// saneRoot: a root of this repository has all four roles, ed25519 keys only, and consistent snapshots.
+// saneRoot: a root of this repository has all four roles, ed25519 keys only,
+// and consistent snapshots.
 func saneRoot(text []byte) error {
 	m, err := metadata.Root().FromBytes(text)
 	if err != nil {
 		return err
 	}
+
 	s := m.Signed
 	if err := saneHead(s.SpecVersion, s.Version); err != nil {
 		return err
@@ -32,14 +35,18 @@ func saneRoot(text []byte) error {
 	if !s.ConsistentSnapshot {
 		return fmt.Errorf("consistent_snapshot: want true")
 	}
+
 	for id, key := range s.Keys {
-		if key == nil || key.Type != metadata.KeyTypeEd25519 || key.Scheme != metadata.KeySchemeEd25519 {
+		if key == nil || key.Type != metadata.KeyTypeEd25519 ||
+			key.Scheme != metadata.KeySchemeEd25519 {
 			return fmt.Errorf("key %.80q: want ed25519", id)
 		}
-		if public, err := hex.DecodeString(key.Value.PublicKey); err != nil || len(public) != ed25519.PublicKeySize {
+		public, err := hex.DecodeString(key.Value.PublicKey)
+		if err != nil || len(public) != ed25519.PublicKeySize {
 			return fmt.Errorf("key %.80q: want %d bytes in hex", id, ed25519.PublicKeySize)
 		}
 	}
+
 	for _, name := range metadata.TOP_LEVEL_ROLE_NAMES {
 		role := s.Roles[name]
 		if role == nil || role.Threshold < 1 || role.Threshold > len(role.KeyIDs) {
@@ -51,10 +58,12 @@ func saneRoot(text []byte) error {
 			}
 		}
 	}
+
 	return nil
 }
 
-// saneTimestamp: it names the snapshot, with length and digest, so that no more is read and parsed than was signed.
+// saneTimestamp: it names the snapshot, with length and digest, so that no more
+// is read and parsed than was signed.
 func saneTimestamp(text []byte) error {
 	m, err := metadata.Timestamp().FromBytes(text)
 	if err != nil {
@@ -66,7 +75,8 @@ func saneTimestamp(text []byte) error {
 	return saneMeta(m.Signed.Meta, metadata.SNAPSHOT, maxSnapshot)
 }
 
-// saneSnapshot likewise names the targets. text has the digest that a signed timestamp gives it.
+// saneSnapshot likewise names the targets. text has the digest that a signed
+// timestamp gives it.
 func saneSnapshot(text []byte) error {
 	m, err := metadata.Snapshot().FromBytes(text)
 	if err != nil {
@@ -75,15 +85,18 @@ func saneSnapshot(text []byte) error {
 	if err := saneHead(m.Signed.SpecVersion, m.Signed.Version); err != nil {
 		return err
 	}
+
 	for name, file := range m.Signed.Meta {
 		if file == nil {
 			return fmt.Errorf("meta %.80q: nothing", name)
 		}
 	}
+
 	return saneMeta(m.Signed.Meta, metadata.TARGETS, maxTargets)
 }
 
-// saneTargets: no target is nothing. text has the digest that a signed snapshot gives it.
+// saneTargets: no target is nothing. text has the digest that a signed snapshot
+// gives it.
 func saneTargets(text []byte) error {
 	var m struct {
 		Signed struct {
@@ -95,11 +108,13 @@ func saneTargets(text []byte) error {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return err
 	}
+
 	for path, file := range m.Signed.Targets {
 		if string(file) == "null" {
 			return fmt.Errorf("targets %.80q: nothing", path)
 		}
 	}
+
 	return saneHead(m.Signed.SpecVersion, m.Signed.Version)
 }
 
@@ -112,8 +127,10 @@ func saneHead(spec string, version int64) error {
 
 func saneMeta(meta map[string]*metadata.MetaFiles, role string, limit int64) error {
 	m := meta[role+".json"]
-	if m == nil || m.Version < 1 || m.Length < 1 || m.Length > limit || len(m.Hashes["sha256"]) != 32 {
-		return fmt.Errorf("meta %s.json: want a version, a length up to %d and a sha256", role, limit)
+	if m == nil || m.Version < 1 || m.Length < 1 || m.Length > limit ||
+		len(m.Hashes["sha256"]) != 32 {
+		return fmt.Errorf("meta %s.json: want a version, a length up to %d and a sha256",
+			role, limit)
 	}
 	return nil
 }

@@ -14,13 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Expiries say how long metadata are good for from the time that they are signed.
+// Expiries say how long metadata are good for from the time that they are
+// signed.
 type Expiries struct{ Root, Targets, Snapshot, Timestamp time.Duration }
 
 // DefaultExpiries: a frozen repository is noticed after a week.
 func DefaultExpiries() Expiries {
 	const day = 24 * time.Hour
-	return Expiries{Root: 730 * day, Targets: 365 * day, Snapshot: 365 * day, Timestamp: 7 * day}
+	return Expiries{
+		Root:      730 * day,
+		Targets:   365 * day,
+		Snapshot:  365 * day,
+		Timestamp: 7 * day,
+	}
 }
 
 // signer writes metadata into a repository.
@@ -48,11 +54,14 @@ func sealed[T metadata.Roles](m *metadata.Metadata[T], keys ...ed25519.PrivateKe
 			return nil, err
 		}
 	}
+
 	return m.ToBytes(false)
 }
 
 // put signs m and writes it under its name.
-func put[T metadata.Roles](s signer, file string, m *metadata.Metadata[T], keys ...ed25519.PrivateKey) ([]byte, error) {
+func put[T metadata.Roles](
+	s signer, file string, m *metadata.Metadata[T], keys ...ed25519.PrivateKey,
+) ([]byte, error) {
 	text, err := sealed(m, keys...)
 	if err == nil {
 		err = writeFile(filepath.Join(s.dir, "metadata", file), text, 0o644)
@@ -63,31 +72,40 @@ func put[T metadata.Roles](s signer, file string, m *metadata.Metadata[T], keys 
 	return text, nil
 }
 
-// commit signs the targets, then the snapshot that names them, then the timestamp that names the snapshot. Before the last, nobody sees
-// any of it. between is called right before the last.
+// commit signs the targets, then the snapshot that names them, then the
+// timestamp that names the snapshot. Before the last, nobody sees any of it.
+// between is called right before the last.
 func (s signer) commit(to state, between func() error) error {
 	to.targets.Signed.Version++
 	to.targets.Signed.Expires = s.until(s.expiries.Targets)
-	text, err := put(s, fmt.Sprintf("%d.targets.json", to.targets.Signed.Version), to.targets, s.keys.Targets)
+
+	text, err := put(s, fmt.Sprintf("%d.targets.json", to.targets.Signed.Version),
+		to.targets, s.keys.Targets)
 	if err != nil {
 		return err
 	}
+
 	to.snapshot.Signed.Version++
 	to.snapshot.Signed.Expires = s.until(s.expiries.Snapshot)
 	to.snapshot.Signed.Meta["targets.json"] = described(text, to.targets.Signed.Version)
-	text, err = put(s, fmt.Sprintf("%d.snapshot.json", to.snapshot.Signed.Version), to.snapshot, s.keys.Snapshot)
+
+	text, err = put(s, fmt.Sprintf("%d.snapshot.json", to.snapshot.Signed.Version), to.snapshot,
+		s.keys.Snapshot)
 	if err != nil {
 		return err
 	}
+
 	to.timestamp.Signed.Meta["snapshot.json"] = described(text, to.snapshot.Signed.Version)
 	if err := between(); err != nil {
 		return err
 	}
+
 	return s.stamp(to)
 }
 
-// signedField of timestamp.json is when it was signed, in RFC 3339; TUF has only the time until which it is good, and lets clients ignore
-// what they do not know (specification, 4.1).
+// signedField of timestamp.json is when it was signed, in RFC 3339; TUF has
+// only the time until which it is good, and lets clients ignore what they do
+// not know (specification, 4.1).
 const signedField = "x-loam-signed"
 
 // signedAt is when a timestamp was signed, the zero time if it does not say.
@@ -107,8 +125,10 @@ func (s signer) stamp(to state) error {
 }
 
 func described(text []byte, version int64) *metadata.MetaFiles {
-	m, sum := metadata.MetaFile(version), sha256.Sum256(text)
-	m.Length, m.Hashes = int64(len(text)), metadata.Hashes{"sha256": sum[:]}
+	m := metadata.MetaFile(version)
+	sum := sha256.Sum256(text)
+	m.Length = int64(len(text))
+	m.Hashes = metadata.Hashes{"sha256": sum[:]}
 	return m
 }
 

@@ -21,21 +21,30 @@ func TestAPublishedDirectory(t *testing.T) {
 	r := f.publish("0.3.0")
 	var have []string
 	f.ok(filepath.WalkDir(f.dir, func(path string, d os.DirEntry, err error) error {
-		if rel, _ := filepath.Rel(f.dir, path); err == nil && !d.IsDir() && !strings.Contains(rel, "0.2.0") {
+		rel, _ := filepath.Rel(f.dir, path)
+		if err == nil && !d.IsDir() && !strings.Contains(rel, "0.2.0") {
 			have = append(have, rel)
 		}
 		return err
 	}))
+
 	const base = "loam-node-os_0.3.0_x86-64"
-	want := []string{"SHA256SUMS", base + ".efi", base + ".pack", base + "_" + strings.Repeat("a", 32) + ".root", base + "_" + strings.Repeat("b", 32) + ".verity",
-		"metadata/.lock", "metadata/1.root.json", "metadata/1.snapshot.json", "metadata/1.targets.json", "metadata/2.snapshot.json", "metadata/2.targets.json",
-		"metadata/3.snapshot.json", "metadata/3.targets.json", "metadata/timestamp.json", "targets/" + r.IndexSHA256 + "." + base + ".index.json"}
+	want := []string{
+		"SHA256SUMS", base + ".efi", base + ".pack", base + "_" + strings.Repeat("a", 32) + ".root",
+		base + "_" + strings.Repeat("b", 32) + ".verity",
+		"metadata/.lock", "metadata/1.root.json", "metadata/1.snapshot.json",
+		"metadata/1.targets.json", "metadata/2.snapshot.json", "metadata/2.targets.json",
+		"metadata/3.snapshot.json", "metadata/3.targets.json", "metadata/timestamp.json",
+		"targets/" + r.IndexSHA256 + "." + base + ".index.json",
+	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
+
 	if n := strings.Count(string(f.read("SHA256SUMS")), "\n"); n != 6 {
 		t.Errorf("SHA256SUMS has %d lines, want 6:\n%s", n, f.read("SHA256SUMS"))
 	}
+
 	cmd := exec.Command(judge.Find(t, "sha256sum"), "--check", "--strict", "--quiet", "SHA256SUMS")
 	cmd.Dir = f.dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -46,16 +55,23 @@ func TestAPublishedDirectory(t *testing.T) {
 func TestSumsThatAreSignedStaySigned(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("0.2.0")
-	b.SignSums = func(text []byte) ([]byte, error) { return append([]byte("by me: "), text...), nil }
+	b.SignSums = func(text []byte) ([]byte, error) {
+		return append([]byte("by me: "), text...), nil
+	}
+
 	_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
 	f.ok(err)
+
 	sums := f.read("SHA256SUMS")
 	if got := string(f.read("SHA256SUMS.gpg")); got != "by me: "+string(sums) {
 		t.Errorf("signature %q", got)
 	}
-	if _, err := Publish(f.dir, f.keys, f.bundle("0.3.0"), DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "hint: --sums-key signs it again") {
+
+	if _, err := Publish(f.dir, f.keys, f.bundle("0.3.0"), DefaultExpiries(), f.now); err == nil ||
+		!strings.Contains(err.Error(), "hint: --sums-key signs it again") {
 		t.Errorf("a release by nobody: %v", err)
 	}
+
 	if string(f.read("SHA256SUMS")) != string(sums) {
 		t.Error("SHA256SUMS is another")
 	}
@@ -71,8 +87,10 @@ func TestPublishingAgain(t *testing.T) {
 	if err != nil || again != first || string(before) != string(f.read("metadata/timestamp.json")) {
 		t.Errorf("the same release again: %+v, %v", again, err)
 	}
+
 	b.Index.Profile = "metal"
-	if _, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "with other content\nhint: ") {
+	if _, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now); err == nil ||
+		!strings.Contains(err.Error(), "with other content\nhint: ") {
 		t.Errorf("another release under the same name: %v", err)
 	}
 }
@@ -83,11 +101,21 @@ func TestPublishRefuses(t *testing.T) {
 		change func(f *fixture, b *Bundle)
 		err    string
 	}{
-		{"a directory that is no repository", func(f *fixture, _ *Bundle) { f.dir = f.TempDir() }, "hint: --init"},
-		{"a pack that is not there", func(f *fixture, b *Bundle) { b.Pack = "none" }, "no such file"},
-		{"a root of another size", func(f *fixture, b *Bundle) { b.Index.Root.Size-- }, "not the 111999 bytes"},
-		{"an index that is not valid", func(f *fixture, b *Bundle) { b.Index.Version = "1_0" }, "boot entry"},
-		{"no key of the targets", func(f *fixture, _ *Bundle) { f.keys.Targets = nil }, "sign 2.targets.json: no such key"},
+		{"a directory that is no repository", func(f *fixture, _ *Bundle) {
+			f.dir = f.TempDir()
+		}, "hint: --init"},
+		{"a pack that is not there", func(f *fixture, b *Bundle) {
+			b.Pack = "none"
+		}, "no such file"},
+		{"a root of another size", func(f *fixture, b *Bundle) {
+			b.Index.Root.Size--
+		}, "not the 111999 bytes"},
+		{"an index that is not valid", func(f *fixture, b *Bundle) {
+			b.Index.Version = "1_0"
+		}, "boot entry"},
+		{"no key of the targets", func(f *fixture, _ *Bundle) {
+			f.keys.Targets = nil
+		}, "sign 2.targets.json: no such key"},
 		{"a repository that somebody else signed", func(f *fixture, _ *Bundle) {
 			f.write("metadata/timestamp.json", newFixture(f).read("metadata/timestamp.json"))
 		}, "not signed by enough"},
@@ -101,26 +129,31 @@ func TestPublishRefuses(t *testing.T) {
 			f := newFixture(t)
 			b := f.bundle("0.2.0")
 			tc.change(f, &b)
-			if _, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), tc.err) {
+
+			_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
 	}
 }
 
-// TestAPublisherThatStopsAnywhereIsNotSeen: until timestamp.json is there, nodes read the repository of before.
+// TestAPublisherThatStopsAnywhereIsNotSeen: until timestamp.json is there,
+// nodes read the repository of before.
 func TestAPublisherThatStopsAnywhereIsNotSeen(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
 	stop := errors.New("stop")
 	st := f.state()
 	st.targets.Signed.Targets = map[string]*metadata.TargetFiles{}
+
 	if err := f.signer().commit(st, func() error { return stop }); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}
+
 	f.publish("0.3.0") // and the next publisher goes on
 	if list := f.updated(); len(list) != 2 {
 		t.Errorf("%v", list)
@@ -132,9 +165,11 @@ func TestRefreshKeepsARepositoryAlive(t *testing.T) {
 	f.publish("0.2.0")
 	f.updated()
 	f.now = f.now.Add(30 * day)
+
 	if _, err := f.update(); !errors.Is(err, ErrExpired) {
 		t.Fatalf("error %v", err)
 	}
+
 	f.ok(Refresh(f.dir, Keys{Timestamp: f.keys.Timestamp}, DefaultExpiries(), f.now))
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
@@ -145,42 +180,54 @@ func TestNodesFollowARotation(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
 	f.updated()
+
 	for range 3 {
 		fresh := f.newKeys(1)
 		f.ok(Rotate(f.dir, f.keys, fresh, 1, DefaultExpiries(), f.now))
 		f.keys = fresh
 	}
+
 	f.publish("0.3.0")
 	if list := f.updated(); len(list) != 2 {
 		t.Errorf("%v", list)
 	}
-	// A node that is given the newest root from now on remembers what it saw of the versions.
+
+	// A node that is given the newest root from now on remembers what it saw of
+	// the versions.
 	old := f.copy()
 	f.publish("0.4.0")
 	f.updated()
 	f.dir = old
-	if _, err := Update(t.Context(), f.store(), f.node, f.read("metadata/4.root.json"), Clock{Now: f.now}); !errors.Is(err, ErrRollback) {
+
+	_, err := Update(t.Context(), f.store(), f.node, f.read("metadata/4.root.json"),
+		Clock{Now: f.now})
+	if !errors.Is(err, ErrRollback) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestOldKeysAreWorthNothingAfterARotation: not for a node that saw it, whatever root.json it was given.
+// TestOldKeysAreWorthNothingAfterARotation: not for a node that saw it,
+// whatever root.json it was given.
 func TestOldKeysAreWorthNothingAfterARotation(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
-	stolen, old := f.keys, f.copy()
+	stolen := f.keys
+	old := f.copy()
 	fresh := f.newKeys(1)
 	f.ok(Rotate(f.dir, f.keys, fresh, 1, DefaultExpiries(), f.now))
 	f.updated()
-	f.dir, f.keys = old, stolen
+	f.dir = old
+	f.keys = stolen
 	f.publish("6.6.6")
 	f.publish("6.6.7")
+
 	if _, err := f.update(); !errors.Is(err, ErrUnsigned) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestAStolenTimestampKeyThatRanAhead: after a rotation, versions begin where the publisher is (specification, 5.3.11).
+// TestAStolenTimestampKeyThatRanAhead: after a rotation, versions begin where
+// the publisher is (specification, 5.3.11).
 func TestAStolenTimestampKeyThatRanAhead(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
@@ -188,12 +235,15 @@ func TestAStolenTimestampKeyThatRanAhead(t *testing.T) {
 	f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Version = 1 << 40 })
 	f.updated()
 	f.dir = honest
+
 	if _, err := f.update(); !errors.Is(err, ErrRollback) {
 		t.Fatalf("error %v", err)
 	}
+
 	fresh := f.newKeys(1)
 	fresh.Root = f.keys.Root
 	f.ok(Rotate(f.dir, f.keys, fresh, 1, DefaultExpiries(), f.now))
+
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}
@@ -202,25 +252,33 @@ func TestAStolenTimestampKeyThatRanAhead(t *testing.T) {
 func TestThresholds(t *testing.T) {
 	f := newFixture(t)
 	three := f.newKeys(3)
-	if err := Init(t.TempDir(), three, 4, DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "threshold of 4 with 3") {
+	if err := Init(t.TempDir(), three, 4, DefaultExpiries(), f.now); err == nil ||
+		!strings.Contains(err.Error(), "threshold of 4 with 3") {
 		t.Errorf("error %v", err)
 	}
-	f.dir, f.keys = t.TempDir(), three
+
+	f.dir = t.TempDir()
+	f.keys = three
 	f.ok(Init(f.dir, three, 2, DefaultExpiries(), f.now))
 	f.publish("0.2.0")
 	f.updated()
 	fresh := f.newKeys(3)
 	one := Keys{Root: three.Root[:1]}
-	if err := Rotate(f.dir, one, fresh, 2, DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "1 of its root keys are here, it takes 2\nhint: ") {
+	if err := Rotate(f.dir, one, fresh, 2, DefaultExpiries(), f.now); err == nil ||
+		!strings.Contains(err.Error(), "1 of its root keys are here, it takes 2\nhint: ") {
 		t.Errorf("rotated by one key of two: %v", err)
 	}
+
 	before := f.copy()
 	f.root(func(*metadata.RootType) {}, three.Root[0], fresh.Root[0], fresh.Root[1])
+
 	if _, err := f.update(); !errors.Is(err, ErrUnsigned) {
 		t.Errorf("a root signed by one key of two: %v", err)
 	}
+
 	f.dir = before
 	f.ok(Rotate(f.dir, Keys{Root: three.Root[1:]}, fresh, 3, DefaultExpiries(), f.now))
+
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}
@@ -231,13 +289,16 @@ func TestKeysAreNeverReplaced(t *testing.T) {
 	if _, err := NewKeys(dir, 2); err != nil {
 		t.Fatal(err)
 	}
+
 	keys, err := LoadKeys(dir)
 	if err != nil || len(keys.Root) != 2 || keys.Timestamp == nil {
 		t.Fatalf("%d root keys, %v", len(keys.Root), err)
 	}
+
 	if _, err := NewKeys(dir, 2); err == nil || !strings.Contains(err.Error(), "never replaced") {
 		t.Errorf("error %v", err)
 	}
+
 	info, err := os.Stat(filepath.Join(dir, "targets.pem"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -247,14 +308,22 @@ func TestKeysAreNeverReplaced(t *testing.T) {
 // TestOpensslMakesOurKeys: a key need not come from us.
 func TestOpensslMakesOurKeys(t *testing.T) {
 	dir := t.TempDir()
-	judge.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", filepath.Join(dir, "root-1.pem"))
-	judge.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", filepath.Join(dir, "timestamp.pem"))
+	judge.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out",
+		filepath.Join(dir, "root-1.pem"))
+	judge.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out",
+		filepath.Join(dir, "timestamp.pem"))
+
 	keys, err := LoadKeys(dir)
-	if err != nil || len(keys.Root) != 1 || len(keys.Timestamp) != ed25519.PrivateKeySize || keys.Targets != nil {
+	if err != nil || len(keys.Root) != 1 || len(keys.Timestamp) != ed25519.PrivateKeySize ||
+		keys.Targets != nil {
 		t.Errorf("%d root keys, %v", len(keys.Root), err)
 	}
-	judge.Run(t, "openssl", "ecparam", "-genkey", "-noout", "-name", "prime256v1", "-out", filepath.Join(dir, "ec.pem"))
-	judge.Run(t, "openssl", "pkcs8", "-topk8", "-nocrypt", "-in", filepath.Join(dir, "ec.pem"), "-out", filepath.Join(dir, "targets.pem"))
+
+	judge.Run(t, "openssl", "ecparam", "-genkey", "-noout", "-name", "prime256v1", "-out",
+		filepath.Join(dir, "ec.pem"))
+	judge.Run(t, "openssl", "pkcs8", "-topk8", "-nocrypt", "-in", filepath.Join(dir, "ec.pem"),
+		"-out", filepath.Join(dir, "targets.pem"))
+
 	if _, err := LoadKeys(dir); err == nil || !strings.Contains(err.Error(), "want ed25519") {
 		t.Errorf("error %v", err)
 	}
@@ -262,7 +331,8 @@ func TestOpensslMakesOurKeys(t *testing.T) {
 
 func TestInitRefusesARepository(t *testing.T) {
 	f := newFixture(t)
-	if err := Init(f.dir, f.keys, 1, DefaultExpiries(), f.now); err == nil || !strings.Contains(err.Error(), "is one already") {
+	if err := Init(f.dir, f.keys, 1, DefaultExpiries(), f.now); err == nil ||
+		!strings.Contains(err.Error(), "is one already") {
 		t.Errorf("error %v", err)
 	}
 }

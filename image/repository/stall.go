@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watched is a body whose request ends when no byte of it comes for a while, or too few in a window, counted only while somebody waits for
-// it.
+// watched is a body whose request ends when no byte of it comes for a while, or
+// too few in a window, counted only while somebody waits for it.
 type watched struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -18,7 +18,8 @@ type watched struct {
 	got    int
 }
 
-// stalling watches the bodies of all answers, also of those that come before the one that was asked for.
+// stalling watches the bodies of all answers, also of those that come before
+// the one that was asked for.
 type stalling struct{ http.RoundTripper }
 
 func (s stalling) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -28,6 +29,7 @@ func (s stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
+
 	resp.Body = &watched{ReadCloser: resp.Body, ctx: ctx, cancel: cancel}
 	return resp, nil
 }
@@ -37,22 +39,29 @@ func (w *watched) Read(p []byte) (int, error) {
 	defer timer.Stop()
 	begin := time.Now()
 	n, err := w.ReadCloser.Read(p)
-	if w.count(n, time.Since(begin)); err != io.EOF && context.Cause(w.ctx) != nil {
+	w.count(n, time.Since(begin))
+
+	if err != io.EOF && context.Cause(w.ctx) != nil {
 		err = context.Cause(w.ctx)
 	}
+
 	return n, err
 }
 
 // count ends the request if a window is over that brought too little.
 func (w *watched) count(n int, waited time.Duration) {
-	w.got, w.waited = w.got+n, w.waited+waited
+	w.got += n
+	w.waited += waited
 	if w.waited < window {
 		return
 	}
+
 	if w.got < slowest {
 		w.cancel(ErrSlow)
 	}
-	w.got, w.waited = 0, 0
+
+	w.got = 0
+	w.waited = 0
 }
 
 func (w *watched) Close() error {

@@ -22,26 +22,45 @@ type state struct {
 // newState has no release, and versions of zero.
 func newState() state {
 	never := time.Time{}
-	st := state{root: metadata.Root(never), targets: metadata.Targets(never), snapshot: metadata.Snapshot(never), timestamp: metadata.Timestamp(never)}
-	st.root.Signed.Version, st.targets.Signed.Version, st.snapshot.Signed.Version, st.timestamp.Signed.Version = 0, 0, 0, 0
+	st := state{
+		root:      metadata.Root(never),
+		targets:   metadata.Targets(never),
+		snapshot:  metadata.Snapshot(never),
+		timestamp: metadata.Timestamp(never),
+	}
+
+	st.root.Signed.Version = 0
+	st.targets.Signed.Version = 0
+	st.snapshot.Signed.Version = 0
+	st.timestamp.Signed.Version = 0
+
 	return st
 }
 
-// readState reads a repository as a node does, but takes what expired: nobody adds to what does not verify.
+// readState reads a repository as a node does, but takes what expired: nobody
+// adds to what does not verify.
 func readState(dir string) (state, error) {
 	first, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
 	if err != nil {
 		return state{}, fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
 	}
+
 	store, err := openDir(dir)
 	if err != nil {
 		return state{}, err
 	}
+
 	u, err := update(context.Background(), store, nowhere{}, first, Clock{})
 	if err != nil {
 		return state{}, err
 	}
-	return state{root: u.set.Root, targets: u.set.Targets[metadata.TARGETS], snapshot: u.set.Snapshot, timestamp: u.set.Timestamp}, nil
+
+	return state{
+		root:      u.set.Root,
+		targets:   u.set.Targets[metadata.TARGETS],
+		snapshot:  u.set.Snapshot,
+		timestamp: u.set.Timestamp,
+	}, nil
 }
 
 // nowhere is a Keeper that keeps nothing.

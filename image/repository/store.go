@@ -1,13 +1,17 @@
-// Package repository is where updates are published: metadata signed by TUF roles (The Update Framework, specification 1.0), which name
-// the indexes of the releases (image/bundle) by digest, beside the packs and what systemd-sysupdate reads. A node reads it by Update and
-// Release.Fetch; the builder writes it by Init, Publish, Refresh and Rotate. It is the only importer of go-tuf.
+// Package repository is where updates are published: metadata signed by TUF
+// roles (The Update Framework, specification 1.0), which name the indexes of
+// the releases (image/bundle) by digest, beside the packs and what
+// systemd-sysupdate reads. A node reads it by Update and Release.Fetch; the
+// builder writes it by Init, Publish, Refresh and Rotate. It is the only
+// importer of go-tuf.
 //
 //	metadata/N.root.json  N.targets.json  N.snapshot.json  timestamp.json
 //	targets/SHA256.BASE.index.json
 //	BASE.pack
 //	BASE.efi  BASE_ROOT-PARTUUID.root  BASE_VERITY-PARTUUID.verity  SHA256SUMS  SHA256SUMS.gpg
 //
-// BASE is bundle.Base. All files but timestamp.json, SHA256SUMS and its signature keep their content for ever.
+// BASE is bundle.Base. All files but timestamp.json, SHA256SUMS and its
+// signature keep their content for ever.
 package repository
 
 import (
@@ -20,11 +24,14 @@ import (
 	"strings"
 )
 
-// Store reads published files, by their slash-separated names. Nothing in it is trusted.
+// Store reads published files, by their slash-separated names. Nothing in it is
+// trusted.
 type Store interface {
-	// Get is the whole file: ErrNotFound if there is none, ErrTooLarge if it has more than max bytes.
+	// Get is the whole file: ErrNotFound if there is none, ErrTooLarge if it
+	// has more than max bytes.
 	Get(ctx context.Context, name string, max int64) ([]byte, error)
-	// Range reads n bytes from off on. The reader gives exactly n bytes, or an error: io.ErrUnexpectedEOF if there are fewer.
+	// Range reads n bytes from off on. The reader gives exactly n bytes, or an
+	// error: io.ErrUnexpectedEOF if there are fewer.
 	Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error)
 }
 
@@ -32,11 +39,13 @@ type Store interface {
 var (
 	ErrNotFound = errors.New("not found")
 	ErrTooLarge = errors.New("larger than it may be")
-	// ErrRange: the file ends before the bytes asked for, or the server sends others.
+	// ErrRange: the file ends before the bytes asked for, or the server sends
+	// others.
 	ErrRange = errors.New("not the bytes asked for")
 	// ErrStalled: no byte came for 15 seconds.
 	ErrStalled = errors.New("no byte for 15 s")
-	// ErrSlow: less came than the slowest line brings that an update is worth waiting for.
+	// ErrSlow: less came than the slowest line brings that an update is worth
+	// waiting for.
 	ErrSlow = errors.New("less than 4 KiB/s for a minute")
 )
 
@@ -48,39 +57,48 @@ type options struct {
 	mirror bool
 }
 
-// Mirror is for a store that nobody has to trust: it does not send its readers elsewhere, and a server has to know ranges.
+// Mirror is for a store that nobody has to trust: it does not send its readers
+// elsewhere, and a server has to know ranges.
 func Mirror() Option { return func(o *options) { o.mirror = true } }
 
 // CAs adds certificate authorities, in PEM, to those of the system for https.
 func CAs(pem []byte) Option { return func(o *options) { o.cas = append(o.cas, pem...) } }
 
-// Open opens a directory (a path, or file://), or a web server's (http:// or https://), or an artifact of a registry (oci:// or oci+http://).
+// Open opens a directory (a path, or file://), or a web server's (http:// or
+// https://), or an artifact of a registry (oci:// or oci+http://).
 func Open(ref string, opts ...Option) (Store, error) {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
 	}
+
 	if r, is, err := ParseOCI(ref); is {
 		if err != nil {
 			return nil, err
 		}
 		return openOCI(r, o)
 	}
+
 	scheme, rest, ok := strings.Cut(ref, "://")
 	if !ok {
 		return openDir(ref)
 	}
+
 	u, err := url.Parse(ref)
 	if err != nil {
 		return nil, fmt.Errorf("repository: %w", err)
 	}
+
 	switch {
 	case scheme == "file" && u.Host == "" && strings.HasPrefix(rest, "/"):
 		return openDir(u.Path)
-	case (scheme == "http" || scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "":
+	case (scheme == "http" || scheme == "https") && u.Host != "" && u.RawQuery == "" &&
+		u.Fragment == "":
 		return openHTTP(u, o)
 	}
-	return nil, fmt.Errorf("repository %s: want a directory, file:///DIR, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG", u.Redacted())
+
+	return nil, fmt.Errorf("repository %s: want a directory, file:///DIR, http://HOST/DIR, "+
+		"https://HOST/DIR or oci://HOST/NAME:TAG", u.Redacted())
 }
 
 // checkName refuses names that could lead out of the repository.
@@ -117,12 +135,16 @@ func (e *exactly) Read(p []byte) (int, error) {
 	if e.left == 0 {
 		return 0, io.EOF
 	}
+
 	n, err := e.body.Read(p[:min(int64(len(p)), e.left)])
-	if e.left -= int64(n); errors.Is(err, io.EOF) {
-		if err = nil; e.left > 0 {
+	e.left -= int64(n)
+	if errors.Is(err, io.EOF) {
+		err = nil
+		if e.left > 0 {
 			err = io.ErrUnexpectedEOF
 		}
 	}
+
 	return n, err
 }
 

@@ -17,13 +17,19 @@ var content = []byte("0123456789abcdefghijklmnopqrstuvwxyz")
 // TestStores: a directory, file:// and a web server all answer alike.
 func TestStores(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(filepath.Join(dir, "sub/file"), content, 0o644),
-		os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644)); err != nil {
+	err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o755),
+		os.WriteFile(filepath.Join(dir, "sub/file"), content, 0o644),
+		os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer server.Close()
-	for _, ref := range []string{dir, "file://" + dir, server.URL, server.URL + "/", strings.Replace(server.URL, "http://", "http://user:secret@", 1)} {
+	for _, ref := range []string{
+		dir, "file://" + dir, server.URL, server.URL + "/",
+		strings.Replace(server.URL, "http://", "http://user:secret@", 1),
+	} {
 		t.Run(ref, func(t *testing.T) {
 			s, err := Open(ref)
 			if err != nil {
@@ -48,12 +54,17 @@ func checkGet(t *testing.T, s Store) {
 		{"empty", 0, nil, nil},
 		{"none", 36, nil, ErrNotFound},
 	} {
-		if got, err := s.Get(t.Context(), tc.name, tc.max); !errors.Is(err, tc.err) || !bytes.Equal(got, tc.want) {
+		got, err := s.Get(t.Context(), tc.name, tc.max)
+		if !errors.Is(err, tc.err) || !bytes.Equal(got, tc.want) {
 			t.Errorf("Get %s: %q, %v", tc.name, got, err)
 		}
 	}
-	for _, name := range []string{"", ".", "../file", "/etc/passwd", "sub/../sub/file", "sub//file", `sub\file`, "sub/file?x"} {
-		if got, err := s.Get(t.Context(), name, 1<<20); err == nil || !strings.Contains(err.Error(), "not a name") {
+
+	for _, name := range []string{
+		"", ".", "../file", "/etc/passwd", "sub/../sub/file", "sub//file", `sub\file`, "sub/file?x",
+	} {
+		got, err := s.Get(t.Context(), name, 1<<20)
+		if err == nil || !strings.Contains(err.Error(), "not a name") {
 			t.Errorf("Get %q: %q, %v", name, got, err)
 		}
 	}
@@ -79,7 +90,8 @@ func checkRanges(t *testing.T, s Store) {
 	} {
 		got, err := readRange(t, s, tc.name, tc.off, tc.n)
 		if !errors.Is(err, tc.err) || string(got) != tc.want {
-			t.Errorf("Range %s %d+%d: %q, %v, want %q, %v", tc.name, tc.off, tc.n, got, err, tc.want, tc.err)
+			t.Errorf("Range %s %d+%d: %q, %v, want %q, %v",
+				tc.name, tc.off, tc.n, got, err, tc.want, tc.err)
 		}
 	}
 }
@@ -97,13 +109,17 @@ func readRange(t testing.TB, s Store, name string, off, n int64) ([]byte, error)
 
 func TestADirectoryIsNotLeft(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.Symlink("/etc/passwd", filepath.Join(dir, "out")), os.Mkdir(filepath.Join(dir, "sub"), 0o755)); err != nil {
+	err := errors.Join(os.Symlink("/etc/passwd", filepath.Join(dir, "out")),
+		os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"out", "sub"} {
 		if got, err := s.Get(t.Context(), name, 1<<20); err == nil {
 			t.Errorf("%s: %q", name, got)

@@ -11,7 +11,8 @@ import (
 	"slices"
 )
 
-// Keeper keeps what the node has seen. Write is durable and all or nothing; Read of what was never written is fs.ErrNotExist.
+// Keeper keeps what the node has seen. Write is durable and all or nothing;
+// Read of what was never written is fs.ErrNotExist.
 type Keeper interface {
 	Read(name string) ([]byte, error)
 	Write(name string, data []byte) error
@@ -20,10 +21,12 @@ type Keeper interface {
 // TrustedName is the one name that Update gives to a Keeper.
 const TrustedName = "trusted.json"
 
-// Trusted is the newest metadata that were verified, as they were signed. Their versions are what protects from older ones; a change of
-// keys makes them void by itself, as the specification wants it (5.3.11).
+// Trusted is the newest metadata that were verified, as they were signed. Their
+// versions are what protects from older ones; a change of keys makes them void
+// by itself, as the specification wants it (5.3.11).
 type Trusted struct {
-	// Anchors are the SHA-256 of each root.json, from the first one that was given up to Root.
+	// Anchors are the SHA-256 of each root.json, from the first one that was
+	// given up to Root.
 	Anchors   []string `json:"anchors"`
 	Root      []byte   `json:"root"`
 	Timestamp []byte   `json:"timestamp,omitempty"`
@@ -31,19 +34,23 @@ type Trusted struct {
 	Targets   []byte   `json:"targets,omitempty"`
 }
 
-// Load reads what k keeps. A damaged file counts as none: a node that can be updated no more is worse than one that forgot what it saw.
+// Load reads what k keeps. A damaged file counts as none: a node that can be
+// updated no more is worse than one that forgot what it saw.
 func Load(k Keeper) (Trusted, error) {
 	text, err := k.Read(TrustedName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Trusted{}, nil
 	}
+
 	if err != nil {
 		return Trusted{}, fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
+
 	var t Trusted
 	if err := json.Unmarshal(text, &t); err != nil {
 		return Trusted{}, nil
 	}
+
 	return t, nil
 }
 
@@ -60,17 +67,20 @@ func (t Trusted) Save(k Keeper) error {
 }
 
 func (t Trusted) equal(o Trusted) bool {
-	return slices.Equal(t.Anchors, o.Anchors) && bytes.Equal(t.Root, o.Root) && bytes.Equal(t.Timestamp, o.Timestamp) &&
+	return slices.Equal(t.Anchors, o.Anchors) && bytes.Equal(t.Root, o.Root) &&
+		bytes.Equal(t.Timestamp, o.Timestamp) &&
 		bytes.Equal(t.Snapshot, o.Snapshot) && bytes.Equal(t.Targets, o.Targets)
 }
 
-// begin is t for a node that is told to trust root. If t comes from another root.json, its Root is not trusted any more; the rest still
-// has to be signed by the keys of the new one, and then is as good as ever.
+// begin is t for a node that is told to trust root. If t comes from another
+// root.json, its Root is not trusted any more; the rest still has to be signed
+// by the keys of the new one, and then is as good as ever.
 func (t Trusted) begin(root []byte) Trusted {
 	if slices.Contains(t.Anchors, anchor(root)) && usable(t.Root) {
 		return t
 	}
-	t.Anchors, t.Root = []string{anchor(root)}, root
+	t.Anchors = []string{anchor(root)}
+	t.Root = root
 	return t
 }
 
@@ -82,7 +92,8 @@ func usable(root []byte) bool {
 
 // follow takes the successor of Root.
 func (t *Trusted) follow(root []byte) {
-	t.Anchors, t.Root = append(slices.Clone(t.Anchors), anchor(root)), root
+	t.Anchors = append(slices.Clone(t.Anchors), anchor(root))
+	t.Root = root
 }
 
 func anchor(root []byte) string {

@@ -10,21 +10,27 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata/trustedmetadata"
 )
 
-// Update reads the metadata of s as the TUF specification has a client do it (5.3 to 5.6), and returns its releases, newest first. root is
-// the root.json that the node was given; k keeps what is verified, each file before the next is asked for, and is written only for what
-// is new.
+// Update reads the metadata of s as the TUF specification has a client do it
+// (5.3 to 5.6), and returns its releases, newest first. root is the root.json
+// that the node was given; k keeps what is verified, each file before the next
+// is asked for, and is written only for what is new.
 func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News, error) {
 	u, err := update(ctx, s, k, root, c)
 	if err != nil {
 		return News{}, err
 	}
-	return News{Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets), Time: u.set.RefTime, root: &u.set.Root.Signed}, nil
+	return News{
+		Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets),
+		Time:     u.set.RefTime,
+		root:     &u.set.Root.Signed,
+	}, nil
 }
 
-// Clock is what expiries are compared with. The wall clock alone would let old metadata pass when it is behind, or set back.
+// Clock is what expiries are compared with. The wall clock alone would let old
+// metadata pass when it is behind, or set back.
 type Clock struct {
-	// Now is the wall clock, Built a time after which the program that asks was made: it is never earlier than that. Nothing expires by the
-	// zero Clock.
+	// Now is the wall clock, Built a time after which the program that asks was
+	// made: it is never earlier than that. Nothing expires by the zero Clock.
 	Now, Built time.Time
 }
 
@@ -40,8 +46,11 @@ func (c Clock) floor() time.Time {
 type News struct {
 	// Releases are newest first.
 	Releases []Release
-	// Time is what expiries were compared with at last: the clock's, unless more is proven: by Built, or by when the timestamp was signed.
+
+	// Time is what expiries were compared with at last: the clock's, unless
+	// more is proven: by Built, or by when the timestamp was signed.
 	Time time.Time
+
 	// root has the keys of now.
 	root *metadata.RootType
 }
@@ -51,16 +60,29 @@ func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*upda
 	if err != nil {
 		return nil, err
 	}
-	u := &updater{store: s, keeper: k, clock: c, saved: kept, kept: kept.begin(root)}
-	if u.set, err = open(u.kept.Root); err != nil {
+
+	u := &updater{
+		store:  s,
+		keeper: k,
+		clock:  c,
+		saved:  kept,
+		kept:   kept.begin(root),
+	}
+
+	u.set, err = open(u.kept.Root)
+	if err != nil {
 		return nil, translate("the trusted root.json", err)
 	}
+
 	u.set.RefTime = c.floor()
-	for _, step := range []func(context.Context) error{u.roots, u.timestamp, u.snapshot, u.targets} {
+	for _, step := range []func(context.Context) error{
+		u.roots, u.timestamp, u.snapshot, u.targets,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	return u, nil
 }
 
@@ -100,18 +122,23 @@ func (u *updater) fresh(file string, expires time.Time) error {
 	if u.set.RefTime.After(u.clock.Now) {
 		behind = " at least, whatever the clock says: " + stamp(u.clock.Now)
 	}
-	return explain(file, fmt.Errorf("%w on %s, and it is %s%s", ErrExpired, stamp(expires), stamp(u.set.RefTime), behind))
+	return explain(file,
+		fmt.Errorf("%w on %s, and it is %s%s",
+			ErrExpired, stamp(expires), stamp(u.set.RefTime), behind))
 }
 
-// since moves the time on to when the timestamp was signed, which is in the past, and looks again at what was fresh before. No other
-// time that the node has seen is kept for later, least of all the clock's: one that was ahead once would have everything expire for ever.
-// What a signer with a wrong clock has said, the next timestamp of the same key sets right.
+// since moves the time on to when the timestamp was signed, which is in the
+// past, and looks again at what was fresh before. No other time that the node
+// has seen is kept for later, least of all the clock's: one that was ahead once
+// would have everything expire for ever. What a signer with a wrong clock has
+// said, the next timestamp of the same key sets right.
 func (u *updater) since(signed time.Time) error {
 	if u.clock == (Clock{}) || !signed.After(u.set.RefTime) {
 		return nil
 	}
 	u.set.RefTime = signed
-	return cmp.Or(u.fresh("root.json", u.set.Root.Signed.Expires), u.fresh("timestamp.json", u.set.Timestamp.Signed.Expires))
+	return cmp.Or(u.fresh("root.json", u.set.Root.Signed.Expires),
+		u.fresh("timestamp.json", u.set.Timestamp.Signed.Expires))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -21,21 +21,25 @@ func TestANodeSeesWhatIsPublishedNewestFirst(t *testing.T) {
 	if list := f.updated(); len(list) != 0 {
 		t.Errorf("a new repository has %v", list)
 	}
+
 	old := f.publish("0.9.0")
 	fresh := f.publish("0.10.0")
 	if diff := cmp.Diff([]Release{fresh, old}, f.updated()); diff != "" {
 		t.Error(diff)
 	}
+
 	ix, err := fresh.Fetch(t.Context(), f.store())
 	if err != nil || ix.Version != "0.10.0" || ix.Epoch != 1 {
 		t.Errorf("%+v, %v", ix, err)
 	}
+
 	if fresh.Index != "loam-node-os_0.10.0_x86-64.index.json" {
 		t.Errorf("index %s", fresh.Index)
 	}
 }
 
-// TestWithoutNewsNothingIsWritten: neither for the same metadata, nor more than once for a new timestamp.
+// TestWithoutNewsNothingIsWritten: neither for the same metadata, nor more than
+// once for a new timestamp.
 func TestWithoutNewsNothingIsWritten(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
@@ -44,10 +48,13 @@ func TestWithoutNewsNothingIsWritten(t *testing.T) {
 	check := func(want int) {
 		t.Helper()
 		count.writes = 0
-		if _, err := Update(t.Context(), f.store(), count, f.read("metadata/1.root.json"), Clock{Now: f.now}); err != nil || count.writes != want {
+		_, err := Update(t.Context(), f.store(), count, f.read("metadata/1.root.json"),
+			Clock{Now: f.now})
+		if err != nil || count.writes != want {
 			t.Errorf("%d writes, want %d, %v", count.writes, want, err)
 		}
 	}
+
 	check(0)
 	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
 	check(1)
@@ -64,7 +71,8 @@ func (c *counting) Write(name string, data []byte) error {
 	return c.Keeper.Write(name, data)
 }
 
-// TestAttacks: the node has seen 0.2.0, or nothing; then the server turns against it.
+// TestAttacks: the node has seen 0.2.0, or nothing; then the server turns
+// against it.
 func TestAttacks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -72,8 +80,13 @@ func TestAttacks(t *testing.T) {
 		want   error
 		err    string
 	}{
-		{"frozen for more than a week", func(f *fixture) { f.now = f.now.Add(8 * day) }, ErrExpired, "timestamp.json"},
-		{"frozen, and the node starts anew", func(f *fixture) { f.now, f.node = f.now.Add(8*day), memory{} }, ErrExpired, "timestamp.json: expired on 2026-11-28T12:00:00Z"},
+		{"frozen for more than a week", func(f *fixture) {
+			f.now = f.now.Add(8 * day)
+		}, ErrExpired, "timestamp.json"},
+		{"frozen, and the node starts anew", func(f *fixture) {
+			f.now = f.now.Add(8 * day)
+			f.node = memory{}
+		}, ErrExpired, "timestamp.json: expired on 2026-11-28T12:00:00Z"},
 		{"an old copy, whole", func(f *fixture) {
 			old := f.copy()
 			f.publish("0.3.0")
@@ -85,17 +98,27 @@ func TestAttacks(t *testing.T) {
 			old := *st.timestamp.Signed.Meta["snapshot.json"]
 			f.publish("0.3.0")
 			f.updated()
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta["snapshot.json"] = &old })
+
+			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+				m.Signed.Meta["snapshot.json"] = &old
+			})
 		}, ErrRollback, "timestamp.json"},
 		{"old targets under a new snapshot", func(f *fixture) {
 			st := f.state()
 			old := *st.snapshot.Signed.Meta["targets.json"]
 			f.publish("0.3.0")
 			f.updated()
-			f.snap(func(m *metadata.Metadata[metadata.SnapshotType]) { m.Signed.Meta["targets.json"] = &old })
+
+			f.snap(func(m *metadata.Metadata[metadata.SnapshotType]) {
+				m.Signed.Meta["targets.json"] = &old
+			})
 		}, ErrRollback, "snapshot.json"},
-		{"a root of the version before", func(f *fixture) { f.write("metadata/2.root.json", f.read("metadata/1.root.json")) }, ErrRollback, "2.root.json"},
-		{"a root that skips a version", func(f *fixture) { f.root(func(m *metadata.RootType) { m.Version = 3 }, f.keys.Root...) }, ErrRollback, "2.root.json"},
+		{"a root of the version before", func(f *fixture) {
+			f.write("metadata/2.root.json", f.read("metadata/1.root.json"))
+		}, ErrRollback, "2.root.json"},
+		{"a root that skips a version", func(f *fixture) {
+			f.root(func(m *metadata.RootType) { m.Version = 3 }, f.keys.Root...)
+		}, ErrRollback, "2.root.json"},
 		{"a root by somebody else", func(f *fixture) {
 			f.root(func(m *metadata.RootType) {}, f.newKeys(1).Root...)
 		}, ErrUnsigned, "2.root.json"},
@@ -126,7 +149,9 @@ func TestAttacks(t *testing.T) {
 			f.ok(f.signer().commit(f.state(), func() error { return nil }))
 		}, ErrUnsigned, "targets.json"},
 		{"a byte of the timestamp changed", func(f *fixture) {
-			f.write("metadata/timestamp.json", bytes.Replace(f.read("metadata/timestamp.json"), []byte("2026-11-28"), []byte("2036-11-28"), 1))
+			f.write("metadata/timestamp.json",
+				bytes.Replace(f.read("metadata/timestamp.json"), []byte("2026-11-28"),
+					[]byte("2036-11-28"), 1))
 		}, ErrUnsigned, "timestamp.json"},
 		{"the snapshot of another time", func(f *fixture) {
 			f.publish("0.3.0")
@@ -146,8 +171,12 @@ func TestAttacks(t *testing.T) {
 			s.expiries.Targets = -day
 			f.ok(s.commit(f.state(), func() error { return nil }))
 		}, ErrExpired, "targets.json: expired"},
-		{"a timestamp without end", func(f *fixture) { f.write("metadata/timestamp.json", make([]byte, maxTimestamp+1)) }, ErrTooLarge, "timestamp.json"},
-		{"a root without end", func(f *fixture) { f.write("metadata/2.root.json", make([]byte, maxRoot+1)) }, ErrTooLarge, "2.root.json"},
+		{"a timestamp without end", func(f *fixture) {
+			f.write("metadata/timestamp.json", make([]byte, maxTimestamp+1))
+		}, ErrTooLarge, "timestamp.json"},
+		{"a root without end", func(f *fixture) {
+			f.write("metadata/2.root.json", make([]byte, maxRoot+1))
+		}, ErrTooLarge, "2.root.json"},
 		{"a snapshot longer than signed", func(f *fixture) {
 			f.publish("0.3.0")
 			f.write("metadata/3.snapshot.json", append(f.read("metadata/3.snapshot.json"), ' '))
@@ -156,20 +185,32 @@ func TestAttacks(t *testing.T) {
 			f.publish("0.3.0")
 			f.write("metadata/3.targets.json", append(f.read("metadata/3.targets.json"), ' '))
 		}, ErrTooLarge, "3.targets.json"},
-		{"no timestamp", func(f *fixture) { f.ok(os.Remove(filepath.Join(f.dir, "metadata/timestamp.json"))) }, ErrNotFound, "timestamp.json"},
-		{"no JSON", func(f *fixture) { f.write("metadata/timestamp.json", []byte("<html>")) }, ErrInvalid, "timestamp.json"},
-		{"a snapshot where the timestamp is", func(f *fixture) { f.write("metadata/timestamp.json", f.read("metadata/2.snapshot.json")) }, ErrInvalid, "timestamp.json"},
+		{"no timestamp", func(f *fixture) {
+			f.ok(os.Remove(filepath.Join(f.dir, "metadata/timestamp.json")))
+		}, ErrNotFound, "timestamp.json"},
+		{"no JSON", func(f *fixture) {
+			f.write("metadata/timestamp.json", []byte("<html>"))
+		}, ErrInvalid, "timestamp.json"},
+		{"a snapshot where the timestamp is", func(f *fixture) {
+			f.write("metadata/timestamp.json", f.read("metadata/2.snapshot.json"))
+		}, ErrInvalid, "timestamp.json"},
 		{"a timestamp that names no snapshot", func(f *fixture) {
 			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta = nil })
 		}, ErrInvalid, "meta snapshot.json"},
 		{"a timestamp with a snapshot that is null", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta["snapshot.json"] = nil })
+			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+				m.Signed.Meta["snapshot.json"] = nil
+			})
 		}, ErrInvalid, "meta snapshot.json"},
 		{"a timestamp without the snapshot's digest", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta["snapshot.json"].Hashes = nil })
+			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+				m.Signed.Meta["snapshot.json"].Hashes = nil
+			})
 		}, ErrInvalid, "meta snapshot.json"},
 		{"a specification of another age", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.SpecVersion = "2.0.0" })
+			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+				m.Signed.SpecVersion = "2.0.0"
+			})
 		}, ErrInvalid, "spec_version"},
 		{"a target that is null", func(f *fixture) {
 			st := f.state()
@@ -190,11 +231,15 @@ func TestAttacks(t *testing.T) {
 			f.updated()
 			tc.attack(f)
 			before := bytes.Clone(f.node[TrustedName])
+
 			list, err := f.update()
-			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), "\nhint: ") || list != nil {
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.err) ||
+				!strings.Contains(err.Error(), "\nhint: ") || list != nil {
 				t.Fatalf("%v, error %v\nwant %v, %q and a hint", list, err, tc.want, tc.err)
 			}
-			if tc.want == ErrRollback && !bytes.Equal(before, f.node[TrustedName]) && strings.HasPrefix(tc.err, "timestamp") {
+
+			if tc.want == ErrRollback && !bytes.Equal(before, f.node[TrustedName]) &&
+				strings.HasPrefix(tc.err, "timestamp") {
 				t.Error("the node keeps the old one")
 			}
 		})
@@ -202,7 +247,12 @@ func TestAttacks(t *testing.T) {
 }
 
 func (f *fixture) signer() signer {
-	return signer{dir: f.dir, keys: f.keys, expiries: DefaultExpiries(), now: f.now}
+	return signer{
+		dir:      f.dir,
+		keys:     f.keys,
+		expiries: DefaultExpiries(),
+		now:      f.now,
+	}
 }
 
 func (f *fixture) state() state {
@@ -226,7 +276,8 @@ func (f *fixture) snap(change func(*metadata.Metadata[metadata.SnapshotType])) {
 	st := f.state()
 	st.snapshot.Signed.Version++
 	change(st.snapshot)
-	text, err := put(f.signer(), fmt.Sprintf("%d.snapshot.json", st.snapshot.Signed.Version), st.snapshot, f.keys.Snapshot)
+	text, err := put(f.signer(), fmt.Sprintf("%d.snapshot.json", st.snapshot.Signed.Version),
+		st.snapshot, f.keys.Snapshot)
 	f.ok(err)
 	st.timestamp.Signed.Meta["snapshot.json"] = described(text, st.snapshot.Signed.Version)
 	f.ok(f.signer().stamp(st))
@@ -248,8 +299,12 @@ func TestFetchRefuses(t *testing.T) {
 		attack func(f *fixture, r *Release)
 		want   error
 	}{
-		{"an index of another size", func(f *fixture, r *Release) { f.write(r.stored(), f.read(r.stored())[1:]) }, ErrMixed},
-		{"a longer index", func(f *fixture, r *Release) { f.write(r.stored(), append(f.read(r.stored()), '\n')) }, ErrTooLarge},
+		{"an index of another size", func(f *fixture, r *Release) {
+			f.write(r.stored(), f.read(r.stored())[1:])
+		}, ErrMixed},
+		{"a longer index", func(f *fixture, r *Release) {
+			f.write(r.stored(), append(f.read(r.stored()), '\n'))
+		}, ErrTooLarge},
 		{"another byte", func(f *fixture, r *Release) {
 			text := f.read(r.stored())
 			text[len(text)/2]++
@@ -259,21 +314,28 @@ func TestFetchRefuses(t *testing.T) {
 			other := f.publish("0.3.0")
 			f.write(r.stored(), f.read(other.stored()))
 		}, ErrMixed},
-		{"no index", func(f *fixture, r *Release) { f.ok(os.Remove(filepath.Join(f.dir, r.stored()))) }, ErrNotFound},
-		{"an index signed for another release", func(f *fixture, r *Release) { r.Epoch = 2 }, ErrInvalid},
+		{"no index", func(f *fixture, r *Release) {
+			f.ok(os.Remove(filepath.Join(f.dir, r.stored())))
+		}, ErrNotFound},
+		{"an index signed for another release", func(f *fixture, r *Release) {
+			r.Epoch = 2
+		}, ErrInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
 			r := f.publish("0.2.0")
 			tc.attack(f, &r)
-			if _, err := r.Fetch(t.Context(), f.store()); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), "\nhint: ") {
+
+			_, err := r.Fetch(t.Context(), f.store())
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), "\nhint: ") {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
 		})
 	}
 }
 
-// TestWhatIsPublishedForLaterProgramsIsLeftOut: a node must not lose the releases that it knows how to take.
+// TestWhatIsPublishedForLaterProgramsIsLeftOut: a node must not lose the
+// releases that it knows how to take.
 func TestWhatIsPublishedForLaterProgramsIsLeftOut(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
@@ -285,6 +347,7 @@ func TestWhatIsPublishedForLaterProgramsIsLeftOut(t *testing.T) {
 	st.targets.Signed.Targets["loam-node-os_0.3.0_x86-64.index.json"] = &other
 	st.targets.Signed.Targets["README"] = &other
 	f.ok(f.signer().commit(st, func() error { return nil }))
+
 	if list := f.updated(); len(list) != 1 || list[0].Version != "0.2.0" {
 		t.Errorf("%+v", list)
 	}
@@ -297,6 +360,7 @@ func TestDamageOfWhatWasKeptDoesNotEndUpdates(t *testing.T) {
 	f.updated()
 	good, err := Load(f.node)
 	f.ok(err)
+
 	for name, damage := range map[string]func(t *Trusted){
 		"all":  nil,
 		"root": func(t *Trusted) { t.Root = []byte("{}") },
@@ -323,10 +387,12 @@ func TestDamageOfWhatWasKeptDoesNotEndUpdates(t *testing.T) {
 	}
 }
 
-// TestAStoreThatFailsIsNoVerdict: an error of the network is neither of the sentinels.
+// TestAStoreThatFailsIsNoVerdict: an error of the network is neither of the
+// sentinels.
 func TestAStoreThatFailsIsNoVerdict(t *testing.T) {
 	f := newFixture(t)
-	_, err := Update(t.Context(), broken{}, f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
+	_, err := Update(t.Context(), broken{}, f.node, f.read("metadata/1.root.json"),
+		Clock{Now: f.now})
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v", err)
 	}
@@ -339,4 +405,6 @@ func TestAStoreThatFailsIsNoVerdict(t *testing.T) {
 
 type broken struct{ Store }
 
-func (broken) Get(context.Context, string, int64) ([]byte, error) { return nil, io.ErrUnexpectedEOF }
+func (broken) Get(context.Context, string, int64) ([]byte, error) {
+	return nil, io.ErrUnexpectedEOF
+}

@@ -11,7 +11,8 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// TestFromABuildToItsBytes: what a node gets over HTTP, chunk by chunk, is what was published.
+// TestFromABuildToItsBytes: what a node gets over HTTP, chunk by chunk, is what
+// was published.
 func TestFromABuildToItsBytes(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("0.2.0")
@@ -21,13 +22,19 @@ func TestFromABuildToItsBytes(t *testing.T) {
 	defer server.Close()
 	s, err := Open(server.URL)
 	f.ok(err)
+
 	news, err := Update(t.Context(), s, f.node, f.read("metadata/1.root.json"), Clock{Now: f.now})
 	if err != nil || len(news.Releases) != 1 {
 		t.Fatalf("%v, %v", news, err)
 	}
+
 	ix, err := news.Releases[0].Fetch(t.Context(), s)
 	f.ok(err)
-	for file, part := range map[string]bundle.Part{b.Root: ix.Root, b.Verity: ix.Verity, b.UKI: ix.UKI} {
+	for file, part := range map[string]bundle.Part{
+		b.Root:   ix.Root,
+		b.Verity: ix.Verity,
+		b.UKI:    ix.UKI,
+	} {
 		var got []byte
 		for i, c := range part.Chunks {
 			body, err := s.Range(t.Context(), ix.Pack.Name, c.At, c.Len)
@@ -39,6 +46,7 @@ func TestFromABuildToItsBytes(t *testing.T) {
 			f.ok(err)
 			got = append(got, plain...)
 		}
+
 		want, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes of %d, %v", file, len(got), len(want), err)

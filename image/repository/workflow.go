@@ -18,7 +18,8 @@ const (
 	maxRotations = 64
 )
 
-// roots follows the chain of roots: each is signed by its predecessor and by itself.
+// roots follows the chain of roots: each is signed by its predecessor and by
+// itself.
 func (u *updater) roots(ctx context.Context) error {
 	for range maxRotations {
 		file := fmt.Sprintf("%d.root.json", u.set.Root.Signed.Version+1)
@@ -26,6 +27,7 @@ func (u *updater) roots(ctx context.Context) error {
 		if errors.Is(err, ErrNotFound) {
 			break
 		}
+
 		if err != nil {
 			return err
 		}
@@ -35,20 +37,25 @@ func (u *updater) roots(ctx context.Context) error {
 		if _, err := u.set.UpdateRoot(data); err != nil {
 			return translate(file, err)
 		}
+
 		u.kept.follow(data)
 		if err := u.save(); err != nil {
 			return err
 		}
 	}
+
 	return u.fresh("root.json", u.set.Root.Signed.Expires)
 }
 
 func (u *updater) timestamp(ctx context.Context) error {
 	const file = "timestamp.json"
-	// What was kept is only compared with. That it expired, or was signed by keys of before, is no error.
+
+	// What was kept is only compared with. That it expired, or was signed by
+	// keys of before, is no error.
 	if saneTimestamp(u.kept.Timestamp) == nil {
 		_, _ = u.set.UpdateTimestamp(u.kept.Timestamp)
 	}
+
 	data, err := u.get(ctx, file, maxTimestamp)
 	if err != nil {
 		return err
@@ -56,8 +63,10 @@ func (u *updater) timestamp(ctx context.Context) error {
 	if err := saneTimestamp(data); err != nil {
 		return translate(file, err)
 	}
+
 	switch _, err := u.set.UpdateTimestamp(data); {
-	case errors.Is(err, &metadata.ErrEqualVersionNumber{}), errors.Is(err, &metadata.ErrExpiredMetadata{}):
+	case errors.Is(err, &metadata.ErrEqualVersionNumber{}),
+		errors.Is(err, &metadata.ErrExpiredMetadata{}):
 		if err := u.fresh(file, u.set.Timestamp.Signed.Expires); err != nil {
 			return err
 		}
@@ -69,18 +78,21 @@ func (u *updater) timestamp(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return u.since(signedAt(u.set.Timestamp))
 }
 
 func (u *updater) snapshot(ctx context.Context) error {
 	want := u.set.Timestamp.Signed.Meta["snapshot.json"]
 	file := fmt.Sprintf("%d.snapshot.json", want.Version)
+
 	if saneSnapshot(u.kept.Snapshot) == nil {
 		_, err := u.set.UpdateSnapshot(u.kept.Snapshot, true)
 		if err == nil && want.VerifyLengthHashes(u.kept.Snapshot) == nil {
 			return nil
 		}
 	}
+
 	data, err := u.get(ctx, file, want.Length)
 	if err != nil {
 		return err
@@ -91,12 +103,14 @@ func (u *updater) snapshot(ctx context.Context) error {
 	if err := saneSnapshot(data); err != nil {
 		return translate(file, err)
 	}
+
 	switch _, err := u.set.UpdateSnapshot(data, false); {
 	case errors.Is(err, &metadata.ErrExpiredMetadata{}):
 		return u.fresh(file, u.set.Snapshot.Signed.Expires)
 	case err != nil:
 		return translate(file, err)
 	}
+
 	u.kept.Snapshot = data
 	return u.save()
 }
@@ -107,19 +121,22 @@ func (u *updater) targets(ctx context.Context) error {
 	data := u.kept.Targets
 	if want.VerifyLengthHashes(data) != nil {
 		var err error
-		if data, err = u.get(ctx, file, want.Length); err != nil {
+		data, err = u.get(ctx, file, want.Length)
+		if err != nil {
 			return err
 		}
 		if err := want.VerifyLengthHashes(data); err != nil {
 			return translate(file, err)
 		}
 	}
+
 	if err := saneTargets(data); err != nil {
 		return translate(file, err)
 	}
 	if _, err := u.set.UpdateTargets(data); err != nil {
 		return translate(file, err)
 	}
+
 	u.kept.Targets = data
 	return u.save()
 }
