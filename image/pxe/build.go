@@ -19,15 +19,15 @@ const (
 	initrd = "initrd"
 )
 
-// served are all files of a build that machines can have, with the end of the name that each has in
-// the build.
+// served are all files of a build that machines can have, with the end of the
+// name that each has in the build.
 var served = map[string]string{
 	UKI: ".pxe.efi", kernel: ".vmlinuz", initrd: ".initrd",
 	"root": ".root", "verity": ".verity", "disk.raw.zst": ".raw.zst",
 }
 
-// Build is a build that is served. Its files stay as they were when it was opened, whatever is
-// built in its directory afterwards.
+// Build is a build that is served. Its files stay as they were when it was
+// opened, whatever is built in its directory afterwards.
 type Build struct {
 	manifest manifest.Manifest
 	files    map[string]File
@@ -47,10 +47,12 @@ func Open(dir string) (*Build, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is no build: %w"+hint, dir, err, dir)
 	}
+
 	m, err := manifest.Decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w"+hint, dir, err, dir)
 	}
+
 	b := &Build{manifest: m, files: map[string]File{}}
 	for name, end := range served {
 		f, err := open(dir, m, end)
@@ -59,15 +61,18 @@ func Open(dir string) (*Build, error) {
 		}
 		b.files[name] = f
 	}
+
 	return b, nil
 }
 
-// open opens the file of a build whose name ends so, if it is as the manifest says.
+// open opens the file of a build whose name ends so, if it is as the manifest
+// says.
 func open(dir string, m manifest.Manifest, end string) (File, error) {
 	want, ok := m.Output(end)
 	if !ok || !filepath.IsLocal(want.Name) {
 		return File{}, fmt.Errorf("has no file *%s, which machines boot from the network by", end)
 	}
+
 	f, err := os.Open(filepath.Join(dir, want.Name))
 	if err != nil {
 		return File{}, err
@@ -75,6 +80,7 @@ func open(dir string, m manifest.Manifest, end string) (File, error) {
 	if err := check(f, want); err != nil {
 		return File{}, errors.Join(err, f.Close())
 	}
+
 	return File{f, want.Size, f.Close}, nil
 }
 
@@ -87,6 +93,7 @@ func check(f *os.File, want manifest.File) error {
 	if n != want.Size || hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
 		return fmt.Errorf("%s is not the file that manifest.json is of", want.Name)
 	}
+
 	return nil
 }
 
@@ -110,8 +117,8 @@ func (b *Build) String() string {
 // RootHash is that of the system.
 func (b *Build) RootHash() string { return b.manifest.RootHash }
 
-// Path is where a file of the build is on this server, without a slash at the start: the same for
-// TFTP and for HTTP.
+// Path is where a file of the build is on this server, without a slash at the
+// start: the same for TFTP and for HTTP.
 func (b *Build) Path(name string) string { return "v1/boot/" + b.manifest.RootHash + "/" + name }
 
 // Files are all files of the builds, by Path.

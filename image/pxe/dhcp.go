@@ -22,10 +22,12 @@ type Proxy struct {
 	Said func(Request, Offer, error)
 }
 
-// Serve answers what comes to conn, which is at port 67 or 4011, until ctx ends.
+// Serve answers what comes to conn, which is at port 67 or 4011, until ctx
+// ends.
 func (s *Proxy) Serve(ctx context.Context, conn net.PacketConn, port int) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+
 	p := make([]byte, 2048)
 	for {
 		n, from, err := conn.ReadFrom(p)
@@ -37,6 +39,7 @@ func (s *Proxy) Serve(ctx context.Context, conn net.PacketConn, port int) error 
 		case err != nil:
 			continue // The cable was pulled, and may be plugged in again.
 		}
+
 		if out, to := s.answer(p[:n], from, port); out != nil {
 			// What is lost the machine asks for again.
 			_, _ = conn.WriteTo(out, to)
@@ -50,41 +53,51 @@ func (s *Proxy) answer(p []byte, from net.Addr, port int) ([]byte, net.Addr) {
 	if err != nil {
 		return nil, nil
 	}
+
 	kind, ok := answers(in, port)
 	r := ParseRequest(in)
 	if !ok || r.Kind == "" {
 		return nil, nil
 	}
+
 	offer, err := s.Offers.For(r, s.Installed(r.MAC))
-	if err == nil && r.Kind != Init && !offer.Disk { // Init runs already, and may ask by another network device.
+	if err == nil && r.Kind != Init && !offer.Disk {
+		// Init runs already, and may ask by another network device.
 		err = s.Admit(r)
 	}
+
 	s.Said(r, offer, err)
 	if err != nil {
 		return nil, nil
 	}
+
 	out, err := reply(in, kind, offer, s.Server)
 	if err != nil {
 		s.Said(r, Offer{}, err)
 		return nil, nil
 	}
+
 	return out.ToBytes(), destination(in, from, port)
 }
 
-// Listen opens the two ports of ProxyDHCP on the network that address is of, and of no other: with
-// two networks, the offer would name an address that half of the machines do not reach.
+// Listen opens the two ports of ProxyDHCP on the network that address is of,
+// and of no other: with two networks, the offer would name an address that half
+// of the machines do not reach.
 func Listen(ctx context.Context, address netip.Addr) (dhcp, proxy net.PacketConn, err error) {
 	device, err := interfaceOf(address)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	dhcp, err = listenOn(ctx, device, netip.AddrPortFrom(netip.IPv4Unspecified(), DHCPPort))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	proxy, err = listenOn(ctx, device, netip.AddrPortFrom(address, ProxyPort))
 	if err != nil {
 		return nil, nil, errors.Join(err, dhcp.Close())
 	}
+
 	return dhcp, proxy, nil
 }

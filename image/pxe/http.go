@@ -26,21 +26,27 @@ type Identity struct {
 	Arch         string
 }
 
-// ErrNone has a machine start without a machine.yaml. It is no fs.ErrNotExist, which is also what is said of a list of tokens that is away.
+// ErrNone has a machine start without a machine.yaml. It is no fs.ErrNotExist,
+// which is also what is said of a list of tokens that is away.
 var ErrNone = errors.New("no machine.yaml")
 
 // Machines is what this server knows of machines.
 type Machines interface {
-	// Machine is the machine.yaml for a machine, and, for a person, where it is from; ErrNone
-	// if there is none. The texts of all errors go to the machine.
+	// Machine is the machine.yaml for a machine, and, for a person, where it is
+	// from; ErrNone if there is none. The texts of all errors go to the
+	// machine.
 	Machine(ctx context.Context, id Identity) (text []byte, from string, err error)
-	// Installed has the machine boot from its own disk from now on. It returns how a person takes that back.
+
+	// Installed has the machine boot from its own disk from now on. It returns
+	// how a person takes that back.
 	Installed(id Identity) (undo string, err error)
+
 	// IsInstalled reports whether it does.
 	IsInstalled(mac string) bool
 }
 
-// Said is told what was asked, by whom (a MAC, or an address), and what came of it.
+// Said is told what was asked, by whom (a MAC, or an address), and what came of
+// it.
 type Said func(who, asked, got string)
 
 // Handler answers what machines ask over HTTP.
@@ -52,26 +58,32 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 			out := &sending{ResponseWriter: w, control: http.NewResponseController(w)}
 			began := time.Now()
 			http.ServeContent(out, r, "", time.Time{}, io.NewSectionReader(f, 0, f.Size))
+
 			if r.Method == http.MethodGet {
-				said(host(r), "loads "+path.Base(name)+" by HTTP", Amount(out.bytes, time.Since(began), out.err))
+				said(host(r), "loads "+path.Base(name)+" by HTTP",
+					Amount(out.bytes, time.Since(began), out.err))
 			}
 		})
 	}
+
 	mux.HandleFunc("GET "+ScriptPath, func(w http.ResponseWriter, r *http.Request) {
 		o.answerIPXE(w, r, machines, said)
 	})
+
 	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
 			text, from, err := machines.Machine(r.Context(), id)
 			return string(text), from, err
 		})
 	})
+
 	mux.HandleFunc("POST /v1/installed", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, said, "is installed", func(id Identity) (string, string, error) {
 			undo, err := machines.Installed(id)
 			return "", "boots from its disk from now on; from the network again: " + undo, err
 		})
 	})
+
 	return mux
 }
 
@@ -84,33 +96,47 @@ func host(r *http.Request) string {
 	return address
 }
 
-// answerIPXE gives iPXE its script. What it says of itself is written to a person's terminal only if it is known.
+// answerIPXE gives iPXE its script. What it says of itself is written to a
+// person's terminal only if it is known.
 func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Machines, said Said) {
-	arch, who, installed := r.FormValue("arch"), host(r), false
+	arch := r.FormValue("arch")
+	who := host(r)
+	installed := false
 	if mac, err := net.ParseMAC(r.FormValue("mac")); err == nil {
-		who, installed = mac.String(), machines.IsInstalled(mac.String())
+		who = mac.String()
+		installed = machines.IsInstalled(mac.String())
 	}
+
 	switch _, known := buildarch[arch]; {
 	case installed:
 		said(who, "iPXE asks what to do", "start from its disk, as it is installed")
 	case known:
 		said(who, "iPXE asks what to do", "boot for "+arch)
 	}
+
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprint(w, o.Script(arch, installed))
 }
 
 // answer has ask say what a machine gets, and what a person is told of that.
-func answer(w http.ResponseWriter, r *http.Request, said Said, asked string, ask func(Identity) (text, got string, err error)) {
+func answer(
+	w http.ResponseWriter,
+	r *http.Request,
+	said Said,
+	asked string,
+	ask func(Identity) (text, got string, err error),
+) {
 	id, err := identify(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	text, got, err := ask(id)
 	if err != nil {
 		got = "error: " + err.Error()
 	}
+
 	said(id.MACs[0], asked+id.named(), got)
 	switch {
 	case errors.Is(err, ErrNone):
@@ -119,7 +145,8 @@ func answer(w http.ResponseWriter, r *http.Request, said Said, asked string, ask
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(len(text))) // A node takes nothing of unknown size.
+		// A node takes nothing of unknown size.
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 		fmt.Fprint(w, text)
 	}
 }
@@ -134,7 +161,12 @@ func (id Identity) named() string {
 
 // identify reads who a machine says that it is.
 func identify(q url.Values) (Identity, error) {
-	id := Identity{Serial: strings.TrimSpace(q.Get("serial")), UUID: strings.ToLower(q.Get("uuid")), Arch: q.Get("arch")}
+	id := Identity{
+		Serial: strings.TrimSpace(q.Get("serial")),
+		UUID:   strings.ToLower(q.Get("uuid")),
+		Arch:   q.Get("arch"),
+	}
+
 	for _, text := range q["mac"] {
 		mac, err := net.ParseMAC(text)
 		if err != nil || len(mac) != 6 {
@@ -144,16 +176,19 @@ func identify(q url.Values) (Identity, error) {
 			id.MACs = append(id.MACs, mac.String())
 		}
 	}
+
 	switch {
 	case len(id.MACs) == 0:
 		return id, errors.New("mac is missing")
 	case len(id.MACs) > maxMACs || len(id.Serial) > 200 || len(id.UUID) > 40:
 		return id, errors.New("more than a machine has")
 	}
+
 	return id, nil
 }
 
-// contentType: firmware asks it, before the end of the name, whether this is a program (EDK2, HttpBootCheckImageType).
+// contentType: firmware asks it, before the end of the name, whether this is a
+// program (EDK2, HttpBootCheckImageType).
 func contentType(name string) string {
 	if path.Ext(name) == ".efi" {
 		return "application/efi"

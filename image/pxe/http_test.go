@@ -36,7 +36,9 @@ func (s *site) Installed(id Identity) (string, error) {
 }
 
 func (s *site) IsInstalled(mac string) bool {
-	return slices.ContainsFunc(s.installed, func(id Identity) bool { return slices.Contains(id.MACs, mac) })
+	return slices.ContainsFunc(s.installed, func(id Identity) bool {
+		return slices.Contains(id.MACs, mac)
+	})
 }
 
 // TestHandler asks as a machine does, from its first file to its last word.
@@ -51,52 +53,179 @@ func TestHandler(t *testing.T) {
 	var said []string
 	h := o.Handler(s, func(who, asked, got string) { said = append(said, who+" "+asked+": "+got) })
 	const boots = "#!ipxe\necho loam 1 metal from http://192.0.2.1:8080\n" +
-		"kernel http://192.0.2.1:8080/v1/boot/amd64-hash/vmlinuz initrd=initrd quiet loam.server=http://192.0.2.1:8080\n" +
+		"kernel http://192.0.2.1:8080/v1/boot/amd64-hash/vmlinuz initrd=initrd quiet " +
+		"loam.server=http://192.0.2.1:8080\n" +
 		"initrd --name initrd http://192.0.2.1:8080/v1/boot/amd64-hash/initrd\nboot\n"
+
 	for _, test := range []struct {
 		name, method, path, ranges string
 		status                     int
 		want                       string
 	}{
-		{name: "a file", path: "/v1/boot/amd64-hash/root", status: 200, want: "loam.root"},
-		{name: "a part of it", path: "/v1/boot/amd64-hash/root", ranges: "bytes=5-6", status: 206, want: "ro"},
-		{name: "more than there is", path: "/v1/boot/amd64-hash/root", ranges: "bytes=100-", status: 416, want: "invalid range: failed to overlap\n"},
-		{name: "its size, as firmware asks", method: "HEAD", path: "/v1/boot/amd64-hash/pxe.efi", status: 200},
-		{name: "the disk image", path: "/v1/boot/amd64-hash/disk.raw.zst", status: 200, want: "loam.raw.zst"},
-		{name: "another build", path: "/v1/boot/other/root", status: 404, want: "404 page not found\n"},
-		{name: "a file that is not served", path: "/v1/boot/amd64-hash/manifest.json", status: 404, want: "404 page not found\n"},
-		{name: "iPXE's first question", path: "/v1/ipxe", status: 200, want: "#!ipxe\nchain http://192.0.2.1:8080/v1/ipxe?arch=${buildarch}&mac=${netX/mac}\n"},
-		{name: "iPXE's second", path: "/v1/ipxe?arch=x86_64&mac=" + mac.String(), status: 200, want: boots},
-		{name: "iPXE that a BIOS has started", path: "/v1/ipxe?arch=i386&mac=" + mac.String(), status: 200, want: boots},
-		{name: "iPXE on what there is no build for", path: "/v1/ipxe?arch=arm64", status: 200, want: "#!ipxe\necho http://192.0.2.1:8080 has no build for this machine\nsleep 10\nexit 1\n"},
-		{name: "machine.yaml", path: "/v1/machine?mac=52:54:00:AB:00:00&mac=52-54-00-12-34-56&serial=%20S1%20&uuid=AA&arch=amd64", status: 200, want: "kind: Machine\n"},
-		{name: "none", path: "/v1/machine?mac=52:54:00:00:00:01", status: 404, want: "no machine.yaml\n"},
-		{name: "one with a mistake", path: "/v1/machine?serial=broken&mac=52:54:00:00:00:01", status: 503, want: "default.yaml:3: x: unknown field\n"},
-		{name: "nobody", path: "/v1/machine?serial=S1", status: 400, want: "mac is missing\n"},
-		{name: "a MAC that is none", path: "/v1/machine?mac=../../x", status: 400, want: "mac \"../../x\" is none\n"},
-		{name: "a MAC that is too long", path: "/v1/machine?mac=00:00:00:00:fe:80:00:00", status: 400, want: "mac \"00:00:00:00:fe:80:00:00\" is none\n"},
-		{name: "a serial number of a novel", path: "/v1/machine?mac=52:54:00:00:00:01&serial=" + strings.Repeat("a", 300), status: 400, want: "more than a machine has\n"},
-		{name: "installed by GET", path: "/v1/installed?mac=" + mac.String(), status: 405, want: "Method Not Allowed\n"},
-		{name: "installed", method: "POST", path: "/v1/installed?serial=S1&mac=" + mac.String(), status: 200},
-		{name: "iPXE on a machine that is installed", path: "/v1/ipxe?arch=x86_64&mac=52:54:00:12:34:56", status: 200, want: "#!ipxe\necho This machine is installed: it boots from its disk\nexit\n"},
+		{
+			name:   "a file",
+			path:   "/v1/boot/amd64-hash/root",
+			status: 200,
+			want:   "loam.root",
+		},
+		{
+			name:   "a part of it",
+			path:   "/v1/boot/amd64-hash/root",
+			ranges: "bytes=5-6",
+			status: 206,
+			want:   "ro",
+		},
+		{
+			name:   "more than there is",
+			path:   "/v1/boot/amd64-hash/root",
+			ranges: "bytes=100-",
+			status: 416,
+			want:   "invalid range: failed to overlap\n",
+		},
+		{
+			name:   "its size, as firmware asks",
+			method: "HEAD",
+			path:   "/v1/boot/amd64-hash/pxe.efi",
+			status: 200,
+		},
+		{
+			name:   "the disk image",
+			path:   "/v1/boot/amd64-hash/disk.raw.zst",
+			status: 200,
+			want:   "loam.raw.zst",
+		},
+		{
+			name:   "another build",
+			path:   "/v1/boot/other/root",
+			status: 404,
+			want:   "404 page not found\n",
+		},
+		{
+			name:   "a file that is not served",
+			path:   "/v1/boot/amd64-hash/manifest.json",
+			status: 404,
+			want:   "404 page not found\n",
+		},
+		{
+			name:   "iPXE's first question",
+			path:   "/v1/ipxe",
+			status: 200,
+			want: "#!ipxe\n" +
+				"chain http://192.0.2.1:8080/v1/ipxe?arch=${buildarch}&mac=${netX/mac}\n",
+		},
+		{
+			name:   "iPXE's second",
+			path:   "/v1/ipxe?arch=x86_64&mac=" + mac.String(),
+			status: 200,
+			want:   boots,
+		},
+		{
+			name:   "iPXE that a BIOS has started",
+			path:   "/v1/ipxe?arch=i386&mac=" + mac.String(),
+			status: 200,
+			want:   boots,
+		},
+		{
+			name:   "iPXE on what there is no build for",
+			path:   "/v1/ipxe?arch=arm64",
+			status: 200,
+			want: "#!ipxe\necho http://192.0.2.1:8080 has no build for this machine\nsleep 10\n" +
+				"exit 1\n",
+		},
+		{
+			name:   "machine.yaml",
+			path:   "/v1/machine?mac=52:54:00:AB:00:00&mac=52-54-00-12-34-56&serial=%20S1%20&uuid=AA&arch=amd64",
+			status: 200,
+			want:   "kind: Machine\n",
+		},
+		{
+			name:   "none",
+			path:   "/v1/machine?mac=52:54:00:00:00:01",
+			status: 404,
+			want:   "no machine.yaml\n",
+		},
+		{
+			name:   "one with a mistake",
+			path:   "/v1/machine?serial=broken&mac=52:54:00:00:00:01",
+			status: 503,
+			want:   "default.yaml:3: x: unknown field\n",
+		},
+		{
+			name:   "nobody",
+			path:   "/v1/machine?serial=S1",
+			status: 400,
+			want:   "mac is missing\n",
+		},
+		{
+			name:   "a MAC that is none",
+			path:   "/v1/machine?mac=../../x",
+			status: 400,
+			want:   "mac \"../../x\" is none\n",
+		},
+		{
+			name:   "a MAC that is too long",
+			path:   "/v1/machine?mac=00:00:00:00:fe:80:00:00",
+			status: 400,
+			want:   "mac \"00:00:00:00:fe:80:00:00\" is none\n",
+		},
+		{
+			name:   "a serial number of a novel",
+			path:   "/v1/machine?mac=52:54:00:00:00:01&serial=" + strings.Repeat("a", 300),
+			status: 400,
+			want:   "more than a machine has\n",
+		},
+		{
+			name:   "installed by GET",
+			path:   "/v1/installed?mac=" + mac.String(),
+			status: 405,
+			want:   "Method Not Allowed\n",
+		},
+		{
+			name:   "installed",
+			method: "POST",
+			path:   "/v1/installed?serial=S1&mac=" + mac.String(),
+			status: 200,
+		},
+		{
+			name:   "iPXE on a machine that is installed",
+			path:   "/v1/ipxe?arch=x86_64&mac=52:54:00:12:34:56",
+			status: 200,
+			want:   "#!ipxe\necho This machine is installed: it boots from its disk\nexit\n",
+		},
 	} {
-		r := httptest.NewRequest(strings.ToUpper(test.method+map[bool]string{true: "GET"}[test.method == ""]), test.path, nil)
+		r := httptest.NewRequest(
+			strings.ToUpper(test.method+map[bool]string{true: "GET"}[test.method == ""]),
+			test.path,
+			nil,
+		)
+
 		if test.ranges != "" {
 			r.Header.Set("Range", test.ranges)
 		}
+
 		w := &recorder{httptest.NewRecorder()}
 		h.ServeHTTP(w, r)
 		if w.Code != test.status || w.Body.String() != test.want {
 			t.Errorf("%s: %d %q, want %d %q", test.name, w.Code, w.Body, test.status, test.want)
 		}
-		if strings.HasSuffix(test.path, ".efi") && (w.Header().Get("Content-Type") != "application/efi" || w.Header().Get("Content-Length") != "12") {
+
+		if strings.HasSuffix(test.path, ".efi") &&
+			(w.Header().Get("Content-Type") != "application/efi" ||
+				w.Header().Get("Content-Length") != "12") {
 			t.Errorf("%s: %v", test.name, w.Header())
 		}
 	}
-	want := Identity{MACs: []string{"52:54:00:ab:00:00", "52:54:00:12:34:56"}, Serial: "S1", UUID: "aa", Arch: "amd64"}
+
+	want := Identity{
+		MACs:   []string{"52:54:00:ab:00:00", "52:54:00:12:34:56"},
+		Serial: "S1",
+		UUID:   "aa",
+		Arch:   "amd64",
+	}
 	if diff := cmp.Diff(want, s.asked[0]); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
 	}
+
 	for _, line := range []string{
 		"192.0.2.1 loads root by HTTP: 0.0 MB in 0.0 s",
 		`52:54:00:12:34:56 is installed, serial "S1": boots from its disk from now on; from the network again: rm x`,
@@ -120,7 +249,11 @@ func TestNeighbour(t *testing.T) {
 192.0.2.100      0x1         0x2         52:54:00:12:34:56     *        eth0
 192.0.2.10       0x1         0x0         00:00:00:00:00:00     *        eth0
 `
-	for address, want := range map[string]string{"192.0.2.100": mac.String(), "192.0.2.10": "", "192.0.2.1": ""} {
+	for address, want := range map[string]string{
+		"192.0.2.100": mac.String(),
+		"192.0.2.10":  "",
+		"192.0.2.1":   "",
+	} {
 		if got := Neighbour(strings.NewReader(table), netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}

@@ -17,6 +17,7 @@ func interfaceOf(address netip.Addr) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("list network devices: %w", err)
 	}
+
 	for _, d := range devices {
 		list, err := d.Addrs()
 		if err != nil {
@@ -28,7 +29,9 @@ func interfaceOf(address netip.Addr) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%s is the address of no network device here\nhint: ip address shows which there are", address)
+
+	return "", fmt.Errorf("%s is the address of no network device here\n"+
+		"hint: ip address shows which there are", address)
 }
 
 // listenOn opens a UDP port for what comes by device.
@@ -38,12 +41,16 @@ func listenOn(ctx context.Context, device string, at netip.AddrPort) (net.Packet
 		err := raw.Control(func(fd uintptr) { bind = unix.BindToDevice(int(fd), device) })
 		return errors.Join(err, bind)
 	}}
+
 	conn, err := config.ListenPacket(ctx, "udp4", at.String())
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return nil, fmt.Errorf("%w\nhint: ports below 1024 are for root, or for who has CAP_NET_BIND_SERVICE", err)
+		return nil, fmt.Errorf("%w\n"+
+			"hint: ports below 1024 are for root, or for who has CAP_NET_BIND_SERVICE", err)
 	case errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("%w\nhint: another DHCP or PXE server runs on this machine: ss -ulnp shows which", err)
+		return nil, fmt.Errorf("%w\n"+
+			"hint: another DHCP or PXE server runs on this machine: ss -ulnp shows which", err)
 	}
+
 	return conn, err
 }

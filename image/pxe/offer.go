@@ -9,14 +9,18 @@ import (
 type Offer struct {
 	// Class is option 60, which has to begin as the machine's own.
 	Class string
+
 	// File is option 67: a name for TFTP, or a URL.
 	File string
-	// Disk says that the machine is to start from its own disk. Who is told nothing waits for minutes.
+
+	// Disk says that the machine is to start from its own disk. Who is told
+	// nothing waits for minutes.
 	Disk bool
 }
 
 // ErrBIOS is a reason to offer nothing.
-var ErrBIOS = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE")
+var ErrBIOS = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its " +
+	"setup, or start iPXE")
 
 // goOnPath is where nothing is, so that HTTP boot of firmware ends at once.
 const goOnPath = "/v1/disk"
@@ -29,8 +33,9 @@ type Offers struct {
 	Builds map[string]*Build
 }
 
-// BootFiles are the URLs, by who is to get them, that the network's own server has to give where none can answer beside it: DHCPv6 (option 59, RFC 5970)
-// has no ProxyDHCP.
+// BootFiles are the URLs, by who is to get them, that the network's own server
+// has to give where none can answer beside it: DHCPv6 (option 59, RFC 5970) has
+// no ProxyDHCP.
 func (o Offers) BootFiles() map[string]string {
 	files := map[string]string{
 		"user class iPXE":                     o.URL + ScriptPath,
@@ -50,7 +55,8 @@ func (o Offers) For(r Request, installed bool) (Offer, error) {
 		// It runs already: to ask for a file of its own build is up to it.
 		return Offer{Class: loamClass, File: o.URL}, nil
 	case r.Kind == IPXE:
-		return Offer{Class: pxeClass, File: o.URL + ScriptPath, Disk: installed}, nil // the script knows
+		// the script knows
+		return Offer{Class: pxeClass, File: o.URL + ScriptPath, Disk: installed}, nil
 	case r.Kind == BIOS:
 		return Offer{}, ErrBIOS
 	case installed && r.Kind == HTTPBoot:
@@ -62,5 +68,6 @@ func (o Offers) For(r Request, installed bool) (Offer, error) {
 	case r.Kind == HTTPBoot:
 		return Offer{Class: httpClass, File: o.URL + "/" + build.Path(UKI)}, nil
 	}
+
 	return Offer{Class: pxeClass, File: build.Path(UKI)}, nil
 }

@@ -17,28 +17,34 @@ const (
 
 // What option 43 says (PXE 2.1, section 2.2.3): 255 ends it.
 var (
-	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the boot file of this packet is the one to load, so that no menu is shown
-	// and no other server is looked for.
+	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the boot file of this packet is
+	// the one to load, so that no menu is shown and no other server is looked
+	// for.
 	useFile = []byte{6, 1, 8, 255}
-	// useDisk is a PXE_BOOT_MENU (9) of one entry, which is of type 0, the machine's own disk, and a PXE_MENU_PROMPT (10) that takes it
-	// after 0 seconds; no server is looked for.
+	// useDisk is a PXE_BOOT_MENU (9) of one entry, which is of type 0, the
+	// machine's own disk, and a PXE_MENU_PROMPT (10) that takes it after 0
+	// seconds; no server is looked for.
 	useDisk = []byte{6, 1, 3, 9, 7, 0, 0, 4, 'd', 'i', 's', 'k', 10, 5, 0, 'd', 'i', 's', 'k', 255}
 )
 
-// answers says what kind of message answers p that came to a port: an offer beside that of the
-// DHCP server, or, once the machine has its address, an ACK; false if none does.
+// answers says what kind of message answers p that came to a port: an offer
+// beside that of the DHCP server, or, once the machine has its address, an ACK;
+// false if none does.
 func answers(p *dhcpv4.DHCPv4, port int) (dhcpv4.MessageType, bool) {
 	switch kind := p.MessageType(); {
 	case port == DHCPPort && kind == dhcpv4.MessageTypeDiscover:
 		return dhcpv4.MessageTypeOffer, true
-	case port == ProxyPort && (kind == dhcpv4.MessageTypeRequest || kind == dhcpv4.MessageTypeInform):
+	case port == ProxyPort &&
+		(kind == dhcpv4.MessageTypeRequest || kind == dhcpv4.MessageTypeInform):
 		return dhcpv4.MessageTypeAck, true
 	}
 	return dhcpv4.MessageTypeNone, false
 }
 
 // reply is the packet that tells offer to whom sent p.
-func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.Addr) (*dhcpv4.DHCPv4, error) {
+func reply(
+	p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.Addr,
+) (*dhcpv4.DHCPv4, error) {
 	ip := net.IP(server.AsSlice())
 	out, err := dhcpv4.NewReplyFromRequest(p,
 		dhcpv4.WithMessageType(kind),
@@ -51,6 +57,7 @@ func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", p.ClientHWAddr, err)
 	}
+
 	out.ClientIPAddr = p.ClientIPAddr
 	if offer.File != "" {
 		out.UpdateOption(dhcpv4.OptBootFileName(offer.File))
@@ -58,6 +65,7 @@ func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.
 	if len(offer.File) < len([128]byte{}) { // the field of BOOTP, which ends with a zero
 		out.BootFileName = offer.File
 	}
+
 	switch {
 	case offer.Class == pxeClass && offer.File == "":
 		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, useDisk))
@@ -65,11 +73,12 @@ func reply(p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.
 		out.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, useFile))
 		out.UpdateOption(dhcpv4.OptTFTPServerName(server.String()))
 	}
+
 	return out, nil
 }
 
-// destination is where the answer to p goes, which came from there: to the relay, back to who has an
-// address, or to everybody (RFC 2131, section 4.1).
+// destination is where the answer to p goes, which came from there: to the
+// relay, back to who has an address, or to everybody (RFC 2131, section 4.1).
 func destination(p *dhcpv4.DHCPv4, from net.Addr, port int) net.Addr {
 	switch {
 	case !p.GatewayIPAddr.IsUnspecified():

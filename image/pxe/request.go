@@ -34,16 +34,21 @@ const (
 // Request is what a packet asks for.
 type Request struct {
 	Kind Kind
+
 	// Arch is as Go names it, "" for one that there is no Loam for.
 	Arch string
+
 	// MAC is in lower case, with colons.
 	MAC string
-	// UUIDs is what option 97 may mean, nil if it says nothing: the fields of SMBIOS begin with the low byte, and not all firmware turns them.
+
+	// UUIDs is what option 97 may mean, nil if it says nothing: the fields of
+	// SMBIOS begin with the low byte, and not all firmware turns them.
 	UUIDs []string
 }
 
-// firmware says what of the architectures of RFC 4578 and the registry that goes on from it boots Loam. By
-// that RFC 7 is EFI byte code and 9 is x64; firmware takes 7 for x64.
+// firmware says what of the architectures of RFC 4578 and the registry that
+// goes on from it boots Loam. By that RFC 7 is EFI byte code and 9 is x64;
+// firmware takes 7 for x64.
 var firmware = map[iana.Arch]Request{
 	iana.INTEL_X86PC:     {Kind: BIOS, Arch: "amd64"},
 	iana.EFI_X86_64:      {Kind: Firmware, Arch: "amd64"},
@@ -53,15 +58,18 @@ var firmware = map[iana.Arch]Request{
 	iana.EFI_ARM64_HTTP:  {Kind: HTTPBoot, Arch: "arm64"},
 }
 
-// ParseRequest says what a packet asks for. One with Kind "" comes from a machine that wants no
-// boot file, or none that is here.
+// ParseRequest says what a packet asks for. One with Kind "" comes from a
+// machine that wants no boot file, or none that is here.
 func ParseRequest(p *dhcpv4.DHCPv4) Request {
 	if p.OpCode != dhcpv4.OpcodeBootRequest || len(p.ClientHWAddr) != 6 {
 		return Request{}
 	}
+
 	class := p.ClassIdentifier()
 	r := firmware[arch(p, class)]
-	r.MAC, r.UUIDs = p.ClientHWAddr.String(), uuids(p.Options.Get(dhcpv4.OptionClientMachineIdentifier))
+	r.MAC = p.ClientHWAddr.String()
+	r.UUIDs = uuids(p.Options.Get(dhcpv4.OptionClientMachineIdentifier))
+
 	switch {
 	case strings.HasPrefix(class, loamClass):
 		r.Kind = Init
@@ -72,44 +80,51 @@ func ParseRequest(p *dhcpv4.DHCPv4) Request {
 	default:
 		r.Kind = ""
 	}
+
 	return r
 }
 
-// isIPXE knows iPXE by its user class, which it writes without the length that RFC 3004 wants, or by
-// its encapsulated options.
+// isIPXE knows iPXE by its user class, which it writes without the length that
+// RFC 3004 wants, or by its encapsulated options.
 func isIPXE(p *dhcpv4.DHCPv4) bool {
 	return p.Options.Has(dhcpv4.OptionEtherboot) || slices.Contains(p.UserClass(), "iPXE") ||
 		string(p.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE"
 }
 
-// uuids reads option 97: type 0 and 16 bytes (RFC 4578, section 2.3), which are all the same of a machine that has none.
+// uuids reads option 97: type 0 and 16 bytes (RFC 4578, section 2.3), which are
+// all the same of a machine that has none.
 func uuids(field []byte) []string {
 	if len(field) != 17 || field[0] != 0 {
 		return nil
 	}
+
 	id := uuid.UUID(field[1:])
 	if id == uuid.Nil || id == uuid.Max {
 		return nil
 	}
+
 	turned := id
 	slices.Reverse(turned[:4])
 	slices.Reverse(turned[4:6])
 	slices.Reverse(turned[6:8])
+
 	return []string{id.String(), turned.String()}
 }
 
-// arch is option 93, of which the first is the one that boots, or else what option 60 says of it:
-// "PXEClient:Arch:00007:UNDI:003016".
+// arch is option 93, of which the first is the one that boots, or else what
+// option 60 says of it: "PXEClient:Arch:00007:UNDI:003016".
 func arch(p *dhcpv4.DHCPv4, class string) iana.Arch {
 	if field := p.Options.Get(dhcpv4.OptionClientSystemArchitectureType); len(field) >= 2 {
 		return iana.Arch(binary.BigEndian.Uint16(field))
 	}
+
 	_, rest, _ := strings.Cut(class, ":Arch:")
 	digits, _, _ := strings.Cut(rest, ":")
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil {
 		return none
 	}
+
 	return iana.Arch(n)
 }
 

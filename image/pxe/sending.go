@@ -9,7 +9,8 @@ import (
 // patience is how long a client may take nothing of what is sent to it.
 const patience = 30 * time.Second
 
-// sending is an answer that ends if its client takes nothing for a while, so that it holds no place for good.
+// sending is an answer that ends if its client takes nothing for a while, so
+// that it holds no place for good.
 type sending struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -28,8 +29,10 @@ func (s *sending) Write(p []byte) (int, error) {
 	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
+
 	n, err := s.ResponseWriter.Write(p)
-	s.bytes, s.err = s.bytes+int64(n), err
+	s.bytes += int64(n)
+	s.err = err
 	return n, err
 }
 

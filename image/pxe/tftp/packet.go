@@ -49,8 +49,9 @@ func operation(p []byte) int {
 	return int(binary.BigEndian.Uint16(p))
 }
 
-// parseRequest reads RRQ: name, mode, and pairs of option and value, each ended by a zero. What
-// follows the last whole pair is nothing, as some firmware pads.
+// parseRequest reads RRQ: name, mode, and pairs of option and value, each ended
+// by a zero. What follows the last whole pair is nothing, as some firmware
+// pads.
 func parseRequest(p []byte) (request, error) {
 	switch operation(p) {
 	case opRead:
@@ -59,15 +60,18 @@ func parseRequest(p []byte) (request, error) {
 	default:
 		return request{}, fmt.Errorf("operation %d is no request", operation(p))
 	}
+
 	words := bytes.Split(p[2:], []byte{0})
 	words = words[:len(words)-1] // without what no zero ended
 	if len(words) < 2 || len(words[0]) == 0 {
 		return request{}, errShort
 	}
+
 	r := request{name: string(words[0]), octet: strings.EqualFold(string(words[1]), "octet")}
 	for rest := words[2:]; len(rest) >= 2 && len(rest[0]) > 0; rest = rest[2:] {
 		r.options = append(r.options, option{strings.ToLower(string(rest[0])), string(rest[1])})
 	}
+
 	return r, nil
 }
 

@@ -8,18 +8,21 @@ type roundTrip struct {
 	mean, variability time.Duration
 }
 
-// measured takes an answer to something that was sent once: of one that was sent twice, nobody knows to
-// which it answers (Karn's algorithm).
+// measured takes an answer to something that was sent once: of one that was
+// sent twice, nobody knows to which it answers (Karn's algorithm).
 func (r *roundTrip) measured(d time.Duration) {
 	if !r.known {
-		r.known, r.mean, r.variability = true, d, d/2
+		r.known = true
+		r.mean = d
+		r.variability = d / 2
 		return
 	}
 	r.variability += ((r.mean - d).Abs() - r.variability) / 4
 	r.mean += (d - r.mean) / 8
 }
 
-// wait is the time after which a packet, or its answer, is lost in all likelihood.
+// wait is the time after which a packet, or its answer, is lost in all
+// likelihood.
 func (r *roundTrip) wait() time.Duration {
 	if !r.known {
 		return firstWait

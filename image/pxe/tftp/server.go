@@ -36,7 +36,9 @@ type Transfer struct {
 	Name   string
 	Size   int64
 	Took   time.Duration
-	// Err is nil if the client has the file, ErrNotFound if there is none of that name.
+
+	// Err is nil if the client has the file, ErrNotFound if there is none of
+	// that name.
 	Err error
 }
 
@@ -47,9 +49,13 @@ var ErrNotFound = errors.New("no such file")
 type Server struct {
 	// Files are all that can be had, by name, without a slash at the start.
 	Files map[string]File
-	// Dial makes the connection for a transfer, from a port of its own to the client.
+
+	// Dial makes the connection for a transfer, from a port of its own to the
+	// client.
 	Dial func(client netip.AddrPort) (net.Conn, error)
-	// Ended is told of each transfer, but not of a client that only asked how long a file is.
+
+	// Ended is told of each transfer, but not of a client that only asked how
+	// long a file is.
 	Ended func(Transfer)
 
 	mu     sync.Mutex
@@ -62,6 +68,7 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 	defer stop()
 	var transfers sync.WaitGroup
 	defer transfers.Wait()
+
 	p := make([]byte, 2048)
 	for {
 		n, from, err := conn.ReadFrom(p)
@@ -73,10 +80,12 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 		case err != nil:
 			continue // The cable was pulled, and may be plugged in again.
 		}
+
 		client, err := netip.ParseAddrPort(from.String())
 		if err != nil {
 			continue
 		}
+
 		r, err := parseRequest(p[:n])
 		if err != nil || !r.octet {
 			if code, text := refusal(p[:n], err); code != 0 {
@@ -84,6 +93,7 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 			}
 			continue
 		}
+
 		name := strings.TrimLeft(strings.ReplaceAll(r.name, `\`, "/"), "/")
 		file, ok := s.Files[name]
 		if !ok {
@@ -91,6 +101,7 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 			s.Ended(Transfer{Client: client, Name: name, Err: ErrNotFound})
 			continue
 		}
+
 		switch admitted, known := s.admit(client); {
 		case known: // The request came twice.
 		case !admitted:
@@ -118,46 +129,72 @@ func refusal(p []byte, err error) (code uint16, text string) {
 }
 
 // send is one transfer from begin to end.
-func (s *Server) send(ctx context.Context, client netip.AddrPort, name string, file File, options []option) {
+func (s *Server) send(
+	ctx context.Context, client netip.AddrPort, name string, file File, options []option,
+) {
 	began := time.Now()
 	conn, err := s.Dial(client)
 	if err != nil {
-		s.Ended(Transfer{Client: client, Name: name, Size: file.Size, Err: err})
+		s.Ended(Transfer{
+			Client: client,
+			Name:   name,
+			Size:   file.Size,
+			Err:    err,
+		})
 		return
 	}
 	defer conn.Close()
 	terms, agreed := negotiate(options, file.Size)
-	t := transfer{conn: conn, content: io.NewSectionReader(file.Content, 0, file.Size), buffer: make([]byte, 4+terms.block)}
+	t := transfer{
+		conn:    conn,
+		content: io.NewSectionReader(file.Content, 0, file.Size),
+		buffer:  make([]byte, 4+terms.block),
+	}
+
 	t.window = window{terms: terms, size: file.Size}
 	if len(agreed) > 0 {
 		t.oack = formatOACK(agreed)
 	}
+
 	err = t.run(ctx)
 	if errors.Is(err, errEnded) && t.window.acked == 0 {
 		return
 	}
-	s.Ended(Transfer{Client: client, Name: name, Size: file.Size, Took: time.Since(began), Err: err})
+
+	s.Ended(Transfer{
+		Client: client,
+		Name:   name,
+		Size:   file.Size,
+		Took:   time.Since(began),
+		Err:    err,
+	})
 }
 
-// admit notes a transfer to client, if there is room for it. One that is under way is known.
+// admit notes a transfer to client, if there is room for it. One that is under
+// way is known.
 func (s *Server) admit(client netip.AddrPort) (admitted, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.active[client] {
 		return false, true
 	}
+
 	ofHost := 0
 	for other := range s.active {
 		if other.Addr() == client.Addr() {
 			ofHost++
 		}
 	}
+
 	if len(s.active) >= maxTransfers || ofHost >= maxOfOneHost {
 		return false, false
 	}
+
 	if s.active == nil {
 		s.active = map[netip.AddrPort]bool{}
 	}
+
 	s.active[client] = true
 	return true, false
 }

@@ -17,7 +17,8 @@ import (
 	client "github.com/loam-os/loam/test/tftp"
 )
 
-// line is one end of a way for packets, of which some are lost, come twice, or late.
+// line is one end of a way for packets, of which some are lost, come twice, or
+// late.
 type line struct {
 	net.Conn // nil: of a connection only these are used
 	in       chan []byte
@@ -62,7 +63,8 @@ func (l *line) Close() error                      { return nil }
 
 // pair are the two ends.
 func pair(disturb func(p []byte, deliver func([]byte))) (a, b *line) {
-	one, two := make(chan []byte, 64), make(chan []byte, 64)
+	one := make(chan []byte, 64)
+	two := make(chan []byte, 64)
 	return &line{in: one, out: two, disturb: disturb}, &line{in: two, out: one, disturb: disturb}
 }
 
@@ -87,7 +89,8 @@ func bad(seed uint64) func(p []byte, deliver func([]byte)) {
 	}
 }
 
-// TestALineThatLoses has clients with all kinds of terms get files over bad lines. Time is not real.
+// TestALineThatLoses has clients with all kinds of terms get files over bad
+// lines. Time is not real.
 func TestALineThatLoses(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -98,28 +101,51 @@ func TestALineThatLoses(t *testing.T) {
 		{"an empty file", nil, 0},
 		{"as EDK2", []option{{"tsize", "0"}, {"blksize", "1468"}, {"windowsize", "4"}}, 3_000_000},
 		{"as iPXE", []option{{"blksize", "1432"}, {"tsize", "0"}}, 1_000_000},
-		{"a large window", []option{{"blksize", "1428"}, {"windowsize", "16"}, {"timeout", "1"}}, 3_000_000},
-		{"more blocks than there are numbers", []option{{"blksize", "8"}, {"windowsize", "16"}}, 8*65536 + 100},
+		{
+			"a large window",
+			[]option{{"blksize", "1428"}, {"windowsize", "16"}, {"timeout", "1"}},
+			3_000_000,
+		},
+		{
+			"more blocks than there are numbers",
+			[]option{{"blksize", "8"}, {"windowsize", "16"}},
+			8*65536 + 100,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				want := make([]byte, test.size)
 				rand.NewChaCha8([32]byte{}).Read(want)
 				ours, theirs := pair(bad(uint64(test.size)))
-				s := Server{Dial: func(netip.AddrPort) (net.Conn, error) { return ours, nil }, Ended: func(Transfer) {}}
+				s := Server{
+					Dial: func(netip.AddrPort) (net.Conn, error) {
+						return ours, nil
+					},
+					Ended: func(Transfer) {},
+				}
+
 				var server sync.WaitGroup
 				server.Go(func() {
-					s.send(t.Context(), netip.AddrPort{}, "a", File{bytes.NewReader(want), int64(test.size)}, test.asked)
+					s.send(t.Context(), netip.AddrPort{}, "a",
+						File{bytes.NewReader(want), int64(test.size)}, test.asked)
 				})
+
 				terms, _ := negotiate(test.asked, int64(test.size))
 				began := time.Now()
-				got, err := client.Client{Block: terms.block, Window: terms.window}.Get(theirs, nil, "a")
+
+				got, err := client.Client{
+					Block:  terms.block,
+					Window: terms.window,
+				}.Get(theirs, nil, "a")
 				if !bytes.Equal(got, want) || err != nil {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
-				if least := test.size/terms.block + 1; ours.sent > least+least/2+3 { // not all windows go twice
+
+				least := test.size/terms.block + 1
+				if ours.sent > least+least/2+3 { // not all windows go twice
 					t.Errorf("%d packets for %d blocks", ours.sent, least)
 				}
+
 				t.Logf("%v", time.Since(began))
 				server.Wait()
 			})
@@ -132,8 +158,15 @@ func TestAClientThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, _ := pair(func([]byte, func([]byte)) {})
 		var ended Transfer
-		s := Server{Dial: func(netip.AddrPort) (net.Conn, error) { return ours, nil }, Ended: func(tr Transfer) { ended = tr }}
-		s.send(t.Context(), netip.AddrPort{}, "a", File{bytes.NewReader(make([]byte, 1000)), 1000}, nil)
+		s := Server{
+			Dial: func(netip.AddrPort) (net.Conn, error) {
+				return ours, nil
+			},
+			Ended: func(tr Transfer) { ended = tr },
+		}
+
+		s.send(t.Context(), netip.AddrPort{}, "a",
+			File{bytes.NewReader(make([]byte, 1000)), 1000}, nil)
 		if ended.Err == nil || ended.Took > time.Minute {
 			t.Errorf("%+v", ended)
 		}
@@ -147,17 +180,21 @@ func TestServer(t *testing.T) {
 	s := &Server{
 		Files: map[string]File{"v1/a.efi": {bytes.NewReader(want), int64(len(want))}},
 		Dial: func(to netip.AddrPort) (net.Conn, error) {
-			return net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, net.UDPAddrFromAddrPort(to))
+			return net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)},
+				net.UDPAddrFromAddrPort(to))
 		},
 		Ended: func(tr Transfer) { ended <- tr },
 	}
+
 	port, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, port) }()
+
 	// ask sends a request and returns the first answer, and where it came from.
 	ask := func(request string) (net.PacketConn, net.Addr, []byte) {
 		t.Helper()
@@ -172,13 +209,31 @@ func TestServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return conn, from, p[:n]
 	}
+
 	for _, test := range []struct{ name, request, want string }{
-		{"a file that is not there", "\x00\x01../etc/passwd\x00octet\x00", "\x00\x05\x00\x01no such file\x00"},
-		{"a file of its own", "\x00\x02v1/a.efi\x00octet\x00", "\x00\x05\x00\x02files are only to be read here\x00"},
-		{"text", "\x00\x01v1/a.efi\x00netascii\x00", "\x00\x05\x00\x04only mode octet is known here\x00"},
-		{"only the size", "\x00\x01\\v1\\a.efi\x00octet\x00tsize\x000\x00", "\x00\x06tsize\x00" + strconv.Itoa(len(want)) + "\x00"},
+		{
+			"a file that is not there",
+			"\x00\x01../etc/passwd\x00octet\x00",
+			"\x00\x05\x00\x01no such file\x00",
+		},
+		{
+			"a file of its own",
+			"\x00\x02v1/a.efi\x00octet\x00",
+			"\x00\x05\x00\x02files are only to be read here\x00",
+		},
+		{
+			"text",
+			"\x00\x01v1/a.efi\x00netascii\x00",
+			"\x00\x05\x00\x04only mode octet is known here\x00",
+		},
+		{
+			"only the size",
+			"\x00\x01\\v1\\a.efi\x00octet\x00tsize\x000\x00",
+			"\x00\x06tsize\x00" + strconv.Itoa(len(want)) + "\x00",
+		},
 	} {
 		conn, from, got := ask(test.request)
 		if string(got) != test.want {
@@ -186,21 +241,26 @@ func TestServer(t *testing.T) {
 		}
 		_, _ = conn.WriteTo(formatError(0, "enough"), from)
 	}
+
 	conn, from, got := ask("\x00\x01/v1/a.efi\x00octet\x00")
 	var all []byte
 	for {
 		all = append(all, got[4:]...)
 		_, _ = conn.WriteTo(append([]byte{0, opAck}, got[2:4]...), from)
+
 		if len(got) < 4+defaultBlock {
 			break
 		}
+
 		p := make([]byte, 2048)
 		n, _, err := conn.ReadFrom(p)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got = p[:n]
 	}
+
 	if !bytes.Equal(all, want) {
 		t.Errorf("%d bytes", len(all))
 	}
@@ -210,8 +270,10 @@ func TestServer(t *testing.T) {
 	if tr := <-ended; tr.Err != nil || tr.Size != int64(len(want)) || tr.Name != "v1/a.efi" {
 		t.Errorf("ended %+v", tr)
 	}
+
 	conn.Close()
 	cancel()
+
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
@@ -224,6 +286,7 @@ func TestOneHostHasOnlyItsShare(t *testing.T) {
 			t.Fatalf("transfer %d is not admitted", port)
 		}
 	}
+
 	if ok, known := s.admit(netip.MustParseAddrPort("192.0.2.7:99")); ok || known {
 		t.Error("one more than its share is admitted")
 	}
@@ -233,6 +296,7 @@ func TestOneHostHasOnlyItsShare(t *testing.T) {
 	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.8:1")); !ok {
 		t.Error("another host is not admitted")
 	}
+
 	s.release(netip.MustParseAddrPort("192.0.2.7:1"))
 	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.7:1")); !ok {
 		t.Error("what has ended still counts")

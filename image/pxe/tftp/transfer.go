@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Times to wait for an ACK. A client on the same network answers within a millisecond, firmware
-// that is busy writing to its screen after some hundred.
+// Times to wait for an ACK. A client on the same network answers within a
+// millisecond, firmware that is busy writing to its screen after some hundred.
 const (
 	firstWait = time.Second
 	leastWait = 50 * time.Millisecond
@@ -22,7 +22,8 @@ const (
 	tries = 10
 )
 
-// errEnded is a client that wants no more: it only asked for the size, or has given up.
+// errEnded is a client that wants no more: it only asked for the size, or has
+// given up.
 var errEnded = errors.New("the client ended it")
 
 // transfer is a file on its way to one client.
@@ -35,11 +36,12 @@ type transfer struct {
 	buffer  []byte
 }
 
-// run sends until the client has all. Nothing but silence of the client, its ERROR, or ctx ends it
-// earlier.
+// run sends until the client has all. Nothing but silence of the client, its
+// ERROR, or ctx ends it earlier.
 func (t *transfer) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = t.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+
 	opened := t.oack == nil // block 0 has been acknowledged
 	for silent := 0; !t.window.done() && silent < tries; {
 		sent := time.Now()
@@ -47,9 +49,11 @@ func (t *transfer) run(ctx context.Context) error {
 		if err == nil {
 			err = t.conn.SetReadDeadline(sent.Add(t.wait(silent)))
 		}
+
 		if err == nil {
 			err = t.await(&opened)
 		}
+
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -63,13 +67,16 @@ func (t *transfer) run(ctx context.Context) error {
 		case silent == 0:
 			t.clock.measured(time.Since(sent))
 		}
+
 		if err == nil {
 			silent = 0
 		}
 	}
+
 	if !t.window.done() {
 		return fmt.Errorf("no answer to block %d of %d", t.window.acked+1, t.window.last())
 	}
+
 	return nil
 }
 
@@ -79,6 +86,7 @@ func (t *transfer) send(opened bool) error {
 		_, err := t.conn.Write(t.oack)
 		return lost(err)
 	}
+
 	from, to := t.window.next()
 	for block := from; block <= to; block++ {
 		dataHeader(t.buffer, block)
@@ -91,6 +99,7 @@ func (t *transfer) send(opened bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -105,6 +114,7 @@ func (t *transfer) await(opened *bool) error {
 		if operation(p[:n]) == opError {
 			return fmt.Errorf("%w: %s", errEnded, parseError(p[:n]))
 		}
+
 		number, err := parseAck(p[:n])
 		switch {
 		case err != nil:
@@ -117,7 +127,8 @@ func (t *transfer) await(opened *bool) error {
 	}
 }
 
-// wait is how long an answer is waited for: what the client wished, or what it takes, longer each time.
+// wait is how long an answer is waited for: what the client wished, or what it
+// takes, longer each time.
 func (t *transfer) wait(silent int) time.Duration {
 	if t.window.timeout > 0 {
 		return t.window.timeout
@@ -125,8 +136,8 @@ func (t *transfer) wait(silent int) time.Duration {
 	return min(t.clock.wait()<<min(silent, 6), mostWait)
 }
 
-// lost is nil for a packet that the queue of the network device had no room for: it is one more
-// that is lost.
+// lost is nil for a packet that the queue of the network device had no room
+// for: it is one more that is lost.
 func lost(err error) error {
 	if errors.Is(err, unix.ENOBUFS) {
 		return nil

@@ -1,40 +1,52 @@
 package tftp
 
-// window is how far a transfer is. Blocks count from 1; block 0 is the OACK, or with none of that
-// the request itself.
+// window is how far a transfer is. Blocks count from 1; block 0 is the OACK, or
+// with none of that the request itself.
 type window struct {
 	terms
 	size int64
-	// acked is the last block that the client has for certain, sent the last that left.
+
+	// acked is the last block that the client has for certain, sent the last
+	// that left.
 	acked, sent int64
+
 	// rewound is set while blocks are on their way that were sent twice.
 	rewound bool
 }
 
-// last is the number of the last block, which is shorter than the others, if only empty.
+// last is the number of the last block, which is shorter than the others, if
+// only empty.
 func (w *window) last() int64 { return w.size/int64(w.block) + 1 }
 
 func (w *window) done() bool { return w.acked == w.last() }
 
-// next is the range of blocks to send now; empty if there are none before an ACK.
+// next is the range of blocks to send now; empty if there are none before an
+// ACK.
 func (w *window) next() (from, to int64) {
-	from, to = w.sent+1, min(w.acked+int64(w.window), w.last())
+	from = w.sent + 1
+	to = min(w.acked+int64(w.window), w.last())
 	w.sent = max(to, w.sent)
 	return from, to
 }
 
 // rewind has the blocks sent anew that were not acknowledged.
-func (w *window) rewind() { w.sent, w.rewound = w.acked, true }
+func (w *window) rewind() {
+	w.sent = w.acked
+	w.rewound = true
+}
 
-// ack takes the number of a block, and reports whether it is news. A client that misses a block acknowledges
-// the last before it (RFC 7440, section 4), and gets all from there anew. But it also answers blocks that it has
-// already, so what was sent twice is not sent again for an ACK: that would go on for ever (the
-// "Sorcerer's Apprentice", RFC 1123, section 4.2.3.1). Time mends it, as it does the loss of a window's first block.
+// ack takes the number of a block, and reports whether it is news. A client
+// that misses a block acknowledges the last before it (RFC 7440, section 4),
+// and gets all from there anew. But it also answers blocks that it has already,
+// so what was sent twice is not sent again for an ACK: that would go on for
+// ever (the "Sorcerer's Apprentice", RFC 1123, section 4.2.3.1). Time mends it,
+// as it does the loss of a window's first block.
 func (w *window) ack(number uint16) bool {
 	ahead := int64(number - uint16(w.acked))
 	if ahead == 0 || w.acked+ahead > w.sent {
 		return false
 	}
+
 	w.acked += ahead
 	switch {
 	case w.acked == w.sent:
@@ -42,5 +54,6 @@ func (w *window) ack(number uint16) bool {
 	case !w.rewound:
 		w.rewind()
 	}
+
 	return true
 }
