@@ -18,68 +18,95 @@ import (
 type runner func(ctx context.Context, name string, args ...string) *exec.Cmd
 
 // stateTemplate has mke2fs make the empty state file system that the node
-// writes on first boot and then grows. UUID and hash seed are the node's to set.
+// writes on first boot and then grows. UUID and hash seed are the node's to
+// set.
 func stateTemplate(ctx context.Context, run runner, dir string, detail io.Writer) ([]byte, error) {
 	const size = 256 << 20
 	file := filepath.Join(dir, "state.ext4")
 	defer os.Remove(file)
 	const fixed = "6c6f616d-0000-4000-8000-000000000001"
-	cmd := run(ctx, "env", "SOURCE_DATE_EPOCH=1", "E2FSPROGS_FAKE_TIME=1", "mke2fs", "-q", "-t", "ext4", "-b", "4096", "-L", "loam-state", "-U", fixed,
-		// A journal for disks that grow to terabytes; quota for what kubelet and containers keep.
-		"-J", "size=64", "-O", "metadata_csum,metadata_csum_seed,64bit,quota,project", "-E", "hash_seed="+fixed+",root_owner=0:0",
-		file, fmt.Sprintf("%dK", size>>10))
-	cmd.Stdout, cmd.Stderr = detail, detail
+	cmd := run(ctx, "env", "SOURCE_DATE_EPOCH=1", "E2FSPROGS_FAKE_TIME=1", "mke2fs", "-q", "-t",
+		"ext4", "-b", "4096", "-L", "loam-state", "-U", fixed,
+		// A journal for disks that grow to terabytes; quota for what kubelet
+		// and containers keep.
+		"-J", "size=64", "-O", "metadata_csum,metadata_csum_seed,64bit,quota,project", "-E",
+		"hash_seed="+fixed+",root_owner=0:0", file, fmt.Sprintf("%dK", size>>10))
+
+	cmd.Stdout = detail
+	cmd.Stderr = detail
+
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("make state file system: %w", err)
 	}
+
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	t, err := ext4.FromImage(f, size)
 	if err != nil {
 		return nil, err
 	}
+
 	return t.Encode(), nil
 }
 
-// packInitramfs puts /init, the modules for disks and more, with their firmware, and the state template into
-// a compressed cpio archive. It returns the kernel release too. No module for disks asks for firmware.
-func packInitramfs(tree, loam string, template []byte, more []string) (kernel string, archive []byte, err error) {
+// packInitramfs puts /init, the modules for disks and more, with their
+// firmware, and the state template into a compressed cpio archive. It returns
+// the kernel release too. No module for disks asks for firmware.
+func packInitramfs(
+	tree, loam string, template []byte, more []string,
+) (kernel string, archive []byte, err error) {
 	kernel, index, err := readModules(tree)
 	if err != nil {
 		return "", nil, err
 	}
+
 	files, texts, err := selectModules(index, more)
 	if err != nil {
 		return "", nil, err
 	}
+
 	binary, err := os.ReadFile(loam)
 	if err != nil {
 		return "", nil, err
 	}
+
 	entries := []initramfs.Entry{
 		{Path: "init", Mode: 0o755, Data: binary},
 		{Path: "state.ext4", Mode: 0o444, Data: template},
-		{Path: "dev/console", Mode: os.ModeDevice | os.ModeCharDevice | 0o600, Major: 5, Minor: 1},
+		{
+			Path:  "dev/console",
+			Mode:  os.ModeDevice | os.ModeCharDevice | 0o600,
+			Major: 5,
+			Minor: 1,
+		},
 	}
+
 	for _, dir := range []string{"dev", "proc", "run", "sys", "sysroot"} {
 		entries = append(entries, initramfs.Entry{Path: dir, Mode: os.ModeDir | 0o755})
 	}
+
 	texts = plainNames(texts)
 	for name, text := range map[string][]byte{
-		"modules.dep": texts.Dep, "modules.alias": texts.Alias, "modules.softdep": texts.Softdep, "modules.builtin": texts.Builtin,
+		"modules.dep": texts.Dep, "modules.alias": texts.Alias, "modules.softdep": texts.Softdep,
+		"modules.builtin": texts.Builtin,
 	} {
-		entries = append(entries, initramfs.Entry{Path: "lib/modules/" + name, Mode: 0o444, Data: text})
+		entries = append(entries,
+			initramfs.Entry{Path: "lib/modules/" + name, Mode: 0o444, Data: text})
 	}
+
 	for _, file := range files {
 		data, err := module(filepath.Join(tree, "usr/lib/modules", kernel, file))
 		if err != nil {
 			return "", nil, err
 		}
-		entries = append(entries, initramfs.Entry{Path: "lib/modules/" + plainName(file), Mode: 0o444, Data: data})
+		entries = append(entries,
+			initramfs.Entry{Path: "lib/modules/" + plainName(file), Mode: 0o444, Data: data})
 	}
+
 	if len(more) > 0 {
 		firmware, err := firmwareFiles(tree)
 		if err != nil {
@@ -87,6 +114,7 @@ func packInitramfs(tree, loam string, template []byte, more []string) (kernel st
 		}
 		entries = append(entries, firmware...)
 	}
+
 	archive, err = pack(entries)
 	return kernel, archive, err
 }

@@ -14,9 +14,12 @@ func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(b.Out); err == nil || !strings.Contains(err.Error(), "another build is under way") {
+
+	if _, err := lock(b.Out); err == nil ||
+		!strings.Contains(err.Error(), "another build is under way") {
 		t.Errorf("a second build beside the first: %v", err)
 	}
+
 	unlock()
 	if err := os.MkdirAll(b.Out, 0o755); err != nil {
 		t.Fatal(err)
@@ -27,6 +30,7 @@ func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	if _, err := lock(b.Out); err == nil || !strings.Contains(err.Error(), "not a build") {
 		t.Errorf("a directory of something else: %v", err)
 	}
+
 	fresh := filepath.Join(dir, "fresh")
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		t.Fatal(err)
@@ -37,6 +41,7 @@ func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	if err := replace(fresh, b.Out); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(filepath.Join(b.Out, ManifestName)); err != nil {
 		t.Error(err)
 	}

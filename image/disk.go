@@ -18,7 +18,9 @@ type parts struct {
 	root, verity string // files
 	uki          []byte
 	loader       []byte // systemd-boot
-	// stub, software, linux and microcode, nil for none, are of every UKI; template is the empty state file system.
+
+	// stub, software, linux and microcode, nil for none, are of every UKI;
+	// template is the empty state file system.
 	stub, software, linux, microcode, template []byte
 }
 
@@ -32,6 +34,7 @@ func writeRaw(file string, p Plan, in parts) (err error) {
 	if err := f.Truncate(p.Table.DiskSize); err != nil {
 		return fmt.Errorf("size of %s: %w", file, err)
 	}
+
 	if err := p.Table.Create(f); err != nil {
 		return err
 	}
@@ -44,6 +47,7 @@ func writeRaw(file string, p Plan, in parts) (err error) {
 	if err := writePart(f, p.slot(partitions.RootVerity), in.verity); err != nil {
 		return err
 	}
+
 	state := p.slot(partitions.State)
 	_, err = f.WriteAt([]byte(ext4.FormatMark), state.Start)
 	return err
@@ -55,21 +59,28 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 		return err
 	}
 	defer in.Close()
+
 	info, err := in.Stat()
 	if err != nil {
 		return err
 	}
+
 	if info.Size() > part.Size {
-		return fmt.Errorf("%s: %d MiB, its partition has %d MiB\nhint: leave packages out, or make the slots larger in partitions/*.conf", file, info.Size()>>20, part.Size>>20)
+		return fmt.Errorf("%s: %d MiB, its partition has %d MiB\n"+
+			"hint: leave packages out, or make the slots larger in partitions/*.conf", file,
+			info.Size()>>20, part.Size>>20)
 	}
+
 	if _, err := io.Copy(io.NewOffsetWriter(disk, part.Start), in); err != nil {
 		return fmt.Errorf("write %s: %w", part.Label, err)
 	}
+
 	return nil
 }
 
-// loaderConfig: no menu (a key held at start still shows it), no editing of command lines. And there is no file
-// loader/random-seed: the loader writes to it at each boot, which has damaged ESPs (systemd issues 42979, 42307).
+// loaderConfig: no menu (a key held at start still shows it), no editing of
+// command lines. And there is no file loader/random-seed: the loader writes to
+// it at each boot, which has damaged ESPs (systemd issues 42979, 42307).
 const loaderConfig = "timeout 0\neditor no\n"
 
 func writeESP(disk io.WriterAt, p Plan, in parts) error {
@@ -82,9 +93,13 @@ func writeESP(disk io.WriterAt, p Plan, in parts) error {
 		{Path: "loader/loader.conf", Data: []byte(loaderConfig)},
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
 	}
-	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 | uint32(p.RootHash[3])
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, p.Table.SectorSize, id, files); err != nil {
+
+	id := uint32(p.RootHash[0])<<24 | uint32(p.RootHash[1])<<16 | uint32(p.RootHash[2])<<8 |
+		uint32(p.RootHash[3])
+	err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, p.Table.SectorSize, id, files)
+	if err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
+
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/loam-os/loam/image/initramfs"
 )
 
-// firmwareFiles are the firmware in a root tree, but for processors' microcode, as an initramfs has it: drivers of network interfaces ask for it when
-// they are loaded. There is none in a tree for virtual machines.
+// firmwareFiles are the firmware in a root tree, but for processors' microcode,
+// as an initramfs has it: drivers of network interfaces ask for it when they
+// are loaded. There is none in a tree for virtual machines.
 func firmwareFiles(tree string) (entries []initramfs.Entry, err error) {
 	dir := filepath.Join(tree, device.Dir)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -26,10 +27,12 @@ func firmwareFiles(tree string) (entries []initramfs.Entry, err error) {
 		case e.IsDir():
 			return nil
 		}
+
 		name, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
+
 		file := initramfs.Entry{Path: "lib/firmware/" + name, Mode: 0o444}
 		if e.Type() == fs.ModeSymlink {
 			file.Mode |= fs.ModeSymlink
@@ -37,8 +40,10 @@ func firmwareFiles(tree string) (entries []initramfs.Entry, err error) {
 		} else {
 			file.Data, err = os.ReadFile(path)
 		}
+
 		entries = append(entries, file)
 		return err
 	})
+
 	return entries, err
 }

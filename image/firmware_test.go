@@ -17,13 +17,17 @@ func TestFirmwareOfTheInitramfs(t *testing.T) {
 	if entries, err := firmwareFiles(tree); err != nil || entries != nil {
 		t.Errorf("a tree without any: %v, %v", entries, err)
 	}
+
 	dir := filepath.Join(tree, "usr/lib/firmware")
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, "intel-ucode"), 0o755), os.MkdirAll(filepath.Join(dir, "nic/a"), 0o755),
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "intel-ucode"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "nic/a"), 0o755),
 		os.WriteFile(filepath.Join(dir, "intel-ucode/06-55-04"), []byte("microcode"), 0o644),
-		os.WriteFile(filepath.Join(dir, "nic/a/1.fw"), []byte("firmware"), 0o644), os.Symlink("1.fw", filepath.Join(dir, "nic/a/fw")))
+		os.WriteFile(filepath.Join(dir, "nic/a/1.fw"), []byte("firmware"), 0o644),
+		os.Symlink("1.fw", filepath.Join(dir, "nic/a/fw")))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	entries, err := firmwareFiles(tree)
 	want := []initramfs.Entry{
 		{Path: "lib/firmware/nic/a/1.fw", Mode: 0o444, Data: []byte("firmware")},

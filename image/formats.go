@@ -17,35 +17,42 @@ func convert(file, raw string, write func(dst, src *os.File, size int64) error) 
 		return err
 	}
 	defer src.Close()
+
 	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
+
 	dst, err := os.Create(file)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(write(dst, src, info.Size()), dst.Close())
 }
 
 func writeQcow2(dst, src *os.File, size int64) error { return qcow2.Write(dst, src, size) }
 
-// packWindow reaches from the UKI to its copy in the recovery entry. zstd(1) unpacks up to 128 MiB without being asked to.
+// packWindow reaches from the UKI to its copy in the recovery entry. zstd(1)
+// unpacks up to 128 MiB without being asked to.
 const packWindow = 32 << 20
 
-// writePacked packs the disk by zstd. Measured on the cloud image of 3.4 GiB: 155 MB in 3.6 s; a window of 8 MiB makes it 169 MB, the faster
-// levels 160 and 170 MB.
+// writePacked packs the disk by zstd. Measured on the cloud image of 3.4 GiB:
+// 155 MB in 3.6 s; a window of 8 MiB makes it 169 MB, the faster levels 160 and
+// 170 MB.
 func writePacked(dst, src *os.File, size int64) error {
 	return packDisk(dst, src, size, zstd.SpeedBetterCompression)
 }
 
-// writePackedFast is for what has little in it but a packed disk: the rest is zeros.
+// writePackedFast is for what has little in it but a packed disk: the rest is
+// zeros.
 func writePackedFast(dst, src *os.File, size int64) error {
 	return packDisk(dst, src, size, zstd.SpeedFastest)
 }
 
 func packDisk(dst, src *os.File, size int64, level zstd.EncoderLevel) error {
-	z, err := zstd.NewWriter(dst, zstd.WithEncoderLevel(level), zstd.WithWindowSize(packWindow), zstd.WithEncoderConcurrency(1))
+	z, err := zstd.NewWriter(dst, zstd.WithEncoderLevel(level), zstd.WithWindowSize(packWindow),
+		zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}

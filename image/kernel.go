@@ -21,6 +21,7 @@ func module(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var r io.Reader
 	switch filepath.Ext(file) {
 	case ".xz":
@@ -30,13 +31,16 @@ func module(file string) ([]byte, error) {
 	default:
 		return text, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", file, err)
 	}
+
 	plain, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", file, err)
 	}
+
 	return plain, nil
 }
 

@@ -14,12 +14,16 @@ import (
 
 // Keys sign a build.
 type Keys struct {
-	// Programs signs loader, UKIs, and the root hash; without a certificate, they stay as they are.
+	// Programs signs loader, UKIs, and the root hash; without a certificate,
+	// they stay as they are.
 	Programs pkcs7.Signer
-	// Enroll are PK.auth, KEK.auth and db.auth, by which the loader makes Programs known to firmware, none for firmware that knows it; When
-	// says when.
+
+	// Enroll are PK.auth, KEK.auth and db.auth, by which the loader makes
+	// Programs known to firmware, none for firmware that knows it; When says
+	// when.
 	Enroll map[string][]byte
 	When   When
+
 	// Sums signs SHA256SUMS; nil for nobody.
 	Sums SumsSigner
 }
@@ -45,24 +49,31 @@ func (k Keys) check(program []byte) error {
 	if len(k.Enroll) == 0 {
 		return nil
 	}
+
 	allowed, err := efivar.ParseAuthenticated(k.Enroll["db.auth"])
 	if err != nil {
 		return fmt.Errorf("db.auth: %w", err)
 	}
+
 	im, err := authenticode.Read(bytes.NewReader(program), int64(len(program)))
 	if err != nil {
 		return err
 	}
+
 	if err := (secureboot.State{On: true, Allowed: allowed}).Check(im); err != nil {
-		return fmt.Errorf("a machine that enrolled db.auth would not start what is signed: %w\nhint: `loamctl keys --db` with the certificate that signs makes one that does", err)
+		return fmt.Errorf("a machine that enrolled db.auth would not start what is signed: %w\n"+
+			"hint: `loamctl keys --db` with the certificate that signs makes one that does", err)
 	}
+
 	return nil
 }
 
-// When the loader enrolls the keys on the ESP in firmware that has none (loader.conf(5), secure-boot-enroll).
+// When the loader enrolls the keys on the ESP in firmware that has none
+// (loader.conf(5), secure-boot-enroll).
 type When string
 
-// Never if there are no keys; IfSafe by itself in virtual machines, and elsewhere for who picks it from the menu, as Manual everywhere; Force always.
+// Never if there are no keys; IfSafe by itself in virtual machines, and
+// elsewhere for who picks it from the menu, as Manual everywhere; Force always.
 const (
 	Never  When = ""
 	Manual When = "manual"
@@ -71,7 +82,8 @@ const (
 )
 
 const (
-	// keysDir has a directory for each set of keys. That called auto is the one which the loader takes by itself.
+	// keysDir has a directory for each set of keys. That called auto is the one
+	// which the loader takes by itself.
 	keysDir    = "loader/keys"
 	loaderConf = "loader/loader.conf"
 )
@@ -85,8 +97,10 @@ func enrollWhen(conf []byte, when When) []byte {
 			text = append(text, line...)
 		}
 	}
+
 	if when == Never {
 		return text
 	}
+
 	return append(text, option+string(when)+"\n"...)
 }

@@ -17,25 +17,31 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// live makes what a node starts from without a disk of its own: the PXE set, and the installer's stick. Both know the packed disk
-// image by its digest, so they come after it.
+// live makes what a node starts from without a disk of its own: the PXE set,
+// and the installer's stick. Both know the packed disk image by its digest, so
+// they come after it.
 func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) error {
 	packed, err := describeFile(dir, filepath.Base(b.output(dir, ".raw.zst")))
 	if err != nil {
 		return err
 	}
+
 	b.Plan = b.Plan.Pack(packed.SHA256)
-	_, archive, err := packInitramfs(root.Dir, filepath.Join(dir, liveBin), in.template, liveModules)
+	_, archive, err := packInitramfs(root.Dir, filepath.Join(dir, liveBin),
+		in.template, liveModules)
 	if err != nil {
 		return err
 	}
+
 	err = errors.Join(
-		os.WriteFile(b.output(dir, initrdSuffix), slices.Concat(in.microcode, archive), 0o644), // as systemd-stub would put them together
+		// as systemd-stub would put them together
+		os.WriteFile(b.output(dir, initrdSuffix), slices.Concat(in.microcode, archive), 0o644),
 		os.WriteFile(b.output(dir, kernelSuffix), in.linux, 0o644),
 	)
 	if err != nil {
 		return err
 	}
+
 	image, err := makeUKI(b.Plan, b.Plan.LiveCmdline, in, kernel, archive)
 	if err != nil {
 		return err
@@ -43,13 +49,17 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 	if err := os.WriteFile(b.output(dir, pxeSuffix), image, 0o644); err != nil {
 		return err
 	}
-	if image, err = makeUKI(b.Plan, b.Plan.live(packed.SHA256, "stick"), in, kernel, archive); err != nil {
+
+	image, err = makeUKI(b.Plan, b.Plan.live(packed.SHA256, "stick"), in, kernel, archive)
+	if err != nil {
 		return err
 	}
+
 	disk, err := os.ReadFile(b.output(dir, ".raw.zst"))
 	if err != nil {
 		return err
 	}
+
 	stick := b.output(dir, stickSuffix)
 	err = writeStick(stick, packed.SHA256, []esp.File{
 		{Path: loader.Path(b.Plan.Spec.Arch), Data: in.loader},
@@ -62,30 +72,45 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 	if err != nil {
 		return err
 	}
+
 	return convert(stick+".zst", stick, writePackedFast)
 }
 
-// stickSize is that of a stick's file system, in bytes: FAT32 with clusters of 8 KiB has at least 512 MiB.
+// stickSize is that of a stick's file system, in bytes: FAT32 with clusters of
+// 8 KiB has at least 512 MiB.
 const stickSize = 768 << 20
 
-// stickTable is the partition table of an installer's stick: sticks have sectors of 512 bytes.
+// stickTable is the partition table of an installer's stick: sticks have
+// sectors of 512 bytes.
 func stickTable(sum string) (gpt.Table, error) {
 	id, err := partitions.InstallerUUID(sum)
 	if err != nil {
 		return gpt.Table{}, err
 	}
+
 	return gpt.Table{
-		DiskGUID: uuid.NewSHA1(id, []byte("disk")), SectorSize: 512, DiskSize: stickSize + 2*gpt.Alignment,
-		Partitions: []gpt.Partition{{Index: 1, Type: partitions.BasicData, UUID: id, Label: partitions.InstallerLabel, Start: gpt.Alignment, Size: stickSize}},
+		DiskGUID:   uuid.NewSHA1(id, []byte("disk")),
+		SectorSize: 512,
+		DiskSize:   stickSize + 2*gpt.Alignment,
+		Partitions: []gpt.Partition{{
+			Index: 1,
+			Type:  partitions.BasicData,
+			UUID:  id,
+			Label: partitions.InstallerLabel,
+			Start: gpt.Alignment,
+			Size:  stickSize,
+		}},
 	}, nil
 }
 
-// writeStick writes a stick with these files, of which one is the packed disk image with that SHA-256.
+// writeStick writes a stick with these files, of which one is the packed disk
+// image with that SHA-256.
 func writeStick(file, sum string, files []esp.File) (err error) {
 	table, err := stickTable(sum)
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -93,10 +118,12 @@ func writeStick(file, sum string, files []esp.File) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	part := table.Partitions[0]
 	err = errors.Join(f.Truncate(table.DiskSize), table.Create(f),
-		esp.Write(io.NewOffsetWriter(f, part.Start), part.Size, table.SectorSize, part.UUID.ID(), files))
+		esp.Write(io.NewOffsetWriter(f, part.Start), part.Size, table.SectorSize,
+			part.UUID.ID(), files))
 	if err != nil {
 		return fmt.Errorf("write installer: %w", err)
 	}
+
 	return nil
 }
 

@@ -18,9 +18,11 @@ var bootModules = struct{ required, others []string }{
 	others: []string{
 		"efivarfs",
 		// virtual machines
-		"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_scsi", "virtio_rng", "xen_blkfront", "hv_vmbus", "hv_storvsc", "vmw_pvscsi",
+		"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_scsi", "virtio_rng", "xen_blkfront",
+		"hv_vmbus", "hv_storvsc", "vmw_pvscsi",
 		// SATA, SCSI, NVMe
-		"ahci", "ata_piix", "sd_mod", "nvme", "vmd", "megaraid_sas", "mpt3sas", "mpi3mr", "smartpqi", "hpsa", "aacraid",
+		"ahci", "ata_piix", "sd_mod", "nvme", "vmd", "megaraid_sas", "mpt3sas", "mpi3mr",
+		"smartpqi", "hpsa", "aacraid",
 		// USB
 		"xhci_pci", "xhci_pci_renesas", "xhci_hcd", "ehci_pci", "uhci_hcd", "usb_storage", "uas",
 		// SD, eMMC, UFS
@@ -34,39 +36,48 @@ var bootModules = struct{ required, others []string }{
 	},
 }
 
-// liveModules are what a machine needs besides to get its system over the network, or from files, and to install it.
+// liveModules are what a machine needs besides to get its system over the
+// network, or from files, and to install it.
 var liveModules = []string{
 	"loop",
 	// virtual machines
 	"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "ena", "gve",
 	// network interfaces
-	"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "r8169", "tg3", "bnxt_en", "bnx2", "bnx2x", "mlx4_en", "mlx5_core", "atlantic", "sfc", "qede", "ionic",
+	"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "r8169", "tg3", "bnxt_en", "bnx2",
+	"bnx2x", "mlx4_en", "mlx5_core", "atlantic", "sfc", "qede", "ionic",
 	// those on USB ports, and what links them
 	"r8152", "ax88179_178a", "asix", "cdc_ether", "cdc_ncm",
 	// arm64 boards
-	"genet", "macb", "stmmac_platform", "dwmac_generic", "mvneta", "thunderx_nicvf", "hns3", "smsc95xx", "lan78xx",
+	"genet", "macb", "stmmac_platform", "dwmac_generic", "mvneta", "thunderx_nicvf", "hns3",
+	"smsc95xx", "lan78xx",
 }
 
 // readModules reads the depmod texts of the one kernel in a root tree.
 func readModules(tree string) (kernel string, index *kmod.Index, err error) {
 	dirs, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*/modules.dep"))
 	if err != nil || len(dirs) != 1 {
-		return "", nil, fmt.Errorf("root tree %s: %d kernels in usr/lib/modules, not one", tree, len(dirs))
+		return "", nil, fmt.Errorf("root tree %s: %d kernels in usr/lib/modules, not one",
+			tree, len(dirs))
 	}
+
 	dir := filepath.Dir(dirs[0])
 	var f kmod.Files
 	for name, text := range map[string]*[]byte{
-		"modules.dep": &f.Dep, "modules.alias": &f.Alias, "modules.softdep": &f.Softdep, "modules.builtin": &f.Builtin,
+		"modules.dep": &f.Dep, "modules.alias": &f.Alias, "modules.softdep": &f.Softdep,
+		"modules.builtin": &f.Builtin,
 	} {
-		if *text, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+		*text, err = os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
 			return "", nil, fmt.Errorf("kernel modules: %w", err)
 		}
 	}
+
 	index, err = kmod.Parse(f)
 	return filepath.Base(dir), index, err
 }
 
-// selectModules is the subset that goes into the initramfs: bootModules, and more.
+// selectModules is the subset that goes into the initramfs: bootModules, and
+// more.
 func selectModules(index *kmod.Index, more []string) (files []string, texts kmod.Files, err error) {
 	names := slices.Clone(bootModules.required)
 	for _, name := range slices.Concat(bootModules.others, more) {

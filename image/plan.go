@@ -19,14 +19,20 @@ import (
 // after Settle, the identities that follow from its root hash.
 type Plan struct {
 	Spec Spec
+
 	// Table has every offset and size; the UUIDs are final after Settle.
 	Table gpt.Table
+
 	// UKI is the path of the unified kernel image on the ESP.
 	UKI string
+
 	// Cmdline is the kernel command line; roothash= is in it after Settle.
 	Cmdline string
-	// LiveCmdline is that of a system which runs from memory, got over the network; it is known after Pack.
+
+	// LiveCmdline is that of a system which runs from memory, got over the
+	// network; it is known after Pack.
 	LiveCmdline string
+
 	// RootHash is unknown before Settle.
 	RootHash [32]byte
 	defs     []partitions.Definition
@@ -37,14 +43,17 @@ func Decide(s Spec) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return Plan{}, err
 	}
+
 	defs, err := partitions.Definitions()
 	if err != nil {
 		return Plan{}, err
 	}
+
 	name, err := bootentry.Format(s.entry())
 	if err != nil {
 		return Plan{}, err
 	}
+
 	p := Plan{Spec: s, UKI: path.Join("EFI/Linux", name), defs: defs}
 	return p.Settle(unknown)
 }
@@ -58,32 +67,41 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	p.RootHash = root
 	p.Cmdline = cmdline(p.Spec.Arch, root)
 	p.Table, err = partitions.Place(p.defs, partitions.Params{
-		Arch: p.Spec.Arch, RootHash: root, SectorSize: p.Spec.SectorSize,
-		ImageID: p.Spec.Release.ImageID, Version: p.Spec.Release.Version,
+		Arch:       p.Spec.Arch,
+		RootHash:   root,
+		SectorSize: p.Spec.SectorSize,
+		ImageID:    p.Spec.Release.ImageID,
+		Version:    p.Spec.Release.Version,
 	})
+
 	return p, err
 }
 
-// Pack gives the plan the SHA-256, in hex, of the packed disk image, which a system that runs from memory may install.
+// Pack gives the plan the SHA-256, in hex, of the packed disk image, which a
+// system that runs from memory may install.
 func (p Plan) Pack(sum string) Plan {
 	p.LiveCmdline = p.live(sum, "network")
 	return p
 }
 
-// live is the command line of a system that gets itself and the packed disk image from somewhere (agent/live).
+// live is the command line of a system that gets itself and the packed disk
+// image from somewhere (agent/live).
 func (p Plan) live(sum, from string) string {
 	return p.Cmdline + " loam.from=" + from + " loam.disk=sha256:" + sum
 }
 
 // cmdline of the kernel. gpt lets it use the backup of a damaged partition
-// table, which /init then repairs; panic= restarts a machine that cannot go on; quiet
-// leaves the console to the node's status.
+// table, which /init then repairs; panic= restarts a machine that cannot go on;
+// quiet leaves the console to the node's status.
 func cmdline(arch string, root [32]byte) string {
 	serial := "ttyS0"
 	if arch == "arm64" {
 		serial = "ttyAMA0"
 	}
-	return fmt.Sprintf("roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 systemd.show_status=no", hex.EncodeToString(root[:]), serial)
+	return fmt.Sprintf(
+		"roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 systemd.show_status=no",
+		hex.EncodeToString(root[:]), serial,
+	)
 }
 
 // slot finds the partition of slot A with that role.
@@ -102,25 +120,36 @@ func (p Plan) first(kind uuid.UUID) gpt.Partition {
 
 // Base is what the names of all outputs begin with: ID_VERSION_ARCH.
 func (p Plan) Base() string {
-	return fmt.Sprintf("%s_%s_%s", p.Spec.Release.ImageID, p.Spec.Release.Version, bootentry.Arch(p.Spec.Arch))
+	return fmt.Sprintf("%s_%s_%s",
+		p.Spec.Release.ImageID, p.Spec.Release.Version, bootentry.Arch(p.Spec.Arch))
 }
 
 // about is what an update bundle says of the system.
 func (p Plan) about() bundle.Sources {
 	s := p.Spec
-	return bundle.Sources{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: s.Arch, Profile: s.Profile, RootHash: hex.EncodeToString(p.RootHash[:])}
+	return bundle.Sources{
+		ImageID:  s.Release.ImageID,
+		Version:  s.Release.Version,
+		Arch:     s.Arch,
+		Profile:  s.Profile,
+		RootHash: hex.EncodeToString(p.RootHash[:]),
+	}
 }
 
 // Images are the outputs that hold the system, in whole or in part.
 func (p Plan) Images() []string {
 	var names []string
-	for _, suffix := range []string{".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", packSuffix, indexSuffix, pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix} {
+	for _, suffix := range []string{
+		".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", packSuffix, indexSuffix,
+		pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix,
+	} {
 		names = append(names, p.Base()+suffix)
 	}
 	return names
 }
 
-// Suffixes of the PXE set (a UKI for UEFI, kernel and initramfs for iPXE), and of the installer's stick.
+// Suffixes of the PXE set (a UKI for UEFI, kernel and initramfs for iPXE), and
+// of the installer's stick.
 const (
 	pxeSuffix    = ".pxe.efi"
 	kernelSuffix = ".vmlinuz"
@@ -128,7 +157,8 @@ const (
 	stickSuffix  = ".usb.raw"
 )
 
-// Suffixes of the signature of the root hash, and of the SPDX document of what is in the image.
+// Suffixes of the signature of the root hash, and of the SPDX document of what
+// is in the image.
 const (
 	sigSuffix  = ".verity-sig"
 	sbomSuffix = ".spdx.json"
@@ -138,7 +168,8 @@ const (
 const (
 	ManifestName = "manifest.json"
 	SumsName     = "SHA256SUMS"
-	// SumsSignature is the detached signature of SumsName, if somebody has signed it.
+	// SumsSignature is the detached signature of SumsName, if somebody has
+	// signed it.
 	SumsSignature = SumsName + ".gpg"
 )
 
@@ -146,15 +177,21 @@ const (
 func (p Plan) String() string {
 	var b strings.Builder
 	r := p.Spec.Release
-	fmt.Fprintf(&b, "%s %s for %s, profile %s\n\n", r.ImageID, r.Version, p.Spec.Arch, p.Spec.Profile)
+	fmt.Fprintf(&b, "%s %s for %s, profile %s\n\n",
+		r.ImageID, r.Version, p.Spec.Arch, p.Spec.Profile)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PARTITION\tLABEL\tSTART\tSIZE\tUUID")
+
 	for _, part := range p.Table.Partitions {
-		fmt.Fprintf(w, "%d\t%s\t%d MiB\t%d MiB\t%s\n", part.Index, part.Label, part.Start>>20, part.Size>>20, p.identity(part))
+		fmt.Fprintf(w, "%d\t%s\t%d MiB\t%d MiB\t%s\n",
+			part.Index, part.Label, part.Start>>20, part.Size>>20, p.identity(part))
 	}
+
 	_ = w.Flush()
-	fmt.Fprintf(&b, "\ndisk      %d MiB, sectors of %d bytes, sparse\nUKI       %s\ncmdline   %s\n", p.Table.DiskSize>>20, p.Table.SectorSize, p.UKI, p.shownCmdline())
+	fmt.Fprintf(&b, "\ndisk      %d MiB, sectors of %d bytes, sparse\nUKI       %s\ncmdline   %s\n",
+		p.Table.DiskSize>>20, p.Table.SectorSize, p.UKI, p.shownCmdline())
 	fmt.Fprintf(&b, "outputs   %s\n", strings.Join(append(p.Images(), ManifestName, SumsName), " "))
+
 	return b.String()
 }
 

@@ -16,13 +16,15 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Sign signs a build, in place of whoever has signed it before. The directory has the build as it was, or all of it signed. The root file system
-// stays as it is.
+// Sign signs a build, in place of whoever has signed it before. The directory
+// has the build as it was, or all of it signed. The root file system stays as
+// it is.
 func Sign(dir string, keys Keys) (manifest.Manifest, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	unlock, err := lock(dir)
 	if err != nil {
 		return manifest.Manifest{}, err
@@ -31,12 +33,15 @@ func Sign(dir string, keys Keys) (manifest.Manifest, error) {
 	if _, err := Verify(dir); err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	fresh := dir + ".new"
 	defer os.RemoveAll(fresh)
+
 	m, err := signInto(fresh, dir, keys)
 	if err != nil {
 		return m, err
 	}
+
 	return m, replace(fresh, dir)
 }
 
@@ -59,25 +64,35 @@ func signInto(to, from string, by Keys) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	m, err := manifest.Decode(text)
 	if err != nil {
 		return m, err
 	}
+
 	for _, f := range m.Files {
 		if f.Name != filepath.Base(f.Name) {
 			return m, fmt.Errorf("%s: file %q: not of this directory", ManifestName, f.Name)
 		}
 	}
+
 	if err := errors.Join(os.RemoveAll(to), os.Mkdir(to, 0o755)); err != nil {
 		return m, err
 	}
-	s := &signing{from: from, to: to, by: by, manifest: m}
+
+	s := &signing{
+		from:     from,
+		to:       to,
+		by:       by,
+		manifest: m,
+	}
 	if err := s.run(); err != nil {
 		return m, err
 	}
 	if err := errors.Join(writeManifest(to, s.manifest), s.signSums()); err != nil {
 		return m, err
 	}
+
 	return Verify(to)
 }
 
@@ -86,14 +101,17 @@ func (s *signing) signSums() error {
 	if s.by.Sums == nil {
 		return nil
 	}
+
 	text, err := os.ReadFile(filepath.Join(s.to, SumsName))
 	if err != nil {
 		return err
 	}
+
 	signature, err := s.by.Sums.Sign(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", SumsName, err)
 	}
+
 	return os.WriteFile(filepath.Join(s.to, SumsSignature), signature, 0o644)
 }
 
@@ -101,20 +119,26 @@ func (s *signing) run() error {
 	if s.by.Programs.Certificate == nil {
 		return s.linkAll()
 	}
+
 	hash, err := verity.ParseRootHash(s.manifest.RootHash)
 	if err != nil {
 		return err
 	}
-	if s.rootHash, err = sign.RootHash(s.by.Programs, hash); err != nil {
+
+	s.rootHash, err = sign.RootHash(s.by.Programs, hash)
+	if err != nil {
 		return err
 	}
+
 	names := []string{}
 	for _, f := range s.manifest.Files {
 		if !strings.HasSuffix(f.Name, sigSuffix) {
 			names = append(names, f.Name)
 		}
 	}
-	// What others are made of goes first: UKIs have the signature of the loader, which is on the disks, and some the digest of the packed one.
+
+	// What others are made of goes first: UKIs have the signature of the
+	// loader, which is on the disks, and some the digest of the packed one.
 	for _, kind := range []func(name string) bool{isDisk, isPacked, isOther} {
 		for _, name := range names {
 			if !kind(name) {
@@ -125,25 +149,37 @@ func (s *signing) run() error {
 			}
 		}
 	}
+
 	signature := s.base() + sigSuffix
 	if err := os.WriteFile(filepath.Join(s.to, signature), s.rootHash, 0o644); err != nil {
 		return err
 	}
+
 	if err := s.update(); err != nil {
 		return err
 	}
+
 	s.manifest.Files, err = describe(s.to, append(names, signature))
 	return err
 }
 
-// update makes the update bundle of the signed files, with the signature of the root hash.
+// update makes the update bundle of the signed files, with the signature of the
+// root hash.
 func (s *signing) update() error {
 	signature, err := verity.ParseSignature(s.rootHash)
 	if err != nil {
 		return err
 	}
+
 	m := s.manifest
-	return WriteUpdate(s.to, s.base(), bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash, Signature: &signature})
+	return WriteUpdate(s.to, s.base(), bundle.Sources{
+		ImageID:   m.ImageID,
+		Version:   m.Version,
+		Arch:      m.Arch,
+		Profile:   m.Profile,
+		RootHash:  m.RootHash,
+		Signature: &signature,
+	})
 }
 
 // linkAll takes all files as they are.
@@ -164,18 +200,23 @@ func isPacked(name string) bool {
 }
 func isOther(name string) bool { return !isDisk(name) && !isPacked(name) }
 
-// pack packs the disk that was signed, and notes its digest, which PXE set and stick have.
+// pack packs the disk that was signed, and notes its digest, which PXE set and
+// stick have.
 func (s *signing) pack(name string) error {
 	was, err := describeFile(s.from, name)
 	if err != nil {
 		return err
 	}
-	if err := convert(filepath.Join(s.to, name), filepath.Join(s.to, s.base()+".raw"), writePacked); err != nil {
+
+	err = convert(filepath.Join(s.to, name), filepath.Join(s.to, s.base()+".raw"), writePacked)
+	if err != nil {
 		return err
 	}
+
 	now, err := describeFile(s.to, name)
 	s.packed = [2]string{was.SHA256, now.SHA256}
 	s.manifest.LiveCmdline = strings.Replace(s.manifest.LiveCmdline, was.SHA256, now.SHA256, 1)
+
 	return err
 }
 
@@ -186,7 +227,8 @@ func (s *signing) base() string {
 
 // file makes one output.
 func (s *signing) file(name string) error {
-	from, to := filepath.Join(s.from, name), filepath.Join(s.to, name)
+	from := filepath.Join(s.from, name)
+	to := filepath.Join(s.to, name)
 	switch {
 	case isPacked(name):
 		return s.pack(name)
@@ -210,28 +252,38 @@ func (s *signing) file(name string) error {
 		}
 		return os.WriteFile(to, content, 0o644)
 	}
+
 	return os.Link(from, to)
 }
 
-// program signs one that firmware starts. A UKI gets the signature of the loader as well.
+// program signs one that firmware starts. A UKI gets the signature of the
+// loader as well.
 func (s *signing) program(image []byte) ([]byte, error) {
 	image, err := authenticode.Strip(image)
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := uki.Parse(bytes.NewReader(image)); err == nil {
-		// The digest on the command line is as long as the one before, so that nothing moves.
-		image = bytes.Replace(image, []byte("loam.disk=sha256:"+s.packed[0]), []byte("loam.disk=sha256:"+s.packed[1]), 1)
-		if image, err = uki.Replace(image, uki.Section{Name: uki.LoaderSignature, Data: s.boot}); err != nil {
+		// The digest on the command line is as long as the one before, so that
+		// nothing moves.
+		image = bytes.Replace(image, []byte("loam.disk=sha256:"+s.packed[0]),
+			[]byte("loam.disk=sha256:"+s.packed[1]), 1)
+		image, err = uki.Replace(image, uki.Section{Name: uki.LoaderSignature, Data: s.boot})
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	signature, err := authenticode.Sign(image, s.by.Programs)
 	if err != nil {
 		return nil, err
 	}
-	if image, err = authenticode.Attach(image, signature); err != nil {
+
+	image, err = authenticode.Attach(image, signature)
+	if err != nil {
 		return nil, err
 	}
+
 	return image, s.by.check(image)
 }

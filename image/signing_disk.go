@@ -22,37 +22,46 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// disk makes a signed disk image of another: all of it but for the ESP, which is made anew, and the signature of the root hash.
+// disk makes a signed disk image of another: all of it but for the ESP, which
+// is made anew, and the signature of the root hash.
 func (s *signing) disk(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+
 	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
+
 	table, err := gpt.Find(src, info.Size())
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
+
 	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
 	defer dst.Close()
+
 	for _, p := range table.Partitions {
 		if err == nil && p.Type == partitions.TypeUUID(partitions.ESP, s.manifest.Arch) {
-			err = errors.Join(copyAround(dst, src, p, info.Size()), s.esp(dst, src, table.SectorSize, p))
+			err = errors.Join(copyAround(dst, src, p, info.Size()),
+				s.esp(dst, src, table.SectorSize, p))
 		}
 	}
+
 	if err == nil {
 		err = s.seal(dst, table)
 	}
+
 	if err := errors.Join(err, dst.Close()); err != nil {
 		return fmt.Errorf("sign %s: %w", from, err)
 	}
+
 	return nil
 }
 
@@ -61,20 +70,28 @@ func copyAround(dst, src *os.File, p gpt.Partition, size int64) error {
 	if err := dst.Truncate(size); err != nil {
 		return err
 	}
+
 	data, err := sparse.Data(src, size)
 	if err != nil {
 		return err
 	}
+
 	for _, e := range data {
-		for _, part := range []sparse.Extent{{Start: e.Start, End: min(e.End, p.Start)}, {Start: max(e.Start, p.End()), End: e.End}} {
+		for _, part := range []sparse.Extent{
+			{Start: e.Start, End: min(e.End, p.Start)},
+			{Start: max(e.Start, p.End()), End: e.End},
+		} {
 			if part.Start >= part.End {
 				continue
 			}
-			if _, err := io.Copy(io.NewOffsetWriter(dst, part.Start), io.NewSectionReader(src, part.Start, part.End-part.Start)); err != nil {
+			_, err := io.Copy(io.NewOffsetWriter(dst, part.Start),
+				io.NewSectionReader(src, part.Start, part.End-part.Start))
+			if err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -85,74 +102,98 @@ func (s *signing) esp(dst, src *os.File, sectorSize int, p gpt.Partition) error 
 	if err != nil {
 		return err
 	}
+
 	files, err := readFiles(fs, "")
 	if err != nil {
 		return err
 	}
-	if files, err = s.files(files); err != nil {
+
+	files, err = s.files(files)
+	if err != nil {
 		return err
 	}
+
 	var id [4]byte // of the volume; at byte 67 of its boot sector
 	if _, err := part.ReadAt(id[:], 67); err != nil {
 		return err
 	}
-	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize, binary.LittleEndian.Uint32(id[:]), files)
+
+	return esp.Write(io.NewOffsetWriter(dst, p.Start), p.Size, sectorSize,
+		binary.LittleEndian.Uint32(id[:]), files)
 }
 
-// files are those of an ESP, or of a stick, with all its programs signed and the keys for firmware.
+// files are those of an ESP, or of a stick, with all its programs signed and
+// the keys for firmware.
 func (s *signing) files(files []esp.File) (_ []esp.File, err error) {
 	if err := s.signLoader(files); err != nil {
 		return nil, err
 	}
-	files = slices.DeleteFunc(files, func(f esp.File) bool { return strings.HasPrefix(f.Path, keysDir+"/") })
+
+	files = slices.DeleteFunc(files, func(f esp.File) bool {
+		return strings.HasPrefix(f.Path, keysDir+"/")
+	})
+
 	for i, f := range files {
 		switch {
 		case strings.EqualFold(path.Ext(f.Path), ".efi"):
-			if files[i].Data, err = s.program(f.Data); err != nil {
+			files[i].Data, err = s.program(f.Data)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Path, err)
 			}
 		case f.Path == loaderConf:
 			files[i].Data = enrollWhen(f.Data, s.by.When)
 		}
 	}
+
 	return append(files, s.by.files()...), nil
 }
 
-// stick makes a signed installer's stick of another, with the disk image that was signed before.
+// stick makes a signed installer's stick of another, with the disk image that
+// was signed before.
 func (s *signing) stick(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
+
 	table, err := stickTable(s.packed[1])
 	if err != nil {
 		return err
 	}
+
 	p := table.Partitions[0]
-	fs, err := fat.Open(fat.ReadOnly(io.NewSectionReader(src, p.Start, p.Size)), p.Size, table.SectorSize)
+	fs, err := fat.Open(fat.ReadOnly(io.NewSectionReader(src, p.Start, p.Size)), p.Size,
+		table.SectorSize)
 	if err != nil {
 		return err
 	}
+
 	files, err := readFiles(fs, "")
 	if err != nil {
 		return err
 	}
+
 	for i, f := range files {
 		if f.Path == partitions.InstallerFile {
 			files[i].Data, err = os.ReadFile(filepath.Join(s.to, s.base()+".raw.zst"))
 		}
 	}
+
 	if err != nil {
 		return err
 	}
-	if files, err = s.files(files); err != nil {
+
+	files, err = s.files(files)
+	if err != nil {
 		return err
 	}
+
 	return writeStick(to, s.packed[1], files)
 }
 
-// signLoader signs the loader, if it is among the files, for UKIs to have the signature.
+// signLoader signs the loader, if it is among the files, for UKIs to have the
+// signature.
 func (s *signing) signLoader(files []esp.File) (err error) {
 	for _, f := range files {
 		if err == nil && strings.EqualFold(f.Path, loader.Path(s.manifest.Arch)) {
@@ -162,12 +203,14 @@ func (s *signing) signLoader(files []esp.File) (err error) {
 	return err
 }
 
-// readFiles reads all files of a directory, and of those in it, but for the fillers that esp.Write makes.
+// readFiles reads all files of a directory, and of those in it, but for the
+// fillers that esp.Write makes.
 func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 	entries, err := fs.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	fillers := dirent.BootFillers()
 	for _, e := range entries {
 		f := esp.File{Path: path.Join(dir, e.Name)}
@@ -186,22 +229,27 @@ func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if f.Data, err = io.ReadAll(r); err != nil {
+			f.Data, err = io.ReadAll(r)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Path, err)
 			}
 		}
+
 		f.ReadOnly = f.Path == loader.RecoveryEntry
 		all = append(all, f)
 	}
+
 	return all, nil
 }
 
-// seal writes the signature of the root hash into the slot that has the system, if it is a disk with slots.
+// seal writes the signature of the root hash into the slot that has the system,
+// if it is a disk with slots.
 func (s *signing) seal(dst *os.File, table gpt.Table) error {
 	hash, err := verity.ParseRootHash(s.manifest.RootHash)
 	if err != nil {
 		return err
 	}
+
 	slots, err := partitions.Slots(table, s.manifest.Arch)
 	if err != nil || slots[0].Sig == 0 {
 		return nil
@@ -209,13 +257,18 @@ func (s *signing) seal(dst *os.File, table gpt.Table) error {
 	if have, _ := slots[0].Holds(table, s.manifest.Arch); have != hash {
 		return fmt.Errorf("slot A holds %x, the manifest is about %s", have, s.manifest.RootHash)
 	}
-	content := append(slices.Clone(s.rootHash), make([]byte, verity.MaxSignature-len(s.rootHash))...) // A longer one may have been there.
+
+	// A longer one may have been there.
+	content := append(slices.Clone(s.rootHash),
+		make([]byte, verity.MaxSignature-len(s.rootHash))...)
 	if _, err := dst.WriteAt(content, table.Partition(slots[0].Sig).Start); err != nil {
 		return fmt.Errorf("write the signature of the root hash: %w", err)
 	}
+
 	table = slots[0].Seal(table, s.manifest.Arch, hash, table.Partition(slots[0].Root).Label, true)
 	if table.DiskGUID == s.manifest.DiskGUID {
 		s.manifest.Partitions = describePartitions(table)
 	}
+
 	return table.Write(dst)
 }

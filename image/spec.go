@@ -28,7 +28,11 @@ type Release struct {
 // ParseRelease reads an os-release(5) file.
 func ParseRelease(text []byte) (Release, error) {
 	values := osrelease.Parse(text)
-	r := Release{Text: text, ImageID: values[osrelease.ImageID], Version: values[osrelease.ImageVersion]}
+	r := Release{
+		Text:    text,
+		ImageID: values[osrelease.ImageID],
+		Version: values[osrelease.ImageVersion],
+	}
 	if r.ImageID == "" || r.Version == "" {
 		return Release{}, fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION")
 	}
@@ -46,18 +50,27 @@ const metal = "metal"
 // Validate reports what cannot be built, with the choice there is.
 func (s Spec) Validate() error {
 	if !slices.Contains(Architectures(), s.Arch) {
-		return fmt.Errorf("architecture %q: unknown\nhint: %s", s.Arch, strings.Join(Architectures(), " or "))
+		return fmt.Errorf("architecture %q: unknown\nhint: %s",
+			s.Arch, strings.Join(Architectures(), " or "))
 	}
+
 	if !slices.Contains(Profiles(), s.Profile) {
-		return fmt.Errorf("profile %q: unknown\nhint: %s", s.Profile, strings.Join(Profiles(), " or "))
+		return fmt.Errorf("profile %q: unknown\nhint: %s",
+			s.Profile, strings.Join(Profiles(), " or "))
 	}
+
 	if !slices.Contains(SectorSizes(), s.SectorSize) {
 		return fmt.Errorf("sector size %d: disks have none such\nhint: 512 or 4096", s.SectorSize)
 	}
+
 	_, err := bootentry.Format(s.entry())
 	return err
 }
 
 func (s Spec) entry() bootentry.Name {
-	return bootentry.Name{ImageID: s.Release.ImageID, Version: s.Release.Version, Arch: bootentry.Arch(s.Arch)}
+	return bootentry.Name{
+		ImageID: s.Release.ImageID,
+		Version: s.Release.Version,
+		Arch:    bootentry.Arch(s.Arch),
+	}
 }

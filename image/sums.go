@@ -15,17 +15,20 @@ import (
 
 // describe sums up files of dir, side by side, in their order.
 func describe(dir string, names []string) ([]manifest.File, error) {
-	files, errs := make([]manifest.File, len(names)), make([]error, len(names))
+	files := make([]manifest.File, len(names))
+	errs := make([]error, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() { files[i], errs[i] = describeFile(dir, name) })
 	}
+
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return files, nil
 }
 
@@ -35,15 +38,22 @@ func describeFile(dir, name string) (manifest.File, error) {
 		return manifest.File{}, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return manifest.File{}, err
 	}
+
 	sum := sha256.New()
 	if err := sparse.Copy(sum, f, info.Size()); err != nil {
 		return manifest.File{}, fmt.Errorf("sum of %s: %w", name, err)
 	}
-	return manifest.File{Name: name, Size: info.Size(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+
+	return manifest.File{
+		Name:   name,
+		Size:   info.Size(),
+		SHA256: hex.EncodeToString(sum.Sum(nil)),
+	}, nil
 }
 
 // sums is the text of SHA256SUMS, as sha256sum(1) checks it: the files of m,

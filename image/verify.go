@@ -18,25 +18,32 @@ func Verify(dir string) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	m, err := manifest.Decode(text)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	out, err := openOutputs(dir, m)
 	defer out.close()
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+
 	signature, err := ReadSignature(dir, m)
 	if err != nil {
 		return m, err
 	}
-	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature), verifyUpdate(dir, m, signature)); err != nil {
+
+	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature),
+		verifyUpdate(dir, m, signature)); err != nil {
 		return m, err
 	}
+
 	if err := verifyLive(dir, out, m); err != nil {
 		return m, err
 	}
+
 	return m, verifyFiles(dir, m.Files)
 }
 
@@ -45,17 +52,22 @@ type outputs map[string]*os.File
 
 func openOutputs(dir string, m manifest.Manifest) (outputs, error) {
 	out := outputs{}
-	for _, suffix := range []string{".raw", ".root", ".verity", ".efi", pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix} {
+	for _, suffix := range []string{
+		".raw", ".root", ".verity", ".efi", pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix,
+	} {
 		output, ok := m.Output(suffix)
 		if !ok {
 			return out, fmt.Errorf("%s: no file *%s", ManifestName, suffix)
 		}
+
 		f, err := os.Open(filepath.Join(dir, output.Name))
 		if err != nil {
 			return out, err
 		}
+
 		out[suffix] = f
 	}
+
 	return out, nil
 }
 
@@ -70,15 +82,19 @@ func verifyFiles(dir string, files []manifest.File) error {
 	for _, f := range files {
 		names = append(names, f.Name)
 	}
+
 	have, err := describe(dir, names)
 	if err != nil {
 		return err
 	}
+
 	for i, f := range have {
 		if f != files[i] {
-			return fmt.Errorf("%s: %d bytes, SHA-256 %s; manifest: %d bytes, %s", f.Name, f.Size, f.SHA256, files[i].Size, files[i].SHA256)
+			return fmt.Errorf("%s: %d bytes, SHA-256 %s; manifest: %d bytes, %s",
+				f.Name, f.Size, f.SHA256, files[i].Size, files[i].SHA256)
 		}
 	}
+
 	return nil
 }
 
@@ -89,14 +105,17 @@ func verifySums(dir string, m manifest.Manifest, text []byte) error {
 	if err != nil {
 		return err
 	}
+
 	want := sums(m, text)
 	if string(have) == want {
 		return nil
 	}
+
 	for line := range strings.Lines(want) {
 		if !strings.Contains(string(have), line) {
 			return fmt.Errorf("%s: lacks the line %q", SumsName, strings.TrimSpace(line))
 		}
 	}
+
 	return fmt.Errorf("%s: has more lines than the manifest has files", SumsName)
 }

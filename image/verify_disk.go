@@ -25,22 +25,36 @@ func verifyDisk(out outputs, m manifest.Manifest, signature *verity.Signature) e
 	if err != nil {
 		return err
 	}
+
 	if !table.Source.Healthy() {
-		return fmt.Errorf("partition table: primary %v, backup %v", table.Source.Primary, table.Source.Backup)
+		return fmt.Errorf("partition table: primary %v, backup %v",
+			table.Source.Primary, table.Source.Backup)
 	}
+
 	if table.DiskGUID != m.DiskGUID || table.DiskSize != m.DiskSize {
-		return fmt.Errorf("disk %s of %d bytes; manifest: %s, %d", table.DiskGUID, table.DiskSize, m.DiskGUID, m.DiskSize)
+		return fmt.Errorf("disk %s of %d bytes; manifest: %s, %d",
+			table.DiskGUID, table.DiskSize, m.DiskGUID, m.DiskSize)
 	}
+
 	if found := describePartitions(table); !slices.Equal(m.Partitions, found) {
 		return fmt.Errorf("partition table: %+v; manifest: %+v", found, m.Partitions)
 	}
-	return errors.Join(verifySlot(out, table, m), verifySignature(disk, table, m.Arch, signature), verifyUKI(out, table, m))
+
+	return errors.Join(verifySlot(out, table, m), verifySignature(disk, table, m.Arch, signature),
+		verifyUKI(out, table, m))
 }
 
 func describePartitions(t gpt.Table) []manifest.Partition {
 	var out []manifest.Partition
 	for _, p := range t.Partitions {
-		out = append(out, manifest.Partition{Index: p.Index, Label: p.Label, Type: p.Type, UUID: p.UUID, Start: p.Start, Size: p.Size})
+		out = append(out, manifest.Partition{
+			Index: p.Index,
+			Label: p.Label,
+			Type:  p.Type,
+			UUID:  p.UUID,
+			Start: p.Start,
+			Size:  p.Size,
+		})
 	}
 	return out
 }
@@ -53,48 +67,67 @@ func verifySlot(out outputs, t gpt.Table, m manifest.Manifest) error {
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
+
 	var root, tree *io.SectionReader
 	for _, p := range t.Partitions {
 		switch {
-		case p.UUID == partitions.RootUUID(hash) && p.Type == partitions.TypeUUID(partitions.Root, m.Arch):
+		case p.UUID == partitions.RootUUID(hash) &&
+			p.Type == partitions.TypeUUID(partitions.Root, m.Arch):
 			root = io.NewSectionReader(disk, p.Start, p.Size)
-		case p.UUID == partitions.VerityUUID(hash) && p.Type == partitions.TypeUUID(partitions.RootVerity, m.Arch):
+		case p.UUID == partitions.VerityUUID(hash) &&
+			p.Type == partitions.TypeUUID(partitions.RootVerity, m.Arch):
 			tree = io.NewSectionReader(disk, p.Start, p.Size)
 		}
 	}
+
 	if root == nil || tree == nil {
-		return fmt.Errorf("no root or no verity partition for %s with the UUID of the root hash", m.Arch)
+		return fmt.Errorf("no root or no verity partition for %s with the UUID of the root hash",
+			m.Arch)
 	}
+
 	if err := verity.Verify(root, tree, hash); err != nil {
 		return fmt.Errorf("slot A: %w", err)
 	}
 	if err := verity.Verify(out[".root"], out[".verity"], hash); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(out[".root"].Name()), err)
 	}
+
 	return nil
 }
 
 // verifyUKI checks that the ESP has the UKI, and that it is what the manifest
 // says: version, kernel, command line.
 func verifyUKI(out outputs, t gpt.Table, m manifest.Manifest) error {
-	i := slices.IndexFunc(t.Partitions, func(p gpt.Partition) bool { return p.Type == partitions.TypeUUID(partitions.ESP, m.Arch) })
+	i := slices.IndexFunc(t.Partitions, func(p gpt.Partition) bool {
+		return p.Type == partitions.TypeUUID(partitions.ESP, m.Arch)
+	})
 	if i < 0 {
 		return errors.New("no ESP")
 	}
+
 	image, err := io.ReadAll(out[".efi"])
 	if err != nil {
 		return err
 	}
+
 	for _, path := range []string{m.UKI, loader.RecoveryUKI} {
-		there, err := esp.Read(io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size), t.SectorSize, path)
+		there, err := esp.Read(
+			io.NewSectionReader(out[".raw"], t.Partitions[i].Start, t.Partitions[i].Size),
+			t.SectorSize,
+			path,
+		)
 		if err != nil || !bytes.Equal(there, image) {
-			return errors.Join(err, fmt.Errorf("%s on the ESP differs from %s", path, filepath.Base(out[".efi"].Name())))
+			return errors.Join(err,
+				fmt.Errorf("%s on the ESP differs from %s",
+					path, filepath.Base(out[".efi"].Name())))
 		}
 	}
+
 	sections, err := uki.Parse(bytes.NewReader(image))
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.UKI, err)
 	}
+
 	return verifySections(sections, m)
 }
 
@@ -103,10 +136,12 @@ func verifySections(sections uki.Sections, m manifest.Manifest) error {
 		have, _ := sections.Section(name)
 		return strings.TrimRight(string(have), "\n\x00")
 	}
+
 	release, err := ParseRelease([]byte(text(".osrel")))
 	if err != nil {
 		return err
 	}
+
 	for _, claim := range []struct{ what, have, manifest string }{
 		{"command line", text(".cmdline"), m.Cmdline},
 		{"kernel", text(".uname"), m.Kernel},
@@ -114,11 +149,14 @@ func verifySections(sections uki.Sections, m manifest.Manifest) error {
 		{"version", release.Version, m.Version},
 	} {
 		if claim.have != claim.manifest {
-			return fmt.Errorf("%s: %s %q, manifest %q", m.UKI, claim.what, claim.have, claim.manifest)
+			return fmt.Errorf("%s: %s %q, manifest %q",
+				m.UKI, claim.what, claim.have, claim.manifest)
 		}
 	}
+
 	if !slices.Contains(strings.Fields(m.Cmdline), "roothash="+m.RootHash) {
 		return fmt.Errorf("command line %q: not for root hash %s", m.Cmdline, m.RootHash)
 	}
+
 	return nil
 }

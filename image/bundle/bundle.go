@@ -20,7 +20,8 @@ const (
 	Format = 1
 	// ChunkSize of plain bytes; only the last chunk of a part is shorter.
 	ChunkSize = 64 << 10
-	// MaxIndex bounds the text of an index. That of a root file system of 1 GiB takes 2 MiB.
+	// MaxIndex bounds the text of an index. That of a root file system of 1 GiB
+	// takes 2 MiB.
 	MaxIndex = 64 << 20
 )
 
@@ -29,16 +30,22 @@ type Index struct {
 	Format  int    `json:"format"`
 	ImageID string `json:"imageID"`
 	Version string `json:"version"`
+
 	// Arch as Go names it: amd64, arm64. Profile: cloud, metal.
 	Arch    string `json:"arch"`
 	Profile string `json:"profile"`
+
 	// Epoch is the security epoch: a node does not go back to a lower one.
 	Epoch int `json:"epoch"`
+
 	// RootHash is the root of the verity tree, 64 hex digits.
 	RootHash string `json:"rootHash"`
+
 	// Signature is that of RootHash, if it is signed.
 	Signature *verity.Signature `json:"signature,omitempty"`
-	// Authenticode is what firmware with Secure Boot on goes by, of the UKI; nil if the index does not say.
+
+	// Authenticode is what firmware with Secure Boot on goes by, of the UKI;
+	// nil if the index does not say.
 	Authenticode *authenticode.Image `json:"authenticode,omitempty"`
 
 	Root   Part `json:"root"`
@@ -47,7 +54,8 @@ type Index struct {
 	Pack   Pack `json:"pack"`
 }
 
-// Part is one file of the release. Chunk i covers bytes [i*ChunkSize, min(Size, (i+1)*ChunkSize)).
+// Part is one file of the release. Chunk i covers bytes [i*ChunkSize, min(Size,
+// (i+1)*ChunkSize)).
 type Part struct {
 	Size   int64   `json:"size"`
 	SHA256 string  `json:"sha256"`
@@ -58,8 +66,10 @@ type Part struct {
 type Chunk struct {
 	// SHA256 of the plain bytes.
 	SHA256 Digest `json:"sha256"`
-	// At and Len are the bytes of the pack. Len 0: all plain bytes are zero, and the pack does not have them. Len of the plain bytes:
-	// they are stored as they are. Less: one zstd frame.
+
+	// At and Len are the bytes of the pack. Len 0: all plain bytes are zero,
+	// and the pack does not have them. Len of the plain bytes: they are stored
+	// as they are. Less: one zstd frame.
 	At  int64 `json:"at"`
 	Len int64 `json:"len"`
 }
@@ -98,7 +108,8 @@ func parseDigest(s string) (d Digest, err error) {
 	if len(s) != 2*len(d) {
 		return Digest{}, fmt.Errorf("digest of %d characters, want %d hex digits", len(s), 2*len(d))
 	}
-	if _, err = hex.Decode(d[:], []byte(s)); err != nil || d.String() != s {
+	_, err = hex.Decode(d[:], []byte(s))
+	if err != nil || d.String() != s {
 		return Digest{}, fmt.Errorf("digest %q: want lower-case hex", s)
 	}
 	return d, nil

@@ -9,13 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testParts are small parts with every kind of chunk: text that shrinks, noise that does not, zeros, the same twice, a short last one.
+// testParts are small parts with every kind of chunk: text that shrinks, noise
+// that does not, zeros, the same twice, a short last one.
 func testParts() (root, verity, uki []byte) {
 	noise := make([]byte, ChunkSize)
 	rand.New(rand.NewSource(1)).Read(noise)
 	text := bytes.Repeat([]byte("loam "), ChunkSize/5+1)[:ChunkSize]
 	zeros := make([]byte, ChunkSize)
 	root = bytes.Join([][]byte{text, noise, zeros, text, zeros[:4096]}, nil)
+
 	return root, bytes.Repeat([]byte{7}, 4096), bytes.Join([][]byte{noise, []byte("the end")}, nil)
 }
 
@@ -23,8 +25,17 @@ func source(b []byte) Source { return Source{ReaderAt: bytes.NewReader(b), Size:
 
 func testSources() Sources {
 	root, verity, uki := testParts()
-	return Sources{ImageID: "loam-node-os", Version: "0.2.0", Arch: "amd64", Profile: "cloud", Epoch: 3,
-		RootHash: strings.Repeat("ab", 32), Root: source(root), Verity: source(verity), UKI: source(uki)}
+	return Sources{
+		ImageID:  "loam-node-os",
+		Version:  "0.2.0",
+		Arch:     "amd64",
+		Profile:  "cloud",
+		Epoch:    3,
+		RootHash: strings.Repeat("ab", 32),
+		Root:     source(root),
+		Verity:   source(verity),
+		UKI:      source(uki),
+	}
 }
 
 func write(t testing.TB, in Sources) (Index, []byte) {
@@ -34,6 +45,7 @@ func write(t testing.TB, in Sources) (Index, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return ix, pack.Bytes()
 }
 
@@ -62,7 +74,10 @@ func TestPartsComeBackFromTheirChunks(t *testing.T) {
 			t.Errorf("%d bytes, not the %d that were packed", len(got), len(tc.want))
 		}
 	}
-	text, noise, short := ix.Root.Chunks[0], ix.Root.Chunks[1], ix.UKI.Chunks[1]
+
+	text := ix.Root.Chunks[0]
+	noise := ix.Root.Chunks[1]
+	short := ix.UKI.Chunks[1]
 	switch {
 	case text.Len == 0 || text.Len > 1000:
 		t.Errorf("text takes %d bytes", text.Len)
@@ -91,6 +106,7 @@ func TestParseReadsWhatEncodeWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := Parse(text)
 	if diff := cmp.Diff(ix, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -103,17 +119,24 @@ func TestWriteRefuses(t *testing.T) {
 		change func(*Sources)
 		err    string
 	}{
-		{"a version that does for no boot entry", func(s *Sources) { s.Version = "0_2" }, "boot entry"},
-		{"the architecture in systemd's words", func(s *Sources) { s.Arch = "x86-64" }, "want amd64 or arm64"},
+		{"a version that does for no boot entry", func(s *Sources) {
+			s.Version = "0_2"
+		}, "boot entry"},
+		{"the architecture in systemd's words", func(s *Sources) {
+			s.Arch = "x86-64"
+		}, "want amd64 or arm64"},
 		{"no profile", func(s *Sources) { s.Profile = "" }, "profile"},
-		{"a short root hash", func(s *Sources) { s.RootHash = "ab" }, "rootHash: digest of 2 characters"},
+		{"a short root hash", func(s *Sources) {
+			s.RootHash = "ab"
+		}, "rootHash: digest of 2 characters"},
 		{"a file that ends early", func(s *Sources) { s.UKI.Size++ }, "uki: read at 65543: EOF"},
 		{"an empty part", func(s *Sources) { s.Verity.Size = 0 }, "verity.size 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := testSources()
 			tc.change(&in)
-			if _, err := Write(&bytes.Buffer{}, in); err == nil || !strings.Contains(err.Error(), tc.err) {
+			_, err := Write(&bytes.Buffer{}, in)
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
@@ -122,10 +145,14 @@ func TestWriteRefuses(t *testing.T) {
 
 // TestShortChunks: the last chunk of a part may have any length.
 func TestShortChunks(t *testing.T) {
-	for _, n := range []int{1, 2, 63, 255, 256, 257, 600, 1023, 1025, 5000, ChunkSize - 1, ChunkSize + 1, ChunkSize + 300} {
+	for _, n := range []int{
+		1, 2, 63, 255, 256, 257, 600, 1023, 1025, 5000, ChunkSize - 1, ChunkSize + 1,
+		ChunkSize + 300,
+	} {
 		in := testSources()
 		want := bytes.Repeat([]byte{'x'}, n)
 		in.UKI = source(want)
+
 		ix, pack := write(t, in)
 		if got := unpack(t, ix.UKI, pack); !bytes.Equal(got, want) {
 			t.Errorf("%d bytes come back as %d", n, len(got))

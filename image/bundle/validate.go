@@ -11,16 +11,22 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
-// maxPart bounds a part, far above any slot, so that sums of sizes do not overflow.
+// maxPart bounds a part, far above any slot, so that sums of sizes do not
+// overflow.
 const maxPart = 1 << 40
 
-// Base is what the names of the release's files begin with: ID_VERSION_ARCH, the architecture as systemd writes it. A name that
-// would not do for a boot entry is an error.
+// Base is what the names of the release's files begin with: ID_VERSION_ARCH,
+// the architecture as systemd writes it. A name that would not do for a boot
+// entry is an error.
 func Base(imageID, version, arch string) (string, error) {
 	if arch != "amd64" && arch != "arm64" {
 		return "", fmt.Errorf("arch %q: want amd64 or arm64", arch)
 	}
-	file, err := bootentry.Format(bootentry.Name{ImageID: imageID, Version: version, Arch: bootentry.Arch(arch)})
+	file, err := bootentry.Format(bootentry.Name{
+		ImageID: imageID,
+		Version: version,
+		Arch:    bootentry.Arch(arch),
+	})
 	return strings.TrimSuffix(file, ".efi"), err
 }
 
@@ -29,18 +35,22 @@ func (ix Index) Validate() error {
 	if ix.Format != Format {
 		return fmt.Errorf("index: format %d, this program knows %d", ix.Format, Format)
 	}
+
 	err := ix.checkHead()
 	if err == nil {
 		err = ix.checkPack()
 	}
+
 	if err != nil {
 		return fmt.Errorf("index: %w", err)
 	}
+
 	for i, p := range []Part{ix.Root, ix.Verity, ix.UKI} {
 		if err := p.check(ix.Pack.Size); err != nil {
 			return fmt.Errorf("index: %s.%w", [...]string{"root", "verity", "uki"}[i], err)
 		}
 	}
+
 	return nil
 }
 
@@ -48,15 +58,19 @@ func (ix Index) checkHead() error {
 	if _, err := Base(ix.ImageID, ix.Version, ix.Arch); err != nil {
 		return err
 	}
-	if ix.Profile == "" || len(ix.Profile) > 32 || strings.Trim(ix.Profile, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+
+	if ix.Profile == "" || len(ix.Profile) > 32 ||
+		strings.Trim(ix.Profile, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("profile %.40q: want up to 32 of a-z 0-9 -", ix.Profile)
 	}
+
 	if ix.Epoch < 0 {
 		return fmt.Errorf("epoch %d: negative", ix.Epoch)
 	}
 	if _, err := parseDigest(ix.RootHash); err != nil {
 		return fmt.Errorf("rootHash: %w", err)
 	}
+
 	if s := ix.Signature; s != nil {
 		if s.RootHash != ix.RootHash {
 			return fmt.Errorf("signature: of root hash %.80q", s.RootHash)
@@ -65,9 +79,11 @@ func (ix Index) checkHead() error {
 			return err
 		}
 	}
+
 	if ix.Authenticode == nil {
 		return nil
 	}
+
 	return checkAuthenticode(*ix.Authenticode)
 }
 
@@ -75,6 +91,7 @@ func checkAuthenticode(im authenticode.Image) error {
 	if _, err := parseDigest(im.SHA256); err != nil {
 		return fmt.Errorf("authenticode.sha256: %w", err)
 	}
+
 	for i, signature := range im.Signatures {
 		if len(signature) == 0 {
 			return fmt.Errorf("authenticode.signatures[%d]: no certificate", i)
@@ -85,6 +102,7 @@ func checkAuthenticode(im authenticode.Image) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -99,9 +117,11 @@ func (ix Index) checkPack() error {
 	if ix.Pack.Size < 0 || ix.Pack.Size > 3*maxPart {
 		return fmt.Errorf("pack.size %d: out of range", ix.Pack.Size)
 	}
+
 	if _, err := parseDigest(ix.Pack.SHA256); err != nil {
 		return fmt.Errorf("pack.sha256: %w", err)
 	}
+
 	return nil
 }
 
@@ -115,6 +135,7 @@ func (p Part) check(pack int64) error {
 	if n := int64(len(p.Chunks)); n != chunks(p.Size) {
 		return fmt.Errorf("chunks: %d, want %d for %d bytes", n, chunks(p.Size), p.Size)
 	}
+
 	zeros := sha256.Sum256(make([]byte, ChunkSize))
 	for i, c := range p.Chunks {
 		plain := p.PlainLen(i)
@@ -125,6 +146,7 @@ func (p Part) check(pack int64) error {
 			return fmt.Errorf("chunks[%d]: %w", i, err)
 		}
 	}
+
 	return nil
 }
 
@@ -137,7 +159,8 @@ func (c Chunk) check(plain, pack int64, zeros Digest) error {
 	case c.Len == 0 && c.At != 0:
 		return fmt.Errorf("at %d: want 0 for a chunk that the pack does not have", c.At)
 	case (c.Len == 0) != bytes.Equal(c.SHA256[:], zeros[:]):
-		return fmt.Errorf("len %d and digest %s: len 0 is for zeros, and only for them", c.Len, c.SHA256)
+		return fmt.Errorf("len %d and digest %s: len 0 is for zeros, and only for them",
+			c.Len, c.SHA256)
 	}
 	return nil
 }

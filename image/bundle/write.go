@@ -13,7 +13,8 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Sources is what Write makes a bundle of: the head of the index, and its parts.
+// Sources is what Write makes a bundle of: the head of the index, and its
+// parts.
 type Sources struct {
 	ImageID, Version, Arch, Profile string
 	Epoch                           int
@@ -29,33 +30,54 @@ type Source struct {
 	Size int64
 }
 
-// Write writes the pack: each distinct chunk once, as they come in root, verity and UKI, compressed where that saves 5 % or more.
-// Equal sources give equal bytes.
+// Write writes the pack: each distinct chunk once, as they come in root, verity
+// and UKI, compressed where that saves 5 % or more. Equal sources give equal
+// bytes.
 func Write(pack io.Writer, in Sources) (Index, error) {
-	ix := Index{Format: Format, ImageID: in.ImageID, Version: in.Version, Arch: in.Arch, Profile: in.Profile, Epoch: in.Epoch, RootHash: in.RootHash, Signature: in.Signature}
+	ix := Index{
+		Format:    Format,
+		ImageID:   in.ImageID,
+		Version:   in.Version,
+		Arch:      in.Arch,
+		Profile:   in.Profile,
+		Epoch:     in.Epoch,
+		RootHash:  in.RootHash,
+		Signature: in.Signature,
+	}
 	if err := ix.checkHead(); err != nil {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
-		zstd.WithWindowSize(ChunkSize), zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
+
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(ChunkSize),
+		zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
 	defer enc.Close()
-	w := &packer{out: pack, sum: sha256.New(), enc: enc, have: map[Digest]Chunk{}}
+	w := &packer{
+		out:  pack,
+		sum:  sha256.New(),
+		enc:  enc,
+		have: map[Digest]Chunk{},
+	}
+
 	for _, p := range []struct {
 		name string
 		from Source
 		to   *Part
 	}{{"root", in.Root, &ix.Root}, {"verity", in.Verity, &ix.Verity}, {"uki", in.UKI, &ix.UKI}} {
-		if *p.to, err = w.part(p.from); err != nil {
+		*p.to, err = w.part(p.from)
+		if err != nil {
 			return Index{}, fmt.Errorf("bundle: %s: %w", p.name, err)
 		}
 	}
+
 	base, err := Base(in.ImageID, in.Version, in.Arch)
 	if err != nil {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
+
 	ix.Pack = Pack{Name: base + ".pack", Size: w.size, SHA256: hex.EncodeToString(w.sum.Sum(nil))}
 	return ix, ix.Validate()
 }
@@ -71,19 +93,23 @@ type packer struct {
 
 func (w *packer) part(from Source) (Part, error) {
 	p := Part{Size: from.Size}
-	sum, buf := sha256.New(), make([]byte, ChunkSize)
+	sum := sha256.New()
+	buf := make([]byte, ChunkSize)
 	for i := range int(chunks(p.Size)) {
 		plain := buf[:p.PlainLen(i)]
 		if n, err := from.ReadAt(plain, int64(i)*ChunkSize); n < len(plain) {
 			return Part{}, fmt.Errorf("read at %d: %w", int64(i)*ChunkSize+int64(n), err)
 		}
+
 		sum.Write(plain)
 		c, err := w.chunk(plain)
 		if err != nil {
 			return Part{}, err
 		}
+
 		p.Chunks = append(p.Chunks, c)
 	}
+
 	p.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return p, nil
 }
@@ -94,19 +120,25 @@ func (w *packer) chunk(plain []byte) (Chunk, error) {
 	if c, ok := w.have[sum]; ok {
 		return c, nil
 	}
+
 	c := Chunk{SHA256: sum}
 	if len(bytes.TrimLeft(plain, "\x00")) > 0 {
 		packed := w.enc.EncodeAll(plain, nil)
 		if len(packed) > len(plain)*95/100 {
 			packed = plain
 		}
-		c.At, c.Len = w.size, int64(len(packed))
+
+		c.At = w.size
+		c.Len = int64(len(packed))
+
 		if _, err := w.out.Write(packed); err != nil {
 			return Chunk{}, fmt.Errorf("write pack: %w", err)
 		}
+
 		w.sum.Write(packed)
 		w.size += c.Len
 	}
+
 	w.have[sum] = c
 	return c, nil
 }

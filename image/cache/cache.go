@@ -24,17 +24,21 @@ func Ensure(ctx context.Context, dir, name string, build func(tmp string) error)
 	if exists(path) {
 		return path, nil
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
+
 	unlock, err := lock(ctx, path+".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
+
 	if exists(path) {
 		return path, nil
 	}
+
 	return path, fill(path, build)
 }
 
@@ -50,9 +54,11 @@ func fill(path string, build func(tmp string) error) error {
 	if err := build(tmp); err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
+
 	if err := os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
+
 	return nil
 }
 
@@ -63,15 +69,18 @@ func lock(ctx context.Context, name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
+
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
+
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
+
 		select {
 		case <-ctx.Done():
 			f.Close()

@@ -17,6 +17,7 @@ func TestEnsure(t *testing.T) {
 		builds.Add(1)
 		return os.WriteFile(filepath.Join(tmp, "f"), []byte("x"), 0o644)
 	}
+
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
@@ -25,6 +26,7 @@ func TestEnsure(t *testing.T) {
 			}
 		})
 	}
+
 	callers.Wait()
 	if builds.Load() != 1 {
 		t.Errorf("four callers made %d builds, not one", builds.Load())
@@ -35,7 +37,8 @@ func TestEnsure(t *testing.T) {
 }
 
 func TestFailedBuildLeavesNothing(t *testing.T) {
-	dir, boom := t.TempDir(), errors.New("boom")
+	dir := t.TempDir()
+	boom := errors.New("boom")
 	_, err := Ensure(t.Context(), dir, "entry", func(tmp string) error {
 		os.WriteFile(filepath.Join(tmp, "half"), nil, 0o644)
 		return boom
@@ -43,6 +46,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	if !errors.Is(err, boom) {
 		t.Errorf("error %v, want %v", err, boom)
 	}
+
 	for _, name := range []string{"entry", "entry.partial"} {
 		if exists(filepath.Join(dir, name)) {
 			t.Errorf("%s is left", name)
@@ -55,6 +59,7 @@ func TestRestOfAKilledBuildIsRemoved(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "entry.partial/old"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	path, err := Ensure(t.Context(), dir, "entry", func(tmp string) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +78,10 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Ensure(ctx, dir, "entry", func(string) error { return nil }); !errors.Is(err, context.Canceled) {
+
+	if _, err := Ensure(ctx, dir, "entry", func(string) error {
+		return nil
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }

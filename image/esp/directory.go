@@ -11,6 +11,7 @@ func (n *node) content() []byte {
 	if !n.dir {
 		return n.data
 	}
+
 	var b []byte
 	if n.parent != nil {
 		up := n.parent.first
@@ -19,6 +20,7 @@ func (n *node) content() []byte {
 		}
 		b = append(b, dirent.DotSlots(n.first, up)...)
 	}
+
 	for _, c := range n.children {
 		attr := byte(dirent.AttrArchive)
 		if c.dir {
@@ -27,13 +29,16 @@ func (n *node) content() []byte {
 		if c.readOnly {
 			attr |= dirent.AttrReadOnly
 		}
+
 		b = append(b, dirent.LongSlots(c.name, c.short)...)
 		b = append(b, dirent.ShortSlot(c.short, attr, c.first, int64(len(c.data)))...)
 	}
+
 	return b
 }
 
-// nameChildren gives every entry of the directory its 8.3 name: its own where it is one, else another.
+// nameChildren gives every entry of the directory its 8.3 name: its own where
+// it is one, else another.
 func (n *node) nameChildren() error {
 	used := map[dirent.ShortName]bool{}
 	for _, own := range []bool{true, false} {
@@ -41,12 +46,16 @@ func (n *node) nameChildren() error {
 			if (dirent.SlotsFor(c.name) == 1) != own {
 				continue
 			}
+
 			short, err := dirent.Shorten(c.name, func(s dirent.ShortName) bool { return used[s] })
 			if err != nil {
 				return fmt.Errorf("directory %q: %w", n.name, err)
 			}
-			c.short, used[short] = short, true
+
+			c.short = short
+			used[short] = true
 		}
 	}
+
 	return nil
 }

@@ -1,11 +1,16 @@
-// Package esp writes and reads the EFI system partition: a FAT32 file system (Microsoft's "FAT: General Overview of On-Disk
-// Format", 1.03) laid out for updates that survive a power cut on EDK2 firmware.
+// Package esp writes and reads the EFI system partition: a FAT32 file system
+// (Microsoft's "FAT: General Overview of On-Disk Format", 1.03) laid out for
+// updates that survive a power cut on EDK2 firmware.
 //
-// Firmware that counts a boot try renames a UKI: it appends a new directory entry and flushes once. So here
-//   - clusters are 8 KiB, and FATs and data start at multiples of 4 KiB, as disks write them at once;
-//   - \EFI\Linux has 64 KiB of zeroed clusters from the start, so that no rename has to change the FAT for years;
-//   - two empty files after its . and .. make each entry of four slots (see package bootentry) start at a multiple of four
-//     slots, so that none crosses a 512-byte sector.
+// Firmware that counts a boot try renames a UKI: it appends a new directory
+// entry and flushes once. So here
+//   - clusters are 8 KiB, and FATs and data start at multiples of 4 KiB, as
+//     disks write them at once;
+//   - \EFI\Linux has 64 KiB of zeroed clusters from the start, so that no
+//     rename has to change the FAT for years;
+//   - two empty files after its . and .. make each entry of four slots (see
+//     package bootentry) start at a multiple of four slots, so that none
+//     crosses a 512-byte sector.
 //
 // It has its own writer because go-diskfs 1.9 chooses the cluster size by the size of the disk and cannot extend a directory
 // ahead of time; reading, to check what was written, is go-diskfs's.
@@ -28,7 +33,8 @@ type File struct {
 	ReadOnly bool
 }
 
-// BootDir is the directory of UKIs. It is always there, with its fillers and its chain.
+// BootDir is the directory of UKIs. It is always there, with its fillers and
+// its chain.
 const BootDir = "EFI/Linux"
 
 const (
@@ -37,40 +43,51 @@ const (
 	reserved = 32
 	// fatAlign is the sectors that a FAT's size is a multiple of.
 	fatAlign = 8
-	// minClusters makes a file system FAT32; with fewer it would be read as FAT16.
+	// minClusters makes a file system FAT32; with fewer it would be read as
+	// FAT16.
 	minClusters = 65525
 	// maxSize in bytes keeps all sector and cluster numbers within 32 bits.
 	maxSize = 1 << 40
 )
 
-// Write writes a file system of size bytes with the files to w, which reads as zero everywhere: only what is not zero is written.
-// Its sectors are those of the disk, of 512 or 4096 bytes: Linux mounts no other. Equal inputs give equal bytes: all times are 1980-01-01, and nothing depends on the order of files.
+// Write writes a file system of size bytes with the files to w, which reads as
+// zero everywhere: only what is not zero is written. Its sectors are those of
+// the disk, of 512 or 4096 bytes: Linux mounts no other. Equal inputs give
+// equal bytes: all times are 1980-01-01, and nothing depends on the order of
+// files.
 func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []File) error {
 	g, err := newGeometry(size, sectorSize)
 	if err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
+
 	root, err := newTree(files)
 	if err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
+
 	fat, err := g.place(root)
 	if err != nil {
 		return fmt.Errorf("write ESP: %w", err)
 	}
+
 	s := sparse{w: w}
 	s.write(0, g.bootSectors(volumeID, fat))
+
 	for i := range int64(2) {
 		s.write(g.fat(i), encodeFAT(fat))
 	}
+
 	root.walk(func(n *node) {
 		if n.first != 0 {
 			s.write(g.offset(n.first), n.content())
 		}
 	})
+
 	if s.err != nil {
 		return fmt.Errorf("write ESP: %w", s.err)
 	}
+
 	return nil
 }
 
@@ -89,6 +106,7 @@ func (s *sparse) write(off int64, data []byte) {
 				break
 			}
 		}
-		off, data = off+int64(len(block)), data[len(block):]
+		off += int64(len(block))
+		data = data[len(block):]
 	}
 }

@@ -50,9 +50,12 @@ func written(t *testing.T, sectorSize int, files []File) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	if err := errors.Join(f.Truncate(gib), Write(f, gib, sectorSize, 0x4c4f414d, files)); err != nil {
+
+	err = errors.Join(f.Truncate(gib), Write(f, gib, sectorSize, 0x4c4f414d, files))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -77,11 +80,13 @@ func readsWhatWriteWrote(t *testing.T, sectorSize int) {
 func TestWriteIsTheSameForAnyOrder(t *testing.T) {
 	sum := func(files []File) [32]byte {
 		h := sha256.New()
-		if _, err := io.Copy(h, io.NewSectionReader(written(t, 512, files), 0, 64<<20)); err != nil {
+		_, err := io.Copy(h, io.NewSectionReader(written(t, 512, files), 0, 64<<20))
+		if err != nil {
 			t.Fatal(err)
 		}
 		return [32]byte(h.Sum(nil))
 	}
+
 	files := sampleFiles()
 	a := sum(files)
 	slices.Reverse(files)
@@ -90,7 +95,8 @@ func TestWriteIsTheSameForAnyOrder(t *testing.T) {
 	}
 }
 
-// TestBootDirRules checks what makes counting boot tries safe: see the package comment.
+// TestBootDirRules checks what makes counting boot tries safe: see the package
+// comment.
 func TestBootDirRules(t *testing.T) { eachSectorSize(t, bootDirRules) }
 
 func bootDirRules(t *testing.T, sectorSize int) {
@@ -101,14 +107,17 @@ func bootDirRules(t *testing.T, sectorSize int) {
 	if g.offset(2)%clusterSize != 0 || g.fat(0)%4096 != 0 || g.fat(1)%4096 != 0 {
 		t.Errorf("geometry %+v: data at %d is not aligned", g, g.offset(2))
 	}
+
 	root, err := newTree(sampleFiles())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fat, err := g.place(root)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	boot := root.child("EFI").child("Linux")
 	chain := 1
 	for c := boot.first; fat[c] != endOfChain; c = fat[c] {
@@ -117,12 +126,15 @@ func bootDirRules(t *testing.T, sectorSize int) {
 	if chain*clusterSize != 64<<10 {
 		t.Errorf("the chain of %s is %d clusters", BootDir, chain)
 	}
+
 	dir := boot.content()
 	if len(dir) != 12*dirent.SlotSize { // . .. two fillers, and two names of four slots
 		t.Fatalf("%d directory entries", len(dir)/dirent.SlotSize)
 	}
+
 	for slot := 4; slot < 12; slot += 4 {
-		if dir[slot*dirent.SlotSize] != 0x43 || dir[(slot+3)*dirent.SlotSize+11] != dirent.AttrArchive {
+		if dir[slot*dirent.SlotSize] != 0x43 ||
+			dir[(slot+3)*dirent.SlotSize+11] != dirent.AttrArchive {
 			t.Errorf("slot %d does not begin a set of four", slot)
 		}
 	}
@@ -144,7 +156,12 @@ func TestWriteRefuses(t *testing.T) {
 		{"up", gib, []File{{Path: "../b"}}, "only dots"},
 		{"absolute", gib, []File{{Path: "/b"}}, "empty"},
 		{"forbidden character", gib, []File{{Path: "a:b"}}, "cannot be in a FAT file name"},
-		{"more than fits", 520 << 20, []File{{Path: "a", Data: make([]byte, 530<<20)}}, "files take"},
+		{
+			"more than fits",
+			520 << 20,
+			[]File{{Path: "a", Data: make([]byte, 530<<20)}},
+			"files take",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := Write(discard{}, tc.size, 512, 0, tc.files)
@@ -162,17 +179,26 @@ func (discard) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
 func TestShortNames(t *testing.T) {
 	dir := &node{dir: true}
-	for _, name := range []string{"LOADER~1.CON", "loader.conf", "loader.confx", "BOOTX64.EFI", "a.b.c", ".x", "FILLER0", "loam-1.efi", "loam-2.efi"} {
+	for _, name := range []string{
+		"LOADER~1.CON", "loader.conf", "loader.confx", "BOOTX64.EFI", "a.b.c", ".x", "FILLER0",
+		"loam-1.efi", "loam-2.efi",
+	} {
 		dir.children = append(dir.children, &node{name: name})
 	}
+
 	if err := dir.nameChildren(); err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, c := range dir.children {
 		got = append(got, string(c.short[:]))
 	}
-	want := []string{"LOADER~1CON", "LOADER~2CON", "LOADER~3CON", "BOOTX64 EFI", "AB~1    C  ", "X~1        ", "FILLER0    ", "LOAM-1~1EFI", "LOAM-2~1EFI"}
+
+	want := []string{
+		"LOADER~1CON", "LOADER~2CON", "LOADER~3CON", "BOOTX64 EFI", "AB~1    C  ", "X~1        ",
+		"FILLER0    ", "LOAM-1~1EFI", "LOAM-2~1EFI",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -183,9 +209,12 @@ func TestFsckAndMtools(t *testing.T) { eachSectorSize(t, fsckAndMtools) }
 func fsckAndMtools(t *testing.T, sectorSize int) {
 	f := written(t, sectorSize, sampleFiles())
 	out := judge.Run(t, "fsck.fat", "-n", "-v", f.Name())
-	if !strings.Contains(out, "8192 bytes per cluster") || !strings.Contains(out, fmt.Sprint(sectorSize, " bytes per logical sector")) || strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
+	if !strings.Contains(out, "8192 bytes per cluster") ||
+		!strings.Contains(out, fmt.Sprint(sectorSize, " bytes per logical sector")) ||
+		strings.Contains(out, "differ") || strings.Contains(out, "wrong") {
 		t.Errorf("fsck.fat:\n%s", out)
 	}
+
 	for _, want := range sampleFiles() {
 		got := filepath.Join(t.TempDir(), "copy")
 		judge.Run(t, "mcopy", "-i", f.Name(), "::"+want.Path, got)
@@ -193,7 +222,9 @@ func fsckAndMtools(t *testing.T, sectorSize int) {
 			t.Errorf("mcopy %s: %d bytes, error %v", want.Path, len(data), err)
 		}
 	}
-	if out := judge.Run(t, "mdir", "-i", f.Name(), "::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
+
+	if out := judge.Run(t, "mdir", "-i", f.Name(),
+		"::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
 		t.Errorf("mdir:\n%s", out)
 	}
 }

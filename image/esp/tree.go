@@ -24,28 +24,36 @@ type node struct {
 	first    uint32 // first cluster; 0 for an empty file
 }
 
-// newTree makes the tree of directories and files. The order in directories is that of the sorted paths, after the fillers.
+// newTree makes the tree of directories and files. The order in directories is
+// that of the sorted paths, after the fillers.
 func newTree(files []File) (*node, error) {
 	root := &node{dir: true}
 	boot, err := root.mkdir(strings.Split(BootDir, "/"))
 	if err != nil {
 		return nil, err
 	}
+
 	boot.minSize = dirent.BootDirSize
 	for _, name := range dirent.BootFillers() {
 		boot.children = append(boot.children, &node{name: name})
 	}
-	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+
+	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+
 	for _, f := range sorted {
 		if err := root.addFile(f); err != nil {
 			return nil, fmt.Errorf("file %q: %w", f.Path, err)
 		}
 	}
+
 	root.walk(func(n *node) {
 		if err == nil {
 			err = n.nameChildren()
 		}
 	})
+
 	return root, err
 }
 
@@ -53,11 +61,13 @@ func (n *node) addFile(f File) error {
 	if int64(len(f.Data)) > 1<<32-1 {
 		return fmt.Errorf("%d bytes: FAT32 has files of at most 4 GiB", len(f.Data))
 	}
+
 	parts := strings.Split(f.Path, "/")
 	dir, err := n.mkdir(parts[:len(parts)-1])
 	if err != nil {
 		return err
 	}
+
 	name := parts[len(parts)-1]
 	if err := dirent.CheckName(name); err != nil {
 		return err
@@ -65,6 +75,7 @@ func (n *node) addFile(f File) error {
 	if dir.child(name) != nil {
 		return fmt.Errorf("there already (FAT does not tell upper case from lower)")
 	}
+
 	dir.children = append(dir.children, &node{name: name, data: f.Data, readOnly: f.ReadOnly})
 	return nil
 }
@@ -75,14 +86,17 @@ func (n *node) mkdir(parts []string) (*node, error) {
 		if err := dirent.CheckName(name); err != nil {
 			return nil, err
 		}
+
 		c := n.child(name)
 		if c == nil {
 			c = &node{name: name, dir: true, parent: n}
 			n.children = append(n.children, c)
 		}
+
 		if !c.dir {
 			return nil, fmt.Errorf("%s is a file", name)
 		}
+
 		n = c
 	}
 	return n, nil
@@ -120,24 +134,30 @@ func (n *node) size() int64 {
 // clusters that the node takes.
 func (n *node) clusters() int64 { return (n.size() + clusterSize - 1) / clusterSize }
 
-// place gives every node its clusters, one after the other, and returns the FAT up to the last used entry.
+// place gives every node its clusters, one after the other, and returns the FAT
+// up to the last used entry.
 func (g geometry) place(root *node) ([]uint32, error) {
 	need := int64(0)
 	root.walk(func(n *node) { need += n.clusters() })
 	if need > int64(g.clusters) {
-		return nil, fmt.Errorf("files take %d clusters of %d bytes, there are %d", need, clusterSize, g.clusters)
+		return nil, fmt.Errorf("files take %d clusters of %d bytes, there are %d",
+			need, clusterSize, g.clusters)
 	}
+
 	fat := []uint32{0x0ffffff8, endOfChain} // media type; clean shutdown, no errors
 	root.walk(func(n *node) {
 		count := n.clusters()
 		if count == 0 {
 			return
 		}
+
 		n.first = uint32(len(fat))
 		for range count - 1 {
 			fat = append(fat, uint32(len(fat))+1)
 		}
+
 		fat = append(fat, endOfChain)
 	})
+
 	return fat, nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 )
 
-// Difference is one between two images. A or B is "" for what only the other has.
+// Difference is one between two images. A or B is "" for what only the other
+// has.
 type Difference struct {
 	What string `json:"what"`
 	A    string `json:"a"`
@@ -34,48 +35,71 @@ func Compare(a, b Image) (Comparison, error) {
 	if len(a.UKIs) == 0 || len(b.UKIs) == 0 {
 		return Comparison{}, errors.New("an image without a system")
 	}
-	from, to := a.UKIs[0], b.UKIs[0]
+
+	from := a.UKIs[0]
+	to := b.UKIs[0]
 	var c Comparison
 	c.System = changed([]Difference{
-		{"image", from.ImageID, to.ImageID}, {"version", from.Version, to.Version}, {"kernel", from.Kernel, to.Kernel},
-		{"root hash", from.RootHash, to.RootHash}, {"command line", rest(from.Cmdline), rest(to.Cmdline)},
+		{"image", from.ImageID, to.ImageID}, {"version", from.Version, to.Version},
+		{"kernel", from.Kernel, to.Kernel},
+		{"root hash", from.RootHash, to.RootHash},
+		{"command line", rest(from.Cmdline), rest(to.Cmdline)},
 		{"signed by", strings.Join(from.Signers, ", "), strings.Join(to.Signers, ", ")},
 	})
-	c.System = append(c.System, diff(told(from.Sections), told(to.Sections), func(s Section) (string, string) {
-		return "section " + s.Name, fmt.Sprintf("%d bytes, %.12s", s.Size, s.SHA256)
-	})...)
+
+	c.System = append(
+		c.System,
+		diff(told(from.Sections), told(to.Sections), func(s Section) (string, string) {
+			return "section " + s.Name, fmt.Sprintf("%d bytes, %.12s", s.Size, s.SHA256)
+		})...,
+	)
+
 	c.Restart = len(c.System) > 0
 	c.Packages = diff(from.Packages, to.Packages, func(p manifest.Package) (string, string) {
 		return strings.TrimSuffix(p.Name+" "+p.Arch, " "), p.Version
 	})
+
 	if a.Disk == nil || b.Disk == nil {
 		return c, nil
 	}
+
 	if a.Disk.Loader != b.Disk.Loader {
 		c.System = append(c.System, Difference{"systemd-boot", a.Disk.Loader, b.Disk.Loader})
 	}
-	c.Layout = append(changed([]Difference{{"sectors of", fmt.Sprint(a.Disk.SectorSize), fmt.Sprint(b.Disk.SectorSize)}}),
+
+	c.Layout = append(
+		changed([]Difference{
+			{"sectors of", fmt.Sprint(a.Disk.SectorSize), fmt.Sprint(b.Disk.SectorSize)},
+		}),
 		diff(a.Disk.Partitions, b.Disk.Partitions, func(p Partition) (string, string) {
-			return fmt.Sprintf("partition %d", p.Index), fmt.Sprintf("%s, %d MiB at %d MiB", cmp.Or(string(p.Role), "other"), p.Size>>20, p.Start>>20)
-		})...)
+			return fmt.Sprintf("partition %d", p.Index), fmt.Sprintf("%s, %d MiB at %d MiB",
+				cmp.Or(string(p.Role), "other"), p.Size>>20, p.Start>>20)
+		})...,
+	)
+
 	return c, nil
 }
 
 // told are sections without those whose content is compared.
 func told(all []Section) []Section {
-	return slices.DeleteFunc(slices.Clone(all), func(s Section) bool { return s.Name == ".cmdline" || s.Name == ".uname" || s.Name == uki.SBOM })
+	return slices.DeleteFunc(slices.Clone(all), func(s Section) bool {
+		return s.Name == ".cmdline" || s.Name == ".uname" || s.Name == uki.SBOM
+	})
 }
 
 // rest is a command line without the root hash, which differs anyway.
 func rest(cmdline string) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(cmdline), func(word string) bool { return strings.HasPrefix(word, "roothash=") }), " ")
+	return strings.Join(slices.DeleteFunc(strings.Fields(cmdline), func(word string) bool {
+		return strings.HasPrefix(word, "roothash=")
+	}), " ")
 }
 
 func changed(all []Difference) []Difference {
 	return slices.DeleteFunc(all, func(d Difference) bool { return d.A == d.B })
 }
 
-// diff compares two lists by what each element is called. Of elements with one name, as of one module in two versions, all values count.
+// diff compares two lists by what each element is called. Of elements with one
+// name, as of one module in two versions, all values count.
 func diff[T any](a, b []T, describe func(T) (name, value string)) []Difference {
 	index := func(all []T) map[string]string {
 		m := map[string]string{}
@@ -88,12 +112,16 @@ func diff[T any](a, b []T, describe func(T) (name, value string)) []Difference {
 		}
 		return m
 	}
-	of, to := index(a), index(b)
+
+	of := index(a)
+	to := index(b)
 	both := maps.Clone(of)
 	maps.Copy(both, to)
+
 	var all []Difference
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		all = append(all, Difference{name, of[name], to[name]})
 	}
+
 	return changed(all)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// Enrollment is a set of keys on the ESP, which the loader enrolls in firmware that has none. Each is the subjects of certificates.
+// Enrollment is a set of keys on the ESP, which the loader enrolls in firmware
+// that has none. Each is the subjects of certificates.
 type Enrollment struct {
 	// Name is that of the set: the loader takes one called auto by itself.
 	Name string   `json:"name"`
@@ -29,9 +30,11 @@ func readEnrollments(esp *fat.FS) (all []Enrollment, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	for _, set := range sets {
 		e := Enrollment{Name: set.Name}
 		for name, to := range map[string]*[]string{"PK": &e.PK, "KEK": &e.KEK, "db": &e.DB} {
@@ -40,15 +43,19 @@ func readEnrollments(esp *fat.FS) (all []Enrollment, err error) {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
+
 			if err == nil {
 				*to, err = subjects(r)
 			}
+
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 		}
+
 		all = append(all, e)
 	}
+
 	return all, nil
 }
 
@@ -58,10 +65,12 @@ func subjects(r io.Reader) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	signatures, err := efivar.ParseAuthenticated(content)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range signatures {
 		if s.Type != efivar.X509 {
 			names = append(names, fmt.Sprintf("%.8x", s.Data))
@@ -73,5 +82,6 @@ func subjects(r io.Reader) (names []string, err error) {
 		}
 		names = append(names, cmp.Or(c.Subject.CommonName, c.Subject.String()))
 	}
+
 	return names, nil
 }

@@ -1,4 +1,5 @@
-// Package inspect reads what is in an image, a disk or a UKI, from its bytes alone.
+// Package inspect reads what is in an image, a disk or a UKI, from its bytes
+// alone.
 package inspect
 
 import (
@@ -31,11 +32,15 @@ import (
 // Image is what is in a file. Sizes and offsets are in bytes.
 type Image struct {
 	File string `json:"file"`
+
 	// Format is "raw", "raw, zstd", "qcow2" or "UKI".
 	Format string `json:"format"`
+
 	// Disk is nil for a UKI.
 	Disk *Disk `json:"disk,omitempty"`
-	// UKIs are those that the loader shows, in the order in which it prefers them.
+
+	// UKIs are those that the loader shows, in the order in which it prefers
+	// them.
 	UKIs []UKI `json:"ukis"`
 }
 
@@ -45,17 +50,23 @@ type Disk struct {
 	Size       int64       `json:"size"`
 	SectorSize int         `json:"sectorSize"`
 	Partitions []Partition `json:"partitions"`
+
 	// Loader is the version of systemd-boot, "" if it is not there.
 	Loader string `json:"loader,omitempty"`
-	// LoaderSigners are the subjects of the certificates that it is signed with.
+
+	// LoaderSigners are the subjects of the certificates that it is signed
+	// with.
 	LoaderSigners []string `json:"loaderSigners,omitempty"`
+
 	// Enroll are keys that the loader enrolls in firmware that has none.
 	Enroll []Enrollment `json:"enroll,omitempty"`
+
 	// Damage is what is wrong with either copy of the table, "" if nothing is.
 	Damage string `json:"damage,omitempty"`
 }
 
-// Partition is one of a disk. Role is in the words of repart.d(5), "" if it is none of Loam's.
+// Partition is one of a disk. Role is in the words of repart.d(5), "" if it is
+// none of Loam's.
 type Partition struct {
 	Index int             `json:"index"`
 	Role  partitions.Role `json:"role,omitempty"`
@@ -75,10 +86,14 @@ type UKI struct {
 	Kernel   string `json:"kernel"`
 	Cmdline  string `json:"cmdline"`
 	RootHash string `json:"rootHash"`
-	// Signers are the subjects of the certificates that it is signed with, for firmware with Secure Boot on.
+
+	// Signers are the subjects of the certificates that it is signed with, for
+	// firmware with Secure Boot on.
 	Signers  []string  `json:"signers,omitempty"`
 	Sections []Section `json:"sections"`
-	// Packages are those of the distribution, and Go modules, which have no architecture; none if it does not say.
+
+	// Packages are those of the distribution, and Go modules, which have no
+	// architecture; none if it does not say.
 	Packages []manifest.Package `json:"packages,omitempty"`
 }
 
@@ -89,33 +104,46 @@ type Section struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Read reads what r of that size has: a disk, or a UKI. A disk without a Loam system has no UKIs.
+// Read reads what r of that size has: a disk, or a UKI. A disk without a Loam
+// system has no UKIs.
 func Read(r io.ReaderAt, size int64) (Image, error) {
 	start := make([]byte, 2)
 	if _, err := r.ReadAt(start, 0); err != nil {
 		return Image{}, err
 	}
+
 	if string(start) == "MZ" {
 		u, err := readUKI(io.NewSectionReader(r, 0, size))
 		return Image{Format: "UKI", UKIs: []UKI{u}}, err
 	}
+
 	table, err := gpt.Find(r, size)
 	if err != nil {
-		return Image{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w\nhint: name a disk image (raw, packed, qcow2), a UKI, or the directory of a build", err)
+		return Image{}, fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w\n"+
+			"hint: name a disk image (raw, packed, qcow2), a UKI, or the directory of a build", err)
 	}
-	im := Image{Format: "raw", Disk: &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize}}
+
+	im := Image{
+		Format: "raw",
+		Disk:   &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize},
+	}
+
 	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {
 		im.Disk.Damage = err.Error()
 	}
+
 	for _, p := range table.Partitions {
 		role := partitions.RoleOf(p.Type)
-		im.Disk.Partitions = append(im.Disk.Partitions, Partition{p.Index, role, p.Label, p.UUID, p.Start, p.Size})
+		im.Disk.Partitions = append(im.Disk.Partitions,
+			Partition{p.Index, role, p.Label, p.UUID, p.Start, p.Size})
 		if partitions.HasLoader(p) {
-			if err := im.readESP(io.NewSectionReader(r, p.Start, p.Size), table.SectorSize); err != nil {
+			err := im.readESP(io.NewSectionReader(r, p.Start, p.Size), table.SectorSize)
+			if err != nil {
 				return im, fmt.Errorf("partition %d: %w", p.Index, err)
 			}
 		}
 	}
+
 	return im, nil
 }
 
@@ -125,43 +153,58 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	if err != nil {
 		return err
 	}
+
 	for _, arch := range []string{"amd64", "arm64"} {
 		r, err := esp.Open(loader.Path(arch))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		im.Disk.Loader, _ = loader.Version(r)
-		if im.Disk.LoaderSigners, err = signers(r); err != nil {
+		im.Disk.LoaderSigners, err = signers(r)
+		if err != nil {
 			return fmt.Errorf("%s: %w", loader.Path(arch), err)
 		}
 	}
-	if im.Disk.Enroll, err = readEnrollments(esp); err != nil {
+
+	im.Disk.Enroll, err = readEnrollments(esp)
+	if err != nil {
 		return err
 	}
+
 	files, err := esp.ReadDir(fat.BootDir)
 	if err != nil {
 		return err
 	}
+
 	for _, f := range files {
 		if f.Dir || f.Size == 0 {
 			continue
 		}
+
 		path := fat.BootDir + "/" + f.Name
 		r, err := esp.Open(path)
 		if err != nil {
 			return err
 		}
+
 		u, err := readUKI(r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+
 		u.Path = path
 		im.UKIs = append(im.UKIs, u)
 	}
-	slices.SortStableFunc(im.UKIs, func(a, b UKI) int { return bootentry.Compare(a.name(), b.name()) })
+
+	slices.SortStableFunc(im.UKIs, func(a, b UKI) int {
+		return bootentry.Compare(a.name(), b.name())
+	})
+
 	return nil
 }
 
@@ -179,34 +222,46 @@ func readUKI(r *io.SectionReader) (UKI, error) {
 	if err != nil {
 		return UKI{}, err
 	}
+
 	text := func(name string) string {
 		have, _ := sections.Section(name)
 		return strings.TrimRight(string(have), "\n\x00")
 	}
+
 	release := osrelease.Parse([]byte(text(".osrel")))
 	u := UKI{
-		Size: r.Size(), ImageID: release[osrelease.ImageID], Version: release[osrelease.ImageVersion],
-		Kernel: text(".uname"), Cmdline: text(".cmdline"),
+		Size:    r.Size(),
+		ImageID: release[osrelease.ImageID],
+		Version: release[osrelease.ImageVersion],
+		Kernel:  text(".uname"),
+		Cmdline: text(".cmdline"),
 	}
+
 	for word := range strings.FieldsSeq(u.Cmdline) {
 		if hash, ok := strings.CutPrefix(word, "roothash="); ok {
 			u.RootHash = hash
 		}
 	}
+
 	for _, s := range sections {
 		sum := sha256.Sum256(s.Data)
-		u.Sections = append(u.Sections, Section{s.Name, int64(len(s.Data)), hex.EncodeToString(sum[:])})
+		u.Sections = append(u.Sections,
+			Section{s.Name, int64(len(s.Data)), hex.EncodeToString(sum[:])})
 	}
+
 	if software, ok := sections.Section(uki.SBOM); ok {
-		if u.Packages, err = sbom.Decode(bytes.TrimRight(software, "\x00")); err != nil {
+		u.Packages, err = sbom.Decode(bytes.TrimRight(software, "\x00"))
+		if err != nil {
 			return u, err
 		}
 	}
+
 	u.Signers, err = signers(r)
 	return u, err
 }
 
-// signers are the subjects of the certificates that an EFI program is signed with.
+// signers are the subjects of the certificates that an EFI program is signed
+// with.
 func signers(r *io.SectionReader) (names []string, err error) {
 	signed, err := authenticode.Read(r, r.Size())
 	if err != nil {

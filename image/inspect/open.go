@@ -24,21 +24,26 @@ func Open(name string) (Image, error) {
 		return Image{}, err
 	}
 	defer s.Close()
+
 	im, err := Read(s, s.Size)
 	if err != nil {
 		return im, fmt.Errorf("%s: %w", s.File, err)
 	}
+
 	im.File = s.File
 	if im.Disk != nil {
 		im.Format = s.Format
 	}
+
 	return im, nil
 }
 
 // Source is a disk, or a UKI, that is in a file.
 type Source struct {
 	io.ReaderAt
-	// File is where it was found, Format as Image has it; Size is that of the disk, in bytes.
+
+	// File is where it was found, Format as Image has it; Size is that of the
+	// disk, in bytes.
 	File, Format string
 	Size         int64
 	files        []*os.File
@@ -53,21 +58,30 @@ func (s Source) Close() error {
 	return err
 }
 
-// OpenSource opens a file, a block device, or a directory with one disk image: raw, raw and packed by zstd, qcow2, or a UKI. What is packed is
-// in a temporary file until Close.
+// OpenSource opens a file, a block device, or a directory with one disk image:
+// raw, raw and packed by zstd, qcow2, or a UKI. What is packed is in a
+// temporary file until Close.
 func OpenSource(name string) (Source, error) {
 	file, err := imageIn(name)
 	if err != nil {
 		return Source{}, err
 	}
+
 	f, err := os.Open(file)
 	if err != nil {
 		return Source{}, err
 	}
-	s := Source{ReaderAt: f, File: file, Format: "raw", files: []*os.File{f}}
+
+	s := Source{
+		ReaderAt: f,
+		File:     file,
+		Format:   "raw",
+		files:    []*os.File{f},
+	}
 	if err := s.look(f); err != nil {
 		return Source{}, errors.Join(fmt.Errorf("%s: %w", file, err), s.Close())
 	}
+
 	return s, nil
 }
 
@@ -77,14 +91,22 @@ func imageIn(name string) (string, error) {
 	if err != nil || !info.IsDir() {
 		return name, err
 	}
+
 	found, err := filepath.Glob(filepath.Join(name, "*.raw"))
-	found = slices.DeleteFunc(found, func(file string) bool { return strings.HasSuffix(file, ".usb.raw") }) // the installer of the same build
+
+	// the installer of the same build
+	found = slices.DeleteFunc(found, func(file string) bool {
+		return strings.HasSuffix(file, ".usb.raw")
+	})
 	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%s: %d files *.raw, want one\nhint: name the image itself", name, len(found))
+		err = fmt.Errorf("%s: %d files *.raw, want one\nhint: name the image itself",
+			name, len(found))
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	return found[0], nil
 }
 
@@ -97,6 +119,7 @@ func (s *Source) look(f *os.File) (err error) {
 	if _, err := io.ReadFull(f, start); err != nil {
 		return fmt.Errorf("too short for an image: %w", err)
 	}
+
 	switch {
 	case qcow2.IsImage(start):
 		disk, err := qcow2.NewReader(f)
@@ -109,6 +132,7 @@ func (s *Source) look(f *os.File) (err error) {
 		s.Format = "raw, zstd"
 		return s.unpack(f)
 	}
+
 	s.Size, err = f.Seek(0, io.SeekEnd) // A block device has no size of a file.
 	return err
 }
@@ -118,23 +142,31 @@ func (s *Source) unpack(f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+
 	z, err := zstd.NewReader(bufio.NewReaderSize(f, 1<<20), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return err
 	}
 	defer z.Close()
+
 	raw, err := os.CreateTemp("", "loamctl-*.raw")
 	if err != nil {
 		return err
 	}
-	s.ReaderAt, s.files = raw, append(s.files, raw)
+
+	s.ReaderAt = raw
+	s.files = append(s.files, raw)
+
 	if err := os.Remove(raw.Name()); err != nil {
 		return err
 	}
+
 	s.Size, err = sparse.Write(raw, z)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends in the middle of what is packed\nhint: get it again, and compare it with SHA256SUMS")
+		return errors.New("it ends in the middle of what is packed\n" +
+			"hint: get it again, and compare it with SHA256SUMS")
 	}
+
 	return err
 }
 

@@ -59,7 +59,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Output is the file whose name ends with that, after the architecture: ".raw" is not ".usb.raw".
+// Output is the file whose name ends with that, after the architecture: ".raw"
+// is not ".usb.raw".
 func (m Manifest) Output(suffix string) (f File, ok bool) {
 	for _, f := range m.Files {
 		_, after, _ := strings.Cut(f.Name[strings.LastIndexByte(f.Name, '_')+1:], ".")
@@ -90,12 +91,16 @@ func (m Manifest) Encode() ([]byte, error) {
 func Decode(text []byte) (Manifest, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
+
 	var m Manifest
 	if err := dec.Decode(&m); err != nil {
 		return Manifest{}, fmt.Errorf("decode manifest: %w", err)
 	}
+
 	if m.Format != Format {
-		return Manifest{}, fmt.Errorf("decode manifest: format %d, this program knows %d", m.Format, Format)
+		return Manifest{}, fmt.Errorf("decode manifest: format %d, this program knows %d",
+			m.Format, Format)
 	}
+
 	return m, nil
 }

@@ -1,4 +1,5 @@
-// Package openpgp signs lists of digests, as systemd-sysupdate and gpgv verify them: by a detached signature (RFC 9580).
+// Package openpgp signs lists of digests, as systemd-sysupdate and gpgv verify
+// them: by a detached signature (RFC 9580).
 package openpgp
 
 import (
@@ -20,29 +21,42 @@ type Key struct {
 	key    openpgp.Key
 }
 
-// ReadKey reads a file with one private key, armored or not. It must sign alike whenever it does: RSA and EdDSA do. now is the time, as keys expire.
-// unlock has the passphrase of one that has one.
+// ReadKey reads a file with one private key, armored or not. It must sign alike
+// whenever it does: RSA and EdDSA do. now is the time, as keys expire. unlock
+// has the passphrase of one that has one.
 func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error)) (Key, error) {
 	all, err := read(file)
 	if err != nil {
 		return Key{}, err
 	}
+
 	if len(all) != 1 || all[0].PrivateKey == nil {
-		return Key{}, fmt.Errorf("%s: want one private OpenPGP key\nhint: `gpg --export-secret-keys KEY > %[1]s` writes it", file)
+		return Key{}, fmt.Errorf("%s: want one private OpenPGP key\n"+
+			"hint: `gpg --export-secret-keys KEY > %[1]s` writes it", file)
 	}
+
 	k := Key{entity: all[0]}
 	var ok bool
-	if k.key, ok = k.entity.SigningKey(now); !ok || k.key.PrivateKey == nil {
+	k.key, ok = k.entity.SigningKey(now)
+	if !ok || k.key.PrivateKey == nil {
 		return Key{}, fmt.Errorf("%s: no private key in it signs, or it has expired", file)
 	}
+
 	switch k.key.PublicKey.PubKeyAlgo {
-	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoEdDSA, packet.PubKeyAlgoEd25519:
+	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoEdDSA,
+		packet.PubKeyAlgoEd25519:
 	default:
-		return Key{}, fmt.Errorf("%s: a key of algorithm %d signs the same in another way each time\nhint: take one of RSA or Ed25519", file, k.key.PublicKey.PubKeyAlgo)
+		return Key{}, fmt.Errorf("%s: a key of algorithm %d signs the same in another way each "+
+			"time\nhint: take one of RSA or Ed25519", file, k.key.PublicKey.PubKeyAlgo)
 	}
+
 	if k.key.PublicKey.Version != 4 {
-		return Key{}, fmt.Errorf("%s: a key of version %d: GnuPG, which systemd asks, knows version 4", file, k.key.PublicKey.Version)
+		return Key{}, fmt.Errorf(
+			"%s: a key of version %d: GnuPG, which systemd asks, knows version 4",
+			file, k.key.PublicKey.Version,
+		)
 	}
+
 	if k.key.PrivateKey.Encrypted {
 		passphrase, err := unlock(file)
 		if err == nil {
@@ -52,24 +66,29 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 			return Key{}, fmt.Errorf("%s: %w", file, err)
 		}
 	}
+
 	return k, nil
 }
 
-// Sign is a detached signature, binary. It says that it was made when the key was last changed, as the time is in it, and the same text has one
-// signature.
+// Sign is a detached signature, binary. It says that it was made when the key
+// was last changed, as the time is in it, and the same text has one signature.
 func (k Key) Sign(text []byte) ([]byte, error) {
 	salted := false
 	var b bytes.Buffer
 	err := openpgp.DetachSign(&b, k.entity, bytes.NewReader(text), &packet.Config{
-		Time: k.changed, SigningKeyId: k.key.PublicKey.KeyId, NonDeterministicSignaturesViaNotation: &salted,
+		Time:                                  k.changed,
+		SigningKeyId:                          k.key.PublicKey.KeyId,
+		NonDeterministicSignaturesViaNotation: &salted,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("OpenPGP signature: %w", err)
 	}
+
 	return b.Bytes(), nil
 }
 
-// changed is when the key got what it says of itself now, such as when it expires; before, it does not sign.
+// changed is when the key got what it says of itself now, such as when it
+// expires; before, it does not sign.
 func (k Key) changed() time.Time {
 	at := k.key.SelfSignature.CreationTime
 	if primary, _ := k.entity.PrimarySelfSignature(); primary.CreationTime.After(at) {
@@ -81,29 +100,36 @@ func (k Key) changed() time.Time {
 // String names the key by its fingerprint.
 func (k Key) String() string { return fmt.Sprintf("%X", k.key.PublicKey.Fingerprint) }
 
-// Verify reads public keys from a file, and says which of them has signed the text.
+// Verify reads public keys from a file, and says which of them has signed the
+// text.
 func Verify(file string, text, signature []byte, now time.Time) (string, error) {
 	all, err := read(file)
 	if err != nil {
 		return "", err
 	}
-	by, err := openpgp.CheckDetachedSignature(all, bytes.NewReader(text), bytes.NewReader(signature), &packet.Config{Time: func() time.Time { return now }})
+
+	by, err := openpgp.CheckDetachedSignature(all, bytes.NewReader(text),
+		bytes.NewReader(signature), &packet.Config{Time: func() time.Time { return now }})
 	if err != nil {
 		return "", fmt.Errorf("OpenPGP signature: %w", err)
 	}
+
 	return fmt.Sprintf("%X", by.PrimaryKey.Fingerprint), nil
 }
 
-// Signer is the key ID that a signature names, 16 hex digits. Whether it is by that key, Verify says.
+// Signer is the key ID that a signature names, 16 hex digits. Whether it is by
+// that key, Verify says.
 func Signer(signature []byte) (string, error) {
 	p, err := packet.Read(bytes.NewReader(signature))
 	if err != nil {
 		return "", fmt.Errorf("OpenPGP signature: %w", err)
 	}
+
 	s, ok := p.(*packet.Signature)
 	if !ok || s.IssuerKeyId == nil {
 		return "", fmt.Errorf("OpenPGP signature: it names no key")
 	}
+
 	return fmt.Sprintf("%016X", *s.IssuerKeyId), nil
 }
 
@@ -115,6 +141,7 @@ func read(file string) (all openpgp.EntityList, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	parts := []io.Reader{bytes.NewReader(text)}
 	if strings.HasPrefix(string(text), armored) {
 		parts = nil
@@ -126,6 +153,7 @@ func read(file string) (all openpgp.EntityList, err error) {
 			parts = append(parts, block.Body)
 		}
 	}
+
 	for _, part := range parts {
 		some, err := openpgp.ReadKeyRing(part)
 		if err != nil {
@@ -133,5 +161,6 @@ func read(file string) (all openpgp.EntityList, err error) {
 		}
 		all = append(all, some...)
 	}
+
 	return all, nil
 }

@@ -12,20 +12,25 @@ const (
 
 // metadata encodes all that lies before the data.
 func (l layout) metadata() []byte {
-	b, be := make([]byte, l.dataAt()*clusterSize), binary.BigEndian
+	b := make([]byte, l.dataAt()*clusterSize)
+	be := binary.BigEndian
 	l.header(b)
+
 	table := b[l.tableCluster*clusterSize:]
 	for i := range l.blocks {
 		be.PutUint64(table[8*i:], uint64(l.blocksAt()+i)*clusterSize)
 	}
+
 	counts := b[l.blocksAt()*clusterSize:]
 	for i := range l.clusters() {
 		be.PutUint16(counts[2*i:], 1)
 	}
+
 	l1 := b[l.l1At()*clusterSize:]
 	for i, entry := range l.l2 {
 		be.PutUint64(l1[8*entry:], uint64(l.l2At()+int64(i))*clusterSize|copied)
 	}
+
 	table2 := int64(-1) // counts the L2 tables while data ascends
 	for i, c := range l.data {
 		if i == 0 || c/l2Entries != l.data[i-1]/l2Entries {
@@ -34,6 +39,7 @@ func (l layout) metadata() []byte {
 		at := (l.l2At()+table2)*clusterSize + c%l2Entries*8
 		be.PutUint64(b[at:], uint64(l.dataAt()+int64(i))*clusterSize|copied)
 	}
+
 	return b
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 func TestReadWhatWriteWrote(t *testing.T) {
-	src := raw(t, 600*mib+512, []chunk{{0, noise(mib)}, {511 * mib, noise(3 * mib)}, {600 * mib, noise(512)}})
+	src := raw(t, 600*mib+512,
+		[]chunk{{0, noise(mib)}, {511 * mib, noise(3 * mib)}, {600 * mib, noise(512)}})
 	reads(t, converted(t, src, 600*mib+512), src)
 }
 
@@ -35,7 +36,9 @@ func TestReadWhatQemuImgWrote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "qcow2")
-			judge.Run(t, "qemu-img", append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, args...), src.Name(), file)...)
+			judge.Run(t, "qemu-img",
+				append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, args...),
+					src.Name(), file)...)
 			reads(t, file, src)
 		})
 	}
@@ -49,19 +52,24 @@ func reads(t *testing.T, file string, src *os.File) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	q, err := NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	info, err := src.Stat()
 	if err != nil || q.Size() != info.Size() {
 		t.Fatalf("disk of %d bytes, want %d, %v", q.Size(), info.Size(), err)
 	}
-	have, want := make([]byte, 3*mib-7), make([]byte, 3*mib-7)
+
+	have := make([]byte, 3*mib-7)
+	want := make([]byte, 3*mib-7)
 	for off := int64(0); off < q.Size(); off += int64(len(want)) {
 		n, _ := src.ReadAt(want, off)
 		got, err := q.ReadAt(have, off)
-		if got != n || !bytes.Equal(have[:n], want[:n]) || n < len(want) && !errors.Is(err, io.EOF) {
+		if got != n || !bytes.Equal(have[:n], want[:n]) ||
+			n < len(want) && !errors.Is(err, io.EOF) {
 			t.Fatalf("at %d: %d bytes of %d are as they should be, %v", off, got, n, err)
 		}
 	}
@@ -73,6 +81,7 @@ func TestReaderRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tc := range []struct {
 		name, err string
 		at        int
@@ -90,11 +99,13 @@ func TestReaderRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bad := bytes.Clone(good)
 			binary.BigEndian.PutUint32(bad[tc.at:], tc.value)
-			if _, err := NewReader(bytes.NewReader(bad)); err == nil || !strings.Contains(err.Error(), tc.err) {
+			_, err := NewReader(bytes.NewReader(bad))
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, want %q", err, tc.err)
 			}
 		})
 	}
+
 	for _, cut := range []int{mib + 5, 5} {
 		q, err := NewReader(bytes.NewReader(good[:len(good)-cut]))
 		if err == nil {

@@ -23,19 +23,31 @@ func writeArchive(name string, files []File, epoch int64) error {
 	w := tar.NewWriter(f)
 	when := time.Unix(epoch, 0)
 	for _, dir := range parents(files) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: when}); err != nil {
+		err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeDir,
+			Name:     dir,
+			Mode:     0o755,
+			ModTime:  when,
+		})
+		if err != nil {
 			return fmt.Errorf("archive %s: %w", dir, err)
 		}
 	}
-	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+
+	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+
 	for _, file := range sorted {
 		if err := archiveFile(w, file, when); err != nil {
 			return fmt.Errorf("archive %s: %w", file.Path, err)
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return err
 	}
+
 	return f.Close()
 }
 
@@ -57,14 +69,23 @@ func archiveFile(w *tar.Writer, file File, when time.Time) error {
 		return err
 	}
 	defer src.Close()
+
 	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: file.Path, Mode: file.Mode, Size: info.Size(), ModTime: when}
+
+	h := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     file.Path,
+		Mode:     file.Mode,
+		Size:     info.Size(),
+		ModTime:  when,
+	}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
+
 	_, err = io.Copy(w, src)
 	return err
 }
@@ -76,13 +97,16 @@ func copyFile(dst, src string) error {
 		return err
 	}
 	defer in.Close()
+
 	out, err := os.Create(dst)
 	if err != nil {
 		return err
 	}
+
 	if _, err := io.Copy(out, in); err != nil {
 		out.Close()
 		return fmt.Errorf("copy %s: %w", src, err)
 	}
+
 	return out.Close()
 }

@@ -37,12 +37,15 @@ func digestFile(sum io.Writer, dir, path string) error {
 	if err != nil {
 		return err
 	}
+
 	name, err := filepath.Rel(dir, path)
 	if err != nil {
 		return err
 	}
+
 	stat := info.Sys().(*syscall.Stat_t)
 	fmt.Fprintf(sum, "%q %o %d %d %d ", name, stat.Mode, stat.Uid, stat.Gid, stat.Rdev)
+
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(path)
@@ -51,6 +54,7 @@ func digestFile(sum io.Writer, dir, path string) error {
 	case info.Mode().IsRegular():
 		return digestContent(sum, path, info.Size())
 	}
+
 	fmt.Fprintln(sum)
 	return nil
 }
@@ -61,6 +65,7 @@ func digestContent(sum io.Writer, path string, size int64) error {
 	if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
 		return &fs.PathError{Op: "getxattr", Path: path, Err: err}
 	}
+
 	fmt.Fprintf(sum, "%d %x\n", size, capability[:max(n, 0)])
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,5 +73,6 @@ func digestContent(sum io.Writer, path string, size int64) error {
 	}
 	defer f.Close()
 	_, err = io.Copy(sum, f)
+
 	return err
 }

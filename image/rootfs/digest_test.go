@@ -20,6 +20,7 @@ func sample(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -40,8 +41,12 @@ func TestDigest(t *testing.T) {
 		{"content changed", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "usr/bin/sh"), []byte("##"), 0o755)
 		}, false},
-		{"a mode changed", func(dir string) error { return os.Chmod(filepath.Join(dir, "usr/bin/sh"), 0o700) }, false},
-		{"a directory came", func(dir string) error { return os.Mkdir(filepath.Join(dir, "etc"), 0o755) }, false},
+		{"a mode changed", func(dir string) error {
+			return os.Chmod(filepath.Join(dir, "usr/bin/sh"), 0o700)
+		}, false},
+		{"a directory came", func(dir string) error {
+			return os.Mkdir(filepath.Join(dir, "etc"), 0o755)
+		}, false},
 		{"a file was renamed", func(dir string) error {
 			return os.Rename(filepath.Join(dir, "usr/bin/sh"), filepath.Join(dir, "usr/bin/ash"))
 		}, false},
@@ -51,9 +56,11 @@ func TestDigest(t *testing.T) {
 			return os.Symlink("usr/sbin", link)
 		}, false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b := sample(t), sample(t)
+			a := sample(t)
+			b := sample(t)
 			if err := tt.change(b); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,8 @@ func Image(ctx context.Context, t tools.Tree, root Root, p ImageParams, dst stri
 	base, err := cache.Ensure(ctx, p.Cache, p.baseName(root), func(tmp string) error {
 		return p.mkfs(ctx, t, filepath.Join(tmp, "root.erofs"), root.Dir, []string{tmp, root.entry},
 			// Kernel and microcode are in the UKI, not in the root file system.
-			`--exclude-regex=^usr/lib/modules/[^/]*/vmlinuz$`, `--exclude-regex=^usr/lib/firmware/(intel|amd)-ucode$`)
+			`--exclude-regex=^usr/lib/modules/[^/]*/vmlinuz$`,
+			`--exclude-regex=^usr/lib/firmware/(intel|amd)-ucode$`)
 	})
 	if err != nil {
 		return fmt.Errorf("erofs image: %w", err)
@@ -57,6 +58,7 @@ func Image(ctx context.Context, t tools.Tree, root Root, p ImageParams, dst stri
 	if err := p.add(ctx, t, filepath.Join(base, "root.erofs"), dst); err != nil {
 		return fmt.Errorf("erofs image %s: %w", dst, err)
 	}
+
 	return nil
 }
 
@@ -74,29 +76,39 @@ func (p ImageParams) add(ctx context.Context, t tools.Tree, base, dst string) er
 		return err
 	}
 	defer os.RemoveAll(work)
-	archive, image := filepath.Join(work, "files.tar"), filepath.Join(work, "root.erofs")
+	archive := filepath.Join(work, "files.tar")
+	image := filepath.Join(work, "root.erofs")
+
 	if err := writeArchive(archive, p.Files, p.SourceDateEpoch); err != nil {
 		return err
 	}
 	if err := copyFile(image, base); err != nil {
 		return err
 	}
-	if err := p.mkfs(ctx, t, image, archive, []string{work}, "--incremental=data", "--tar=f"); err != nil {
+
+	err = p.mkfs(ctx, t, image, archive, []string{work}, "--incremental=data", "--tar=f")
+	if err != nil {
 		return err
 	}
+
 	return os.Rename(image, dst)
 }
 
 // mkfs runs mkfs.erofs, see its manual page. Entries are sorted, times all the
 // same, and nothing depends on the number of workers.
-func (p ImageParams) mkfs(ctx context.Context, t tools.Tree, image, source string, binds []string, options ...string) error {
+func (p ImageParams) mkfs(
+	ctx context.Context, t tools.Tree, image, source string, binds []string, options ...string,
+) error {
 	args := append([]string{
 		"--quiet", "-z" + compression, "-C" + strconv.Itoa(clusterSize),
 		"-T" + strconv.FormatInt(p.SourceDateEpoch, 10), "-U" + p.UUID}, options...)
+
 	cmd := t.Command(ctx, binds, "mkfs.erofs", append(args, image, source)...)
-	cmd.Stdout, cmd.Stderr = p.Log, p.Log
+	cmd.Stdout = p.Log
+	cmd.Stderr = p.Log
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("mkfs.erofs: %w", err)
 	}
+
 	return nil
 }

@@ -10,13 +10,16 @@ import (
 	"github.com/loam-os/loam/firmware/device"
 )
 
-// prune leaves of the firmware in dir what the list has. A line of the list that no file is there for is an error: Debian has renamed it.
+// prune leaves of the firmware in dir what the list has. A line of the list
+// that no file is there for is an error: Debian has renamed it.
 func prune(dir string, list device.List) error {
 	for _, e := range list.Entries {
 		if found, _ := filepath.Glob(filepath.Join(dir, e.Pattern)); len(found) == 0 {
-			return fmt.Errorf("firmware: package %s has no %s\nhint: firmware/device/firmware.list names it", e.Package, e.Pattern)
+			return fmt.Errorf("firmware: package %s has no %s\n"+
+				"hint: firmware/device/firmware.list names it", e.Package, e.Pattern)
 		}
 	}
+
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -31,10 +34,12 @@ func prune(dir string, list device.List) error {
 		}
 		return os.Remove(path)
 	})
+
 	for i := len(dirs) - 1; i >= 0 && err == nil; i-- { // what is in a directory comes after it
 		if left, readErr := os.ReadDir(dirs[i]); readErr != nil || len(left) == 0 {
 			err = errors.Join(readErr, os.Remove(dirs[i]))
 		}
 	}
+
 	return err
 }

@@ -29,9 +29,11 @@ func put(t *testing.T, names ...string) (dir string) {
 
 func TestPrune(t *testing.T) {
 	dir := put(t, "a/1.bin", "a/2.old", "b/c/d", "b/e", "f")
-	if err := prune(dir, device.List{Entries: []device.Entry{{Pattern: "a/*.bin"}, {Pattern: "b/e"}}}); err != nil {
+	if err := prune(dir,
+		device.List{Entries: []device.Entry{{Pattern: "a/*.bin"}, {Pattern: "b/e"}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	var left []string
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, _ fs.DirEntry, err error) error {
 		left = append(left, path)
@@ -55,8 +57,11 @@ func TestPruneEverything(t *testing.T) {
 }
 
 func TestPruneMissesWhatIsListed(t *testing.T) {
-	err := prune(put(t, "a/1.old"), device.List{Entries: []device.Entry{{Package: "pack", Pattern: "a/*.bin"}}})
-	if err == nil || err.Error() != "firmware: package pack has no a/*.bin\nhint: firmware/device/firmware.list names it" {
+	err := prune(put(t, "a/1.old"),
+		device.List{Entries: []device.Entry{{Package: "pack", Pattern: "a/*.bin"}}})
+	if err == nil ||
+		err.Error() !=
+			"firmware: package pack has no a/*.bin\nhint: firmware/device/firmware.list names it" {
 		t.Error(err)
 	}
 }

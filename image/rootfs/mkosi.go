@@ -14,13 +14,16 @@ import (
 // Mkosi runs mkosi with the configuration in p.Config for p.Arch. It writes
 // its results, the names of which begin with output, into dir. It may read and
 // write the paths in binds as well; options are further options of mkosi.
-func (p Params) Mkosi(ctx context.Context, t tools.Tree, dir, output string, binds []string, options ...string) error {
+func (p Params) Mkosi(
+	ctx context.Context, t tools.Tree, dir, output string, binds []string, options ...string,
+) error {
 	if os.Geteuid() != 0 {
 		return tools.ErrNotRoot
 	}
 	if err := p.prepare(dir, t.Sources); err != nil {
 		return fmt.Errorf("mkosi: %w", err)
 	}
+
 	args := append([]string{
 		"--directory=" + p.Config,
 		"--architecture=" + bootentry.Arch(p.Arch),
@@ -31,11 +34,15 @@ func (p Params) Mkosi(ctx context.Context, t tools.Tree, dir, output string, bin
 		"--output-directory=" + dir,
 		"--output=" + output,
 	}, options...)
-	cmd := t.Command(ctx, append([]string{p.Config, dir, p.debs()}, binds...), "mkosi", append(args, "build")...)
-	cmd.Stdout, cmd.Stderr = p.Log, p.Log
+
+	cmd := t.Command(ctx, append([]string{p.Config, dir, p.debs()}, binds...), "mkosi",
+		append(args, "build")...)
+	cmd.Stdout = p.Log
+	cmd.Stderr = p.Log
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("mkosi: %w", err)
 	}
+
 	return removeAll(dir, "sandbox", "work")
 }
 
@@ -48,10 +55,12 @@ func (p Params) prepare(dir string, sources []tools.Source) error {
 			return err
 		}
 	}
+
 	var text bytes.Buffer
 	for _, s := range sources {
 		text.WriteString(s.Deb822(p.components()...))
 	}
+
 	return os.WriteFile(list, text.Bytes(), 0o644)
 }
 

@@ -17,13 +17,17 @@ func recordPackages(mkosiManifest, list string) error {
 	if err != nil {
 		return err
 	}
+
 	packages, err := parsePackages(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(mkosiManifest), err)
 	}
-	if text, err = json.MarshalIndent(packages, "", "  "); err != nil {
+
+	text, err = json.MarshalIndent(packages, "", "  ")
+	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(list, append(text, '\n'), 0o644)
 }
 
@@ -35,14 +39,20 @@ func parsePackages(text []byte) ([]manifest.Package, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, err
 	}
+
 	packages := []manifest.Package{}
 	for _, p := range m.Packages {
-		packages = append(packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Architecture})
+		packages = append(packages,
+			manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Architecture})
 	}
-	packages = slices.DeleteFunc(packages, func(p manifest.Package) bool { return p.Name == "loam-init" })
+
+	packages = slices.DeleteFunc(packages, func(p manifest.Package) bool {
+		return p.Name == "loam-init"
+	})
 	if len(packages) == 0 {
 		return nil, fmt.Errorf("no packages")
 	}
+
 	return packages, nil
 }
 
@@ -52,9 +62,11 @@ func (r Root) ReadPackages() ([]manifest.Package, error) {
 	if err != nil {
 		return nil, fmt.Errorf("packages of the root tree: %w", err)
 	}
+
 	var packages []manifest.Package
 	if err := json.Unmarshal(text, &packages); err != nil {
 		return nil, fmt.Errorf("packages of the root tree: %w", err)
 	}
+
 	return packages, nil
 }

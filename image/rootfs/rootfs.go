@@ -46,7 +46,8 @@ type Params struct {
 // Root is a finished root tree, not to be written to.
 type Root struct {
 	// Dir is the tree; Kernel the kernel image, which is not in the erofs
-	// image, and nor are processors' microcode; Packages the list of packages, JSON as manifest.Package has it.
+	// image, and nor are processors' microcode; Packages the list of packages,
+	// JSON as manifest.Package has it.
 	Dir, Kernel, Packages string
 	// entry is the tree's directory in the cache.
 	entry string
@@ -58,21 +59,31 @@ func Tree(ctx context.Context, t tools.Tree, p Params) (Root, error) {
 	if err != nil {
 		return Root{}, fmt.Errorf("root tree: %w", err)
 	}
+
 	name := strings.Join([]string{"root", p.Arch, p.Profile, digest}, "-")
-	entry, err := cache.Ensure(ctx, p.Cache, name, func(tmp string) error { return p.build(ctx, t, tmp) })
+	entry, err := cache.Ensure(ctx, p.Cache, name, func(tmp string) error {
+		return p.build(ctx, t, tmp)
+	})
 	if err != nil {
 		return Root{}, fmt.Errorf("root tree: %w", err)
 	}
+
 	return open(entry)
 }
 
 // open finds the parts of a finished entry.
 func open(entry string) (Root, error) {
-	root := Root{Dir: filepath.Join(entry, "tree"), Packages: filepath.Join(entry, "packages.json"), entry: entry}
+	root := Root{
+		Dir:      filepath.Join(entry, "tree"),
+		Packages: filepath.Join(entry, "packages.json"),
+		entry:    entry,
+	}
+
 	kernels, err := filepath.Glob(filepath.Join(root.Dir, "usr/lib/modules/*/vmlinuz"))
 	if err != nil || len(kernels) != 1 {
 		return Root{}, fmt.Errorf("root tree %s: %d kernels, not one", root.Dir, len(kernels))
 	}
+
 	root.Kernel = kernels[0]
 	return root, nil
 }
@@ -85,7 +96,8 @@ func (p Params) digest(t tools.Tree) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile, p.Firmware.Entries, p.SourceDateEpoch))
+	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile,
+		p.Firmware.Entries, p.SourceDateEpoch))
 	return hex.EncodeToString(sum[:6]), nil
 }
 
@@ -98,11 +110,15 @@ func (p Params) build(ctx context.Context, t tools.Tree, dir string) error {
 	if err := p.Mkosi(ctx, t, dir, "tree", nil, options...); err != nil {
 		return err
 	}
+
 	if err := prune(filepath.Join(dir, "tree", device.Dir), p.Firmware); err != nil {
 		return err
 	}
-	if err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "packages.json")); err != nil {
+
+	err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "packages.json"))
+	if err != nil {
 		return err
 	}
+
 	return removeAll(dir, "tree.manifest", "tree.vmlinuz")
 }

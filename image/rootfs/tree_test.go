@@ -46,12 +46,17 @@ func TestTreeStartsOnlyWhatIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	listed := map[string]bool{}
 	for _, line := range list {
 		field := strings.Fields(line)
 		listed[field[1]+".wants/"+field[0]] = true
 	}
-	for _, pattern := range []string{"usr/lib/systemd/system/*.wants/*", "usr/lib/systemd/system/*.requires/*", "etc/systemd/system/*/*"} {
+
+	for _, pattern := range []string{
+		"usr/lib/systemd/system/*.wants/*", "usr/lib/systemd/system/*.requires/*",
+		"etc/systemd/system/*/*",
+	} {
 		links, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -64,6 +69,7 @@ func TestTreeStartsOnlyWhatIsListed(t *testing.T) {
 			delete(listed, name)
 		}
 	}
+
 	for name := range listed {
 		t.Errorf("%s is in units.list, not in the tree", name)
 	}
@@ -71,12 +77,16 @@ func TestTreeStartsOnlyWhatIsListed(t *testing.T) {
 
 // TestUnitsVerify has systemd-analyze judge the units of Loam.
 func TestUnitsVerify(t *testing.T) {
-	root, tree := rootTree(t), toolsTree(t)
-	cmd := tree.Command(t.Context(), []string{root}, "systemd-analyze", "verify", "--man=no", "--root="+root,
-		"loam-agent.service", "loam-debug-shell@ttyS0.service")
+	root := rootTree(t)
+	tree := toolsTree(t)
+	cmd := tree.Command(t.Context(), []string{root}, "systemd-analyze", "verify",
+		"--man=no", "--root="+root, "loam-agent.service", "loam-debug-shell@ttyS0.service")
 	out, err := cmd.CombinedOutput()
+
 	// The binary comes with the image, not with the tree.
-	complaint := strings.ReplaceAll(string(out), "loam-agent.service: Command /usr/bin/loam is not executable: No such file or directory", "")
+	complaint := strings.ReplaceAll(string(out),
+		"loam-agent.service: Command /usr/bin/loam is not executable: No such file "+
+			"or directory", "")
 	if strings.TrimSpace(complaint) != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}

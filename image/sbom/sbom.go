@@ -1,5 +1,6 @@
-// Package sbom writes and reads what software an image has: a document of SPDX 2.3, as JSON, of the packages of the distribution and of the
-// Go modules in Loam's own programs.
+// Package sbom writes and reads what software an image has: a document of SPDX
+// 2.3, as JSON, of the packages of the distribution and of the Go modules in
+// Loam's own programs.
 package sbom
 
 import (
@@ -22,10 +23,13 @@ import (
 // About is an image.
 type About struct {
 	ImageID, Version, Arch, Profile string
+
 	// Namespace is a URI that no other document has.
 	Namespace string
 	Created   time.Time
-	// Packages are those of the distribution, Programs the paths of Go programs.
+
+	// Packages are those of the distribution, Programs the paths of Go
+	// programs.
 	Packages []manifest.Package
 	Programs []string
 }
@@ -33,58 +37,99 @@ type About struct {
 // Encode makes the document. Equal inputs give equal bytes.
 func Encode(a About) ([]byte, error) {
 	image := &spdx.Package{
-		PackageName: a.ImageID, PackageVersion: a.Version, PackageSPDXIdentifier: "Image", PackageDownloadLocation: unknown,
-		PackageComment: a.Profile + " image for " + a.Arch, PrimaryPackagePurpose: "OPERATING-SYSTEM",
+		PackageName:             a.ImageID,
+		PackageVersion:          a.Version,
+		PackageSPDXIdentifier:   "Image",
+		PackageDownloadLocation: unknown,
+		PackageComment:          a.Profile + " image for " + a.Arch,
+		PrimaryPackagePurpose:   "OPERATING-SYSTEM",
 	}
+
 	all := []*spdx.Package{image}
 	for _, p := range a.Packages {
-		all = append(all, packageOf("Debian", p.Name, p.Version, p.Arch, "pkg:deb/debian/"+escape(p.Name)+"@"+escape(p.Version)+"?arch="+p.Arch))
+		all = append(all,
+			packageOf("Debian", p.Name, p.Version, p.Arch,
+				"pkg:deb/debian/"+escape(p.Name)+"@"+escape(p.Version)+"?arch="+p.Arch))
 	}
+
 	modules, err := modules(a.Programs)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, m := range modules {
-		all = append(all, packageOf("Go", m.Name, m.Version, "", "pkg:golang/"+escape(m.Name)+"@"+escape(m.Version)))
+		all = append(all,
+			packageOf("Go", m.Name, m.Version, "",
+				"pkg:golang/"+escape(m.Name)+"@"+escape(m.Version)))
 	}
+
 	doc := &spdx.Document{
-		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: document,
-		DocumentName: a.ImageID + "_" + a.Version, DocumentNamespace: a.Namespace, Packages: all,
+		SPDXVersion:       spdx.Version,
+		DataLicense:       spdx.DataLicense,
+		SPDXIdentifier:    document,
+		DocumentName:      a.ImageID + "_" + a.Version,
+		DocumentNamespace: a.Namespace,
+		Packages:          all,
 		CreationInfo: &spdx.CreationInfo{
-			Created: a.Created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "loamctl"}},
+			Created:  a.Created.UTC().Format(time.RFC3339),
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "loamctl"}},
 		},
-		Relationships: []*spdx.Relationship{relation(document, common.TypeRelationshipDescribe, image.PackageSPDXIdentifier)},
+		Relationships: []*spdx.Relationship{relation(document, common.TypeRelationshipDescribe,
+			image.PackageSPDXIdentifier)},
 	}
+
 	for _, p := range all[1:] {
-		doc.Relationships = append(doc.Relationships, relation(image.PackageSPDXIdentifier, common.TypeRelationshipContains, p.PackageSPDXIdentifier))
+		doc.Relationships = append(doc.Relationships,
+			relation(image.PackageSPDXIdentifier, common.TypeRelationshipContains,
+				p.PackageSPDXIdentifier))
 	}
+
 	var b bytes.Buffer
 	if err := spdxjson.Write(doc, &b); err != nil {
 		return nil, fmt.Errorf("encode SBOM: %w", err)
 	}
+
 	return b.Bytes(), nil
 }
 
 const (
 	document = common.ElementID("DOCUMENT")
-	// unknown is what SPDX has for facts that the author of a document does not state.
+	// unknown is what SPDX has for facts that the author of a document does not
+	// state.
 	unknown = "NOASSERTION"
 )
 
 func relation(a common.ElementID, kind string, b common.ElementID) *spdx.Relationship {
-	return &spdx.Relationship{RefA: common.DocElementID{ElementRefID: a}, RefB: common.DocElementID{ElementRefID: b}, Relationship: kind}
-}
-
-// packageOf is a package with its purl, which says where it comes from and for which architecture it is.
-func packageOf(kind, name, version, arch, purl string) *spdx.Package {
-	return &spdx.Package{
-		PackageName: name, PackageVersion: version, PackageSPDXIdentifier: common.ElementID(identifier(kind + "/" + name + "/" + cmp.Or(arch, version))), PackageDownloadLocation: unknown,
-		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: purl}},
+	return &spdx.Relationship{
+		RefA:         common.DocElementID{ElementRefID: a},
+		RefB:         common.DocElementID{ElementRefID: b},
+		Relationship: kind,
 	}
 }
 
-// identifier has letters, digits, dots and dashes only (SPDX 2.3, 7.2). A dash is written twice, and what must not be there as a dash and its
-// code, so that two names have two.
+// packageOf is a package with its purl, which says where it comes from and for
+// which architecture it is.
+func packageOf(kind, name, version, arch, purl string) *spdx.Package {
+	return &spdx.Package{
+		PackageName:    name,
+		PackageVersion: version,
+		PackageSPDXIdentifier: common.ElementID(
+			identifier(kind + "/" + name + "/" + cmp.Or(arch, version)),
+		),
+		PackageDownloadLocation: unknown,
+		PackageExternalReferences: []*spdx.PackageExternalReference{
+			{
+				Category: common.CategoryPackageManager,
+				RefType:  common.TypePackageManagerPURL,
+				Locator:  purl,
+			},
+		},
+	}
+}
+
+// identifier has letters, digits, dots and dashes only (SPDX 2.3, 7.2). A dash
+// is written twice, and what must not be there as a dash and its code, so that
+// two names have two.
 func identifier(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -105,7 +150,8 @@ func escape(text string) string {
 	return strings.NewReplacer("%", "%25", ":", "%3A", "+", "%2B").Replace(text)
 }
 
-// modules are those that any of the programs is built of, and Go itself, sorted by name.
+// modules are those that any of the programs is built of, and Go itself, sorted
+// by name.
 func modules(programs []string) ([]manifest.Package, error) {
 	var all []manifest.Package
 	for _, file := range programs {
@@ -113,7 +159,8 @@ func modules(programs []string) ([]manifest.Package, error) {
 		if err != nil {
 			return nil, fmt.Errorf("SBOM: %w", err)
 		}
-		all = append(all, manifest.Package{Name: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
+		all = append(all,
+			manifest.Package{Name: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				m = m.Replace
@@ -121,12 +168,17 @@ func modules(programs []string) ([]manifest.Package, error) {
 			all = append(all, manifest.Package{Name: m.Path, Version: m.Version})
 		}
 	}
-	slices.SortFunc(all, func(a, b manifest.Package) int { return strings.Compare(a.Name+" "+a.Version, b.Name+" "+b.Version) })
+
+	slices.SortFunc(all, func(a, b manifest.Package) int {
+		return strings.Compare(a.Name+" "+a.Version, b.Name+" "+b.Version)
+	})
+
 	return slices.Compact(all), nil
 }
 
-// Decode reads the packages of a document, those of the distribution and Go modules, the latter without an architecture. The document may be
-// anybody's: tools-golang, which panics at a package that is null, does not read it.
+// Decode reads the packages of a document, those of the distribution and Go
+// modules, the latter without an architecture. The document may be anybody's:
+// tools-golang, which panics at a package that is null, does not read it.
 func Decode(text []byte) ([]manifest.Package, error) {
 	var doc struct {
 		SPDXVersion string
@@ -141,14 +193,17 @@ func Decode(text []byte) ([]manifest.Package, error) {
 	if doc.SPDXVersion != spdx.Version {
 		return nil, fmt.Errorf("SBOM: version %.80q, want %q", doc.SPDXVersion, spdx.Version)
 	}
+
 	var all []manifest.Package
 	for _, p := range doc.Packages {
 		for _, ref := range p.ExternalRefs {
 			if ref.ReferenceType == common.TypePackageManagerPURL {
 				_, arch, _ := strings.Cut(ref.ReferenceLocator, "?arch=")
-				all = append(all, manifest.Package{Name: p.Name, Version: p.VersionInfo, Arch: arch})
+				all = append(all,
+					manifest.Package{Name: p.Name, Version: p.VersionInfo, Arch: arch})
 			}
 		}
 	}
+
 	return all, nil
 }

@@ -10,15 +10,19 @@ import (
 	"github.com/loam-os/loam/firmware/pkcs7"
 )
 
-// Authorities are who says what firmware starts (UEFI 32.3): PK who says so of KEK, KEK of DB, and DB of programs.
+// Authorities are who says what firmware starts (UEFI 32.3): PK who says so of
+// KEK, KEK of DB, and DB of programs.
 type Authorities struct {
 	PK, KEK pkcs7.Signer
-	// MoreKEK are others that may change db and dbx; DB are those whose programs are started.
+	// MoreKEK are others that may change db and dbx; DB are those whose
+	// programs are started.
 	MoreKEK, DB []*x509.Certificate
 }
 
-// Variables are the authenticated variables that enroll them, by the names of the files that systemd-boot looks for. They have the time of the
-// newest certificate in them: the same certificates make the same bytes, and newer ones what replaces the older.
+// Variables are the authenticated variables that enroll them, by the names of
+// the files that systemd-boot looks for. They have the time of the newest
+// certificate in them: the same certificates make the same bytes, and newer
+// ones what replaces the older.
 func (a Authorities) Variables() (map[string][]byte, error) {
 	kek := append([]*x509.Certificate{a.KEK.Certificate}, a.MoreKEK...)
 	var at time.Time
@@ -27,6 +31,7 @@ func (a Authorities) Variables() (map[string][]byte, error) {
 			at = c.NotBefore
 		}
 	}
+
 	owner := uuid.NewSHA1(uuid.NameSpaceX500, a.PK.Certificate.Raw)
 	files := map[string][]byte{}
 	for _, v := range []struct {
@@ -38,12 +43,14 @@ func (a Authorities) Variables() (map[string][]byte, error) {
 		{"KEK", efivar.Global, kek, a.PK},
 		{"db", efivar.ImageSecurity, a.DB, a.KEK},
 	} {
-		b, err := efivar.Authenticate(v.name, v.vendor, efivar.Certificates(owner, v.value...), at, v.by)
+		b, err := efivar.Authenticate(v.name, v.vendor,
+			efivar.Certificates(owner, v.value...), at, v.by)
 		if err != nil {
 			return nil, err
 		}
 		files[v.name+".auth"] = b
 	}
+
 	return files, nil
 }
 

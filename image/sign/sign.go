@@ -17,25 +17,30 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Open reads a key and its certificate, a PEM file. The key is a PEM file (PKCS #8), or a PKCS #11 URI (RFC 7512), which is one of tokens.
+// Open reads a key and its certificate, a PEM file. The key is a PEM file (PKCS
+// #8), or a PKCS #11 URI (RFC 7512), which is one of tokens.
 func Open(key, certificate string, tokens Tokens) (pkcs7.Signer, error) {
 	c, err := ReadCertificate(certificate)
 	if err != nil {
 		return pkcs7.Signer{}, err
 	}
+
 	var private crypto.Signer
 	if strings.HasPrefix(key, scheme) {
 		private, err = tokens.open(key, c)
 	} else {
 		private, err = readKey(key)
 	}
+
 	if err != nil {
 		return pkcs7.Signer{}, err
 	}
+
 	s, err := pkcs7.NewSigner(c, private)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", certificate, err)
 	}
+
 	return s, nil
 }
 
@@ -48,14 +53,17 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	if c, err := x509.ParseCertificate(text); err == nil {
 		return c, nil
 	}
+
 	der, err := decode(file, text, "CERTIFICATE")
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return c, nil
 }
 
@@ -64,18 +72,24 @@ func readKey(file string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	der, err := decode(file, text, "PRIVATE KEY")
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\nhint: `openssl pkcs8 -topk8 -nocrypt -in %[1]s` makes PKCS #8 of other forms", file, err)
+		return nil, fmt.Errorf("%s: %w\n"+
+			"hint: `openssl pkcs8 -topk8 -nocrypt -in %[1]s` makes PKCS #8 of other forms",
+			file, err)
 	}
+
 	signer, ok := key.(crypto.Signer)
 	if !ok {
 		return nil, fmt.Errorf("%s: a %T does not sign", file, key)
 	}
+
 	return signer, nil
 }
 
@@ -83,7 +97,9 @@ func readKey(file string) (crypto.Signer, error) {
 func decode(file string, text []byte, kind string) ([]byte, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s: want a PEM file with a %s\nhint: `openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out certificate.pem -subj /CN=loam -days 3650` makes both", file, kind)
+		return nil, fmt.Errorf("%s: want a PEM file with a %s\n"+
+			"hint: `openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out "+
+			"certificate.pem -subj /CN=loam -days 3650` makes both", file, kind)
 	}
 	return block.Bytes, nil
 }

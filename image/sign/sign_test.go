@@ -18,6 +18,7 @@ func TestASignedRootHashCanBeVerified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	hash := [32]byte{1, 2, 3}
 	content, err := RootHash(key, hash)
 	if err != nil {
@@ -26,21 +27,28 @@ func TestASignedRootHashCanBeVerified(t *testing.T) {
 	if len(content)%verity.BlockSize != 0 {
 		t.Errorf("%d bytes", len(content))
 	}
+
 	sig, err := verity.ParseSignature(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
-	der, text := filepath.Join(dir, "signature"), filepath.Join(dir, "hash")
+	der := filepath.Join(dir, "signature")
+	text := filepath.Join(dir, "hash")
 	if err := os.WriteFile(der, sig.Signature, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for want, content := range map[bool]string{true: hex.EncodeToString(hash[:]), false: strings.Repeat("0", 64)} {
+
+	for want, content := range map[bool]string{
+		true:  hex.EncodeToString(hash[:]),
+		false: strings.Repeat("0", 64),
+	} {
 		if err := os.WriteFile(text, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, err := judge.Try(t, "openssl", "smime", "-verify", "-binary", "-inform", "der", "-in", der, "-content", text,
-			"-certfile", pair.CertificateFile, "-nointern", "-noverify")
+		out, err := judge.Try(t, "openssl", "smime", "-verify", "-binary", "-inform", "der", "-in",
+			der, "-content", text, "-certfile", pair.CertificateFile, "-nointern", "-noverify")
 		if (err == nil) != want {
 			t.Errorf("openssl about %.8s…: %v\n%s", content, err, out)
 		}
@@ -48,16 +56,28 @@ func TestASignedRootHashCanBeVerified(t *testing.T) {
 }
 
 func TestWhatIsNoKeyIsRefused(t *testing.T) {
-	one, other := keys.New(t, "one"), keys.New(t, "other")
+	one := keys.New(t, "one")
+	other := keys.New(t, "other")
 	none := filepath.Join(t.TempDir(), "none")
 	for _, tc := range []struct{ name, key, certificate, err string }{
 		{"no such key", none, one.CertificateFile, "no such file"},
-		{"a certificate for a key", one.CertificateFile, one.CertificateFile, "want a PEM file with a PRIVATE KEY"},
+		{
+			"a certificate for a key",
+			one.CertificateFile,
+			one.CertificateFile,
+			"want a PEM file with a PRIVATE KEY",
+		},
 		{"a key for a certificate", one.KeyFile, one.KeyFile, "want a PEM file with a CERTIFICATE"},
 		{"no such certificate", one.KeyFile, none, "no such file"},
-		{"a certificate of another key", one.KeyFile, other.CertificateFile, other.CertificateFile + `: certificate "CN=other": it is of another key`},
+		{
+			"a certificate of another key",
+			one.KeyFile,
+			other.CertificateFile,
+			other.CertificateFile + `: certificate "CN=other": it is of another key`,
+		},
 	} {
-		if _, err := Open(tc.key, tc.certificate, Tokens{}); err == nil || !strings.Contains(err.Error(), tc.err) {
+		_, err := Open(tc.key, tc.certificate, Tokens{})
+		if err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}

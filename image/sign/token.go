@@ -17,7 +17,8 @@ import (
 
 const scheme = "pkcs11:"
 
-// Tokens reaches keys that do not leave the device which they are in: openssl of the tools tree signs with them, by its provider for PKCS #11.
+// Tokens reaches keys that do not leave the device which they are in: openssl
+// of the tools tree signs with them, by its provider for PKCS #11.
 type Tokens struct {
 	Context context.Context
 	// Tools makes the tools tree ready.
@@ -26,8 +27,9 @@ type Tokens struct {
 	PIN func(uri string) ([]byte, error)
 }
 
-// config has openssl find keys in tokens. SoftHSM and openssl tear each other down at the end of the process, which then fails
-// (pkcs11-provider(7), no-deinit).
+// config has openssl find keys in tokens. SoftHSM and openssl tear each other
+// down at the end of the process, which then fails (pkcs11-provider(7),
+// no-deinit).
 const config = `openssl_conf = loam
 [loam]
 providers = providers
@@ -59,6 +61,7 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
 		}
+
 		switch name {
 		case "":
 		case "module-path":
@@ -66,12 +69,17 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 		case "pin-source":
 			source = value
 		default: // pin-value would be seen by everybody on this machine.
-			return nil, fmt.Errorf("%s: attribute %s: not taken\nhint: module-path=FILE names the token's library, pin-source=file:FILE has the PIN; else it is asked for", path, name)
+			return nil, fmt.Errorf("%s: attribute %s: not taken\n"+
+				"hint: module-path=FILE names the token's library, pin-source=file:FILE has the "+
+				"PIN; else it is asked for", path, name)
 		}
 	}
+
 	if key.module == "" {
-		return nil, fmt.Errorf("%s: no library of the token\nhint: %[1]s?module-path=/usr/lib/softhsm/libsofthsm2.so names SoftHSM's", path)
+		return nil, fmt.Errorf("%s: no library of the token\n"+
+			"hint: %[1]s?module-path=/usr/lib/softhsm/libsofthsm2.so names SoftHSM's", path)
 	}
+
 	var err error
 	key.pin, err = t.pin(path, source)
 	return key, err
@@ -81,18 +89,22 @@ func (t Tokens) pin(uri, source string) ([]byte, error) {
 	if source == "" {
 		return t.PIN(uri)
 	}
+
 	file, ok := strings.CutPrefix(source, "file:")
 	if !ok {
 		return nil, fmt.Errorf("%s: pin-source %q: want file:FILE", uri, source)
 	}
+
 	pin, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: PIN: %w", uri, err)
 	}
+
 	return bytes.TrimRight(pin, "\r\n"), nil
 }
 
-// Public is crypto.Signer: the certificate's, as nothing but a signature shows whether the key is of it.
+// Public is crypto.Signer: the certificate's, as nothing but a signature shows
+// whether the key is of it.
 func (t token) Public() crypto.PublicKey { return t.certificate.PublicKey }
 
 // Sign is crypto.Signer: PKCS #1 v1.5 of a SHA-256 digest.
@@ -101,11 +113,14 @@ func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+
 	args, binds, err := t.reach(tree)
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, "OPENSSL_CONF=/dev/fd/4", "openssl", "pkeyutl", "-sign", "-inkey", t.uri, "-passin", "fd:3", "-pkeyopt", "digest:sha256", "-pkeyopt", "rsa_padding_mode:pkcs1")
+
+	args = append(args, "OPENSSL_CONF=/dev/fd/4", "openssl", "pkeyutl", "-sign", "-inkey", t.uri,
+		"-passin", "fd:3", "-pkeyopt", "digest:sha256", "-pkeyopt", "rsa_padding_mode:pkcs1")
 	cmd := tree.Command(t.Context, binds, "env", args...)
 	for _, content := range [][]byte{t.pin, []byte(config)} {
 		r, err := pipe(content)
@@ -115,35 +130,49 @@ func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, er
 		defer r.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, r)
 	}
+
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(digest), &stdout, &stderr
+	cmd.Stdin = bytes.NewReader(digest)
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
+
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: openssl: %w: %s\nhint: is the PIN right, and has the token that key?", t.uri, err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("%s: openssl: %w: %s\n"+
+			"hint: is the PIN right, and has the token that key?", t.uri, err,
+			bytes.TrimSpace(stderr.Bytes()))
 	}
+
 	return stdout.Bytes(), nil
 }
 
-// reach is what env(1) sets, and which paths a program has to see, for it to find the token. The library is that of the tools tree, or one
-// of this machine.
+// reach is what env(1) sets, and which paths a program has to see, for it to
+// find the token. The library is that of the tools tree, or one of this
+// machine.
 func (t token) reach(tree tools.Tree) (env, binds []string, err error) {
 	env = []string{"PKCS11_PROVIDER_MODULE=" + t.module}
 	if conf := os.Getenv("SOFTHSM2_CONF"); conf != "" {
-		env, binds = append(env, "SOFTHSM2_CONF="+conf), append(binds, filepath.Dir(conf))
+		env = append(env, "SOFTHSM2_CONF="+conf)
+		binds = append(binds, filepath.Dir(conf))
 	}
+
 	for _, dir := range []string{"/run/pcscd", "/var/lib/softhsm"} {
 		if _, err := os.Stat(dir); err == nil {
 			binds = append(binds, dir)
 		}
 	}
+
 	if _, err := os.Stat(filepath.Join(tree.Dir, t.module)); err == nil {
 		return env, binds, nil
 	}
 	if _, err := os.Stat(t.module); err != nil {
 		return nil, nil, fmt.Errorf("%s: library: %w", t.uri, err)
 	}
+
 	if strings.HasPrefix(t.module, "/usr/") {
-		return nil, nil, fmt.Errorf("%s: library %s: the tools tree has none there\nhint: copy it to a directory outside of /usr", t.uri, t.module)
+		return nil, nil, fmt.Errorf("%s: library %s: the tools tree has none there\n"+
+			"hint: copy it to a directory outside of /usr", t.uri, t.module)
 	}
+
 	return env, append(binds, filepath.Dir(t.module)), nil
 }
 

@@ -53,21 +53,26 @@ func (l *Log) Do(name, hint string, work func(detail io.Writer) error) error {
 	err := work(l.file)
 	stop()
 	took := time.Since(start)
+
 	if err != nil {
 		fmt.Fprintf(l.out, "%-44s failed after %.1f s\n", name, took.Seconds())
 		detail := l.since(from)
 		l.showEnd(detail)
-		if errors.Is(err, syscall.ENOSPC) || bytes.Contains(detail, []byte("No space left on device")) {
+		if errors.Is(err, syscall.ENOSPC) ||
+			bytes.Contains(detail, []byte("No space left on device")) {
 			hint = full
 		}
+
 		if hint != "" {
 			err = fmt.Errorf("%s: %w\nhint: %s", name, err, hint)
 		} else {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
+
 		fmt.Fprintf(l.file, "== %v\n", err)
 		return err
 	}
+
 	fmt.Fprintf(l.out, "%-44s %6.1f s\n", name, took.Seconds())
 	fmt.Fprintf(l.file, "== %s: %.1f s\n", name, took.Seconds())
 	return nil
@@ -78,7 +83,9 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 	if !l.terminal {
 		return func() {}
 	}
-	done, ended := make(chan struct{}), make(chan struct{})
+
+	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(200 * time.Millisecond)
@@ -93,6 +100,7 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 			}
 		}
 	}()
+
 	return func() {
 		close(done)
 		<-ended
@@ -122,8 +130,10 @@ func (l *Log) showEnd(detail []byte) {
 	if len(lines) == 0 {
 		return
 	}
+
 	if len(lines) > most {
 		lines = lines[len(lines)-most:]
 	}
+
 	fmt.Fprintf(l.out, "  | %s\n  (all of it: %s)\n", strings.Join(lines, "\n  | "), l.file.Name())
 }

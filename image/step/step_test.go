@@ -17,14 +17,18 @@ func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := New(out, filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Do("first", "", func(w io.Writer) error { fmt.Fprintln(w, "of the first"); return nil }); err != nil {
+
+	err = l.Do("first", "", func(w io.Writer) error { fmt.Fprintln(w, "of the first"); return nil })
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	cause := errors.New("no space left")
 	err = l.Do("second", "make room", func(w io.Writer) error {
 		for i := range 100 {
@@ -32,14 +36,23 @@ func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
 		}
 		return cause
 	})
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "second: no space left\nhint: make room") {
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "second: no space left\n"+
+		"hint: make room") {
 		t.Errorf("error %q", err)
 	}
+
 	shown, err := os.ReadFile(out.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{"first ": true, "of the first": false, "line 99": true, "line 10\n": false, "log)": true} {
+
+	for text, want := range map[string]bool{
+		"first ":       true,
+		"of the first": false,
+		"line 99":      true,
+		"line 10\n":    false,
+		"log)":         true,
+	} {
 		if strings.Contains(string(shown), text) != want {
 			t.Errorf("%q shown: %v, want %v\n%s", text, !want, want, shown)
 		}
@@ -53,9 +66,15 @@ func TestFullDiskHasItsOwnHint(t *testing.T) {
 		want         string
 	}{
 		{"we write", "", fmt.Errorf("write image: %w", syscall.ENOSPC), full},
-		{"a tool writes", "cp: error writing 'b': No space left on device\n", errors.New("exit status 1"), full},
+		{
+			"a tool writes",
+			"cp: error writing 'b': No space left on device\n",
+			errors.New("exit status 1"),
+			full,
+		},
 		{"another error", "", errors.New("exit status 1"), "look elsewhere"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -63,11 +82,13 @@ func TestFullDiskHasItsOwnHint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			l, err := New(out, filepath.Join(dir, "log"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
+
 			err = l.Do("step", "look elsewhere", func(w io.Writer) error {
 				fmt.Fprint(w, tt.detail)
 				return tt.err

@@ -35,22 +35,29 @@ func (t Tree) Emulate(arch string) (interpreter string, err error) {
 	if err := mountBinfmt(); err != nil {
 		return "", fmt.Errorf("mount %s: %w", binfmtMisc, err)
 	}
+
 	entries, err := readBinfmt()
 	if err != nil {
 		return "", err
 	}
+
 	for _, e := range entries {
 		if e.runs(arch) {
 			return e.interpreter, nil
 		}
 	}
+
 	interpreter = filepath.Join(t.Dir, "usr/bin/qemu-"+machines[arch].qemu)
 	if _, err := os.Stat(interpreter); err != nil {
 		return "", fmt.Errorf("emulator for %s: %w", arch, err)
 	}
-	if err := os.WriteFile(filepath.Join(binfmtMisc, "register"), []byte(binfmtRule(arch, interpreter)), 0); err != nil {
+
+	err = os.WriteFile(filepath.Join(binfmtMisc, "register"),
+		[]byte(binfmtRule(arch, interpreter)), 0)
+	if err != nil {
 		return "", fmt.Errorf("register %s: %w", interpreter, err)
 	}
+
 	return interpreter, nil
 }
 
@@ -60,7 +67,8 @@ func mountBinfmt() error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return unix.Mount("binfmt_misc", binfmtMisc, "binfmt_misc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	return unix.Mount("binfmt_misc", binfmtMisc, "binfmt_misc",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
 // readBinfmt reads the kernel's list.
@@ -69,6 +77,7 @@ func readBinfmt() ([]binfmt, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var entries []binfmt
 	for _, f := range files {
 		if f.Name() == "register" || f.Name() == "status" {
@@ -80,6 +89,7 @@ func readBinfmt() ([]binfmt, error) {
 		}
 		entries = append(entries, parseBinfmt(string(text)))
 	}
+
 	return entries, nil
 }
 
@@ -112,15 +122,18 @@ func parseBinfmt(text string) binfmt {
 			e.mask, _ = hex.DecodeString(value)
 		}
 	}
+
 	return e
 }
 
 // runs reports whether the entry runs programs of arch in a chroot too: flag F.
 func (e binfmt) runs(arch string) bool {
 	header, _ := elfHeader(arch)
-	if !e.enabled || !strings.Contains(e.flags, "F") || e.offset != "0" || len(e.magic) == 0 || len(e.magic) > len(header) {
+	if !e.enabled || !strings.Contains(e.flags, "F") || e.offset != "0" || len(e.magic) == 0 ||
+		len(e.magic) > len(header) {
 		return false
 	}
+
 	for i, b := range e.magic {
 		care := byte(0xff)
 		if i < len(e.mask) {
@@ -130,6 +143,7 @@ func (e binfmt) runs(arch string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -143,11 +157,14 @@ func binfmtRule(arch, interpreter string) string {
 // elfHeader is how programs of arch begin, up to e_machine, and the bits that
 // tell (elf(5)): any ABI, any padding, and e_type 2 or 3, fixed or relocatable.
 func elfHeader(arch string) (header, mask []byte) {
-	header = append([]byte(elf.ELFMAG), byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT))
-	mask = append(bytes.Repeat([]byte{0xff}, len(header)), make([]byte, elf.EI_NIDENT-len(header))...)
+	header = append([]byte(elf.ELFMAG), byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+		byte(elf.EV_CURRENT))
+	mask = append(bytes.Repeat([]byte{0xff}, len(header)),
+		make([]byte, elf.EI_NIDENT-len(header))...)
 	header = append(header, make([]byte, elf.EI_NIDENT-len(header))...)
 	header = binary.LittleEndian.AppendUint16(header, uint16(elf.ET_EXEC))
 	header = binary.LittleEndian.AppendUint16(header, uint16(machines[arch].elf))
+
 	return header, append(mask, 0xfe, 0xff, 0xff, 0xff)
 }
 

@@ -32,9 +32,11 @@ func (t Tree) Command(ctx context.Context, binds []string, name string, args ...
 		"--setenv", "HOME", "/root",
 		"--setenv", "LC_ALL", "C.UTF-8",
 	}
+
 	for _, path := range binds {
 		argv = append(argv, "--bind", path, path)
 	}
+
 	argv = append(argv, "--", name)
 	return exec.CommandContext(ctx, "bwrap", append(argv, args...)...)
 }

@@ -39,18 +39,23 @@ func Install(ctx context.Context, log io.Writer, packages []string) error {
 	if err := aptGet(ctx, log, "update"); err != nil {
 		return err
 	}
-	return aptGet(ctx, log, append([]string{"install", "--yes", "--no-install-recommends"}, packages...)...)
+	return aptGet(ctx, log,
+		append([]string{"install", "--yes", "--no-install-recommends"}, packages...)...)
 }
 
 func aptGet(ctx context.Context, log io.Writer, args ...string) error {
-	argv := append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet=2"}, args...)
+	argv := append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet=2"},
+		args...)
 	if os.Geteuid() != 0 {
 		argv = append([]string{"sudo"}, argv...)
 	}
+
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("apt-get %s: %w", args[0], err)
 	}
+
 	return nil
 }

@@ -35,7 +35,8 @@ func Mirror(uris ...string) []Source {
 // HostMirrors asks apt for the Debian archives this machine uses. There are
 // none on other distributions.
 func HostMirrors(ctx context.Context) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format",
+		"$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
 		return nil, fmt.Errorf("apt-get indextargets: %w", err)
 	}
@@ -63,6 +64,7 @@ func readSources(dir string) ([]Source, error) {
 		return nil, fmt.Errorf("sources of the tools tree: %w", err)
 	}
 	defer f.Close()
+
 	var sources []Source
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		line := sc.Text()
@@ -73,9 +75,11 @@ func readSources(dir string) ([]Source, error) {
 			sources = append(sources, Source{strings.TrimSuffix(field[1], "/"), field[2]})
 		}
 	}
+
 	if len(sources) == 0 {
 		return nil, fmt.Errorf("sources of the tools tree: none in %s", f.Name())
 	}
+
 	return sources, nil
 }
 
@@ -85,5 +89,6 @@ func (s Source) String() string { return fmt.Sprintf("deb %s %s main", s.URI, s.
 // Deb822 is the paragraph of a file *.sources, see sources.list(5), for these
 // components of the archive.
 func (s Source) Deb822(components ...string) string {
-	return fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By: %s\n\n", s.URI, s.Suite, strings.Join(components, " "), keyring)
+	return fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By: %s\n\n",
+		s.URI, s.Suite, strings.Join(components, " "), keyring)
 }

@@ -37,11 +37,14 @@ var ErrNotRoot = errors.New("only root can build a tree\nhint: run the same comm
 type Env struct {
 	// Cache is the directory that keeps the tree.
 	Cache string
+
 	// Packages are the names of the Debian packages in it.
 	Packages []string
+
 	// Mirrors are the URIs of Debian archives to use instead of the ones this
 	// host uses or, on other distributions, of mmdebstrap's default.
 	Mirrors []string
+
 	// Log gets the output of the build.
 	Log io.Writer
 }
@@ -68,6 +71,7 @@ func ReadList(files ...string) ([]string, error) {
 			}
 		}
 	}
+
 	slices.Sort(packages)
 	return slices.Compact(packages), nil
 }
@@ -78,17 +82,21 @@ func Ensure(ctx context.Context, e Env) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
+
 	dir, err := cache.Ensure(ctx, e.Cache, "tools-"+e.digest(), func(tmp string) error {
 		return e.build(ctx, tmp, sources)
 	})
 	if err != nil {
 		return Tree{}, fmt.Errorf("tools tree: %w", err)
 	}
+
 	if len(sources) == 0 {
-		if sources, err = readSources(dir); err != nil {
+		sources, err = readSources(dir)
+		if err != nil {
 			return Tree{}, err
 		}
 	}
+
 	return Tree{Dir: dir, Sources: sources}, nil
 }
 
@@ -124,24 +132,35 @@ func (e Env) build(ctx context.Context, dir string, sources []Source) error {
 	if os.Geteuid() != 0 {
 		return ErrNotRoot
 	}
+
 	args := []string{"--mode=root", "--variant=minbase", "--keyring=" + keyring,
 		"--architectures=" + strings.Join(architectures(runtime.GOARCH, e.Packages), ","),
 		"--include=" + strings.Join(e.Packages, ","), Release, dir}
+
 	for _, s := range sources {
 		args = append(args, s.String())
 	}
+
 	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
-	cmd.Stdout, cmd.Stderr = e.Log, e.Log
+	cmd.Stdout = e.Log
+	cmd.Stderr = e.Log
+
 	// mmdebstrap mounts inside the tree. In a mount namespace of its own, what
 	// it leaves when it is killed is not there for a later removal to run into.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Unshareflags: syscall.CLONE_NEWNS,
+		Pdeathsig:    syscall.SIGTERM,
+	}
+
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("mmdebstrap: %w", err)
 	}
+
 	// bubblewrap mounts the host's resolver configuration over this file.
 	resolv := filepath.Join(dir, "etc/resolv.conf")
 	if err := os.RemoveAll(resolv); err != nil {
 		return err
 	}
+
 	return os.WriteFile(resolv, nil, 0o644)
 }

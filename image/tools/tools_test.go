@@ -25,8 +25,10 @@ func TestDebianArchives(t *testing.T) {
 		name, lines string
 		want        []string
 	}{
-		{"each Debian archive once", "Debian|http://m/debian/\nDebian-Security|http://m/sec/\nDebian|http://m/debian/\n", []string{"http://m/debian/", "http://m/sec/"}},
-		{"no archive of others", "Ubuntu|http://m/ubuntu/\n|http://m/tools\nNode Source|http://m/node\n", nil},
+		{"each Debian archive once", "Debian|http://m/debian/\nDebian-Security|http://m/sec/\n" +
+			"Debian|http://m/debian/\n", []string{"http://m/debian/", "http://m/sec/"}},
+		{"no archive of others", "Ubuntu|http://m/ubuntu/\n|http://m/tools\n" +
+			"Node Source|http://m/node\n", nil},
 		{"nothing configured", "", nil},
 	}
 	for _, tt := range tests {
@@ -44,14 +46,19 @@ func TestReadSources(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(list), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := "# comment\ndeb http://m/debian trixie main\ndeb [signed-by=/k arch=amd64] http://m/sec/ trixie-security main\ndeb-src http://m/debian trixie main\n"
+
+	text := "# comment\ndeb http://m/debian trixie main\n" +
+		"deb [signed-by=/k arch=amd64] http://m/sec/ trixie-security main\n" +
+		"deb-src http://m/debian trixie main\n"
 	if err := os.WriteFile(list, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := readSources(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []Source{{"http://m/debian", "trixie"}, {"http://m/sec", "trixie-security"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -70,20 +77,24 @@ func TestDigest(t *testing.T) {
 }
 
 func TestArchitectures(t *testing.T) {
-	packages := []string{"mkosi", "grub-efi:arm64", "systemd-boot-efi:amd64", "systemd-boot-efi:arm64"}
+	packages := []string{
+		"mkosi", "grub-efi:arm64", "systemd-boot-efi:amd64", "systemd-boot-efi:arm64",
+	}
 	if diff := cmp.Diff([]string{"amd64", "arm64"}, architectures("amd64", packages)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestReadList(t *testing.T) {
-	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	a := filepath.Join(t.TempDir(), "a")
+	b := filepath.Join(t.TempDir(), "b")
 	if err := os.WriteFile(a, []byte("# judges\nmtools\n\nkmod\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(b, []byte("kmod\nzstd\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := ReadList(a, b)
 	if err != nil {
 		t.Fatal(err)
