@@ -1,5 +1,6 @@
-// Command init-live is /init of the initramfs that a node starts from over the network, or from an installer's stick. It is
-// not cmd/init, so that what every disk carries has no network in it.
+// Command init-live is /init of the initramfs that a node starts from over the
+// network, or from an installer's stick. It is not cmd/init, so that what every
+// disk carries has no network in it.
 package main
 
 import (
@@ -24,14 +25,17 @@ func start(i *boot.Init) error {
 	if err := i.Start(); err != nil {
 		return err
 	}
+
 	text, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		return fmt.Errorf("read kernel command line: %w", err)
 	}
+
 	p, err := live.ParseParams(string(text))
 	if err != nil {
 		return err
 	}
+
 	if p.From == live.FromStick {
 		s, err := stick.Await(i, p.Disk, p.RootHash)
 		if err != nil {
@@ -40,9 +44,11 @@ func start(i *boot.Init) error {
 		s.Moved = i.Alive
 		return live.Run(ctx, i, p, s)
 	}
+
 	s, err := netboot.Await(ctx, i, p.RootHash, p.Server)
 	if err != nil {
 		return err
 	}
+
 	return live.Run(ctx, i, p, s)
 }

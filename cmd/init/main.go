@@ -1,6 +1,7 @@
 // Command init is /init of the initramfs. It is a program of its own, and not
 // loam under another name, because every UKI carries it: it has a tenth of the
-// size, and most releases leave it as it is, so that nodes do not fetch it again.
+// size, and most releases leave it as it is, so that nodes do not fetch it
+// again.
 package main
 
 import (

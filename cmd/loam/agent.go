@@ -20,12 +20,15 @@ func agentCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return fmt.Errorf("the agent changes the node: it must be root\nhint: systemd starts it, see `systemctl status loam-agent`")
+				return fmt.Errorf("the agent changes the node: it must be root\n" +
+					"hint: systemd starts it, see `systemctl status loam-agent`")
 			}
+
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
 			log := logger()
 			defer log.Sync()
+
 			return agent.Run(ctx, agent.NodeEnv(log))
 		},
 	}
@@ -33,6 +36,12 @@ func agentCommand() *cobra.Command {
 
 // logger writes for the journal, which adds the time.
 func logger() *zap.Logger {
-	config := zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder}
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.Lock(os.Stderr), zap.InfoLevel))
+	config := zapcore.EncoderConfig{
+		MessageKey:     "msg",
+		LevelKey:       "level",
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.StringDurationEncoder,
+	}
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config),
+		zapcore.Lock(os.Stderr), zap.InfoLevel))
 }

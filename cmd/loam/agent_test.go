@@ -12,18 +12,22 @@ import (
 	"github.com/loam-os/loam/agent/control"
 )
 
-// cmdAgent is `agent SOCKET ANSWER ASKED` of scripts: an agent listens on SOCKET
-// until the end of the script. To everything it answers what the file ANSWER
-// says then, and adds to the file ASKED what it was asked.
+// cmdAgent is `agent SOCKET ANSWER ASKED` of scripts: an agent listens on
+// SOCKET until the end of the script. To everything it answers what the file
+// ANSWER says then, and adds to the file ASKED what it was asked.
 func cmdAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: agent SOCKET ANSWER ASKED")
 	}
+
 	listener, err := control.Listen(ts.MkAbs(args[0]))
 	ts.Check(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- control.Serve(ctx, listener, scripted{ts.MkAbs(args[1]), ts.MkAbs(args[2])}) }()
+	go func() {
+		served <- control.Serve(ctx, listener, scripted{ts.MkAbs(args[1]), ts.MkAbs(args[2])})
+	}()
+
 	ts.Defer(func() {
 		cancel()
 		ts.Check(<-served)
@@ -76,6 +80,7 @@ func (s scripted) ask(verb string, request any) (reply, error) {
 		return reply{}, err
 	}
 	defer f.Close()
+
 	text, err := json.Marshal(request)
 	if err != nil {
 		return reply{}, err
@@ -83,15 +88,19 @@ func (s scripted) ask(verb string, request any) (reply, error) {
 	if _, err := fmt.Fprintf(f, "%s %s\n", verb, text); err != nil {
 		return reply{}, err
 	}
+
 	var a reply
-	if text, err = os.ReadFile(s.answers); err != nil {
+	text, err = os.ReadFile(s.answers)
+	if err != nil {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, err
 	}
+
 	if a.Error != "" {
 		return a, errors.New(a.Error)
 	}
+
 	return a, nil
 }

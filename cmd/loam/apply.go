@@ -48,10 +48,13 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 			return a.run(cmd)
 		},
 	}
+
 	offlineFlags(cmd, &a.env)
 	socketFlag(cmd, &a.client)
-	cmd.Flags().DurationVar(&a.try, "try", 0, "take the change back after that long unless it is confirmed")
+	cmd.Flags().DurationVar(&a.try, "try", 0,
+		"take the change back after that long unless it is confirmed")
 	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "only show the plan, as 'loam plan' does")
+
 	return cmd
 }
 
@@ -62,18 +65,22 @@ func (a applying) run(cmd *cobra.Command) error {
 	if a.try < 0 || a.try > maxTry {
 		return fmt.Errorf("--try %s: not within 30 days from now", a.try)
 	}
+
 	var doc source.Document
 	if a.file != "" {
 		var err error
-		if doc, err = readDocument(cmd.InOrStdin(), a.file); err != nil {
+		doc, err = readDocument(cmd.InOrStdin(), a.file)
+		if err != nil {
 			return err
 		}
 		if err := a.plan(cmd, doc); err != nil || a.dryRun {
 			return err
 		}
 	} else if a.dryRun {
-		return errors.New("--dry-run without FILE: only the agent reads the node's source\nhint: loam apply --dry-run FILE")
+		return errors.New("--dry-run without FILE: only the agent reads the node's source\n" +
+			"hint: loam apply --dry-run FILE")
 	}
+
 	ctx, stop := interruptible(cmd)
 	defer stop()
 	return a.ask(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), doc)
@@ -92,29 +99,35 @@ func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 	case wrong || cannot || a.dryRun:
 		return err
 	}
+
 	fmt.Fprintf(cmd.ErrOrStderr(), "loam: no plan: %v\n", err)
 	return nil
 }
 
 func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.Document) error {
 	fmt.Fprintln(progress, "asked the agent, which applies it and then watches the units...")
-	o, err := a.client.Apply(ctx, control.ApplyRequest{Name: doc.Name, Document: string(doc.Text), Try: a.try})
+	o, err := a.client.Apply(ctx,
+		control.ApplyRequest{Name: doc.Name, Document: string(doc.Text), Try: a.try})
 	if err != nil {
 		return err
 	}
+
 	switch o.Result {
 	case control.Unchanged:
 		fmt.Fprintf(out, "unchanged: the node runs %s already\n", o.Generation)
 	case control.Trying:
-		fmt.Fprintf(out, "on trial until %s: %s\n  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
+		fmt.Fprintf(out, "on trial until %s: %s\n"+
+			"  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
 	case control.Reverted:
-		return fmt.Errorf("%s was taken back: %s\nthe node runs %s again\nhint: correct it, or try it again with `loam apply`", o.From, o.Reason, o.Generation)
+		return fmt.Errorf("%s was taken back: %s\nthe node runs %s again\n"+
+			"hint: correct it, or try it again with `loam apply`", o.From, o.Reason, o.Generation)
 	default:
 		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
 		if o.Reason != "" {
 			fmt.Fprintf(out, "warning: %s\n", o.Reason)
 		}
 	}
+
 	return nil
 }
 

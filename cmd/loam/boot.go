@@ -29,6 +29,7 @@ must be PID 1 on the kernel's initramfs.`,
 			return printDecision(cmd.InOrStdin(), cmd.OutOrStdout(), facts)
 		},
 	}
+
 	cmd.Flags().StringVar(&facts, "facts", "", "file with the observed facts as JSON")
 	return cmd
 }
@@ -43,16 +44,20 @@ func printDecision(stdin io.Reader, stdout io.Writer, file string) error {
 		defer f.Close()
 		in = f
 	}
+
 	dec := json.NewDecoder(in)
 	dec.DisallowUnknownFields()
+
 	var facts boot.Facts
 	if err := dec.Decode(&facts); err != nil {
 		return fmt.Errorf("facts in %s: %w", file, err)
 	}
+
 	decision, err := boot.Decide(facts)
 	if err != nil {
 		return err
 	}
+
 	enc := json.NewEncoder(stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(decision)

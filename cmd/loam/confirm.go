@@ -20,14 +20,17 @@ proven themselves, the agent still takes it back if they do not.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+
 			o, err := client.Confirm(ctx)
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "confirmed %s\n", o.Generation)
 			return err
 		},
 	}
+
 	socketFlag(cmd, &client)
 	return cmd
 }

@@ -24,6 +24,7 @@ func planOfARunningNode(t *testing.T, c *container.Container) {
   - name: new.service
     content: "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 `)
+
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +32,14 @@ func planOfARunningNode(t *testing.T, c *container.Container) {
 	if err := os.WriteFile(filepath.Join(c.Root, "run/test/loam"), self, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	pid := filepath.Base(filepath.Dir(c.Root))
-	out, err := exec.Command("nsenter", "-t", pid, "-m", "-r", "/run/test/loam", "plan", "/run/test/new.yaml").CombinedOutput()
+	out, err := exec.Command("nsenter", "-t", pid, "-m", "-r", "/run/test/loam", "plan",
+		"/run/test/new.yaml").CombinedOutput()
 	if err != nil {
 		t.Fatalf("plan: %v\n%s", err, out)
 	}
+
 	const want = `files
   added    /etc/a
   added    /etc/systemd/system/multi-user.target.wants/new.service
@@ -49,6 +53,7 @@ units
 		diff := cmp.Diff(want, got)
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
+
 	if _, err := os.Lstat(filepath.Join(c.Root, "var/lib/loam")); err == nil {
 		t.Error("plan has made /var/lib/loam")
 	}

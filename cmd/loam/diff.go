@@ -36,38 +36,46 @@ Content that others than its owner may not read is not shown without --secrets.`
 				if err != nil {
 					return err
 				}
+
 				c.Secrets = secrets
 				d := c.Difference()
 				return write(cmd.OutOrStdout(), format, d, d.String)
 			})
 		},
 	}
+
 	rootFlag(cmd, &env)
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "show also what only its owner may read")
+
 	return cmd
 }
 
 // choose finds the generations to compare.
 func choose(node *agent.Offline, args []string) (show.Comparison, error) {
 	g := generations{node, generation.Read(node.State)}
-	a, b := "", "current"
+	a := ""
+	b := "current"
+
 	if len(args) > 0 {
 		a = args[0]
 	}
 	if len(args) > 1 {
 		b = args[1]
 	}
+
 	to, err := g.find(b)
 	if err != nil {
 		return show.Comparison{}, err
 	}
+
 	var from generation.Manifest
 	if a == "" {
 		from, err = g.before(to)
 	} else {
 		from, err = g.find(a)
 	}
+
 	return show.Comparison{From: from, To: to, Read: g.read}, err
 }
 
@@ -85,17 +93,21 @@ func (g generations) find(name string) (generation.Manifest, error) {
 		}
 		return m, err
 	}
+
 	names, err := g.reader.List()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	for _, known := range slices.Backward(names) {
 		m, err := g.reader.Load(known)
 		if err != nil || name == known || name == strconv.Itoa(m.Number) {
 			return m, err
 		}
 	}
-	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node\nhint: `loam history` lists them", name)
+
+	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node\n"+
+		"hint: `loam history` lists them", name)
 }
 
 // before is the newest generation before m of the same OS version.
@@ -110,7 +122,8 @@ func (g generations) before(m generation.Manifest) (generation.Manifest, error) 
 			return earlier, err
 		}
 	}
-	return generation.Manifest{}, fmt.Errorf("no generation before %s on this node\nhint: name two, `loam history` lists them", m.Name())
+	return generation.Manifest{}, fmt.Errorf("no generation before %s on this node\n"+
+		"hint: name two, `loam history` lists them", m.Name())
 }
 
 func (g generations) read(e generation.Entry) ([]byte, error) {

@@ -34,12 +34,15 @@ done with it. It reads, and writes nothing.`,
 			if err != nil {
 				return err
 			}
+
 			if len(args) == 0 {
 				return showDisks(cmd.OutOrStdout(), disks)
 			}
+
 			return showClaimed(cmd.OutOrStdout(), disks, args[0])
 		},
 	}
+
 	cmd.Flags().StringVar(&root, "root", "/", "root directory of the node")
 	return cmd
 }
@@ -51,6 +54,7 @@ func showDisks(out io.Writer, disks []volume.Disk) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
+
 	_, err = io.WriteString(out, refusal.List())
 	return err
 }
@@ -61,19 +65,23 @@ func showClaimed(out io.Writer, disks []volume.Disk, file string) error {
 	if err != nil {
 		return err
 	}
+
 	m, err := machine.Decode(file, text)
 	if err != nil {
 		return err
 	}
+
 	choice, err := volume.Decide(volume.Facts{Disks: disks}, m.DataVolume.Claim())
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+
 	what := map[volume.Action]string{
 		volume.ToUse:    "has the data volume (" + choice.FileSystem + ")",
 		volume.ToFormat: "is empty, and would be formatted",
 		volume.ToFinish: "has an unfinished data volume, and would be formatted again",
 	}
+
 	_, err = fmt.Fprintf(out, "%s: %s\n", choice.Device, what[choice.Action])
 	return err
 }

@@ -31,6 +31,7 @@ systems are not touched.`,
 			if request.Drill == "" {
 				return errors.New("--by: want " + upgrade.DrillCheck + " or " + upgrade.DrillPanic)
 			}
+
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			_, err := client.Upgrade(ctx, request)
@@ -38,15 +39,21 @@ systems are not touched.`,
 			if request.Plan {
 				words = "would restart the machine to fail"
 			}
+
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), words)
 			}
+
 			return err
 		},
 	}
+
 	f := cmd.Flags()
-	f.StringVar(&request.Drill, "by", upgrade.DrillCheck, "what fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)
-	f.BoolVar(&request.Plan, "plan", false, "only say whether it would be done, or why it is refused")
+	f.StringVar(&request.Drill, "by", upgrade.DrillCheck,
+		"what fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)
+	f.BoolVar(&request.Plan, "plan", false,
+		"only say whether it would be done, or why it is refused")
 	socketFlag(cmd, &client)
+
 	return cmd
 }

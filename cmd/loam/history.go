@@ -29,35 +29,46 @@ and the configurations that are held. It needs no agent.`,
 				if err != nil {
 					return err
 				}
-				return write(cmd.OutOrStdout(), format, h, func() string { return h.Text(time.Local) })
+				return write(cmd.OutOrStdout(), format, h, func() string {
+					return h.Text(time.Local)
+				})
 			})
 		},
 	}
+
 	rootFlag(cmd, &env)
 	formatFlag(cmd, &format)
 	return cmd
 }
 
 func historyOf(node *agent.Offline) (h show.History, err error) {
-	if h.Records, err = apply.History(node.State); err != nil {
+	h.Records, err = apply.History(node.State)
+	if err != nil {
 		return h, err
 	}
-	if h.Held, err = apply.HeldList(node.State); err != nil {
+
+	h.Held, err = apply.HeldList(node.State)
+	if err != nil {
 		return h, err
 	}
+
 	current, _, err := node.Current()
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
 		return h, err
 	}
+
 	h.Current = current.Name()
 	state := generation.Read(node.State)
-	if h.Kept, err = state.List(); err != nil {
+	h.Kept, err = state.List()
+	if err != nil {
 		return h, err
 	}
+
 	journal, under, err := state.Journal()
 	if err != nil || !under {
 		return h, err
 	}
+
 	h.Pending = &show.Pending{Journal: journal}
 	if m, err := state.Load(journal.To); err == nil {
 		h.Pending.Source = m.Source
@@ -65,5 +76,6 @@ func historyOf(node *agent.Offline) (h show.History, err error) {
 	if node.Status.Change != nil && node.Status.Generation == journal.To {
 		h.Pending.Waits = node.Status.Change.Waits
 	}
+
 	return h, nil
 }

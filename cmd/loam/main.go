@@ -31,7 +31,8 @@ func exitCode(err error) int {
 		return 2
 	}
 	fmt.Fprintf(os.Stderr, "loam: %v\n", err)
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 && !strings.Contains(err.Error(), "hint:") {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 &&
+		!strings.Contains(err.Error(), "hint:") {
 		fmt.Fprintln(os.Stderr, "hint: only root may")
 	}
 	return 1
@@ -49,10 +50,14 @@ The other commands are for a person on the node.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(), historyCommand(), diffCommand(), whyCommand(), disksCommand())
-	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(), rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
+	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(),
+		historyCommand(), diffCommand(), whyCommand(), disksCommand())
+	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
+		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())
+
 	return cmd
 }
 

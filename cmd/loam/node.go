@@ -26,7 +26,8 @@ func rootFlag(cmd *cobra.Command, env *agent.OfflineEnv) {
 func offlineFlags(cmd *cobra.Command, env *agent.OfflineEnv) {
 	rootFlag(cmd, env)
 	cmd.Flags().StringVar(&env.Hostname, "hostname", "", "host name of the node (default: its own)")
-	cmd.Flags().StringVar(&env.Contents, "contents", "", "directory of what documents refer to (default: as in machine.yaml)")
+	cmd.Flags().StringVar(&env.Contents, "contents", "",
+		"directory of what documents refer to (default: as in machine.yaml)")
 }
 
 // socketFlag says which agent is asked.
@@ -50,12 +51,14 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 	} else {
 		doc.Text, err = os.ReadFile(file)
 	}
+
 	if err != nil {
 		return doc, err
 	}
 	if len(doc.Text) == 0 {
 		return doc, fmt.Errorf("%s: empty", doc.Name)
 	}
+
 	return doc, nil
 }
 

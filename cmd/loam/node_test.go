@@ -22,9 +22,14 @@ func cmdGeneration(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: generation ROOT NUMBER FILE")
 	}
+
 	number, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	doc := source.Document{Name: "/efi/loam/" + filepath.Base(args[2]), Text: []byte(ts.ReadFile(args[2]))}
+	doc := source.Document{
+		Name: "/efi/loam/" + filepath.Base(args[2]),
+		Text: []byte(ts.ReadFile(args[2])),
+	}
+
 	ts.Check(addGeneration(ts.MkAbs(args[0]), number, doc))
 }
 
@@ -35,19 +40,26 @@ func addGeneration(root string, number int, doc source.Document) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	image, err := os.OpenRoot(root)
 	if err != nil {
 		return err
 	}
 	defer image.Close()
-	desired, err := agent.Decoder{Hostname: "node-1", Image: image}.Decode(context.Background(), doc)
+
+	desired, err := agent.Decoder{
+		Hostname: "node-1",
+		Image:    image,
+	}.Decode(context.Background(), doc)
 	if err != nil {
 		return err
 	}
+
 	tree, err := generation.Expand(desired, generation.Vendor{})
 	if err != nil {
 		return err
 	}
+
 	state, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -55,8 +67,14 @@ func addGeneration(root string, number int, doc source.Document) error {
 	defer state.Close()
 	store := generation.Open(durable.New(state, nil))
 	m := generation.Manifest{
-		Number: number, Digest: desired.Digest(), OSVersion: "1.2.3", Source: doc.Name, Entries: tree.Entries, Units: tree.Units,
+		Number:    number,
+		Digest:    desired.Digest(),
+		OSVersion: "1.2.3",
+		Source:    doc.Name,
+		Entries:   tree.Entries,
+		Units:     tree.Units,
 	}
+
 	return errors.Join(store.Write(m, tree.Content), store.Activate(m.OSVersion, m.Name()))
 }
 

@@ -38,6 +38,7 @@ notes.`,
 			if err != nil {
 				return err
 			}
+
 			doc.FromCluster = fromCluster
 			p, err := foresee(cmd.Context(), env, doc)
 			if err != nil {
@@ -46,16 +47,21 @@ notes.`,
 			if err := write(cmd.OutOrStdout(), format, p, p.String); err != nil {
 				return err
 			}
+
 			if code && !p.Empty() {
 				return errToDo
 			}
+
 			return nil
 		},
 	}
+
 	offlineFlags(cmd, &env)
 	formatFlag(cmd, &format)
-	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false, "accept what a node accepts from a cluster")
+	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false,
+		"accept what a node accepts from a cluster")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 2 if there is something to do")
+
 	return cmd
 }
 
@@ -85,21 +91,26 @@ func foresee(ctx context.Context, env agent.OfflineEnv, doc source.Document) (pr
 		if err != nil {
 			return err
 		}
+
 		held, err := apply.HeldList(node.State)
 		if err != nil {
 			return err
 		}
+
 		journal, under, err := generation.Read(node.State).Journal()
 		if err != nil {
 			return err
 		}
+
 		current, _, _ := node.Current() // Plan has said what is wrong with it.
 		var pending *generation.Journal
 		if under {
 			pending = &journal
 		}
+
 		p = preview{planned, show.Notes(desired, current, held, pending)}
 		return nil
 	})
+
 	return p, err
 }

@@ -43,24 +43,32 @@ or a machine.yaml that is another. Its disks and the image stay as they are.`,
 			return reset(cmd, client)
 		},
 	}
+
 	rootFlag(cmd, &env)
 	socketFlag(cmd, &client)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+
 	return cmd
 }
 
 func reset(cmd *cobra.Command, client control.Client) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()
-	fmt.Fprintln(cmd.ErrOrStderr(), "asked the agent, which stops pods and units and takes away what is theirs...")
+	fmt.Fprintln(cmd.ErrOrStderr(),
+		"asked the agent, which stops pods and units and takes away what is theirs...")
+
 	_, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
-		return errors.New("no agent runs, and it is what resets the node\nhint: systemctl start loam-agent")
+		return errors.New("no agent runs, and it is what resets the node\n" +
+			"hint: systemctl start loam-agent")
 	}
+
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), "reset: the node follows no configuration until `loam apply`, or another machine.yaml")
+
+	_, err = fmt.Fprintln(cmd.OutOrStdout(),
+		"reset: the node follows no configuration until `loam apply`, or another machine.yaml")
 	return err
 }
 
@@ -77,19 +85,25 @@ func agree(cmd *cobra.Command, env agent.OfflineEnv) error {
 	if err != nil {
 		return err
 	}
+
 	if in, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
-		return errors.New("not reset: without a terminal nobody can be asked\nhint: loam reset --yes")
+		return errors.New("not reset: without a terminal nobody can be asked\n" +
+			"hint: loam reset --yes")
 	}
+
 	if err := printTo(cmd.OutOrStdout(), "type the host name to go on: "); err != nil {
 		return err
 	}
+
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if typed := strings.TrimSpace(line); typed != host {
 		return fmt.Errorf("not reset: %q is not the host name, which is %s", typed, host)
 	}
+
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	return err
 }
 

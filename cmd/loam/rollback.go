@@ -31,30 +31,40 @@ than now, it comes back to the running system by itself.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+
 			switch {
 			case system && len(args) > 0:
-				return errors.New("a generation and --os: which of both?\nhint: the other system starts with the configuration that it ran with")
+				return errors.New("a generation and --os: which of both?\n" +
+					"hint: the other system starts with the configuration that it ran with")
 			case system:
 				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
 			case back.Plan || back.Stay:
 				return errors.New("--plan and --stay go with --os")
 			}
+
 			var request control.RollbackRequest
 			if len(args) > 0 {
 				request.Generation = args[0]
 			}
+
 			o, err := client.Rollback(ctx, request)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "back at %s; %s is held until `loam apply` asks for it\n", o.Generation, o.From)
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"back at %s; %s is held until `loam apply` asks for it\n", o.Generation, o.From)
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&system, "os", false, "the system in the other slot, in place of a generation")
-	f.BoolVar(&back.Plan, "plan", false, "with --os: only say what would be done, or why it is refused")
-	f.BoolVar(&back.Stay, "stay", false, "with --os: do not restart; the next restart tries the system")
+	f.BoolVar(&back.Plan, "plan", false,
+		"with --os: only say what would be done, or why it is refused")
+	f.BoolVar(&back.Stay, "stay", false,
+		"with --os: do not restart; the next restart tries the system")
 	socketFlag(cmd, &client)
+
 	return cmd
 }

@@ -13,11 +13,17 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loam": main}
 // `make golden` takes what is printed into the scripts.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: os.Getenv("LOAM_GOLDEN") != "",
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("LOAM_GOLDEN") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TZ", "UTC")
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"generation": cmdGeneration, "agent": cmdAgent},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"generation": cmdGeneration,
+			"agent":      cmdAgent,
+		},
 	})
 }

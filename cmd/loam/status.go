@@ -24,6 +24,7 @@ func statusCommand() *cobra.Command {
 			return showStatus(cmd.OutOrStdout(), file, format)
 		},
 	}
+
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	cmd.Flags().StringVar(&file, "file", status.Path, "the agent's status, or that of another node")
 	return cmd
@@ -33,15 +34,19 @@ func statusCommand() *cobra.Command {
 func readStatus(file string) (status.Status, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return status.Status{}, fmt.Errorf("%s: not there\nhint: the agent writes it; see `systemctl status loam-agent`", file)
+		return status.Status{}, fmt.Errorf("%s: not there\n"+
+			"hint: the agent writes it; see `systemctl status loam-agent`", file)
 	}
+
 	if err != nil {
 		return status.Status{}, err
 	}
+
 	s, err := status.Parse(text)
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return s, nil
 }
 
@@ -50,6 +55,7 @@ func showStatus(out io.Writer, file, format string) error {
 	if err != nil {
 		return err
 	}
+
 	switch format {
 	case "json":
 		enc := json.NewEncoder(out)
@@ -59,6 +65,7 @@ func showStatus(out io.Writer, file, format string) error {
 		_, err = io.WriteString(out, s.Table(width(out), 0))
 		return err
 	}
+
 	return fmt.Errorf("output format %q: not known\nhint: table or json", format)
 }
 

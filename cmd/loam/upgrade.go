@@ -42,33 +42,45 @@ permit, which those sign who sign the releases: 'loamctl permit'.`,
 			defer stop()
 			if permit != "" {
 				var err error
-				if request.Permit, err = os.ReadFile(permit); err != nil {
+				request.Permit, err = os.ReadFile(permit)
+				if err != nil {
 					return err
 				}
 			}
 			return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, request)
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&request.Version, "to", "", "version; without it, the newest")
-	f.StringVar(&request.From, "from", "", "repository: a directory, or an http(s) or oci URL, instead of machine.yaml's")
+	f.StringVar(&request.From, "from", "",
+		"repository: a directory, or an http(s) or oci URL, instead of machine.yaml's")
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
-	f.StringVar(&permit, "downgrade", "", "file of a permit for a release that is older than the running one")
-	f.BoolVar(&request.Now, "now", false, "do not wait for the time between two upgrades, nor for the window of restarts")
+	f.StringVar(&permit, "downgrade", "",
+		"file of a permit for a release that is older than the running one")
+	f.BoolVar(&request.Now, "now", false,
+		"do not wait for the time between two upgrades, nor for the window of restarts")
 	socketFlag(cmd, &client)
+
 	return cmd
 }
 
 // runUpgrade asks the agent and shows how far it is meanwhile.
-func runUpgrade(ctx context.Context, out, progress io.Writer, client control.Client, request control.UpgradeRequest) error {
+func runUpgrade(
+	ctx context.Context,
+	out, progress io.Writer,
+	client control.Client,
+	request control.UpgradeRequest,
+) error {
 	watched, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		showProgress(watched, progress)
 	}()
+
 	o, err := client.Upgrade(ctx, request)
 	stop()
 	<-done
@@ -83,8 +95,10 @@ func runUpgrade(ctx context.Context, out, progress io.Writer, client control.Cli
 	case request.Stay:
 		_, err = fmt.Fprintf(out, "%s is ready: the next restart tries it\n", o.Version)
 	default:
-		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it%s\n", o.Version, o.Reason)
+		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it%s\n",
+			o.Version, o.Reason)
 	}
+
 	return err
 }
 
@@ -108,8 +122,10 @@ func showProgress(ctx context.Context, out io.Writer) {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return
 	}
+
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+
 	shown := false
 	for {
 		select {
@@ -122,7 +138,8 @@ func showProgress(ctx context.Context, out io.Writer) {
 			s, err := readStatus(status.Path)
 			if u := s.Upgrade; err == nil && u != nil && u.Size > 0 {
 				shown = true
-				fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched", u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
+				fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched",
+					u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
 			}
 		}
 	}

@@ -25,20 +25,24 @@ something stays so.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+
 			report, err := client.Verify(ctx, request)
 			if err != nil {
 				return err
 			}
+
 			return printReport(cmd.OutOrStdout(), report, request.Repair)
 		},
 	}
+
 	socketFlag(cmd, &client)
 	cmd.Flags().BoolVar(&request.Repair, "repair", true, "repair what can be")
 	return cmd
 }
 
 func printReport(out io.Writer, report control.VerifyReport, repair bool) error {
-	repaired, left := 0, 0
+	repaired := 0
+	left := 0
 	for _, bad := range report.Bad {
 		word := "wrong"
 		if bad.Repaired {
@@ -49,16 +53,21 @@ func printReport(out io.Writer, report control.VerifyReport, repair bool) error 
 		}
 		fmt.Fprintf(out, "%-8s  %s: %s\n", word, bad.Path, bad.Problem)
 	}
+
 	found := "all as they should be"
 	if len(report.Bad) > 0 {
 		found = fmt.Sprintf("%d repaired, %d wrong", repaired, left)
 	}
-	fmt.Fprintf(out, "%d paths checked, %s read: %s\n", report.Checked, show.Size(report.Bytes), found)
+
+	fmt.Fprintf(out, "%d paths checked, %s read: %s\n",
+		report.Checked, show.Size(report.Bytes), found)
 	switch {
 	case left == 0:
 		return nil
 	case repair:
-		return fmt.Errorf("%d could not be repaired\nhint: `loam apply` writes the content again if the source still has it", left)
+		return fmt.Errorf("%d could not be repaired\n"+
+			"hint: `loam apply` writes the content again if the source still has it", left)
 	}
+
 	return fmt.Errorf("%d to repair\nhint: loam verify", left)
 }

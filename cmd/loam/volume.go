@@ -10,7 +10,8 @@ import (
 	"github.com/loam-os/loam/agent"
 )
 
-// volumeCommand is what loam-data-volume.service runs. The kubelet waits for it, and not for the agent: with a broken agent, pods still run.
+// volumeCommand is what loam-data-volume.service runs. The kubelet waits for
+// it, and not for the agent: with a broken agent, pods still run.
 func volumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "volume",
@@ -18,14 +19,19 @@ func volumeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("INVOCATION_ID") == "" {
-				return errors.New("it mounts a disk when systemd says so, see `systemctl status loam-data-volume`\nhint: `loam disks` shows the disks")
+				return errors.New("it mounts a disk when systemd says so, see `systemctl status " +
+					"loam-data-volume`\nhint: `loam disks` shows the disks")
 			}
+
 			root, err := os.OpenRoot("/")
 			if err != nil {
 				return err
 			}
 			defer root.Close()
-			return agent.DataVolume(root, "/", nil).Await(cmd.Context(), func(waits error) { fmt.Fprintln(cmd.ErrOrStderr(), waits) })
+
+			return agent.DataVolume(root, "/", nil).Await(cmd.Context(), func(waits error) {
+				fmt.Fprintln(cmd.ErrOrStderr(), waits)
+			})
 		},
 	}
 }

@@ -27,6 +27,7 @@ journal. They are not tried again without 'loam upgrade --again'.`,
 			return explain(cmd.OutOrStdout(), s)
 		},
 	}
+
 	cmd.Flags().StringVar(&file, "file", status.Path, "the agent's status, or that of another node")
 	return cmd
 }
@@ -34,13 +35,16 @@ journal. They are not tried again without 'loam upgrade --again'.`,
 // explain tells of the failures, the newest first.
 func explain(out io.Writer, s status.Status) error {
 	if s.Upgrade == nil || len(s.Upgrade.Failed) == 0 {
-		_, err := fmt.Fprintf(out, "no system has failed on this node; it runs %s %s\n", s.ImageID, s.ImageVersion)
+		_, err := fmt.Fprintf(out, "no system has failed on this node; it runs %s %s\n",
+			s.ImageID, s.ImageVersion)
 		return err
 	}
+
 	failed := s.Upgrade.Failed
 	for i := len(failed) - 1; i >= 0; i-- {
 		f := failed[i]
-		if _, err := fmt.Fprintf(out, "%s failed on %s: %s\n  root hash %s\n", f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash); err != nil {
+		if _, err := fmt.Fprintf(out, "%s failed on %s: %s\n  root hash %s\n",
+			f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash); err != nil {
 			return err
 		}
 		for _, line := range f.Evidence {
@@ -49,5 +53,6 @@ func explain(out io.Writer, s status.Status) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -34,11 +34,14 @@ type buildOptions struct {
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.arch, "arch", "amd64", strings.Join(image.Architectures(), " or "))
-	f.StringVar(&o.profile, "profile", "cloud", strings.Join(image.Profiles(), " or ")+": for virtual machines, or for all others")
-	f.IntVar(&o.sectorSize, "sector-size", 512, "of the disks that the image is for, in bytes: 512 or 4096")
+	f.StringVar(&o.profile, "profile", "cloud",
+		strings.Join(image.Profiles(), " or ")+": for virtual machines, or for all others")
+	f.IntVar(&o.sectorSize, "sector-size", 512,
+		"of the disks that the image is for, in bytes: 512 or 4096")
 	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
-	f.StringVar(&o.release, "os-release", "", "os-release file of the image, which has its version (default: that of the sources)")
+	f.StringVar(&o.release, "os-release", "",
+		"os-release file of the image, which has its version (default: that of the sources)")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
 	o.sign.flags(f, "sign-")
 	o.sums.flags(f)
@@ -77,6 +80,7 @@ and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 				_, err = fmt.Fprint(cmd.OutOrStdout(), plan)
 				return err
 			}
+
 			b, err := o.open(cmd.Context())
 			if err != nil {
 				return err
@@ -84,9 +88,11 @@ and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 			defer b.steps.Close()
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b.plan)
 			_, err = b.build(cmd.Context())
+
 			return err
 		},
 	}
+
 	o.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&planOnly, "plan", false, "print the plan and stop")
 	return cmd
@@ -95,13 +101,21 @@ and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 func (o buildOptions) decide() (image.Plan, error) {
 	text, err := os.ReadFile(cmp.Or(o.release, filepath.Join(o.source, "os-release")))
 	if err != nil {
-		return image.Plan{}, fmt.Errorf("%w\nhint: run this in Loam's source directory, or name it with --source", err)
+		return image.Plan{}, fmt.Errorf("%w\n"+
+			"hint: run this in Loam's source directory, or name it with --source", err)
 	}
+
 	release, err := image.ParseRelease(text)
 	if err != nil {
 		return image.Plan{}, err
 	}
-	return image.Decide(image.Spec{Arch: o.arch, Profile: o.profile, SectorSize: o.sectorSize, Release: release})
+
+	return image.Decide(image.Spec{
+		Arch:       o.arch,
+		Profile:    o.profile,
+		SectorSize: o.sectorSize,
+		Release:    release,
+	})
 }
 
 // open plans the build and makes its tools ready.
@@ -110,28 +124,46 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if os.Geteuid() != 0 {
 		return nil, tools.ErrNotRoot
 	}
+
 	b := &builder{plan: plan}
-	if b.keys, err = o.sign.keys(sign.Tokens{Context: ctx, Tools: func() (tools.Tree, error) { return b.tools, nil }, PIN: askPIN}); err != nil {
+	b.keys, err = o.sign.keys(sign.Tokens{
+		Context: ctx,
+		Tools: func() (tools.Tree, error) {
+			return b.tools, nil
+		},
+		PIN: askPIN,
+	})
+	if err != nil {
 		return nil, err
 	}
-	if b.keys.Sums, err = o.sums.key(); err != nil {
+
+	b.keys.Sums, err = o.sums.key()
+	if err != nil {
 		return nil, err
 	}
+
 	if o.out == "" {
 		o.out = filepath.Join(o.source, "build", o.arch+"-"+o.profile)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return nil, err
 	}
-	if b.cache, err = cacheDir(); err != nil {
+
+	b.cache, err = cacheDir()
+	if err != nil {
 		return nil, err
 	}
-	if b.steps, err = step.New(os.Stdout, o.out+".log"); err != nil {
+
+	b.steps, err = step.New(os.Stdout, o.out+".log")
+	if err != nil {
 		return nil, err
 	}
+
 	b.options = o
 	return b, b.ready(ctx)
 }
@@ -149,29 +181,47 @@ func cacheDir() (string, error) {
 func (b *builder) ready(ctx context.Context) error {
 	o := b.options
 	if missing := tools.Missing(); len(missing) > 0 {
-		err := b.steps.Do("install "+strings.Join(missing, ", "), "is a Debian mirror in reach?", func(w io.Writer) error {
-			return tools.Install(ctx, w, missing)
-		})
+		err := b.steps.Do(
+			"install "+strings.Join(missing, ", "),
+			"is a Debian mirror in reach?",
+			func(w io.Writer) error {
+				return tools.Install(ctx, w, missing)
+			},
+		)
 		if err != nil {
 			return err
 		}
 	}
+
 	lists := []string{filepath.Join(o.source, "mkosi/tools.list")}
 	if o.arch == "arm64" {
 		lists = append(lists, filepath.Join(o.source, "mkosi/tools-arm64.list"))
 	}
+
 	packages, err := tools.ReadList(lists...)
 	if err != nil {
 		return err
 	}
-	err = b.steps.Do("tools tree (mmdebstrap)", "is a Debian mirror in reach? --mirror sets another", func(w io.Writer) error {
-		b.tools, err = tools.Ensure(ctx, tools.Env{Cache: b.cache, Packages: packages, Mirrors: o.mirrors, Log: w})
-		return err
-	})
+
+	err = b.steps.Do(
+		"tools tree (mmdebstrap)",
+		"is a Debian mirror in reach? --mirror sets another",
+		func(w io.Writer) error {
+			b.tools, err = tools.Ensure(ctx, tools.Env{
+				Cache:    b.cache,
+				Packages: packages,
+				Mirrors:  o.mirrors,
+				Log:      w,
+			})
+			return err
+		},
+	)
 	if err != nil || o.arch == hostArch() {
 		return err
 	}
-	hint := "in a container, install qemu-user-static on the machine itself; anywhere, the kernel needs CONFIG_BINFMT_MISC"
+
+	hint := "in a container, install qemu-user-static on the machine itself; anywhere, the " +
+		"kernel needs CONFIG_BINFMT_MISC"
 	return b.steps.Do("emulation of "+o.arch+" (binfmt_misc)", hint, func(w io.Writer) error {
 		interpreter, err := b.tools.Emulate(o.arch)
 		fmt.Fprintln(w, o.arch, "programs are run by", interpreter)
@@ -181,8 +231,14 @@ func (b *builder) ready(ctx context.Context) error {
 
 func (b *builder) run() image.Build {
 	return image.Build{
-		Plan: b.plan, Tools: b.tools, Cache: b.cache, Source: b.options.source, Out: b.options.out,
-		Steps: b.steps, Keys: b.keys, BuildFlags: b.options.flagsForGo,
+		Plan:       b.plan,
+		Tools:      b.tools,
+		Cache:      b.cache,
+		Source:     b.options.source,
+		Out:        b.options.out,
+		Steps:      b.steps,
+		Keys:       b.keys,
+		BuildFlags: b.options.flagsForGo,
 	}
 }
 
@@ -193,6 +249,8 @@ func (b *builder) build(ctx context.Context) (manifest.Manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	b.steps.Note("\n%s, root hash %s, in %.1f s", b.options.out, m.RootHash, time.Since(start).Seconds())
+
+	b.steps.Note("\n%s, root hash %s, in %.1f s", b.options.out, m.RootHash,
+		time.Since(start).Seconds())
 	return m, nil
 }

@@ -59,6 +59,7 @@ repository only if it was signed within the last week (--valid): --refresh signs
 			return o.publish(cmd.OutOrStdout(), args[0], keys, time.Now())
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.repository, "repository", "", "directory of the repository")
 	f.StringVar(&o.keys, "keys", "", "directory of the keys that sign it")
@@ -66,10 +67,14 @@ repository only if it was signed within the last week (--valid): --refresh signs
 	f.BoolVar(&o.init, "init", false, "make the repository, and keys, if they are not there")
 	f.BoolVar(&o.refresh, "refresh", false, "publish nothing, but sign the repository again")
 	f.IntVar(&o.rootKeys, "root-keys", 1, "with --init: how many root keys")
-	f.IntVar(&o.threshold, "root-threshold", 1, "with --init: how many root keys have to sign what replaces keys")
+	f.IntVar(&o.threshold, "root-threshold", 1,
+		"with --init: how many root keys have to sign what replaces keys")
 	o.sums.flags(f)
-	f.DurationVar(&o.valid, "valid", repository.DefaultExpiries().Timestamp, "how long nodes take updates from it after this")
-	_ = errors.Join(cmd.MarkFlagRequired("repository"), cmd.MarkFlagRequired("keys")) // they are flags, see above
+	f.DurationVar(&o.valid, "valid", repository.DefaultExpiries().Timestamp,
+		"how long nodes take updates from it after this")
+
+	// they are flags, see above
+	_ = errors.Join(cmd.MarkFlagRequired("repository"), cmd.MarkFlagRequired("keys"))
 	return cmd
 }
 
@@ -84,18 +89,23 @@ func (o bundleOptions) open(now time.Time) (repository.Keys, error) {
 	if err := o.check(); err != nil {
 		return repository.Keys{}, err
 	}
+
 	keys, err := repository.LoadKeys(o.keys)
 	if err != nil || !o.init {
 		return keys, err
 	}
+
 	if _, err := os.Stat(filepath.Join(o.repository, "metadata")); !errors.Is(err, fs.ErrNotExist) {
 		return keys, err
 	}
+
 	if len(keys.Root) == 0 {
-		if keys, err = repository.NewKeys(o.keys, o.rootKeys); err != nil {
+		keys, err = repository.NewKeys(o.keys, o.rootKeys)
+		if err != nil {
 			return keys, err
 		}
 	}
+
 	return keys, repository.Init(o.repository, keys, o.threshold, o.expiries(), now)
 }
 
@@ -105,46 +115,63 @@ func (o bundleOptions) check() error {
 	if err != nil {
 		return err
 	}
+
 	keys, err := filepath.Abs(o.keys)
 	if err != nil {
 		return err
 	}
+
 	if rel, err := filepath.Rel(repo, keys); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("--keys %s: in the repository, which is for all to read\nhint: name a directory outside of %s", o.keys, o.repository)
+		return fmt.Errorf("--keys %s: in the repository, which is for all to read\n"+
+			"hint: name a directory outside of %s", o.keys, o.repository)
 	}
+
 	if o.threshold < 1 || o.threshold > o.rootKeys {
-		return fmt.Errorf("--root-threshold %d: want 1 to %d, the number of --root-keys", o.threshold, o.rootKeys)
+		return fmt.Errorf("--root-threshold %d: want 1 to %d, the number of --root-keys",
+			o.threshold, o.rootKeys)
 	}
+
 	if o.valid <= 0 {
 		return fmt.Errorf("--valid %v: want more than 0", o.valid)
 	}
+
 	return nil
 }
 
-func (o bundleOptions) publish(out io.Writer, dir string, keys repository.Keys, now time.Time) error {
+func (o bundleOptions) publish(
+	out io.Writer, dir string, keys repository.Keys, now time.Time,
+) error {
 	if _, err := os.Stat(o.repository); err != nil {
 		return fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
 	}
+
 	b, err := image.ReadUpdate(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w\nhint: BUILD_DIR is the directory of a build, such as build/amd64-cloud", err)
+		return fmt.Errorf("%w\n"+
+			"hint: BUILD_DIR is the directory of a build, such as build/amd64-cloud", err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	b.Index.Epoch = o.epoch
 	if sums, err := o.sums.key(); err != nil {
 		return err
 	} else if sums != nil {
 		b.SignSums = sums.Sign
 	}
+
 	r, err := repository.Publish(o.repository, keys, b, o.expiries(), now)
 	if err != nil {
 		return err
 	}
+
 	ix := b.Index
-	_, err = fmt.Fprintf(out, "%s %s, %s, %s, epoch %d: index %d KiB, pack %d KiB of %d KiB\n", r.ImageID, r.Version, r.Arch, r.Profile, r.Epoch,
-		r.IndexSize>>10, ix.Pack.Size>>10, (ix.Root.Size+ix.Verity.Size+ix.UKI.Size)>>10)
+	_, err = fmt.Fprintf(out, "%s %s, %s, %s, epoch %d: index %d KiB, pack %d KiB of %d KiB\n",
+		r.ImageID, r.Version, r.Arch, r.Profile, r.Epoch, r.IndexSize>>10, ix.Pack.Size>>10,
+		(ix.Root.Size+ix.Verity.Size+ix.UKI.Size)>>10)
+
 	return err
 }
 
@@ -153,6 +180,7 @@ func (o bundleOptions) sign(out io.Writer, keys repository.Keys, now time.Time) 
 	if err := repository.Refresh(o.repository, keys, o.expiries(), now); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s: signed until %s\n", o.repository, now.Add(o.valid).UTC().Format(time.RFC3339))
+	_, err := fmt.Fprintf(out, "%s: signed until %s\n",
+		o.repository, now.Add(o.valid).UTC().Format(time.RFC3339))
 	return err
 }

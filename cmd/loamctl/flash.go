@@ -42,12 +42,18 @@ stick (.usb.raw) makes an installer, which then needs no network.`,
   loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.image, f.device, f.out, f.in = args[0], args[1], cmd.OutOrStdout(), cmd.InOrStdin()
+			f.image = args[0]
+			f.device = args[1]
+			f.out = cmd.OutOrStdout()
+			f.in = cmd.InOrStdin()
 			return f.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&f.machine, "machine", "", "machine.yaml of the node, to put on its ESP, or on the stick")
-	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "", "do not ask: `SERIAL` is that of the disk, or its device if it has none")
+
+	cmd.Flags().StringVar(&f.machine, "machine", "",
+		"machine.yaml of the node, to put on its ESP, or on the stick")
+	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "",
+		"do not ask: `SERIAL` is that of the disk, or its device if it has none")
 	return cmd
 }
 
@@ -55,17 +61,20 @@ func (f *flashing) run(ctx context.Context) error {
 	var config []byte
 	if f.machine != "" {
 		var err error
-		if config, err = os.ReadFile(f.machine); err != nil {
+		config, err = os.ReadFile(f.machine)
+		if err != nil {
 			return err
 		}
 		if _, err := machine.Decode(f.machine, config); err != nil {
 			return err
 		}
 	}
+
 	disk, err := observe(f.device)
 	if err != nil {
 		return err
 	}
+
 	source, err := inspect.OpenSource(f.image)
 	if err != nil {
 		return err
@@ -76,6 +85,7 @@ func (f *flashing) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", source.File, err)
 	}
+
 	f.show(disk, im, source.File)
 	if err := obstacle(disk, im); err != nil {
 		return err
@@ -83,16 +93,22 @@ func (f *flashing) run(ctx context.Context) error {
 	if err := f.confirm(disk); err != nil {
 		return err
 	}
+
 	to, err := flash.Open(disk.Device)
 	if err != nil {
 		return err
 	}
-	if err = machineHere().Still(disk); err == nil { // A person has thought about it meanwhile.
+
+	err = machineHere().Still(disk)
+	if err == nil { // A person has thought about it meanwhile.
 		err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
 	}
-	if err = errors.Join(err, to.Close()); err != nil {
+
+	err = errors.Join(err, to.Close())
+	if err != nil {
 		return fmt.Errorf("%s: %w", disk.Device, err)
 	}
+
 	_, err = fmt.Fprintf(f.out, "%s: done; it can be taken out\n", disk.Device)
 	return err
 }
@@ -114,13 +130,18 @@ func machineHere() volume.Machine {
 func obstacle(d volume.Disk, im flash.Image) error {
 	switch {
 	case len(d.Uses) > 0:
-		return fmt.Errorf("%s: it is in use: %s\nhint: unmount it first, if it is the one that is meant: lsblk %s", d.Device, strings.Join(d.Uses, ", "), d.Device)
+		return fmt.Errorf("%s: it is in use: %s\n"+
+			"hint: unmount it first, if it is the one that is meant: lsblk %s",
+			d.Device, strings.Join(d.Uses, ", "), d.Device)
 	case d.ReadOnly:
 		return fmt.Errorf("%s: it is read-only\nhint: an SD card has a switch for that", d.Device)
 	case d.SectorSize != im.Table.SectorSize:
-		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\nhint: loamctl build --sector-size %d", d.Device, d.SectorSize, im.Table.SectorSize, d.SectorSize)
+		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\n"+
+			"hint: loamctl build --sector-size %d",
+			d.Device, d.SectorSize, im.Table.SectorSize, d.SectorSize)
 	case d.Size < im.Table.DiskSize:
-		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB", d.Device, d.Size>>20, im.Table.DiskSize>>20)
+		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
+			d.Device, d.Size>>20, im.Table.DiskSize>>20)
 	}
 	return nil
 }
@@ -129,16 +150,21 @@ func obstacle(d volume.Disk, im flash.Image) error {
 func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	kind := map[bool]string{false: "fixed", true: "removable"}[d.Removable]
-	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\nholds\t%s\n",
-		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), mebibytes(d.Size), d.SectorSize, kind, d.Content)
+	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\n"+
+		"holds\t%s\n",
+		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), mebibytes(d.Size),
+		d.SectorSize, kind, d.Content)
+
 	for _, p := range d.Parts {
 		fmt.Fprintf(w, "\t%s, %s: %s\n", p.Device, mebibytes(p.Size), p.Content)
 	}
+
 	fmt.Fprintf(w, "image\t%s, %s to write\n", file, mebibytes(im.Bytes()))
 	_ = w.Flush()
 }
 
-// word is what a person has to say to have a disk overwritten: its serial number, or its node if it has none.
+// word is what a person has to say to have a disk overwritten: its serial
+// number, or its node if it has none.
 func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
 
 // confirm has a person say which disk it is.
@@ -152,31 +178,42 @@ func (f *flashing) confirm(d volume.Disk) error {
 		}
 		said = strings.TrimSpace(line)
 	}
+
 	if said != word(d) {
-		return fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written", d.Device, word(d), said)
+		return fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written",
+			d.Device, word(d), said)
 	}
+
 	return nil
 }
 
-// progress shows how far it is: on a terminal in one line, else at the end of each part.
+// progress shows how far it is: on a terminal in one line, else at the end of
+// each part.
 func (f *flashing) progress(now func() time.Time) flash.Progress {
 	terminal := false
 	if file, ok := f.out.(*os.File); ok {
 		terminal = term.IsTerminal(int(file.Fd()))
 	}
+
 	var part string
 	var began, shown time.Time
 	return func(doing string, done, all int64) {
 		t := now()
 		if doing != part {
-			part, began, shown = doing, t, time.Time{}
+			part = doing
+			began = t
+			shown = time.Time{}
 		}
+
 		if done < all && (!terminal || t.Sub(shown) < time.Second/5) {
 			return
 		}
+
 		shown = t
 		speed := float64(done) / 1e6 / max(t.Sub(began).Seconds(), 1e-3)
-		line := fmt.Sprintf("%-6s  %3d %%  %s of %s  %.0f MB/s", doing, 100*done/max(all, 1), mebibytes(done), mebibytes(all), speed)
+		line := fmt.Sprintf("%-6s  %3d %%  %s of %s  %.0f MB/s",
+			doing, 100*done/max(all, 1), mebibytes(done), mebibytes(all), speed)
+
 		switch {
 		case !terminal:
 			fmt.Fprintln(f.out, line)

@@ -18,16 +18,27 @@ func TestWhatStandsInTheWayOfFlashing(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func(*volume.Disk) {}, ""},
-		{"what is on it is no reason", func(d *volume.Disk) { d.Content.Evidence = []volume.Evidence{{Name: "gpt", Offset: 512}} }, ""},
-		{"it is in use", func(d *volume.Disk) { d.Uses = []string{"mounted at /", "swap area"} }, "it is in use: mounted at /, swap area\nhint: unmount"},
-		{"it is read-only", func(d *volume.Disk) { d.ReadOnly = true }, "read-only\nhint: an SD card"},
-		{"other sectors", func(d *volume.Disk) { d.SectorSize = 4096 }, "hint: loamctl build --sector-size 4096"},
-		{"it is too small", func(d *volume.Disk) { d.Size = 3<<30 - 512 }, "it has 3071 MiB, the image needs 3072 MiB"},
+		{"what is on it is no reason", func(d *volume.Disk) {
+			d.Content.Evidence = []volume.Evidence{{Name: "gpt", Offset: 512}}
+		}, ""},
+		{"it is in use", func(d *volume.Disk) {
+			d.Uses = []string{"mounted at /", "swap area"}
+		}, "it is in use: mounted at /, swap area\nhint: unmount"},
+		{"it is read-only", func(d *volume.Disk) {
+			d.ReadOnly = true
+		}, "read-only\nhint: an SD card"},
+		{"other sectors", func(d *volume.Disk) {
+			d.SectorSize = 4096
+		}, "hint: loamctl build --sector-size 4096"},
+		{"it is too small", func(d *volume.Disk) {
+			d.Size = 3<<30 - 512
+		}, "it has 3071 MiB, the image needs 3072 MiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := volume.Disk{Device: "/dev/sdb", Size: 8 << 30, SectorSize: 512}
 			test.change(&d)
-			if err := obstacle(d, im); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			if err := obstacle(d, im); (err == nil) != (test.want == "") ||
+				err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -42,22 +53,50 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 		wrong             bool
 	}{
 		{name: "its serial number is typed", typed: "S1\n", disk: disk},
-		{name: "another is typed", typed: "S2\n", disk: disk, wrong: true},
-		{name: "its node is typed", typed: "/dev/sdb\n", disk: disk, wrong: true},
-		{name: "nothing is typed", typed: "\n", disk: disk, wrong: true},
+		{
+			name:  "another is typed",
+			typed: "S2\n",
+			disk:  disk,
+			wrong: true,
+		},
+		{
+			name:  "its node is typed",
+			typed: "/dev/sdb\n",
+			disk:  disk,
+			wrong: true,
+		},
+		{
+			name:  "nothing is typed",
+			typed: "\n",
+			disk:  disk,
+			wrong: true,
+		},
 		{name: "nobody is there", disk: disk, wrong: true},
 		{name: "by the flag", flag: "S1", disk: disk},
-		{name: "the flag names another", flag: "S2", typed: "S1\n", disk: disk, wrong: true},
-		{name: "a disk without a serial number", typed: "/dev/sdc\n", disk: volume.Disk{Device: "/dev/sdc"}},
+		{
+			name:  "the flag names another",
+			flag:  "S2",
+			typed: "S1\n",
+			disk:  disk,
+			wrong: true,
+		},
+		{
+			name:  "a disk without a serial number",
+			typed: "/dev/sdc\n",
+			disk:  volume.Disk{Device: "/dev/sdc"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			f := flashing{wipe: test.flag, in: strings.NewReader(test.typed), out: &out}
 			err := f.confirm(test.disk)
-			if (err != nil) != test.wrong || test.wrong && !strings.HasSuffix(err.Error(), "nothing was written") {
+			if (err != nil) != test.wrong ||
+				test.wrong && !strings.HasSuffix(err.Error(), "nothing was written") {
 				t.Errorf("%v", err)
 			}
-			if asked := strings.Contains(out.String(), "Type "+word(test.disk)); asked != (test.flag == "") {
+
+			asked := strings.Contains(out.String(), "Type "+word(test.disk))
+			if asked != (test.flag == "") {
 				t.Errorf("asks %q", out.String())
 			}
 		})
@@ -74,7 +113,9 @@ func TestProgressIsShownOnceAPartWithoutATerminal(t *testing.T) {
 			show(doing, done<<20, 4<<20)
 		}
 	}
-	if want := "write   100 %  4 MiB of 4 MiB  1 MB/s\nverify  100 %  4 MiB of 4 MiB  1 MB/s\n"; out.String() != want {
+
+	want := "write   100 %  4 MiB of 4 MiB  1 MB/s\nverify  100 %  4 MiB of 4 MiB  1 MB/s\n"
+	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

@@ -26,8 +26,9 @@ func inspectCommand() *cobra.Command {
 signed it; or what differs in another, and whether a node has to restart to go from one to the
 other. An image is a disk or a stick (raw, packed, qcow2, a block device), a UKI, that of the
 PXE set too, or the directory of a build. Whether it is whole, loamctl verify says.`,
-		Example: "  loamctl inspect build/amd64-cloud --packages\n  loamctl inspect old.qcow2 new.raw.zst",
-		Args:    cobra.RangeArgs(1, 2),
+		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
+			"  loamctl inspect old.qcow2 new.raw.zst",
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var images []inspect.Image
 			for _, name := range args {
@@ -37,28 +38,34 @@ PXE set too, or the directory of a build. Whether it is whole, loamctl verify sa
 				}
 				images = append(images, im)
 			}
+
 			var what any = images[0]
 			show := func(w io.Writer) {
 				showImage(w, images[0], packages)
 				showSums(w, args[0])
 			}
+
 			if len(images) == 2 {
 				c, err := inspect.Compare(images[0], images[1])
 				if err != nil {
 					return err
 				}
-				what, show = c, func(w io.Writer) { showComparison(w, c) }
+				what = c
+				show = func(w io.Writer) { showComparison(w, c) }
 			}
+
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(what)
 			}
+
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			show(w)
 			return w.Flush()
 		},
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages, too")
 	return cmd
@@ -67,33 +74,45 @@ PXE set too, or the directory of a build. Whether it is whole, loamctl verify sa
 func showImage(w io.Writer, im inspect.Image, packages bool) {
 	fmt.Fprintf(w, "%s (%s)\n", im.File, im.Format)
 	if d := im.Disk; d != nil {
-		fmt.Fprintf(w, "disk %s, %s, sectors of %d bytes\n", d.GUID, mebibytes(d.Size), d.SectorSize)
+		fmt.Fprintf(w, "disk %s, %s, sectors of %d bytes\n",
+			d.GUID, mebibytes(d.Size), d.SectorSize)
 		if d.Damage != "" {
 			fmt.Fprintf(w, "damaged: %s\n", d.Damage)
 		}
+
 		fmt.Fprintln(w, "\nPARTITION\tROLE\tLABEL\tSTART\tSIZE\tUUID")
 		for _, p := range d.Partitions {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(string(p.Role), "-"), p.Label, mebibytes(p.Start), mebibytes(p.Size), p.UUID)
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(string(p.Role), "-"),
+				p.Label, mebibytes(p.Start), mebibytes(p.Size), p.UUID)
 		}
+
 		fmt.Fprintf(w, "\nloader\tsystemd-boot %s\n", cmp.Or(d.Loader, "is not there"))
 		fmt.Fprintf(w, "signed by\t%s\n", cmp.Or(strings.Join(d.LoaderSigners, ", "), "nobody"))
+
 		for _, e := range d.Enroll {
-			fmt.Fprintf(w, "enrolls\t%s: PK %s; KEK %s; db %s\n", e.Name, strings.Join(e.PK, ", "), strings.Join(e.KEK, ", "), strings.Join(e.DB, ", "))
+			fmt.Fprintf(w, "enrolls\t%s: PK %s; KEK %s; db %s\n", e.Name, strings.Join(e.PK, ", "),
+				strings.Join(e.KEK, ", "), strings.Join(e.DB, ", "))
 		}
 	}
+
 	for _, u := range im.UKIs {
 		fmt.Fprintln(w)
 		for _, line := range [][2]string{
-			{"entry", u.Path}, {"system", u.ImageID + " " + u.Version}, {"kernel", u.Kernel}, {"root hash", u.RootHash},
-			{"command line", u.Cmdline}, {"signed by", cmp.Or(strings.Join(u.Signers, ", "), "nobody")}, {"size", mebibytes(u.Size)},
+			{"entry", u.Path}, {"system", u.ImageID + " " + u.Version}, {"kernel", u.Kernel},
+			{"root hash", u.RootHash},
+			{"command line", u.Cmdline},
+			{"signed by", cmp.Or(strings.Join(u.Signers, ", "), "nobody")},
+			{"size", mebibytes(u.Size)},
 		} {
 			if line[1] != "" {
 				fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 			}
 		}
+
 		for _, s := range u.Sections {
 			fmt.Fprintf(w, "  %s\t%d bytes\t%.12s\n", s.Name, s.Size, s.SHA256)
 		}
+
 		fmt.Fprintf(w, "packages\t%d\n", len(u.Packages))
 		for _, p := range u.Packages {
 			if packages {
@@ -103,18 +122,22 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 	}
 }
 
-// showSums says whether the sums of a build are signed. By whom, loamctl verify checks.
+// showSums says whether the sums of a build are signed. By whom, loamctl verify
+// checks.
 func showSums(w io.Writer, dir string) {
 	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
 	if err != nil {
 		return // It is not signed, or no build.
 	}
+
 	id, err := openpgp.Signer(signature)
 	if err != nil {
 		fmt.Fprintf(w, "\n%s\t%v\n", image.SumsName, err)
 		return
 	}
-	fmt.Fprintf(w, "\n%s\tsigned by OpenPGP key %s, which loamctl verify --sums-key checks\n", image.SumsName, id)
+
+	fmt.Fprintf(w, "\n%s\tsigned by OpenPGP key %s, which loamctl verify --sums-key checks\n",
+		image.SumsName, id)
 }
 
 func showComparison(w io.Writer, c inspect.Comparison) {
@@ -130,9 +153,11 @@ func showComparison(w io.Writer, c inspect.Comparison) {
 			fmt.Fprintf(w, "  %s\t%s\t-> %s\n", d.What, cmp.Or(d.A, "-"), cmp.Or(d.B, "-"))
 		}
 	}
+
 	switch {
 	case len(c.Layout) > 0:
-		fmt.Fprintln(w, "An upgrade keeps the disk as it is laid out: this layout comes with flashing only.")
+		fmt.Fprintln(w,
+			"An upgrade keeps the disk as it is laid out: this layout comes with flashing only.")
 	case c.Restart:
 		fmt.Fprintln(w, "To go from one to the other, a node restarts.")
 	case len(c.System) == 0:

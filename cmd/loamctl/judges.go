@@ -31,16 +31,22 @@ tests the build that --out names, which must be there.`,
 			return b.writeJudges(cmd.Context(), args[0])
 		},
 	}
+
 	o.flags(cmd.Flags())
 	return cmd
 }
 
 // judges are the real tools that tests trust more than our own code.
 var judges = [...]string{
-	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck", "fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
-	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs", "mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "objdump", "openssl", "osslsigncode", "pesign", "qemu-img",
-	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
-	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
+	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck",
+	"fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
+	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs",
+	"mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "objdump", "openssl", "osslsigncode",
+	"pesign", "qemu-img",
+	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm",
+	"systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
+	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-sbsign",
+	"/usr/lib/systemd/systemd-sysupdate",
 }
 
 func (b *builder) writeJudges(ctx context.Context, dir string) error {
@@ -49,21 +55,30 @@ func (b *builder) writeJudges(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+
+	dir, err = filepath.Abs(dir)
+	if err != nil {
 		return err
 	}
+
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
+
 	for _, name := range judges {
 		inside := b.tools.Command(ctx, []string{"/tmp", run.Source, run.Out, b.cache}, name).Args
-		if err := os.WriteFile(filepath.Join(bin, filepath.Base(name)), []byte(judgeScript(inside[:len(inside)-2], name)), 0o755); err != nil {
+		err := os.WriteFile(filepath.Join(bin, filepath.Base(name)),
+			[]byte(judgeScript(inside[:len(inside)-2], name)), 0o755)
+		if err != nil {
 			return err
 		}
 	}
-	env := fmt.Sprintf("export PATH=%s:\"$PATH\"\nexport LOAM_BUILD=%s LOAM_ROOT_TREE=%s LOAM_TOOLS_TREE=%s\n",
+
+	env := fmt.Sprintf("export PATH=%s:\"$PATH\"\n"+
+		"export LOAM_BUILD=%s LOAM_ROOT_TREE=%s LOAM_TOOLS_TREE=%s\n",
 		quote(bin), quote(run.Out), quote(root.Dir), quote(b.tools.Dir))
+
 	return os.WriteFile(filepath.Join(dir, "env"), []byte(env), 0o644)
 }
 

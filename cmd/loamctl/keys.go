@@ -43,44 +43,66 @@ have from Microsoft. Without them such a machine may show nothing any more.`,
 			if err != nil {
 				return err
 			}
+
 			files, err := a.Variables()
 			if err != nil {
 				return err
 			}
+
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
+
 			for name, content := range files {
 				err = errors.Join(err, os.WriteFile(filepath.Join(args[0], name), content, 0o644))
 			}
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: PK %s, KEK %s and %d more, %d certificates in db\n", args[0], a.PK.Certificate.Subject, a.KEK.Certificate.Subject, len(a.MoreKEK), len(a.DB))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(),
+					"%s: PK %s, KEK %s and %d more, %d certificates in db\n",
+					args[0], a.PK.Certificate.Subject, a.KEK.Certificate.Subject,
+					len(a.MoreKEK), len(a.DB))
 			}
+
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	o.pk.flags(f, "pk-")
 	o.kek.flags(f, "kek-")
-	f.StringArrayVar(&o.moreKEK, "more-kek", nil, "certificates of others that may change db and dbx")
+	f.StringArrayVar(&o.moreKEK, "more-kek", nil,
+		"certificates of others that may change db and dbx")
 	f.StringArrayVar(&o.db, "db", nil, "certificates of those whose programs are started")
-	f.StringVar(&o.source, "source", ".", "directory of Loam's sources, whose tools reach keys in tokens")
-	_ = errors.Join(cmd.MarkFlagRequired("pk-key"), cmd.MarkFlagRequired("pk-certificate"), cmd.MarkFlagRequired("db")) // they are flags, see above
+	f.StringVar(&o.source, "source", ".",
+		"directory of Loam's sources, whose tools reach keys in tokens")
+
+	// they are flags, see above
+	_ = errors.Join(cmd.MarkFlagRequired("pk-key"), cmd.MarkFlagRequired("pk-certificate"),
+		cmd.MarkFlagRequired("db"))
 	return cmd
 }
 
 // authorities reads the keys. Without one of its own, KEK is PK.
 func (o keysOptions) authorities(tokens sign.Tokens) (a sign.Authorities, err error) {
-	o.kek.key, o.kek.certificate = cmp.Or(o.kek.key, o.pk.key), cmp.Or(o.kek.certificate, o.pk.certificate)
-	if a.PK, err = sign.Open(o.pk.key, o.pk.certificate, tokens); err != nil {
+	o.kek.key = cmp.Or(o.kek.key, o.pk.key)
+	o.kek.certificate = cmp.Or(o.kek.certificate,
+		o.pk.certificate)
+
+	a.PK, err = sign.Open(o.pk.key, o.pk.certificate, tokens)
+	if err != nil {
 		return a, err
 	}
-	if a.KEK, err = sign.Open(o.kek.key, o.kek.certificate, tokens); err != nil {
+
+	a.KEK, err = sign.Open(o.kek.key, o.kek.certificate, tokens)
+	if err != nil {
 		return a, err
 	}
-	if a.MoreKEK, err = readCertificates(o.moreKEK); err != nil {
+
+	a.MoreKEK, err = readCertificates(o.moreKEK)
+	if err != nil {
 		return a, err
 	}
+
 	a.DB, err = readCertificates(o.db)
 	return a, err
 }

@@ -32,6 +32,8 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(), serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(), runCommand(), judgesCommand(), oscCommand())
+	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
+		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
+		runCommand(), judgesCommand(), oscCommand())
 	return cmd
 }

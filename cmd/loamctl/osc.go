@@ -30,6 +30,7 @@ Names that begin with README or a dot are left out; any other is an error.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(oscValidateCommand(), oscRenderCommand(), oscPublishCommand())
 	return cmd
 }
@@ -41,7 +42,8 @@ type secretOptions struct {
 }
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.name, "name", "", "name of the Secret, which machine.yaml gives to the nodes (required)")
+	f.StringVar(&o.name, "name", "",
+		"name of the Secret, which machine.yaml gives to the nodes (required)")
 	f.StringVar(&o.pool, "pool", "", "name of the pool that the nodes are in (required)")
 	f.BoolVar(&o.serial, "serial", false, "have the nodes apply it one after the other")
 }
@@ -49,8 +51,10 @@ func (o *secretOptions) flags(f *pflag.FlagSet) {
 // secret is the Secret of the configuration at path, with nothing wrong in it.
 func (o secretOptions) secret(path string) (secret.Secret, error) {
 	if o.name == "" || o.pool == "" {
-		return secret.Secret{}, errors.New("--name and --pool are required\nhint: a node's machine.yaml has the name of its Secret")
+		return secret.Secret{}, errors.New("--name and --pool are required\n" +
+			"hint: a node's machine.yaml has the name of its Secret")
 	}
+
 	doc, err := compose.Read(path)
 	if err != nil {
 		return secret.Secret{}, err
@@ -61,9 +65,16 @@ func (o secretOptions) secret(path string) (secret.Secret, error) {
 	if err := doc.Check(); err != nil {
 		return secret.Secret{}, err
 	}
-	s := secret.Secret{Name: o.name, Pool: o.pool, Serial: o.serial, Text: doc.Text}
+
+	s := secret.Secret{
+		Name:   o.name,
+		Pool:   o.pool,
+		Serial: o.serial,
+		Text:   doc.Text,
+	}
 	if err := s.Check(); err != nil {
 		return secret.Secret{}, fmt.Errorf("--%w", err)
 	}
+
 	return s, nil
 }

@@ -20,33 +20,44 @@ func oscPublishCommand() *cobra.Command {
 		Long: `publish puts the Secret that render prints into the cluster of a kubeconfig. Labels,
 annotations and data that others put there stay. It prints the checksum that was there and the
 one that is there now, which each Node shows once it has applied it.`,
-		Example: "  loamctl osc publish pools/edge --name edge-1 --pool edge --kubeconfig admin.conf",
-		Args:    cobra.ExactArgs(1),
+		Example: "  loamctl osc publish pools/edge --name edge-1 --pool edge " +
+			"--kubeconfig admin.conf",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := o.secret(args[0])
 			if err != nil {
 				return err
 			}
+
 			path, err := kubeconfig.Path(file, os.Getenv)
 			if err != nil {
 				return err
 			}
+
 			server, err := kubeconfig.Open(path, context)
 			if err != nil {
 				return err
 			}
 			defer server.Close()
+
 			outcome, err := s.Publish(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\nwas  %s\nis   %s\n",
-				outcome.Result, secret.Namespace, s.Name, cmp.Or(outcome.Before, "none"), s.Checksum())
+				outcome.Result, secret.Namespace, s.Name, cmp.Or(outcome.Before,
+					"none"), s.Checksum())
+
 			return err
 		},
 	}
+
 	o.flags(cmd.Flags())
-	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig of the cluster (default: that of KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&context, "context", "", "context of the kubeconfig (default: its current one)")
+	cmd.Flags().StringVar(&file, "kubeconfig", "",
+		"kubeconfig of the cluster (default: that of KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&context, "context", "",
+		"context of the kubeconfig (default: its current one)")
+
 	return cmd
 }

@@ -26,6 +26,7 @@ func loamctl(t *testing.T, args ...string) (string, error) {
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	err := cmd.ExecuteContext(t.Context())
+
 	return out.String(), err
 }
 
@@ -49,6 +50,7 @@ func pool(t *testing.T, text string) string {
 	if err := os.WriteFile(filepath.Join(dir, "files/etc/word"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -66,10 +68,12 @@ func edgeOf(t *testing.T, c *cluster.Cluster) edge {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var e edge
 	if err := json.Unmarshal(answer, &e); err != nil {
 		t.Fatal(err)
 	}
+
 	return e
 }
 
@@ -88,24 +92,35 @@ func TestPublishToARealAPIServer(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfigFile(t, c.Admin(t)))
 	publish := func(dir string, more ...string) (result, was, is string) {
 		t.Helper()
-		out, err := loamctl(t, append([]string{"osc", "publish", dir, "--name", "edge-1", "--pool", "edge"}, more...)...)
+		out, err := loamctl(t,
+			append([]string{"osc", "publish", dir, "--name", "edge-1", "--pool", "edge"},
+				more...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		words := strings.Fields(out)
 		if len(words) != 6 {
 			t.Fatalf("printed %q", out)
 		}
+
 		return words[0], words[3], words[5]
 	}
-	one, two := pool(t, "one"), pool(t, "two")
+
+	one := pool(t, "one")
+	two := pool(t, "two")
 
 	result, was, first := publish(one)
 	if result != "created" || was != "none" {
 		t.Errorf("the first time: %s, was %s", result, was)
 	}
+
 	want := edge{Data: map[string][]byte{"osc.yaml": edgeOf(t, c).Data["osc.yaml"]}}
-	want.Metadata.Labels = map[string]string{"gardener.cloud/role": "operating-system-config", "worker.gardener.cloud/pool": "edge"}
+	want.Metadata.Labels = map[string]string{
+		"gardener.cloud/role":        "operating-system-config",
+		"worker.gardener.cloud/pool": "edge",
+	}
+
 	want.Metadata.Annotations = map[string]string{"checksum/data-script": first}
 	if diff := cmp.Diff(want, edgeOf(t, c)); diff != "" {
 		t.Errorf("the Secret (-want +got):\n%s", diff)
@@ -114,15 +129,19 @@ func TestPublishToARealAPIServer(t *testing.T) {
 		t.Errorf("the same again: %s, was %s, is %s", result, was, is)
 	}
 
-	if _, err := c.Do(http.MethodPatch, edgePath, `{"metadata": {"annotations": {"note": "kept"}}}`); err != nil {
+	if _, err := c.Do(http.MethodPatch, edgePath,
+		`{"metadata": {"annotations": {"note": "kept"}}}`); err != nil {
 		t.Fatal(err)
 	}
+
 	result, was, second := publish(two, "--serial")
 	if result != "updated" || was != first || second == first {
 		t.Errorf("another: %s, was %s, is %s", result, was, second)
 	}
+
 	got := edgeOf(t, c)
-	if got.word(t) != "two" || got.Metadata.Annotations["note"] != "kept" || got.Metadata.Annotations["reconciliation.osc.node-agent.gardener.cloud/serial"] != "true" {
+	if got.word(t) != "two" || got.Metadata.Annotations["note"] != "kept" ||
+		got.Metadata.Annotations["reconciliation.osc.node-agent.gardener.cloud/serial"] != "true" {
 		t.Errorf("the Secret: %+v", got)
 	}
 
@@ -132,35 +151,46 @@ func TestPublishToARealAPIServer(t *testing.T) {
 		for _, word := range words {
 			dir := pool(t, word)
 			all.Go(func() {
-				if _, err := loamctl(t, "osc", "publish", dir, "--name", "edge-1", "--pool", "edge"); err != nil {
+				_, err := loamctl(t, "osc", "publish", dir, "--name", "edge-1", "--pool", "edge")
+				if err != nil {
 					t.Error(err)
 				}
 			})
 		}
+
 		all.Wait()
 		if got := edgeOf(t, c).word(t); !strings.Contains("abcd", got) {
 			t.Errorf("the Secret says %q", got)
 		}
 	})
+
 	t.Run("one who may not", func(t *testing.T) {
-		_, err := loamctl(t, "osc", "publish", one, "--name", "edge-1", "--pool", "edge", "--kubeconfig", kubeconfigFile(t, c.Kubeconfig(t, "nobody")))
-		if err == nil || !strings.Contains(err.Error(), `publish Secret kube-system/edge-1: secrets "edge-1" is forbidden: User "nobody" cannot get`) {
+		_, err := loamctl(t, "osc", "publish", one, "--name", "edge-1", "--pool", "edge",
+			"--kubeconfig", kubeconfigFile(t, c.Kubeconfig(t, "nobody")))
+		if err == nil ||
+			!strings.Contains(err.Error(),
+				`publish Secret kube-system/edge-1: secrets "edge-1" is forbidden: User "nobody" cannot get`) {
 			t.Errorf("error %v", err)
 		}
 	})
+
 	t.Run("what is wrong is not published", func(t *testing.T) {
 		before := edgeOf(t, c)
 		dir := pool(t, "x")
 		if err := os.Mkdir(filepath.Join(dir, "unit"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loamctl(t, "osc", "publish", dir, "--name", "edge-1", "--pool", "edge"); err == nil {
+
+		_, err := loamctl(t, "osc", "publish", dir, "--name", "edge-1", "--pool", "edge")
+		if err == nil {
 			t.Error("published")
 		}
+
 		if diff := cmp.Diff(before, edgeOf(t, c)); diff != "" {
 			t.Errorf("the Secret (-before +after):\n%s", diff)
 		}
 	})
+
 	t.Run("no API server", func(t *testing.T) {
 		c.StopAPI(t)
 		_, err := loamctl(t, "osc", "publish", one, "--name", "edge-1", "--pool", "edge")

@@ -9,8 +9,9 @@ func oscRenderCommand() *cobra.Command {
 		Short: "Print a configuration as the Secret that nodes read",
 		Long: `render prints the Secret of a configuration as YAML. Where it is long, kubectl
 needs --server-side to take it.`,
-		Example: "  loamctl osc render pools/edge --name edge-1 --pool edge | kubectl apply --server-side -f -",
-		Args:    cobra.ExactArgs(1),
+		Example: "  loamctl osc render pools/edge --name edge-1 --pool edge | kubectl apply " +
+			"--server-side -f -",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := o.secret(args[0])
 			if err != nil {
@@ -19,6 +20,7 @@ needs --server-side to take it.`,
 			return s.Write(cmd.OutOrStdout())
 		},
 	}
+
 	o.flags(cmd.Flags())
 	return cmd
 }

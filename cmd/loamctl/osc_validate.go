@@ -34,12 +34,13 @@ warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so d
 			return errors.Join(errs...)
 		},
 	}
+
 	cmd.Flags().BoolVar(&strict, "strict", false, "refuse what nodes accept from a cluster only")
 	return cmd
 }
 
-// validate says on out that the configuration at path is valid, and on notes what
-// nodes accept of it although it is wrong.
+// validate says on out that the configuration at path is valid, and on notes
+// what nodes accept of it although it is wrong.
 func validate(path string, strict bool, out, notes io.Writer) error {
 	doc, err := compose.Read(path)
 	if err != nil {
@@ -55,9 +56,11 @@ func validate(path string, strict bool, out, notes io.Writer) error {
 		_, err := fmt.Fprintf(out, "%s: valid\n", path)
 		return err
 	}
+
 	if _, err := fmt.Fprintln(notes, explain(warnings)); err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(out, "%s: valid from a cluster, warnings: %d\n", path, len(warnings))
 	return err
 }
@@ -76,5 +79,6 @@ func explain(err error) error {
 		}
 		explained[i] = e
 	}
+
 	return explained
 }

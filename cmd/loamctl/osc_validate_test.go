@@ -9,8 +9,8 @@ import (
 	"github.com/loam-os/loam/test/shoot"
 )
 
-// Everything that Gardener's own code renders is valid: what node agents get, and
-// the objects that extensions see, those of new machines among them.
+// Everything that Gardener's own code renders is valid: what node agents get,
+// and the objects that extensions see, those of new machines among them.
 func TestWhatGardenerRendersIsValid(t *testing.T) {
 	for _, version := range shoot.Versions() {
 		for _, d := range shoot.DocumentsOf(t, version) {

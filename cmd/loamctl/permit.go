@@ -28,10 +28,12 @@ for 'loam rollback --os'.`,
 			if expires <= 0 {
 				return fmt.Errorf("--expires %v: want more than 0", expires)
 			}
+
 			keys, err := repository.LoadKeys(keysDir)
 			if err != nil {
 				return err
 			}
+
 			p, text, err := repository.SignPermit(dir, keys, version, node, time.Now().Add(expires))
 			if err != nil {
 				return err
@@ -39,10 +41,13 @@ for 'loam rollback --os'.`,
 			if err := os.WriteFile(out, text, 0o644); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %s on %s until %s\n", out, p.ImageID, p.Version, cmp.Or(p.Node, "any node"), p.Expires.Format(time.RFC3339))
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %s on %s until %s\n", out, p.ImageID,
+				p.Version, cmp.Or(p.Node, "any node"), p.Expires.Format(time.RFC3339))
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&dir, "repository", "", "directory of the repository")
 	f.StringVar(&keysDir, "keys", "", "directory of the keys that sign it")
@@ -50,8 +55,10 @@ for 'loam rollback --os'.`,
 	f.StringVar(&node, "node", "", "host name of the only node that it is for; without it, all")
 	f.DurationVar(&expires, "expires", 72*time.Hour, "how long it is good for")
 	f.StringVarP(&out, "output", "o", "permit.json", "file to write")
+
 	for _, name := range []string{"repository", "keys", "version"} {
 		_ = cmd.MarkFlagRequired(name) // they are flags, see above
 	}
+
 	return cmd
 }

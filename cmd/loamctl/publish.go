@@ -10,7 +10,11 @@ import (
 )
 
 func publishCommand() *cobra.Command {
-	login := distribute.Login{User: os.Getenv("LOAM_REGISTRY_USER"), Password: os.Getenv("LOAM_REGISTRY_PASSWORD")}
+	login := distribute.Login{
+		User:     os.Getenv("LOAM_REGISTRY_USER"),
+		Password: os.Getenv("LOAM_REGISTRY_PASSWORD"),
+	}
+
 	return &cobra.Command{
 		Use:   "publish REPOSITORY DESTINATION",
 		Short: "Copy a repository of updates to a directory, a USB stick or a registry",
@@ -25,14 +29,25 @@ read without one: what they take is signed.`,
   loamctl publish updates oci+http://127.0.0.1:5000/updates:stable`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, files, bytes := cmd.OutOrStdout(), 0, int64(0)
-			err := distribute.To(cmd.Context(), args[0], args[1], login, func(name string, size int64) {
-				files, bytes = files+1, bytes+size
-				fmt.Fprintf(out, "%9d KiB  %s\n", (size+1023)>>10, name)
-			})
+			out := cmd.OutOrStdout()
+			files := 0
+			bytes := int64(0)
+			err := distribute.To(
+				cmd.Context(),
+				args[0],
+				args[1],
+				login,
+				func(name string, size int64) {
+					files += 1
+					bytes += size
+					fmt.Fprintf(out, "%9d KiB  %s\n", (size+1023)>>10, name)
+				},
+			)
 			if err == nil {
-				_, err = fmt.Fprintf(out, "%s: %d files, %d KiB copied\n", args[1], files, (bytes+1023)>>10)
+				_, err = fmt.Fprintf(out, "%s: %d files, %d KiB copied\n",
+					args[1], files, (bytes+1023)>>10)
 			}
+
 			return err
 		},
 	}

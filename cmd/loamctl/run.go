@@ -55,6 +55,7 @@ as the build does, and no KVM.`,
 			return o.run(cmd.Context())
 		},
 	}
+
 	o.build.flags(cmd.Flags())
 	return cmd
 }
@@ -64,51 +65,67 @@ func (o runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	b, err := o.build.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.steps.Close()
+
 	result, err := b.build(ctx)
 	if err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp("", "loam")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+
 	machine, run, err := b.machine(ctx, result, dir)
 	if err != nil {
 		return err
 	}
+
 	machine.Credentials = map[string]string{
 		"loam.machine": fmt.Sprintf(machineYAML, vm.ShellTTY(machine.Arch)),
 		"loam.config":  string(config),
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var node *vm.VM
 	var applied vm.Line
-	hint := "the console's whole text is in the log; `loam status` on the node tells what is missing"
-	err = b.steps.Do("node boots and applies ("+machine.Accel+")", hint, func(detail io.Writer) error {
-		if node, err = vm.Start(ctx, run, machine); err != nil {
+	hint := "the console's whole text is in the log; `loam status` on the node tells " +
+		"what is missing"
+	err = b.steps.Do(
+		"node boots and applies ("+machine.Accel+")",
+		hint,
+		func(detail io.Writer) error {
+			node, err = vm.Start(ctx, run, machine)
+			if err != nil {
+				return err
+			}
+
+			node.Console().Mirror(detail)
+			wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
+			defer cancel()
+			applied, _, _, err = node.Console().Expect(wait, 0, appliedLine)
+
 			return err
-		}
-		node.Console().Mirror(detail)
-		wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		defer cancel()
-		applied, _, _, err = node.Console().Expect(wait, 0, appliedLine)
-		return err
-	})
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	defer node.Kill()
 	s, err := nodeStatus(ctx, node)
 	if err != nil {
 		return err
 	}
+
 	show(os.Stdout, s, applied.At)
 	if !settled(s) {
 		return errors.New("the node does not run all that the configuration wants")
@@ -116,6 +133,7 @@ func (o runOptions) run(ctx context.Context) error {
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
 		return attach(node)
 	}
+
 	return powerOff(ctx, b, node)
 }
 
@@ -125,10 +143,12 @@ func nodeStatus(ctx context.Context, node *vm.VM) (status.Status, error) {
 	if err := node.Shell().Open(ctx); err != nil {
 		return status.Status{}, err
 	}
+
 	text, err := node.Shell().Run(ctx, "loam status -o json")
 	if err != nil {
 		return status.Status{}, err
 	}
+
 	return status.Parse([]byte(text))
 }
 
@@ -150,6 +170,7 @@ func show(out io.Writer, s status.Status, sincePowerOn time.Duration) {
 	fmt.Fprintf(w, "kernel\t%s\n", s.Kernel)
 	fmt.Fprintf(w, "generation\t%s (%s)\n", s.Generation, s.Phase)
 	fmt.Fprintf(w, "files\t%d\n", s.Files)
+
 	for i, u := range s.Units {
 		label := ""
 		if i == 0 {
@@ -157,9 +178,11 @@ func show(out io.Writer, s status.Status, sincePowerOn time.Duration) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s (%s)\n", label, u.Name, u.Active, u.Sub)
 	}
+
 	if len(s.DebugShells) > 0 {
 		fmt.Fprintf(w, "debug shell\t%s\n", strings.Join(s.DebugShells, " "))
 	}
+
 	fmt.Fprintf(w, "applied\t%.1f s after power-on\n", sincePowerOn.Seconds())
 	_ = w.Flush()
 }
@@ -175,12 +198,14 @@ Try:  loam status
       findmnt -o TARGET,SOURCE,FSTYPE,OPTIONS / /etc /var
 
 `)
+
 	fd := int(os.Stdin.Fd())
 	saved, err := term.MakeRaw(fd)
 	if err != nil {
 		return err
 	}
 	defer term.Restore(fd, saved)
+
 	return node.Shell().Attach(os.Stdin, os.Stdout, quit)
 }
 

@@ -20,13 +20,18 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": ma
 // `make golden` takes what is printed into the scripts.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: os.Getenv("LOAM_GOLDEN") != "",
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("LOAM_GOLDEN") != "",
 		Setup: func(env *testscript.Env) error {
 			signed, err := filepath.Abs("../../firmware/authenticode/testdata/signed.efi")
 			env.Setenv("SIGNED", signed)
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"update-bundle": updateBundle},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"update-bundle": updateBundle,
+		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
 				return false, fmt.Errorf("condition %s: not known", cond)
@@ -36,16 +41,30 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// updateBundle gives the build in a directory its update bundle, as loamctl build does.
+// updateBundle gives the build in a directory its update bundle, as loamctl
+// build does.
 func updateBundle(ts *testscript.TestScript, _ bool, args []string) {
 	file := filepath.Join(ts.MkAbs(args[0]), image.ManifestName)
 	m, err := manifest.Decode([]byte(ts.ReadFile(file)))
 	ts.Check(err)
 	base, err := bundle.Base(m.ImageID, m.Version, m.Arch)
 	ts.Check(err)
-	ts.Check(image.WriteUpdate(filepath.Dir(file), base, bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}))
+	ts.Check(image.WriteUpdate(filepath.Dir(file), base, bundle.Sources{
+		ImageID:  m.ImageID,
+		Version:  m.Version,
+		Arch:     m.Arch,
+		Profile:  m.Profile,
+		RootHash: m.RootHash,
+	}))
+
 	pack := ts.ReadFile(filepath.Join(filepath.Dir(file), base+".pack"))
-	m.Files = append(m.Files, manifest.File{Name: base + ".pack", Size: int64(len(pack)), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(pack)))})
+	m.Files = append(m.Files,
+		manifest.File{
+			Name:   base + ".pack",
+			Size:   int64(len(pack)),
+			SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(pack))),
+		})
+
 	text, err := m.Encode()
 	ts.Check(err)
 	ts.Check(os.WriteFile(file, text, 0o644))

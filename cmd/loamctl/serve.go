@@ -62,34 +62,45 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 			if len(args) == 1 {
 				root, err := os.OpenRoot(args[0])
 				if err != nil {
-					return fmt.Errorf("%w\nhint: DIR is the directory of a repository: loamctl bundle --help", err)
+					return fmt.Errorf("%w\n"+
+						"hint: DIR is the directory of a repository: loamctl bundle --help", err)
 				}
 				defer root.Close()
 				mux.Handle("/", updates(root.FS(), out))
 			}
+
 			if len(o.builds) > 0 {
 				return o.serve(cmd.Context(), listen, mux, out)
 			}
+
 			l, err := net.Listen("tcp", listen)
 			if err != nil {
 				return err
 			}
+
 			fmt.Fprintf(out, "serving %s at http://%s\n", args[0], l.Addr())
 			return serve(cmd.Context(), l, mux)
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8080", "address to listen at")
-	f.StringArrayVar(&o.builds, "boot", nil, "a build that machines boot, one for each architecture")
+	f.StringArrayVar(&o.builds, "boot", nil,
+		"a build that machines boot, one for each architecture")
 	f.StringVar(&o.machines, "machines", "", "directory with the machine.yaml of each machine")
 	f.StringVar(&o.state, "state", "", "directory for the record of tokens and installed machines")
 	f.StringVar(&o.tokens, "tokens", "", "file with join tokens, one a line")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster in which join tokens are made")
-	f.DurationVar(&o.valid, "tokens-valid", time.Hour, "with --kubeconfig: how long a token is good")
-	f.StringVar(&o.group, "tokens-group", "", "with --kubeconfig: one more group of a token's bearer: system:bootstrappers:…")
-	f.BoolVar(&o.everybody, "tokens-for-all", false, "also machines without a file of their own get a token")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster in which join tokens are made")
+	f.DurationVar(&o.valid, "tokens-valid", time.Hour,
+		"with --kubeconfig: how long a token is good")
+	f.StringVar(&o.group, "tokens-group", "",
+		"with --kubeconfig: one more group of a token's bearer: system:bootstrappers:…")
+	f.BoolVar(&o.everybody, "tokens-for-all", false,
+		"also machines without a file of their own get a token")
 	cmd.MarkFlagsRequiredTogether("boot", "state")
 	cmd.MarkFlagsMutuallyExclusive("tokens", "kubeconfig")
+
 	return cmd
 }
 
@@ -100,38 +111,54 @@ func updates(files fs.FS, out io.Writer) http.Handler {
 
 // serve serves until ctx ends, and then for a second what is under way.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	// No request has a body to wait for. ReadTimeout also ends the context of one that is still being answered, for which a token may be made;
-	// WriteTimeout leaves a minute for what is said then. A file has longer, while its client takes it (pxe.Patient).
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
+	// No request has a body to wait for. ReadTimeout also ends the context of
+	// one that is still being answered, for which a token may be made;
+	// WriteTimeout leaves a minute for what is said then. A file has longer,
+	// while its client takes it (pxe.Patient).
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		WriteTimeout:      2 * time.Minute,
+		IdleTimeout:       time.Minute,
+	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
+
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(grace) != nil {
 		server.Close()
 	}
+
 	<-ended
 	return nil
 }
 
-// logged prints a line for each answer: who, what, the range asked for, status and bytes.
+// logged prints a line for each answer: who, what, the range asked for, status
+// and bytes.
 func logged(h http.Handler, out io.Writer) http.Handler {
 	var one sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &answer{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(a, r)
+
 		ranges := r.Header.Get("Range")
 		if ranges != "" {
 			ranges = fmt.Sprintf(" %.60q", ranges)
 		}
+
 		one.Lock()
 		defer one.Unlock()
-		fmt.Fprintf(out, "%s %s %.200q%s %d %d\n", r.RemoteAddr, r.Method, r.URL.Path, ranges, a.status, a.bytes)
+		fmt.Fprintf(out, "%s %s %.200q%s %d %d\n",
+			r.RemoteAddr, r.Method, r.URL.Path, ranges, a.status, a.bytes)
 	})
 }
 

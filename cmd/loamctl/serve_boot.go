@@ -36,15 +36,21 @@ type bootOptions struct {
 	everybody         bool
 }
 
-// serve serves machines, and what mux has besides, until ctx ends. All that is given is checked before a
-// port is opened.
-func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMux, out io.Writer) error {
+// serve serves machines, and what mux has besides, until ctx ends. All that is
+// given is checked before a port is opened.
+func (o bootOptions) serve(
+	ctx context.Context, listen string, mux *http.ServeMux, out io.Writer,
+) error {
 	address, err := netip.ParseAddrPort(listen)
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
-	own := address.Addr().Is4() && address.Addr().IsLoopback() || address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
+	own := address.Addr().Is4() && address.Addr().IsLoopback() ||
+		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
 	if err != nil || address.Addr().IsUnspecified() || own {
-		return fmt.Errorf("--listen %s: machines have to be told one address\nhint: write the one that this machine has on their network, such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
+		return fmt.Errorf("--listen %s: machines have to be told one address\n"+
+			"hint: write the one that this machine has on their network, such as 192.0.2.1:8080 "+
+			"or [2001:db8::1]:8080", listen)
 	}
+
 	offers, err := o.open(address)
 	if err != nil {
 		return err
@@ -54,15 +60,18 @@ func (o bootOptions) serve(ctx context.Context, listen string, mux *http.ServeMu
 			_ = b.Close()
 		}
 	}()
+
 	site, err := o.site(out)
 	if err != nil {
 		return err
 	}
 	defer site.close()
+
 	for _, arch := range slices.Sorted(maps.Keys(offers.Builds)) {
 		b := offers.Builds[arch]
 		fmt.Fprintf(out, "boot      %s: %s, root hash %s\n", arch, b, b.RootHash())
 	}
+
 	log := journal{out: out, now: time.Now, said: map[string]time.Time{}}
 	mux.Handle("/v1/", offers.Handler(site, log.say))
 	return listenAndServe(ctx, address, offers, site, &log, mux)
@@ -77,45 +86,68 @@ func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 			return offers, err
 		}
 		if _, ok := offers.Builds[b.Arch()]; ok {
-			return offers, errors.Join(fmt.Errorf("--boot %s: a second build for %s\nhint: give one for each architecture", dir, b.Arch()), b.Close())
+			return offers, errors.Join(fmt.Errorf("--boot %s: a second build for %s\n"+
+				"hint: give one for each architecture", dir, b.Arch()), b.Close())
 		}
 		offers.Builds[b.Arch()] = b
 	}
+
 	return offers, nil
 }
 
 // listenAndServe opens the ports and serves them, all or none.
-func listenAndServe(ctx context.Context, address netip.AddrPort, offers pxe.Offers, site *site, log *journal, web http.Handler) error {
+func listenAndServe(
+	ctx context.Context,
+	address netip.AddrPort,
+	offers pxe.Offers,
+	site *site,
+	log *journal,
+	web http.Handler,
+) error {
 	l, err := net.Listen("tcp", address.String())
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+
 	if address.Addr().Is6() {
-		fmt.Fprintf(log.out, "network   %s: HTTP. The network's DHCPv6 server has to give, as boot file URL (option 59):\n", offers.URL)
+		fmt.Fprintf(log.out,
+			"network   %s: HTTP. The network's DHCPv6 server has to give, as boot file URL "+
+				"(option 59):\n", offers.URL)
 		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
 			fmt.Fprintf(log.out, "          %-33s %s\n", whom, offers.BootFiles()[whom])
 		}
 		return serve(ctx, netutil.LimitListener(l, maxConnections), web)
 	}
+
 	dhcp, proxy, err := pxe.Listen(ctx, address.Addr())
 	if err != nil {
 		return err
 	}
 	defer dhcp.Close()
 	defer proxy.Close()
-	files, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address.Addr(), tftpPort)))
+
+	files, err := net.ListenUDP("udp4",
+		net.UDPAddrFromAddrPort(netip.AddrPortFrom(address.Addr(), tftpPort)))
 	if err != nil {
 		return err
 	}
 	defer files.Close()
 	fmt.Fprintf(log.out, "network   %s: ProxyDHCP, TFTP, HTTP\n", offers.URL)
-	answers := pxe.Proxy{Offers: offers, Server: address.Addr(), Installed: site.IsInstalled, Admit: site.Admit, Said: log.offered(offers)}
+	answers := pxe.Proxy{
+		Offers:    offers,
+		Server:    address.Addr(),
+		Installed: site.IsInstalled,
+		Admit:     site.Admit,
+		Said:      log.offered(offers),
+	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return answers.Serve(ctx, dhcp, pxe.DHCPPort) })
 	group.Go(func() error { return answers.Serve(ctx, proxy, pxe.ProxyPort) })
 	group.Go(func() error { return transfers(offers, address.Addr(), log).Serve(ctx, files) })
 	group.Go(func() error { return serve(ctx, netutil.LimitListener(l, maxConnections), web) })
+
 	return group.Wait()
 }
 
@@ -124,16 +156,19 @@ func transfers(offers pxe.Offers, from netip.Addr, log *journal) *tftp.Server {
 	s := &tftp.Server{
 		Files: map[string]tftp.File{},
 		Dial: func(client netip.AddrPort) (net.Conn, error) {
-			return net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(client))
+			return net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)),
+				net.UDPAddrFromAddrPort(client))
 		},
 		Ended: func(t tftp.Transfer) {
 			asked := "loads " + path.Base(t.Name) + " by TFTP"
 			if errors.Is(t.Err, tftp.ErrNotFound) {
-				asked = fmt.Sprintf("asks for %.100q by TFTP", t.Name) // whatever the client called it
+				// whatever the client called it
+				asked = fmt.Sprintf("asks for %.100q by TFTP", t.Name)
 			}
 			log.say(t.Client.Addr().String(), asked, pxe.Amount(t.Size, t.Took, t.Err))
 		},
 	}
+
 	for name, f := range offers.Files() {
 		s.Files[name] = tftp.File{Content: f, Size: f.Size}
 	}

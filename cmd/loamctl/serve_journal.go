@@ -11,10 +11,12 @@ import (
 	"github.com/loam-os/loam/image/pxe"
 )
 
-// again is the time in which what is said twice is the same: firmware asks several times.
+// again is the time in which what is said twice is the same: firmware asks
+// several times.
 const again = 15 * time.Second
 
-// maxSaid bounds the lines that are remembered, as whoever asks can have one for each question.
+// maxSaid bounds the lines that are remembered, as whoever asks can have one
+// for each question.
 const maxSaid = 1000
 
 // journal prints a line for each thing that happens.
@@ -31,21 +33,26 @@ func (j *journal) say(who, asked, got string) {
 	if address, err := netip.ParseAddr(who); err == nil {
 		who = called(address)
 	}
+
 	line := fmt.Sprintf("%-17s  %s: %s", who, asked, got)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	now := j.now()
 	if last, ok := j.said[line]; ok && now.Sub(last) < again {
 		return
 	}
+
 	for old, at := range j.said {
 		if now.Sub(at) >= again {
 			delete(j.said, old)
 		}
 	}
+
 	if len(j.said) >= maxSaid {
 		clear(j.said)
 	}
+
 	j.said[line] = now
 	fmt.Fprintf(j.out, "%s  %s\n", now.Format(time.TimeOnly), line)
 }
@@ -60,6 +67,7 @@ func called(address netip.Addr) string {
 	if mac := pxe.Neighbour(table, address); mac != "" {
 		return mac
 	}
+
 	return address.String()
 }
 

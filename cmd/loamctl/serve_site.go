@@ -36,44 +36,58 @@ func (o bootOptions) site(out io.Writer) (*site, error) {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
+
 	if s.Admit(pxe.Request{UUIDs: []string{"none"}}) == nil {
 		fmt.Fprintln(out, "boots     every machine that asks the network to boot it")
 	}
+
 	source, err := o.source()
 	if err != nil {
 		return nil, err
 	}
+
 	if err := os.MkdirAll(o.state, 0o700); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
+
 	root, err := os.OpenRoot(o.state)
 	if err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
+
 	s.Record, err = enroll.Open(root, source, time.Now)
 	return s, err
 }
 
-// check refuses an inventory with a mistake, and one that wants tokens that nobody gets.
+// check refuses an inventory with a mistake, and one that wants tokens that
+// nobody gets.
 func (o bootOptions) check(root *os.Root, out io.Writer) error {
 	entries, err := inventory.Check(root)
 	if err != nil {
 		return fmt.Errorf("--machines %s: %w", o.machines, err)
 	}
+
 	for _, e := range entries {
 		switch {
 		case e.WantsToken() && o.tokens == "" && o.kubeconfig == "":
-			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\nhint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
+			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\n"+
+				"hint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
 		case e.WantsToken() && !e.Own() && !o.everybody:
-			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of their own\nhint: --tokens-for-all gives one to whoever asks", o.machines, e.Name, inventory.Placeholder)
+			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of "+
+				"their own\n"+
+				"hint: --tokens-for-all gives one to whoever asks", o.machines, e.Name,
+				inventory.Placeholder)
 		}
 	}
+
 	others := "none for others"
 	if slices.ContainsFunc(entries, func(e inventory.Entry) bool { return !e.Own() }) {
 		others = inventory.Default + " for others"
 	}
+
 	entries = slices.DeleteFunc(entries, func(e inventory.Entry) bool { return !e.Own() })
-	fmt.Fprintf(out, "machines  %s: %d with a file of their own, %s\n", o.machines, len(entries), others)
+	fmt.Fprintf(out, "machines  %s: %d with a file of their own, %s\n",
+		o.machines, len(entries), others)
 	return nil
 }
 
@@ -85,7 +99,8 @@ func (o bootOptions) source() (enroll.Source, error) {
 		_, err := list.Tokens()
 		return list, err
 	case o.kubeconfig != "" && o.valid < 5*time.Minute:
-		return nil, fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself\nhint: give it 5m or more", o.valid)
+		return nil, fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself\n"+
+			"hint: give it 5m or more", o.valid)
 	case o.kubeconfig != "":
 		server, err := kubeconfig.Open(o.kubeconfig, "")
 		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err
@@ -108,17 +123,23 @@ func (s *site) Admit(r pxe.Request) error {
 	return inventory.Admit(s.machines, r.MAC, r.UUIDs)
 }
 
-// find is the file of a machine, and the name that it has in the record: none for one of many.
+// find is the file of a machine, and the name that it has in the record: none
+// for one of many.
 func (s *site) find(id pxe.Identity) (e inventory.Entry, name string, err error) {
 	if s.machines == nil {
 		return e, "", fmt.Errorf("%w here", pxe.ErrNone)
 	}
-	if e, err = inventory.Find(s.machines, id.MACs, id.Serial, id.UUID); err != nil || e.Own() {
+
+	e, err = inventory.Find(s.machines, id.MACs, id.Serial, id.UUID)
+	if err != nil || e.Own() {
 		return e, e.Name, err
 	}
+
 	if e.WantsToken() && !s.everybody {
-		err = fmt.Errorf("%s wants a join token, which is for machines with a file of their own", e.Name)
+		err = fmt.Errorf("%s wants a join token, which is for machines with a file of their own",
+			e.Name)
 	}
+
 	return e, "", err
 }
 
@@ -131,13 +152,16 @@ func (s *site) Machine(ctx context.Context, id pxe.Identity) (text []byte, from 
 	if !e.WantsToken() {
 		return e.With(""), e.Name, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	token, err := s.Token(ctx, name, id.MACs)
+
 	return e.With(token), e.Name + ", with join token " + strings.SplitN(token, ".", 2)[0], err
 }
 
-// Installed notes that the machine boots from its disk. Nothing proves that, so only one whose file says so is noted.
+// Installed notes that the machine boots from its disk. Nothing proves that, so
+// only one whose file says so is noted.
 func (s *site) Installed(id pxe.Identity) (undo string, err error) {
 	e, name, err := s.find(id)
 	if err != nil {

@@ -20,19 +20,28 @@ import (
 	"github.com/loam-os/loam/image/pxe"
 )
 
-// options are for a site with one machine of its own and a default, of which both or one want a token.
+// options are for a site with one machine of its own and a default, of which
+// both or one want a token.
 func options(t *testing.T, own, others string) bootOptions {
 	t.Helper()
-	o := bootOptions{machines: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), tokens: filepath.Join(t.TempDir(), "tokens")}
+	o := bootOptions{
+		machines: t.TempDir(),
+		state:    filepath.Join(t.TempDir(), "state"),
+		tokens:   filepath.Join(t.TempDir(), "tokens"),
+	}
+
 	for name, text := range map[string]string{
-		filepath.Join(o.machines, macOf(1)+".yaml"): "apiVersion: loam.dev/v1alpha1\nkind: Machine\n# " + own,
-		filepath.Join(o.machines, "default.yaml"):   "apiVersion: loam.dev/v1alpha1\nkind: Machine\n# " + others,
+		filepath.Join(o.machines, macOf(1)+".yaml"): "apiVersion: loam.dev/v1alpha1\n" +
+			"kind: Machine\n# " + own,
+		filepath.Join(o.machines, "default.yaml"): "apiVersion: loam.dev/v1alpha1\n" +
+			"kind: Machine\n# " + others,
 		o.tokens: "aaaaaa.0123456789abcdef\nbbbbbb.0123456789abcdef\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return o
 }
 
@@ -45,16 +54,43 @@ func TestSiteRefuses(t *testing.T) {
 		edit        func(*bootOptions)
 		wantErr     string
 	}{
-		{"tokens for whoever asks", wanted, wanted, func(*bootOptions) {}, "default.yaml has <<BOOTSTRAP_TOKEN>>, which is for machines with a file of their own\nhint: --tokens-for-all"},
-		{"no tokens", wanted, "", func(o *bootOptions) { o.tokens = "" }, macOf(1) + ".yaml has <<BOOTSTRAP_TOKEN>>, and there are no tokens\nhint: give --tokens or --kubeconfig"},
-		{"tokens that end before they are used", "", "", func(o *bootOptions) { o.tokens, o.kubeconfig, o.valid = "", "none", time.Minute }, "--tokens-valid 1m0s: a machine needs minutes to install itself\nhint: give it 5m or more"},
-		{"tokens that are not there", "", "", func(o *bootOptions) { o.tokens = "none" }, "open none: no such file"},
-		{"machines that are not there", "", "", func(o *bootOptions) { o.machines = "none" }, "--machines: open none: no such file"},
-		{"a file with a mistake", "\nhostname: A", "", func(*bootOptions) {}, macOf(1) + `.yaml:4: hostname: "A" is not a host name`},
+		{
+			"tokens for whoever asks",
+			wanted,
+			wanted,
+			func(*bootOptions) {},
+			"default.yaml has <<BOOTSTRAP_TOKEN>>, which is for machines with a file of their " +
+				"own\nhint: --tokens-for-all",
+		},
+		{"no tokens", wanted, "", func(o *bootOptions) {
+			o.tokens = ""
+		}, macOf(1) + ".yaml has <<BOOTSTRAP_TOKEN>>, and there are no tokens\n" +
+			"hint: give --tokens or --kubeconfig"},
+		{"tokens that end before they are used", "", "", func(o *bootOptions) {
+			o.tokens = ""
+			o.kubeconfig = "none"
+			o.valid = time.Minute
+		}, "--tokens-valid 1m0s: a machine needs minutes to install itself\n" +
+			"hint: give it 5m or more"},
+		{"tokens that are not there", "", "", func(o *bootOptions) {
+			o.tokens = "none"
+		}, "open none: no such file"},
+		{"machines that are not there", "", "", func(o *bootOptions) {
+			o.machines = "none"
+		}, "--machines: open none: no such file"},
+		{
+			"a file with a mistake",
+			"\n" +
+				"hostname: A",
+			"",
+			func(*bootOptions) {},
+			macOf(1) + `.yaml:4: hostname: "A" is not a host name`,
+		},
 	} {
 		o := options(t, test.own, test.others)
 		test.edit(&o)
-		if _, err := o.site(io.Discard); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+		_, err := o.site(io.Discard)
+		if err == nil || !strings.Contains(err.Error(), test.wantErr) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
 		}
 	}
@@ -68,22 +104,32 @@ func TestSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	if want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\nboots     every machine that asks the network to boot it\n"; out.String() != want {
+
+	want := "machines  " + o.machines + ": 1 with a file of their own, default.yaml for others\n" +
+		"boots     every machine that asks the network to boot it\n"
+	if out.String() != want {
 		t.Errorf("printed %q, want %q", &out, want)
 	}
+
 	text, from, err := s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(1)}})
-	if err != nil || !strings.HasSuffix(string(text), "# aaaaaa.0123456789abcdef") || from != macOf(1)+".yaml, with join token aaaaaa" {
+	if err != nil || !strings.HasSuffix(string(text), "# aaaaaa.0123456789abcdef") ||
+		from != macOf(1)+".yaml, with join token aaaaaa" {
 		t.Errorf("a machine with a file of its own: %q from %q, %v", text, from, err)
 	}
+
 	text, from, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}})
 	if err != nil || !strings.HasSuffix(string(text), "# for all") || from != "default.yaml" {
 		t.Errorf("another: %q from %q, %v", text, from, err)
 	}
+
 	// Somebody edits the default while machines ask.
-	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, _, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}}); err == nil || text != nil || errors.Is(err, pxe.ErrNone) {
+
+	text, _, err = s.Machine(t.Context(), pxe.Identity{MACs: []string{macOf(2)}})
+	if err == nil || text != nil || errors.Is(err, pxe.ErrNone) {
 		t.Errorf("a token for whoever asks: %q, %v", text, err)
 	}
 }
@@ -97,28 +143,63 @@ func TestWhoIsInstalled(t *testing.T) {
 		macs        []string
 		want        string
 	}{
-		{"its file says install", install, "", []string{macOf(1), macOf(2)}, "boots from its disk from now on"},
-		{"its file does not", "", install, []string{macOf(1)}, "error: " + macOf(1) + ".yaml has no install: it goes on booting from the network"},
-		{"the file for others does", "", install, []string{macOf(2)}, "boots from its disk from now on"},
-		{"the file for others does not", install, "", []string{macOf(2)}, "error: default.yaml has no install"},
-		{"there is no file for it", install, "none", []string{macOf(2)}, "error: no machine.yaml for " + macOf(2)},
+		{
+			"its file says install",
+			install,
+			"",
+			[]string{macOf(1), macOf(2)},
+			"boots from its disk from now on",
+		},
+		{
+			"its file does not",
+			"",
+			install,
+			[]string{macOf(1)},
+			"error: " + macOf(1) + ".yaml has no install: it goes on booting from the network",
+		},
+		{
+			"the file for others does",
+			"",
+			install,
+			[]string{macOf(2)},
+			"boots from its disk from now on",
+		},
+		{
+			"the file for others does not",
+			install,
+			"",
+			[]string{macOf(2)},
+			"error: default.yaml has no install",
+		},
+		{
+			"there is no file for it",
+			install,
+			"none",
+			[]string{macOf(2)},
+			"error: no machine.yaml for " + macOf(2),
+		},
 	} {
 		o := options(t, test.own, test.others)
 		if test.others == "none" {
 			_ = os.Remove(filepath.Join(o.machines, "default.yaml"))
 		}
+
 		s, err := o.site(io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.close()
 		var said string
-		web, answer := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got }), httptest.NewRecorder()
-		web.ServeHTTP(answer, httptest.NewRequest("POST", "/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil))
+		web := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got })
+		answer := httptest.NewRecorder()
+		web.ServeHTTP(answer,
+			httptest.NewRequest("POST", "/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil))
+
 		taken := !strings.HasPrefix(test.want, "error: ")
 		if !strings.HasPrefix(said, test.want) || (answer.Code == 200) != taken {
 			t.Errorf("%s: %d, said %q, want %q", test.name, answer.Code, said, test.want)
 		}
+
 		for _, mac := range test.macs {
 			if s.IsInstalled(mac) != taken {
 				t.Errorf("%s: %s is installed: %v", test.name, mac, !taken)
@@ -127,7 +208,8 @@ func TestWhoIsInstalled(t *testing.T) {
 	}
 }
 
-// TestANodeReadsWhatIsServed has a node ask for a machine.yaml that is larger than what net/http buffers, and for one with a mistake.
+// TestANodeReadsWhatIsServed has a node ask for a machine.yaml that is larger
+// than what net/http buffers, and for one with a mistake.
 func TestANodeReadsWhatIsServed(t *testing.T) {
 	o := options(t, strings.Repeat("a", 5000), "")
 	s, err := o.site(io.Discard)
@@ -138,9 +220,14 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	web := httptest.NewServer(pxe.Offers{}.Handler(s, func(string, string, string) {}))
 	defer web.Close()
 	node := netboot.Server{
-		URL: web.URL, Node: netboot.Identity{MACs: []string{macOf(1)}}, Client: web.Client(), Say: t.Logf, Moved: func() {},
-		Wait: func(context.Context, time.Duration) error { return nil },
+		URL:    web.URL,
+		Node:   netboot.Identity{MACs: []string{macOf(1)}},
+		Client: web.Client(),
+		Say:    t.Logf,
+		Moved:  func() {},
+		Wait:   func(context.Context, time.Duration) error { return nil },
 	}
+
 	name := filepath.Join(o.machines, macOf(1)+".yaml")
 	want, err := os.ReadFile(name)
 	if err != nil {
@@ -149,17 +236,21 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	if got, err := node.Machine(t.Context()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
 	}
+
 	if err := os.WriteFile(name, append(want, "\nhostName: x"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const reason = "503 Service Unavailable: 52:54:00:00:00:01.yaml:4: hostName: unknown field; hint: did you mean hostname?"
+
+	const reason = "503 Service Unavailable: 52:54:00:00:00:01.yaml:4: hostName: unknown field; " +
+		"hint: did you mean hostname?"
 	if _, err := node.Machine(t.Context()); err == nil || !strings.Contains(err.Error(), reason) {
 		t.Errorf("a file with a mistake: %v", err)
 	}
 }
 
-// TestWhatIsMissingIsNoMachineWithoutAFile has what a machine.yaml is made of go while the server runs: a node that was told that there is none for
-// it would start without.
+// TestWhatIsMissingIsNoMachineWithoutAFile has what a machine.yaml is made of
+// go while the server runs: a node that was told that there is none for it
+// would start without.
 func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -170,7 +261,9 @@ func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
 			file := filepath.Join(o.machines, macOf(1)+".yaml")
 			return errors.Join(os.Remove(file), os.Symlink("gone", file))
 		}},
-		{"the directory of all files", func(o bootOptions) error { return os.RemoveAll(o.machines) }},
+		{"the directory of all files", func(o bootOptions) error {
+			return os.RemoveAll(o.machines)
+		}},
 		{"the directory of the record", func(o bootOptions) error { return os.RemoveAll(o.state) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -180,11 +273,14 @@ func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.close()
+
 			if err := test.lose(o); err != nil {
 				t.Fatal(err)
 			}
+
 			answer := httptest.NewRecorder()
-			pxe.Offers{}.Handler(s, func(string, string, string) {}).ServeHTTP(answer, httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil))
+			pxe.Offers{}.Handler(s, func(string, string, string) {}).ServeHTTP(answer,
+				httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil))
 			if answer.Code != http.StatusServiceUnavailable {
 				t.Errorf("%d %s", answer.Code, answer.Body)
 			}
@@ -203,12 +299,14 @@ func TestJournal(t *testing.T) {
 		tell(r, pxe.Offer{}, pxe.ErrBIOS)
 		now = now.Add(4 * time.Second)
 	}
+
 	j.say("192.0.2.7", "loads root by HTTP", "180.5 MB in 10.1 s")
 	now = now.Add(again)
 	r.Kind = pxe.Firmware
 	tell(r, pxe.Offer{Disk: true}, nil)
 	r.Kind = pxe.Init
 	tell(r, pxe.Offer{File: offers.URL}, nil)
+
 	const want = `12:00:00  52:54:00:00:00:01  BIOS PXE asks what to boot: its firmware starts as a BIOS, Loam by UEFI: switch that on in its setup, or start iPXE
 12:00:12  192.0.2.7          loads root by HTTP: 180.5 MB in 10.1 s
 12:00:27  52:54:00:00:00:01  UEFI PXE asks what to boot: its disk, as it is installed
@@ -217,9 +315,11 @@ func TestJournal(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
 	}
+
 	for i := range 2 * maxSaid {
 		j.say(macOf(1), "asks", strconv.Itoa(i))
 	}
+
 	if len(j.said) > maxSaid {
 		t.Errorf("%d lines are remembered", len(j.said))
 	}

@@ -29,8 +29,10 @@ func TestServe(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	out, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -40,50 +42,63 @@ func TestServe(t *testing.T) {
 	cmd.SetArgs([]string{dir, "--listen", "127.0.0.1:0"})
 	cmd.SetOut(w)
 	ended := make(chan error, 1)
+
 	go func() {
 		ended <- cmd.ExecuteContext(ctx)
 		w.Close()
 	}()
+
 	lines := bufio.NewScanner(out)
 	expect := func(pattern string) string {
 		t.Helper()
 		if !lines.Scan() {
 			t.Fatalf("no line, want %s", pattern)
 		}
+
 		m := regexp.MustCompile("^" + pattern + "$").FindStringSubmatch(lines.Text())
 		if m == nil {
 			t.Fatalf("printed %q, want %s", lines.Text(), pattern)
 		}
+
 		return m[len(m)-1]
 	}
+
 	s, err := repository.Open(expect(`serving \S+ at (http://127\.0\.0\.1:\d+)`))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	body, err := s.Range(ctx, "file", 2, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := io.ReadAll(body)
-	if body.Close(); string(got) != "234" || err != nil {
+	body.Close()
+	if string(got) != "234" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
+
 	expect(`127\.0\.0\.1:\d+ GET "/file" "bytes=2-4" 206 3`)
 	if _, err := s.Get(ctx, "none", 100); err == nil {
 		t.Error("a file out of nowhere")
 	}
+
 	expect(`127\.0\.0\.1:\d+ GET "/none" 404 \d+`)
 	if got, err := s.Get(ctx, "out", 1<<20); err == nil || strings.Contains(string(got), "root:") {
 		t.Errorf("a link out of the directory is followed: %q", got)
 	}
+
 	expect(`127\.0\.0\.1:\d+ GET "/out" [45]\d\d \d+`)
 	cancel()
+
 	if err := <-ended; err != nil {
 		t.Errorf("error %v at the end", err)
 	}
 }
 
-// TestAClientThatStops says half of what it wants, or takes nothing of what it asked for: its connection is closed. Time is not real.
+// TestAClientThatStops says half of what it wants, or takes nothing of what it
+// asked for: its connection is closed. Time is not real.
 func TestAClientThatStops(t *testing.T) {
 	web := everything(t)
 	for _, request := range []string{
@@ -117,7 +132,9 @@ func TestAClientThatIsSlow(t *testing.T) {
 			if _, err := io.WriteString(client, "GET "+name+" HTTP/1.0\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
-			got, part := 0, make([]byte, 64<<10)
+
+			got := 0
+			part := make([]byte, 64<<10)
 			for {
 				n, err := client.Read(part)
 				got += n
@@ -129,6 +146,7 @@ func TestAClientThatIsSlow(t *testing.T) {
 			if got < size {
 				t.Errorf("%s: %d bytes of %d", name, got, size)
 			}
+
 			<-ended
 		})
 	}
@@ -147,6 +165,7 @@ func everything(t *testing.T) http.Handler {
 	web := http.NewServeMux()
 	web.Handle("/", updates(fstest.MapFS{"file": {Data: make([]byte, 1<<20)}}, io.Discard))
 	web.Handle("/v1/", offers.Handler(nil, func(string, string, string) {}))
+
 	return web
 }
 
@@ -157,6 +176,7 @@ func connect(t *testing.T, web http.Handler) (client net.Conn, ended <-chan erro
 	l <- watched{server, sync.OnceFunc(func() { close(l) })}
 	end := make(chan error, 1)
 	go func() { end <- serve(t.Context(), l, web) }()
+
 	return client, end
 }
 

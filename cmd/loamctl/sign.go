@@ -30,22 +30,28 @@ type signOptions struct {
 
 func (o *signOptions) flags(f *pflag.FlagSet, prefix string) {
 	f.StringVar(&o.key, prefix+"key", "", "private key: PKCS #8 file (PEM), or pkcs11: URI")
-	f.StringVar(&o.certificate, prefix+"certificate", "", "certificate of --"+prefix+"key: PEM file")
+	f.StringVar(&o.certificate, prefix+"certificate", "",
+		"certificate of --"+prefix+"key: PEM file")
 }
 
 // enrollOptions are the flags for firmware that does not know the key yet.
 type enrollOptions struct{ dir, when string }
 
 func (o *enrollOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.dir, "enroll", "", "put what loamctl keys has written into that directory on the ESP, for firmware in setup mode")
-	f.StringVar(&o.when, "enroll-when", string(image.IfSafe), "who enrolls it: if-safe: the loader in virtual machines, elsewhere a person by its menu; manual: a person; force: the loader")
+	f.StringVar(&o.dir, "enroll", "",
+		"put what loamctl keys has written into that directory on the ESP, for firmware "+
+			"in setup mode")
+	f.StringVar(&o.when, "enroll-when", string(image.IfSafe),
+		"who enrolls it: if-safe: the loader in virtual machines, elsewhere a person by its "+
+			"menu; manual: a person; force: the loader")
 }
 
 // sumsOptions are the flags of who signs SHA256SUMS.
 type sumsOptions struct{ file string }
 
 func (o *sumsOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.file, "sums-key", "", "private OpenPGP key that signs SHA256SUMS, for systemd-sysupdate and gpgv")
+	f.StringVar(&o.file, "sums-key", "",
+		"private OpenPGP key that signs SHA256SUMS, for systemd-sysupdate and gpgv")
 }
 
 // key is nil without one.
@@ -61,9 +67,12 @@ func (o enrollOptions) add(k *image.Keys) error {
 	if o.dir == "" {
 		return nil
 	}
-	if k.When = image.When(o.when); !slices.Contains([]image.When{image.IfSafe, image.Manual, image.Force}, k.When) {
+
+	k.When = image.When(o.when)
+	if !slices.Contains([]image.When{image.IfSafe, image.Manual, image.Force}, k.When) {
 		return fmt.Errorf("--enroll-when %q: want if-safe, manual or force", o.when)
 	}
+
 	k.Enroll = map[string][]byte{}
 	for _, name := range sign.Names() {
 		file := filepath.Join(o.dir, name)
@@ -73,11 +82,14 @@ func (o enrollOptions) add(k *image.Keys) error {
 				err = fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content))
 			}
 		}
+
 		if err != nil {
 			return fmt.Errorf("--enroll: %w\nhint: loamctl keys %s makes it", err, o.dir)
 		}
+
 		k.Enroll[name] = content
 	}
+
 	return nil
 }
 
@@ -114,31 +126,46 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
     --key 'pkcs11:token=loam;object=db?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:pin'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := o.keys(sign.Tokens{Context: cmd.Context(), PIN: askPIN, Tools: func() (tools.Tree, error) { return toolsTree(cmd.Context(), source) }})
+			k, err := o.keys(sign.Tokens{
+				Context: cmd.Context(),
+				PIN:     askPIN,
+				Tools:   func() (tools.Tree, error) { return toolsTree(cmd.Context(), source) },
+			})
 			if err == nil {
 				err = enroll.add(&k)
 			}
+
 			if err == nil {
 				k.Sums, err = sums.key()
 			}
+
 			if err == nil && k.None() {
-				err = errors.New("no key\nhint: --key and --certificate sign for Secure Boot, --sums-key signs SHA256SUMS")
+				err = errors.New("no key\n" +
+					"hint: --key and --certificate sign for Secure Boot, --sums-key " +
+					"signs SHA256SUMS")
 			}
+
 			if err != nil {
 				return err
 			}
+
 			m, err := image.Sign(args[0], k)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n", m.ImageID, m.Version, m.Arch, m.Profile, strings.Join(signedBy(k), " and "))
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n",
+				m.ImageID, m.Version, m.Arch, m.Profile, strings.Join(signedBy(k), " and "))
 			return err
 		},
 	}
+
 	o.flags(cmd.Flags(), "")
 	enroll.flags(cmd.Flags())
 	sums.flags(cmd.Flags())
-	cmd.Flags().StringVar(&source, "source", ".", "directory of Loam's sources, whose tools reach keys in tokens")
+	cmd.Flags().StringVar(&source, "source", ".",
+		"directory of Loam's sources, whose tools reach keys in tokens")
+
 	return cmd
 }
 
@@ -159,24 +186,32 @@ func toolsTree(ctx context.Context, source string) (tools.Tree, error) {
 	if err != nil {
 		return tools.Tree{}, err
 	}
+
 	packages, err := tools.ReadList(filepath.Join(source, "mkosi/tools.list"))
 	if err != nil {
-		return tools.Tree{}, fmt.Errorf("%w\nhint: run this in Loam's source directory, or name it with --source", err)
+		return tools.Tree{}, fmt.Errorf("%w\n"+
+			"hint: run this in Loam's source directory, or name it with --source", err)
 	}
+
 	return tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
 }
 
-// askPIN has the PIN of a token, or the passphrase of a key, from the environment, or from whoever is at the terminal.
+// askPIN has the PIN of a token, or the passphrase of a key, from the
+// environment, or from whoever is at the terminal.
 func askPIN(of string) ([]byte, error) {
 	if pin, ok := os.LookupEnv("LOAM_PIN"); ok {
 		return []byte(pin), nil
 	}
+
 	terminal := int(os.Stdin.Fd())
 	if !term.IsTerminal(terminal) {
-		return nil, fmt.Errorf("%s: no PIN\nhint: LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token", of)
+		return nil, fmt.Errorf("%s: no PIN\n"+
+			"hint: LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token", of)
 	}
+
 	fmt.Fprintf(os.Stderr, "PIN of %s: ", of)
 	pin, err := term.ReadPassword(terminal)
 	fmt.Fprintln(os.Stderr)
+
 	return bytes.TrimSpace(pin), err
 }

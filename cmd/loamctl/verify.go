@@ -23,40 +23,52 @@ func verifyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := image.Verify(args[0])
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w\nhint: DIR is the directory of a build, such as build/amd64-cloud", err)
+				return fmt.Errorf("%w\n"+
+					"hint: DIR is the directory of a build, such as build/amd64-cloud", err)
 			}
+
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: all %d files and %d partitions are as the manifest says\n",
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"%s %s, %s, %s: all %d files and %d partitions are as the manifest says\n",
 				m.ImageID, m.Version, m.Arch, m.Profile, len(m.Files), len(m.Partitions))
 			if err != nil || sumsKey == "" {
 				return err
 			}
+
 			by, err := verifySums(args[0], sumsKey)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: signed by %s\n", image.SumsName, by)
 			}
+
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&sumsKey, "sums-key", "", "public OpenPGP keys, one of which must have signed SHA256SUMS")
+
+	cmd.Flags().StringVar(&sumsKey, "sums-key", "",
+		"public OpenPGP keys, one of which must have signed SHA256SUMS")
 	return cmd
 }
 
-// verifySums says who of those whose keys are in a file has signed the sums of a build.
+// verifySums says who of those whose keys are in a file has signed the sums of
+// a build.
 func verifySums(dir, keys string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, image.SumsName))
 	if err != nil {
 		return "", err
 	}
+
 	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
 	if err != nil {
 		return "", fmt.Errorf("%w\nhint: `loamctl sign --sums-key` makes it", err)
 	}
+
 	by, err := openpgp.Verify(keys, text, signature, time.Now())
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", filepath.Join(dir, image.SumsSignature), err)
 	}
+
 	return by, nil
 }

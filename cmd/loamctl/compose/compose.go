@@ -25,10 +25,11 @@ type Document struct {
 	Name string
 	Text []byte
 
-	// base is the osc.yaml of a directory, and baseText its text; of a file that
-	// is the document, they are Name and Text.
+	// base is the osc.yaml of a directory, and baseText its text; of a file
+	// that is the document, they are Name and Text.
 	base     string
 	baseText []byte
+
 	// from is the file that each part of the document came from, by its path in
 	// the document: spec.units[0].
 	from map[string]string
@@ -44,28 +45,39 @@ func Read(path string) (Document, error) {
 	if info.IsDir() {
 		return readDir(path)
 	}
+
 	text, err := os.ReadFile(path)
-	return Document{Name: path, Text: text, base: path, baseText: text}, err
+	return Document{
+		Name:     path,
+		Text:     text,
+		base:     path,
+		baseText: text,
+	}, err
 }
 
 func readDir(dir string) (Document, error) {
 	if err := known(dir); err != nil {
 		return Document{}, err
 	}
+
 	d := Document{Name: dir, base: filepath.Join(dir, baseName), from: map[string]string{}}
 	var err error
-	if d.baseText, err = os.ReadFile(d.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	d.baseText, err = os.ReadFile(d.base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
+
 	units, unitsErr := readUnits(filepath.Join(dir, unitsName))
 	files, filesErr := readFiles(filepath.Join(dir, filesName))
 	if err := errors.Join(unitsErr, filesErr); err != nil {
 		return d, err
 	}
+
 	d.Text = d.baseText
 	if len(units)+len(files) > 0 {
 		err = d.add(units, files)
 	}
+
 	return d, err
 }
 
@@ -76,6 +88,7 @@ func known(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	found := false
 	for _, e := range entries {
@@ -89,8 +102,11 @@ func known(dir string) error {
 	if !found {
 		errs = append(errs, fmt.Errorf("%s: no configuration in it", dir))
 	}
+
 	if errs != nil {
-		errs = append(errs, errors.New("hint: a directory has osc.yaml, units/ or files/, see loamctl osc --help"))
+		errs = append(errs,
+			errors.New("hint: a directory has osc.yaml, units/ or files/, see loamctl osc --help"))
 	}
+
 	return errors.Join(errs...)
 }

@@ -49,21 +49,52 @@ func TestBaseThatIsAddedTo(t *testing.T) {
 		{"a spec that is empty", head + "spec:\n", ""},
 		{"no spec", head, ""},
 		{"lists that are empty", head + "spec: {units: null, files: []}\n", ""},
-		{"JSON", `{"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "OperatingSystemConfig", "spec": {"files": []}}`, ""},
-		{"a name that is used twice", head + "spec: {units: [{name: a.service, content: \"[Unit]\\n\"}]}\n",
-			"DIR/units/a.service: spec.units[1].content: given twice, first at spec.units[0].content; hint: keep one of them"},
+		{
+			"JSON",
+			`{"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "OperatingSystemConfig", "spec": {"files": []}}`,
+			"",
+		},
+		{
+			"a name that is used twice",
+			head + "spec: {units: [{name: a.service, content: \"[Unit]\\n\"}]}\n",
+			"DIR/units/a.service: spec.units[1].content: given twice, first at " +
+				"spec.units[0].content; hint: keep one of them",
+		},
 		{"nothing", "", "DIR/osc.yaml:1: document: empty; hint: begin with apiVersion and kind"},
-		{"no YAML", "a: b: c\n", "DIR/osc.yaml:1: document: not YAML: mapping values are not allowed in this context; hint: indent with spaces, and quote a value that has a colon or begins with a special character"},
-		{"another kind of document", "apiVersion: v1\nkind: Pod\n", `DIR/osc.yaml:1: apiVersion: "v1" is not known here; hint: write apiVersion: extensions.gardener.cloud/v1alpha1` + "\n" +
-			`DIR/osc.yaml:2: kind: "Pod" is not known here; hint: write kind: OperatingSystemConfig`},
-		{"a second document", head + "---\nkind: x\n", "DIR/osc.yaml:3: document: a second document begins; hint: keep one document in a file: remove the line ---"},
-		{"an alias in the place of a list", head + "metadata: {a: &a []}\nspec: {units: *a}\n", "DIR/osc.yaml: add to it: units is not a plain list or mapping"},
-		{"a line of a long document", head + "spec:\n  type: a\n\n\n  # why\n  files:\n  - path: a\n    content: {inline: {data: b}}\n",
+		{
+			"no YAML",
+			"a: b: c\n",
+			"DIR/osc.yaml:1: document: not YAML: mapping values are not allowed in this context; " +
+				"hint: indent with spaces, and quote a value that has a colon or begins with a " +
+				"special character",
+		},
+		{
+			"another kind of document",
+			"apiVersion: v1\n" +
+				"kind: Pod\n",
+			`DIR/osc.yaml:1: apiVersion: "v1" is not known here; hint: write apiVersion: extensions.gardener.cloud/v1alpha1` + "\n" +
+				`DIR/osc.yaml:2: kind: "Pod" is not known here; hint: write kind: OperatingSystemConfig`,
+		},
+		{
+			"a second document",
+			head + "---\n" +
+				"kind: x\n",
+			"DIR/osc.yaml:3: document: a second document begins; hint: keep one " +
+				"document in a file: remove the line ---",
+		},
+		{"an alias in the place of a list", head + "metadata: {a: &a []}\n" +
+			"spec: {units: *a}\n", "DIR/osc.yaml: add to it: units is not a plain list or mapping"},
+		{"a line of a long document", head + "spec:\n  type: a\n\n\n  # why\n  files:\n" +
+			"  - path: a\n    content: {inline: {data: b}}\n",
 			`DIR/osc.yaml:9: spec.files[0].path: "a" is not absolute; hint: begin it with /`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := lay(t, txtar.File{Name: "osc.yaml", Data: []byte(test.base)},
-				txtar.File{Name: "units/a.service", Data: []byte("[Service]\nExecStart=/bin/true\n")},
+				txtar.File{
+					Name: "units/a.service",
+					Data: []byte("[Service]\n" +
+						"ExecStart=/bin/true\n"),
+				},
 				txtar.File{Name: "files/etc/b", Data: []byte("c")})
 			if diff := cmp.Diff(test.want, said(dir)); diff != "" {
 				t.Errorf("said (-want +got):\n%s", diff)
@@ -75,7 +106,8 @@ func TestBaseThatIsAddedTo(t *testing.T) {
 func TestListsThatAreNone(t *testing.T) {
 	for _, spec := range []string{"x", "[]", "{units: {}}", "{files: x}"} {
 		dir := lay(t, txtar.File{Name: "osc.yaml", Data: []byte(head + "spec: " + spec + "\n")},
-			txtar.File{Name: "units/a.service", Data: []byte("[Unit]\n")}, txtar.File{Name: "files/etc/b", Data: []byte("c")})
+			txtar.File{Name: "units/a.service", Data: []byte("[Unit]\n")},
+			txtar.File{Name: "files/etc/b", Data: []byte("c")})
 		if got := said(dir); !strings.HasPrefix(got, "DIR/osc.yaml:3: spec") {
 			t.Errorf("spec: %s: %s", spec, got)
 		}
@@ -83,14 +115,18 @@ func TestListsThatAreNone(t *testing.T) {
 }
 
 func TestDirectoryThatIsTooLargeForAnyDocument(t *testing.T) {
-	dir := lay(t, txtar.File{Name: "files/etc/large", Data: []byte(strings.Repeat("x", 2<<20))}, txtar.File{Name: "files/etc/small", Data: []byte("x")})
+	dir := lay(t, txtar.File{Name: "files/etc/large", Data: []byte(strings.Repeat("x", 2<<20))},
+		txtar.File{Name: "files/etc/small", Data: []byte("x")})
 	doc, err := compose.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := doc.Fits(); err == nil || !strings.Contains(err.Error(), "\n   2097152 /etc/large\n         1 /etc/small\n") {
+
+	if err := doc.Fits(); err == nil || !strings.Contains(err.Error(), "\n   2097152 /etc/large\n"+
+		"         1 /etc/small\n") {
 		t.Errorf("error %v", err)
 	}
+
 	if got := said(dir); !strings.HasPrefix(got, "DIR: document: is 2097") {
 		t.Error(got)
 	}
@@ -103,6 +139,7 @@ func contents(t *testing.T, text []byte) (file, unit string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
+
 	inline := asked.Spec.Files[0].Content.Inline
 	file = *inline.Data
 	if inline.Encoding == "b64" {
@@ -112,27 +149,35 @@ func contents(t *testing.T, text []byte) (file, unit string) {
 		}
 		file = string(raw)
 	}
+
 	return file, *asked.Spec.Units[0].Content
 }
 
 // FuzzContent: what is in a file is what a node reads, whatever it is.
 func FuzzContent(f *testing.F) {
 	for _, text := range []string{
-		"", "a", "a\n", "\n", "\n\n", " \n", "  a\nb\n", "a \nb", "a\n\n\n", "\ta\n", "a\n\tb\n", "#!/bin/sh\nexec true\n", "true", "012", "null", "~",
-		"yes", "1e3", "- a\n- b", "a: b\n", "---\n", "...\na", "%YAML", "a\r\nb", "\x00", "\xff\xfe", "\u2028a\nb", "\u0085", "\ufeffa\nb", "'\"", "\\n", "é\n😀\n", "<<", "2001-01-01",
+		"", "a", "a\n", "\n", "\n\n", " \n", "  a\nb\n", "a \nb", "a\n\n\n", "\ta\n", "a\n" +
+			"\tb\n", "#!/bin/sh\nexec true\n", "true", "012", "null", "~",
+		"yes", "1e3", "- a\n- b", "a: b\n", "---\n", "...\na", "%YAML", "a\r\n" +
+			"b", "\x00", "\xff\xfe", "\u2028a\nb", "\u0085", "\ufeffa\nb", "'\"", "\\n", "é\n" +
+			"😀\n", "<<", "2001-01-01",
 	} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		unit := strings.ToValidUTF8(text, "?")
-		dir := lay(t, txtar.File{Name: "files/etc/a", Data: []byte(text)}, txtar.File{Name: "units/a.service", Data: []byte(unit)})
+		dir := lay(t, txtar.File{Name: "files/etc/a", Data: []byte(text)},
+			txtar.File{Name: "units/a.service", Data: []byte(unit)})
 		doc, err := compose.Read(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		gotFile, gotUnit := contents(t, doc.Text)
 		if gotFile != text || gotUnit != unit {
-			t.Errorf("file %q and unit %q, want %q and %q\n%s", gotFile, gotUnit, text, unit, doc.Text)
+			t.Errorf("file %q and unit %q, want %q and %q\n%s",
+				gotFile, gotUnit, text, unit, doc.Text)
 		}
 	})
 }

@@ -14,24 +14,28 @@ func (u *unit) node() *yaml.Node {
 	if u.Content != nil {
 		set(n, "content", text(*u.Content))
 	}
+
 	dropIns := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, d := range u.DropIns {
-		dropIns.Content = append(dropIns.Content, mapping("name", text(d.Name), "content", text(d.Content)))
+		dropIns.Content = append(dropIns.Content,
+			mapping("name", text(d.Name), "content", text(d.Content)))
 	}
 	if len(dropIns.Content) > 0 {
 		set(n, "dropIns", dropIns)
 	}
+
 	return n
 }
 
-// node is f as an entry of spec.files. Permissions are decimal, as the Kubernetes
-// API has them.
+// node is f as an entry of spec.files. Permissions are decimal, as the
+// Kubernetes API has them.
 func (f file) node() *yaml.Node {
 	in := f.Content.Inline
 	inline := mapping("data", text(in.Data))
 	if in.Encoding != "" {
 		inline = mapping("encoding", text(in.Encoding), "data", text(in.Data))
 	}
+
 	mode := &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatUint(uint64(f.Permissions), 10)}
 	return mapping("path", text(f.Path), "permissions", mode, "content", mapping("inline", inline))
 }
@@ -49,8 +53,8 @@ func set(n *yaml.Node, name string, value *yaml.Node) {
 	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
 }
 
-// plain is what needs no quotes, unless a reader of YAML 1.1 or 1.2 takes it for
-// something else than a string.
+// plain is what needs no quotes, unless a reader of YAML 1.1 or 1.2 takes it
+// for something else than a string.
 var (
 	plain      = regexp.MustCompile(`^[A-Za-z/][-+=A-Za-z0-9_./@]*$`)
 	notStrings = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null)$`)
@@ -61,7 +65,8 @@ var (
 func text(value string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 	switch lines := strings.Contains(value, "\n"); {
-	case lines && (strings.ContainsAny(value[:1], " \t\n") || strings.Contains(value, " \n") || strings.HasSuffix(value, "\n\n")):
+	case lines && (strings.ContainsAny(value[:1], " \t\n") || strings.Contains(value, " \n") ||
+		strings.HasSuffix(value, "\n\n")):
 		n.Style = yaml.DoubleQuotedStyle
 	case lines && isText([]byte(value)):
 		n.Style = yaml.LiteralStyle

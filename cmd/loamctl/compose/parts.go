@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// part is an entry of spec.units or spec.files, and the files that it came from,
-// each by its path in the entry: "" or .dropIns[0].
+// part is an entry of spec.units or spec.files, and the files that it came
+// from, each by its path in the entry: "" or .dropIns[0].
 type part struct {
 	entry interface{ node() *yaml.Node }
 	from  map[string]string
@@ -45,6 +45,7 @@ func readUnits(dir string) ([]part, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	units := map[string]part{}
 	var errs []error
 	for _, e := range entries {
@@ -53,18 +54,22 @@ func readUnits(dir string) ([]part, error) {
 		if _, known := units[name]; !known {
 			units[name] = part{entry: &unit{Name: name}, from: map[string]string{"": path}}
 		}
+
 		if isDropIns {
 			errs = append(errs, readDropIns(path, units[name]))
 			continue
 		}
+
 		text, err := readUnit(path, e)
 		units[name].entry.(*unit).Content = &text
 		errs = append(errs, err)
 	}
+
 	var parts []part
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		parts = append(parts, units[name])
 	}
+
 	return parts, errors.Join(errs...)
 }
 
@@ -73,14 +78,17 @@ func readDropIns(dir string, of part) error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for i, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		text, err := readUnit(path, e)
 		u := of.entry.(*unit)
-		u.DropIns, errs = append(u.DropIns, dropIn{Name: e.Name(), Content: text}), append(errs, err)
+		u.DropIns = append(u.DropIns, dropIn{Name: e.Name(), Content: text})
+		errs = append(errs, err)
 		of.from[fmt.Sprintf(".dropIns[%d]", i)] = path
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -105,11 +113,15 @@ func readFiles(dir string) ([]part, error) {
 		case e.IsDir():
 			return nil
 		}
+
 		f, err := readFile(path, e)
 		f.Path = filepath.ToSlash(strings.TrimPrefix(path, dir))
-		parts, errs = append(parts, part{entry: f, from: map[string]string{"": path}}), append(errs, err)
+		parts = append(parts, part{entry: f, from: map[string]string{"": path}})
+		errs = append(errs, err)
+
 		return nil
 	})
+
 	return parts, errors.Join(append(errs, err)...)
 }
 
@@ -120,18 +132,24 @@ func readFile(path string, e fs.DirEntry) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
+
 	info, err := e.Info()
 	if err != nil {
 		return file{}, err
 	}
+
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
-		return file{}, fmt.Errorf("%s: has mode %s, which few tools keep\nhint: write it in osc.yaml, with permissions", path, info.Mode())
+		return file{}, fmt.Errorf("%s: has mode %s, which few tools keep\n"+
+			"hint: write it in osc.yaml, with permissions", path, info.Mode())
 	}
+
 	f := file{Permissions: uint32(info.Mode().Perm() &^ 0o022)}
 	f.Content.Inline.Data = string(text)
+
 	if !isText(text) {
 		f.Content.Inline = inline{Encoding: "b64", Data: base64.StdEncoding.EncodeToString(text)}
 	}
+
 	return f, nil
 }
 
@@ -149,6 +167,7 @@ func isText(text []byte) bool {
 		return false
 	}
 	return !strings.ContainsFunc(string(text), func(r rune) bool {
-		return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff
+		return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0x2028 ||
+			r == 0x2029 || r == 0xfeff
 	})
 }

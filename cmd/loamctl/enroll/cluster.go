@@ -13,12 +13,15 @@ import (
 
 const secrets = "/api/v1/namespaces/kube-system/secrets"
 
-// Cluster makes a token for each machine: a Secret of the type that the API server's authenticator
-// and the controller that removes expired ones know (KEP-130, bootstrap tokens).
+// Cluster makes a token for each machine: a Secret of the type that the API
+// server's authenticator and the controller that removes expired ones know
+// (KEP-130, bootstrap tokens).
 type Cluster struct {
 	Server *kubeconfig.Server
-	// For is how long a token is good, Group one more than system:bootstrappers that its bearer is
-	// in; "" for none. It has to begin with system:bootstrappers:.
+
+	// For is how long a token is good, Group one more than system:bootstrappers
+	// that its bearer is in; "" for none. It has to begin with
+	// system:bootstrappers:.
 	For   time.Duration
 	Group string
 }
@@ -29,7 +32,8 @@ func (c Cluster) Next(_ func(string) bool, now time.Time) (string, time.Time, er
 	return random[:6] + "." + random[6:22], now.Add(c.For).UTC().Truncate(time.Second), nil
 }
 
-// Good reports whether half of its time is left: a machine that gets it again begins anew, and installs itself before it joins.
+// Good reports whether half of its time is left: a machine that gets it again
+// begins anew, and installs itself before it joins.
 func (c Cluster) Good(_ string, expires, now time.Time) (bool, error) {
 	return now.Add(c.For / 2).Before(expires), nil
 }
@@ -42,15 +46,20 @@ func (c Cluster) Publish(ctx context.Context, token string, expires time.Time) e
 		"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
 		"description": "made by loamctl serve for one machine",
 	}
+
 	if c.Group != "" {
 		data["auth-extra-groups"] = c.Group
 	}
+
 	err := c.Server.Do(ctx, http.MethodPost, secrets, map[string]any{
-		"metadata": map[string]string{"name": "bootstrap-token-" + id}, "type": "bootstrap.kubernetes.io/token", "stringData": data,
+		"metadata": map[string]string{"name": "bootstrap-token-" + id},
+		"type":     "bootstrap.kubernetes.io/token", "stringData": data,
 	}, nil)
+
 	var status *kubeconfig.StatusError
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
 		return nil
 	}
+
 	return err
 }

@@ -38,14 +38,20 @@ const maxMACs = 256
 // Grant is a token that was given.
 type Grant struct {
 	Token string `json:"token"`
-	// Name is that of the machine's own file, "" for one that has none, which is known by its MACs.
+
+	// Name is that of the machine's own file, "" for one that has none, which
+	// is known by its MACs.
 	Name string `json:"name,omitzero"`
+
 	// MACs are all that were said when it was asked for.
 	MACs  []string  `json:"macs"`
 	Given time.Time `json:"given"`
+
 	// Expires is zero for a token that the cluster alone knows the end of.
 	Expires time.Time `json:"expires,omitzero"`
-	// Known is set once the cluster takes the token, Used once the machine is installed.
+
+	// Known is set once the cluster takes the token, Used once the machine is
+	// installed.
 	Known bool `json:"known"`
 	Used  bool `json:"used"`
 }
@@ -63,7 +69,8 @@ type Source interface {
 // ErrSpent is a machine that is installed: it has had its token.
 var ErrSpent = errors.New("is installed, and has had its token")
 
-// Record is what is known of the machines, in a directory that no other process writes to.
+// Record is what is known of the machines, in a directory that no other process
+// writes to.
 type Record struct {
 	dir    *durable.Dir
 	lock   *os.File
@@ -74,16 +81,25 @@ type Record struct {
 	grants []Grant
 }
 
-// Open reads the record in root, which may be empty. source is nil if there are no tokens to give.
+// Open reads the record in root, which may be empty. source is nil if there are
+// no tokens to give.
 func Open(root *os.Root, source Source, now func() time.Time) (*Record, error) {
 	lock, err := root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("record of machines: %w", err)
 	}
-	r := &Record{dir: durable.New(root, nil), lock: lock, source: source, now: now}
-	if err := r.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("record of machines in %s: %w", root.Name(), err), r.Close())
+
+	r := &Record{
+		dir:    durable.New(root, nil),
+		lock:   lock,
+		source: source,
+		now:    now,
 	}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("record of machines in %s: %w", root.Name(), err),
+			r.Close())
+	}
+
 	return r, nil
 }
 
@@ -94,6 +110,7 @@ func (r *Record) open() error {
 	if err := r.dir.MkdirAll(installedDir); err != nil {
 		return err
 	}
+
 	text, err := r.dir.Root().ReadFile(grantsFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -101,21 +118,27 @@ func (r *Record) open() error {
 	case err != nil:
 		return err
 	}
+
 	if err := json.Unmarshal(text, &r.grants); err != nil {
-		return fmt.Errorf("%s: %w\nhint: it says which tokens were given; restore it from a copy", grantsFile, err)
+		return fmt.Errorf("%s: %w\nhint: it says which tokens were given; restore it from a copy",
+			grantsFile, err)
 	}
+
 	return nil
 }
 
 // Close lets another process have the record.
 func (r *Record) Close() error { return r.lock.Close() }
 
-// Token returns the token of the machine that has a file of that name, or, if name is "", of one with these MACs. The record of it
-// is durable before anybody has it. Nobody else waits for the cluster.
+// Token returns the token of the machine that has a file of that name, or, if
+// name is "", of one with these MACs. The record of it is durable before
+// anybody has it. Nobody else waits for the cluster.
 func (r *Record) Token(ctx context.Context, name string, macs []string) (string, error) {
 	if r.source == nil {
-		return "", errors.New("there are no tokens here; hint: the server needs --tokens or --kubeconfig")
+		return "", errors.New("there are no tokens here; hint: the server needs --tokens or " +
+			"--kubeconfig")
 	}
+
 	g, err := r.grant(name, macs)
 	if err != nil || g.Known {
 		return g.Token, err
@@ -126,6 +149,7 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 	if err := r.published(g.Token); err != nil {
 		return "", err
 	}
+
 	return g.Token, nil
 }
 
@@ -133,27 +157,39 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 func (r *Record) grant(name string, macs []string) (Grant, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if marks := r.marksOf(name, r.known(name, macs)); len(marks) > 0 {
 		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, removal(marks))
 	}
+
 	i, err := r.current(name, macs)
 	if err != nil {
 		return Grant{}, fmt.Errorf("token of %s: %w", macs[0], err)
 	}
+
 	grants := slices.Clone(r.grants)
 	if i < 0 {
 		token, expires, err := r.source.Next(r.given, r.now())
 		if err != nil {
 			return Grant{}, fmt.Errorf("no token for %s: %w", macs[0], err)
 		}
-		i, grants = len(grants), append(grants, Grant{Token: token, Name: name, Given: r.now().UTC(), Expires: expires})
+		i = len(grants)
+		grants = append(grants, Grant{
+			Token:   token,
+			Name:    name,
+			Given:   r.now().UTC(),
+			Expires: expires,
+		})
 	}
+
 	if all := merged(grants[i].MACs, macs); len(all) <= maxMACs {
 		grants[i].MACs = all
 	}
+
 	if err := r.save(grants); err != nil {
 		return Grant{}, err
 	}
+
 	return grants[i], nil
 }
 
@@ -174,15 +210,17 @@ func (r *Record) current(name string, macs []string) (int, error) {
 func (r *Record) published(token string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	grants := slices.Clone(r.grants)
 	for i, g := range grants {
 		grants[i].Known = g.Known || g.Token == token
 	}
+
 	return r.save(grants)
 }
 
-// known are macs, and those that a machine has asked for its token with before: what it says is another each time, if
-// somebody else says that he is it.
+// known are macs, and those that a machine has asked for its token with before:
+// what it says is another each time, if somebody else says that he is it.
 func (r *Record) known(name string, macs []string) []string {
 	known := macs
 	for _, g := range r.grants {
@@ -215,7 +253,8 @@ func (r *Record) given(token string) bool {
 	return slices.ContainsFunc(r.grants, func(g Grant) bool { return g.Token == token })
 }
 
-// save makes these the grants. They are secrets. What is not durable is not known either: nobody gets it.
+// save makes these the grants. They are secrets. What is not durable is not
+// known either: nobody gets it.
 func (r *Record) save(grants []Grant) error {
 	text, err := json.MarshalIndent(grants, "", "  ")
 	if err != nil {
@@ -224,6 +263,7 @@ func (r *Record) save(grants []Grant) error {
 	if _, err := r.dir.WriteFile(grantsFile, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record of tokens: %w", err)
 	}
+
 	r.grants = grants
 	return nil
 }

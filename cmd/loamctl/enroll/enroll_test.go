@@ -36,11 +36,19 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, path: t.TempDir(), list: List(filepath.Join(t.TempDir(), "tokens")), now: time.Unix(1e9, 0)}
+	w := &world{
+		t:    t,
+		path: t.TempDir(),
+		list: List(filepath.Join(t.TempDir(), "tokens")),
+		now:  time.Unix(1e9, 0),
+	}
+
 	w.source = w.list
-	if err := os.WriteFile(string(w.list), []byte("# of Monday\n"+first+"\n\n"+second+"\n"), 0o600); err != nil {
+	err := os.WriteFile(string(w.list), []byte("# of Monday\n"+first+"\n\n"+second+"\n"), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.start()
 	t.Cleanup(func() { w.Close() })
 	return w
@@ -52,6 +60,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.Record, err = Open(root, w.source, func() time.Time { return w.now })
 	if err != nil {
 		w.t.Fatal(err)
@@ -68,7 +77,8 @@ func (w *world) restart() {
 func (w *world) gets(macs []string, token, wantErr string) {
 	w.t.Helper()
 	got, err := w.Token(w.t.Context(), "", macs)
-	if got != token || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+	if got != token || (err != nil) != (wantErr != "") ||
+		err != nil && !strings.Contains(err.Error(), wantErr) {
 		w.t.Errorf("%s got %q, %v, want %q, %q", macs[0], got, err, token, wantErr)
 	}
 }
@@ -81,19 +91,24 @@ func TestATokenIsForOneMachine(t *testing.T) {
 	w.restart()
 	w.gets(two, second, "")
 	w.gets(one, first, "")
-	w.gets([]string{"52:54:00:00:00:03"}, "", "all 2 tokens in "+string(w.list)+" were given; hint: add more")
-	if info, err := os.Stat(filepath.Join(w.path, grantsFile)); err != nil || info.Mode().Perm() != 0o600 {
+	w.gets([]string{"52:54:00:00:00:03"}, "",
+		"all 2 tokens in "+string(w.list)+" were given; hint: add more")
+
+	info, err := os.Stat(filepath.Join(w.path, grantsFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the record is for others to read: %v, %v", info.Mode(), err)
 	}
 }
 
-// TestATokenThatIsTakenBack has a person remove a line, as of a token that has expired.
+// TestATokenThatIsTakenBack has a person remove a line, as of a token that has
+// expired.
 func TestATokenThatIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.gets(one, first, "")
 	if err := os.WriteFile(string(w.list), []byte(second+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	w.gets(one, second, "")
 	w.gets(two, "", "were given")
 }
@@ -104,98 +119,123 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	if w.IsInstalled(one[0]) {
 		t.Error("installed before it said so")
 	}
+
 	undo, err := w.Installed("", one, "serial 1")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.restart()
 	for _, mac := range one {
 		if !w.IsInstalled(mac) {
 			t.Errorf("%s is not installed", mac)
 		}
 	}
+
 	if w.IsInstalled(two[0]) || w.IsInstalled("../tokens.json") || w.IsInstalled("") {
 		t.Error("installed, but nobody said so")
 	}
+
 	w.gets(one, "", "has had its token; hint: rm "+w.path)
 	for _, name := range strings.Fields(undo)[1:] {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if w.IsInstalled(one[0]) {
 		t.Error("still installed")
 	}
+
 	w.gets(one, second, "") // installed anew, it joins anew
 }
 
-// TestAFileHasOneToken has somebody say a serial number that there is a file for, with one MAC after the other.
+// TestAFileHasOneToken has somebody say a serial number that there is a file
+// for, with one MAC after the other.
 func TestAFileHasOneToken(t *testing.T) {
 	w := newWorld(t)
 	ask := func(name string, macs []string, want, wantErr string) {
 		t.Helper()
 		got, err := w.Token(t.Context(), name, macs)
-		if got != want || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+		if got != want || (err != nil) != (wantErr != "") ||
+			err != nil && !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%s, %v: %q, %v", name, macs, got, err)
 		}
 	}
+
 	ask("serial-S1.yaml", one, first, "")
 	ask("serial-S1.yaml", two, first, "")
 	w.restart()
+
 	if _, err := w.Installed("serial-S1.yaml", two, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	ask("serial-S1.yaml", one, "", "has had its token")
 	if !w.grants[0].Used {
 		t.Error("installed with other MACs than it asked with first, and the token is not spent")
 	}
+
 	ask("serial-S2.yaml", []string{"52:54:00:00:00:03"}, second, "")
 }
 
-// TestAMACOfSeveralMachines: the network device that a management controller shows over USB has the same one in each.
+// TestAMACOfSeveralMachines: the network device that a management controller
+// shows over USB has the same one in each.
 func TestAMACOfSeveralMachines(t *testing.T) {
 	const shared = "be:3a:f2:b6:05:9f"
 	w := newWorld(t)
 	gets := func(name, mac, want string) {
 		t.Helper()
-		if got, err := w.Token(t.Context(), name, []string{mac, shared}); err != nil || got != want {
+		got, err := w.Token(t.Context(), name, []string{mac, shared})
+		if err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
 		}
 	}
+
 	gets("serial-S1.yaml", one[0], first)
 	gets("serial-S2.yaml", two[0], second)
+
 	undo, err := w.Installed("serial-S1.yaml", []string{one[0], shared}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	gets("serial-S2.yaml", two[0], second) // again, as it installs itself
 	if _, err := w.Installed("serial-S2.yaml", []string{two[0], shared}, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range strings.Fields(undo)[1:] {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if w.IsInstalled(one[0]) || !w.IsInstalled(two[0]) {
 		t.Error("what was taken back is that of the other")
 	}
-	if _, err := w.Token(t.Context(), "serial-S1.yaml", []string{one[0], shared}); err == nil || !strings.Contains(err.Error(), "were given") {
+
+	if _, err := w.Token(t.Context(), "serial-S1.yaml", []string{one[0], shared}); err == nil ||
+		!strings.Contains(err.Error(), "were given") {
 		t.Errorf("installed anew: %v", err)
 	}
 }
 
-// TestWhoInventsMACsTakesNobodysPlace has somebody say again and again that a machine is installed, with other MACs each time.
+// TestWhoInventsMACsTakesNobodysPlace has somebody say again and again that a
+// machine is installed, with other MACs each time.
 func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 	w := newWorld(t)
 	var err error
 	said := 0
 	for ; err == nil && said <= maxMACs; said++ {
-		_, err = w.Installed("serial-S1.yaml", []string{fmt.Sprintf("52:54:00:01:%02x:%02x", said>>8, said&0xff)}, "")
+		_, err = w.Installed("serial-S1.yaml",
+			[]string{fmt.Sprintf("52:54:00:01:%02x:%02x", said>>8, said&0xff)}, "")
 	}
-	if err == nil || !strings.Contains(err.Error(), "256 network devices of installed machines are too many") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "256 network devices of installed machines are too many") {
 		t.Errorf("%d MACs of one machine: %v", said, err)
 	}
+
 	for name, macs := range map[string][]string{"serial-S2.yaml": one, "": two} {
 		if _, err := w.Installed(name, macs, ""); err != nil || !w.IsInstalled(macs[0]) {
 			t.Errorf("%q: %v", name, err)
@@ -209,7 +249,8 @@ func TestTwoServersWithOneRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(root, nil, time.Now); err == nil || !strings.Contains(err.Error(), "another loamctl serve") {
+	if _, err := Open(root, nil, time.Now); err == nil ||
+		!strings.Contains(err.Error(), "another loamctl serve") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -220,31 +261,38 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.path, grantsFile), []byte("["), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	root, err := os.OpenRoot(w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(root, nil, time.Now); err == nil || !strings.Contains(err.Error(), "which tokens were given") {
+
+	if _, err := Open(root, nil, time.Now); err == nil ||
+		!strings.Contains(err.Error(), "which tokens were given") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestPowerCuts cuts before each step: whoever got a token before the cut has it alone after it.
+// TestPowerCuts cuts before each step: whoever got a token before the cut has
+// it alone after it.
 func TestPowerCuts(t *testing.T) {
 	errCut := errors.New("cut")
 	for cut := range 20 {
 		w := newWorld(t)
 		steps := 0
 		w.dir = durable.New(w.dir.Root(), func(durable.Step) error {
-			if steps++; steps > cut {
+			steps++
+			if steps > cut {
 				return errCut
 			}
 			return nil
 		})
+
 		got, err := w.Token(t.Context(), "", one)
 		if err == nil && got != first {
 			t.Fatalf("cut %d: %q", cut, got)
 		}
+
 		w.restart()
 		other, err := w.Token(t.Context(), "", two)
 		if err != nil || got != "" && other == got {
@@ -253,7 +301,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestNothingIsGivenThatIsNotOnDisk asks three times while the disk is full, as a node that gets an error does.
+// TestNothingIsGivenThatIsNotOnDisk asks three times while the disk is full, as
+// a node that gets an error does.
 func TestNothingIsGivenThatIsNotOnDisk(t *testing.T) {
 	w := newWorld(t)
 	full := true
@@ -263,9 +312,11 @@ func TestNothingIsGivenThatIsNotOnDisk(t *testing.T) {
 		}
 		return nil
 	})
+
 	for range 3 {
 		w.gets(one, "", "no space left")
 	}
+
 	full = false
 	w.gets(two, first, "")
 	w.gets(one, second, "")
@@ -310,9 +361,11 @@ func TestATokenThatIsMade(t *testing.T) {
 	w.restart()
 	w.gets(one, first, "")
 	w.gets(one, first, "")
+
 	if len(c.published) != 1 {
 		t.Errorf("published %v", c.published)
 	}
+
 	w.now = w.now.Add(29 * time.Minute)
 	w.gets(one, first, "")
 	w.now = w.now.Add(2 * time.Minute)
@@ -321,11 +374,15 @@ func TestATokenThatIsMade(t *testing.T) {
 
 func TestNobodyWaitsForTheAPIServer(t *testing.T) {
 	w := newWorld(t)
-	w.source = &maker{List: w.list, meanwhile: func() {
-		if _, err := w.Installed("", two, ""); err != nil {
-			t.Error(err)
-		}
-	}}
+	w.source = &maker{
+		List: w.list,
+		meanwhile: func() {
+			if _, err := w.Installed("", two, ""); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+
 	w.restart()
 	w.gets(one, first, "")
 	w.gets(two, "", "has had its token")
@@ -334,14 +391,20 @@ func TestNobodyWaitsForTheAPIServer(t *testing.T) {
 func TestListRefuses(t *testing.T) {
 	for _, test := range []struct{ name, text, wantErr string }{
 		{"an empty file", "# none\n", "has no token"},
-		{"another kind of token", first + "\nABCDEF.0000000000000001\n", ":2: not a bootstrap token"},
+		{
+			"another kind of token",
+			first + "\n" +
+				"ABCDEF.0000000000000001\n",
+			":2: not a bootstrap token",
+		},
 		{"one twice", first + "\n" + first + "\n", ":2: a token that is there twice"},
 	} {
 		name := filepath.Join(t.TempDir(), "tokens")
 		if err := os.WriteFile(name, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := List(name).Tokens(); err == nil || !strings.Contains(err.Error(), test.wantErr) {
+		_, err := List(name).Tokens()
+		if err == nil || !strings.Contains(err.Error(), test.wantErr) {
 			t.Errorf("%s: error %v", test.name, err)
 		}
 	}

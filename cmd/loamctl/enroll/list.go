@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// tokenPattern is what the API server's authenticator takes for a bootstrap token.
+// tokenPattern is what the API server's authenticator takes for a bootstrap
+// token.
 var tokenPattern = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// List is a file with a token on each line, which somebody made in the cluster before. Blank lines and those that
-// begin with # are none. It is read each time, so more can be added.
+// List is a file with a token on each line, which somebody made in the cluster
+// before. Blank lines and those that begin with # are none. It is read each
+// time, so more can be added.
 type List string
 
 // Next is the first that was not given.
@@ -24,14 +26,18 @@ func (l List) Next(given func(string) bool, _ time.Time) (string, time.Time, err
 	if err != nil {
 		return "", time.Time{}, err
 	}
+
 	i := slices.IndexFunc(tokens, func(t string) bool { return !given(t) })
 	if i < 0 {
-		return "", time.Time{}, fmt.Errorf("all %d tokens in %s were given; hint: add more", len(tokens), string(l))
+		return "", time.Time{}, fmt.Errorf("all %d tokens in %s were given; hint: add more",
+			len(tokens), string(l))
 	}
+
 	return tokens[i], time.Time{}, nil
 }
 
-// Good reports whether it is still there: a line that is removed takes the token back.
+// Good reports whether it is still there: a line that is removed takes the
+// token back.
 func (l List) Good(token string, _, _ time.Time) (bool, error) {
 	tokens, err := l.Tokens()
 	return slices.Contains(tokens, token), err
@@ -43,22 +49,28 @@ func (l List) Tokens() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var tokens []string
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case !tokenPattern.MatchString(line):
-			return nil, fmt.Errorf("%s:%d: not a bootstrap token\nhint: write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9", string(l), i+1)
+			return nil, fmt.Errorf("%s:%d: not a bootstrap token\n"+
+				"hint: write it as 6 characters, a dot, and 16 characters, all of "+
+				"a-z and 0-9", string(l), i+1)
 		case slices.Contains(tokens, line):
-			return nil, fmt.Errorf("%s:%d: a token that is there twice\nhint: keep one of them", string(l), i+1)
+			return nil, fmt.Errorf("%s:%d: a token that is there twice\n"+
+				"hint: keep one of them", string(l), i+1)
 		default:
 			tokens = append(tokens, line)
 		}
 	}
+
 	if len(tokens) == 0 {
 		return nil, errors.New(string(l) + ": has no token\nhint: kubeadm token create prints one")
 	}
+
 	return tokens, nil
 }
 

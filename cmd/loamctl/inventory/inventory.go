@@ -23,7 +23,8 @@ import (
 // Default is the file of the machines that have none.
 const Default = "default.yaml"
 
-// Placeholder stands for the join token in a machine.yaml, as in what Gardener sends.
+// Placeholder stands for the join token in a machine.yaml, as in what Gardener
+// sends.
 const Placeholder = "<<BOOTSTRAP_TOKEN>>"
 
 // sample is a token for a document that is only looked at.
@@ -48,58 +49,71 @@ func (e Entry) With(token string) []byte {
 	return []byte(strings.ReplaceAll(e.text, Placeholder, token))
 }
 
-// Check reads all of the inventory, so that a mistake is not found when a machine asks. It returns the entries.
+// Check reads all of the inventory, so that a mistake is not found when a
+// machine asks. It returns the entries.
 func Check(root *os.Root) ([]Entry, error) {
 	names, errs, err := byIdentity(root)
 	if err != nil {
 		return nil, err
 	}
+
 	var entries []Entry
 	for _, same := range names {
 		if len(same) > 1 {
-			errs = append(errs, fmt.Errorf("%s are for the same machine\nhint: keep one of them", strings.Join(same, " and ")))
+			errs = append(errs, fmt.Errorf("%s are for the same machine\nhint: keep one of them",
+				strings.Join(same, " and ")))
 		}
 		for _, name := range same {
 			e, err := read(root, name)
-			entries, errs = append(entries, e), append(errs, err)
+			entries = append(entries, e)
+			errs = append(errs, err)
 		}
 	}
+
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return entries, errors.Join(errs...)
 }
 
-// Find returns the file of a machine with these MACs, serial number and UUID, "" for none, else Default. An
-// error is pxe.ErrNone if there is neither. It reads anew each time, so a change counts at once, and a
-// mistake in what is for others does not.
+// Find returns the file of a machine with these MACs, serial number and UUID,
+// "" for none, else Default. An error is pxe.ErrNone if there is neither. It
+// reads anew each time, so a change counts at once, and a mistake in what is
+// for others does not.
 func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
 	names, _, err := byIdentity(root)
 	if err != nil {
 		return Entry{}, err
 	}
+
 	var found []string
 	for _, key := range append(slices.Clone(macs), "serial-"+serial, "uuid-"+strings.ToLower(id)) {
 		found = append(found, names[key]...)
 	}
+
 	slices.Sort(found)
 	found = slices.Compact(found)
 	switch {
 	case len(found) > 1:
-		return Entry{}, fmt.Errorf("%s are all for this machine; hint: keep one of them", strings.Join(found, " and "))
+		return Entry{}, fmt.Errorf("%s are all for this machine; hint: keep one of them",
+			strings.Join(found, " and "))
 	case len(found) == 1:
 		return read(root, found[0])
 	case names[Default] != nil:
 		return read(root, Default)
 	}
-	return Entry{}, fmt.Errorf("%w for %s; hint: write %s.yaml, or %s for all that have none", pxe.ErrNone, macs[0], macs[0], Default)
+
+	return Entry{}, fmt.Errorf("%w for %s; hint: write %s.yaml, or %s for all that have none",
+		pxe.ErrNone, macs[0], macs[0], Default)
 }
 
-// Admit returns nil if there may be a file for a machine of which this MAC and these UUIDs are known, nil if it does not say its UUID.
-// Its serial number is not known: each that there is a file for may be its own.
+// Admit returns nil if there may be a file for a machine of which this MAC and
+// these UUIDs are known, nil if it does not say its UUID. Its serial number is
+// not known: each that there is a file for may be its own.
 func Admit(root *os.Root, mac string, uuids []string) error {
 	names, _, err := byIdentity(root)
 	for key := range names {
 		id, isUUID := strings.CutPrefix(key, "uuid-")
-		if key == Default || key == mac || strings.HasPrefix(key, "serial-") || isUUID && (uuids == nil || slices.Contains(uuids, id)) {
+		if key == Default || key == mac || strings.HasPrefix(key, "serial-") ||
+			isUUID && (uuids == nil || slices.Contains(uuids, id)) {
 			return nil
 		}
 	}
@@ -109,25 +123,30 @@ func Admit(root *os.Root, mac string, uuids []string) error {
 	return err
 }
 
-// byIdentity are the names of the files by what they are called by, Default by itself, and what is wrong with those that are for nobody.
+// byIdentity are the names of the files by what they are called by, Default by
+// itself, and what is wrong with those that are for nobody.
 func byIdentity(root *os.Root) (names map[string][]string, strays []error, err error) {
 	list, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, nil, fmt.Errorf("list machines: %w", err)
 	}
+
 	names = map[string][]string{}
 	for _, e := range list {
 		name := e.Name()
 		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
 			continue // of an editor
 		}
+
 		key, err := identity(name)
 		if err != nil {
 			strays = append(strays, err)
 			continue
 		}
+
 		names[key] = append(names[key], name)
 	}
+
 	return names, strays, nil
 }
 
@@ -138,6 +157,7 @@ func identity(name string) (string, error) {
 	id, isUUID := strings.CutPrefix(stem, "uuid-")
 	mac, macErr := net.ParseMAC(stem)
 	parsed, idErr := uuid.Parse(id)
+
 	switch {
 	case ok && name == Default:
 		return Default, nil
@@ -148,7 +168,10 @@ func identity(name string) (string, error) {
 	case ok && macErr == nil && len(mac) == 6:
 		return mac.String(), nil
 	}
-	return "", fmt.Errorf("%s names no machine\nhint: call it 52:54:00:12:34:56.yaml, serial-NUMBER.yaml, uuid-UUID.yaml or %s", name, Default)
+
+	return "", fmt.Errorf("%s names no machine\n"+
+		"hint: call it 52:54:00:12:34:56.yaml, serial-NUMBER.yaml, uuid-UUID.yaml or %s",
+		name, Default)
 }
 
 // read reads a file and checks that it is a machine.yaml.
@@ -157,8 +180,10 @@ func read(root *os.Root, name string) (Entry, error) {
 	if err != nil {
 		return Entry{Name: name}, fmt.Errorf("read %s: %w", name, err)
 	}
+
 	e := Entry{Name: name, text: string(text)}
 	m, err := machine.Decode(name, e.With(sample))
 	e.Installs = m.Install != nil
+
 	return e, err
 }

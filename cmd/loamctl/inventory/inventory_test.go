@@ -17,20 +17,24 @@ const (
 	id    = "0f5a2a14-9f3c-4c53-a1d6-52fd2ac9d6a1"
 )
 
-// files makes an inventory with these files, each with its own name as host name.
+// files makes an inventory with these files, each with its own name as host
+// name.
 func files(t *testing.T, names ...string) *os.Root {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(head+"# "+name+"\n"), 0o644); err != nil {
+		err := os.WriteFile(filepath.Join(dir, name), []byte(head+"# "+name+"\n"), 0o644)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
+
 	return root
 }
 
@@ -43,19 +47,88 @@ func TestFind(t *testing.T) {
 		want         string
 		wantErr      string
 	}{
-		{name: "by MAC", files: []string{mac + ".yaml", Default}, macs: []string{mac}, want: mac + ".yaml"},
-		{name: "by the second MAC", files: []string{mac + ".yaml"}, macs: []string{other, mac}, want: mac + ".yaml"},
-		{name: "by a MAC with dashes and capitals", files: []string{"52-54-00-AB-34-56.yaml"}, macs: []string{"52:54:00:ab:34:56"}, want: "52-54-00-AB-34-56.yaml"},
-		{name: "by serial number", files: []string{"serial-ABC 1.yaml", Default}, macs: []string{mac}, serial: "ABC 1", want: "serial-ABC 1.yaml"},
-		{name: "by UUID", files: []string{"uuid-" + strings.ToUpper(id) + ".yaml"}, macs: []string{mac}, uuid: id, want: "uuid-" + strings.ToUpper(id) + ".yaml"},
-		{name: "the default", files: []string{other + ".yaml", Default}, macs: []string{mac}, want: Default},
-		{name: "beside what an editor leaves", files: []string{".x.swp", "default.yaml~", Default}, macs: []string{mac}, want: Default},
-		{name: "beside a file for nobody", files: []string{"README", "4913", mac + ".yml", Default}, macs: []string{mac}, want: Default},
-		{name: "beside two for another", files: []string{other + ".yaml", "52-54-00-12-34-57.yaml", Default}, macs: []string{mac}, want: Default},
-		{name: "two for its MAC", files: []string{mac + ".yaml", "52-54-00-12-34-56.yaml"}, macs: []string{mac}, wantErr: "are all for this machine"},
-		{name: "none", files: []string{other + ".yaml"}, macs: []string{mac}, wantErr: "no machine.yaml for " + mac},
-		{name: "two", files: []string{mac + ".yaml", "serial-S.yaml"}, macs: []string{mac}, serial: "S", wantErr: mac + ".yaml and serial-S.yaml are all for this machine"},
-		{name: "a serial number that is a path", files: []string{Default}, macs: []string{mac}, serial: "../../etc/passwd", want: Default},
+		{
+			name:  "by MAC",
+			files: []string{mac + ".yaml", Default},
+			macs:  []string{mac},
+			want:  mac + ".yaml",
+		},
+		{
+			name:  "by the second MAC",
+			files: []string{mac + ".yaml"},
+			macs:  []string{other, mac},
+			want:  mac + ".yaml",
+		},
+		{
+			name:  "by a MAC with dashes and capitals",
+			files: []string{"52-54-00-AB-34-56.yaml"},
+			macs:  []string{"52:54:00:ab:34:56"},
+			want:  "52-54-00-AB-34-56.yaml",
+		},
+		{
+			name:   "by serial number",
+			files:  []string{"serial-ABC 1.yaml", Default},
+			macs:   []string{mac},
+			serial: "ABC 1",
+			want:   "serial-ABC 1.yaml",
+		},
+		{
+			name:  "by UUID",
+			files: []string{"uuid-" + strings.ToUpper(id) + ".yaml"},
+			macs:  []string{mac},
+			uuid:  id,
+			want:  "uuid-" + strings.ToUpper(id) + ".yaml",
+		},
+		{
+			name:  "the default",
+			files: []string{other + ".yaml", Default},
+			macs:  []string{mac},
+			want:  Default,
+		},
+		{
+			name:  "beside what an editor leaves",
+			files: []string{".x.swp", "default.yaml~", Default},
+			macs:  []string{mac},
+			want:  Default,
+		},
+		{
+			name:  "beside a file for nobody",
+			files: []string{"README", "4913", mac + ".yml", Default},
+			macs:  []string{mac},
+			want:  Default,
+		},
+		{
+			name:  "beside two for another",
+			files: []string{other + ".yaml", "52-54-00-12-34-57.yaml", Default},
+			macs:  []string{mac},
+			want:  Default,
+		},
+		{
+			name:    "two for its MAC",
+			files:   []string{mac + ".yaml", "52-54-00-12-34-56.yaml"},
+			macs:    []string{mac},
+			wantErr: "are all for this machine",
+		},
+		{
+			name:    "none",
+			files:   []string{other + ".yaml"},
+			macs:    []string{mac},
+			wantErr: "no machine.yaml for " + mac,
+		},
+		{
+			name:    "two",
+			files:   []string{mac + ".yaml", "serial-S.yaml"},
+			macs:    []string{mac},
+			serial:  "S",
+			wantErr: mac + ".yaml and serial-S.yaml are all for this machine",
+		},
+		{
+			name:   "a serial number that is a path",
+			files:  []string{Default},
+			macs:   []string{mac},
+			serial: "../../etc/passwd",
+			want:   Default,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Find(files(t, test.files...), test.macs, test.serial, test.uuid)
@@ -70,6 +143,7 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := Find(files(t), []string{mac}, "", ""); !errors.Is(err, pxe.ErrNone) {
 		t.Errorf("error %v", err)
 	}
@@ -102,20 +176,31 @@ func TestCheckRefuses(t *testing.T) {
 		{mac + ".yml", head, "names no machine"},
 		{"serial-.yaml", head, "names no machine"},
 		{"uuid-1.yaml", head, "names no machine"},
-		{mac + ".yaml", head + "hostName: x\n", mac + ".yaml:3: hostName: unknown field; hint: did you mean hostname?"},
+		{
+			mac + ".yaml",
+			head + "hostName: x\n",
+			mac + ".yaml:3: hostName: unknown field; hint: did you mean hostname?",
+		},
 		{Default, head + "hostname: <<BOOTSTRAP_TOKEN>>x\n", ""},
-		{Default, head + "source: {cluster: {bootstrapToken: <<JOIN>>}}\n", "bootstrapToken: is not a bootstrap token"},
+		{
+			Default,
+			head + "source: {cluster: {bootstrapToken: <<JOIN>>}}\n",
+			"bootstrapToken: is not a bootstrap token",
+		},
 	} {
 		root := files(t)
 		if err := root.WriteFile(test.name, []byte(test.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Check(root)
-		if (err != nil) != (test.wantErr != "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+		if (err != nil) != (test.wantErr != "") ||
+			err != nil && !strings.Contains(err.Error(), test.wantErr) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
 		}
 	}
-	if _, err := Check(files(t, mac+".yaml", "52-54-00-12-34-56.yaml")); err == nil || !strings.Contains(err.Error(), "for the same machine") {
+
+	_, err := Check(files(t, mac+".yaml", "52-54-00-12-34-56.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "for the same machine") {
 		t.Errorf("one machine twice: %v", err)
 	}
 }
@@ -127,13 +212,18 @@ func TestAChangeCounts(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Own() || entries[0].WantsToken() {
 		t.Fatalf("%+v, %v", entries, err)
 	}
-	if err := root.WriteFile(mac+".yaml", []byte(head+"hostname: a # "+Placeholder+"\n"), 0o644); err != nil {
+
+	err = root.WriteFile(mac+".yaml", []byte(head+"hostname: a # "+Placeholder+"\n"), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	e, err := Find(root, []string{mac}, "", "")
-	if err != nil || !e.Own() || !e.WantsToken() || string(e.With("abc")) != head+"hostname: a # abc\n" {
+	if err != nil || !e.Own() || !e.WantsToken() ||
+		string(e.With("abc")) != head+"hostname: a # abc\n" {
 		t.Errorf("%+v, %v", e, err)
 	}
+
 	if err := root.WriteFile(mac+".yaml", []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -23,9 +23,11 @@ func connect(c cluster, u user, dir string) (*Server, error) {
 	if err != nil || base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("server %q: not a URL that begins with https://", c.Server)
 	}
+
 	if err := u.supported(); err != nil {
 		return nil, err
 	}
+
 	config, err := c.tls(dir)
 	if err != nil {
 		return nil, err
@@ -33,10 +35,12 @@ func connect(c cluster, u user, dir string) (*Server, error) {
 	if err := u.identify(config, dir); err != nil {
 		return nil, err
 	}
+
 	token, err := u.token(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	proxy := http.ProxyFromEnvironment
 	if c.Proxy != "" {
 		through, err := url.Parse(c.Proxy)
@@ -45,14 +49,25 @@ func connect(c cluster, u user, dir string) (*Server, error) {
 		}
 		proxy = http.ProxyURL(through)
 	}
+
 	transport := &http.Transport{TLSClientConfig: config, Proxy: proxy, ForceAttemptHTTP2: true}
-	return &Server{base: base, token: token, client: &http.Client{Transport: transport, Timeout: timeout}}, nil
+	return &Server{
+		base:   base,
+		token:  token,
+		client: &http.Client{Transport: transport, Timeout: timeout},
+	}, nil
 }
 
 func (u user) supported() error {
-	for name, set := range map[string]bool{"exec": u.Exec != nil, "auth-provider": u.Provider != nil, "username": u.Username != "", "as": u.Impersonate != ""} {
+	for name, set := range map[string]bool{
+		"exec":          u.Exec != nil,
+		"auth-provider": u.Provider != nil,
+		"username":      u.Username != "",
+		"as":            u.Impersonate != "",
+	} {
 		if set {
-			return fmt.Errorf("user: %s is not supported\nhint: use a kubeconfig with a client certificate or a token", name)
+			return fmt.Errorf("user: %s is not supported\n"+
+				"hint: use a kubeconfig with a client certificate or a token", name)
 		}
 	}
 	return nil
@@ -60,17 +75,21 @@ func (u user) supported() error {
 
 func (c cluster) tls(dir string) (*tls.Config, error) {
 	if c.Insecure {
-		return nil, errors.New("insecure-skip-tls-verify is not supported: a configuration has secrets\nhint: give certificate-authority")
+		return nil, errors.New("insecure-skip-tls-verify is not supported: a configuration has " +
+			"secrets\nhint: give certificate-authority")
 	}
+
 	config := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
 	ca, err := content(dir, "certificate-authority", c.CA, c.CAData)
 	if err != nil || ca == nil {
 		return config, err
 	}
+
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(ca) {
 		return nil, errors.New("certificate-authority: has no certificate in PEM")
 	}
+
 	return config, nil
 }
 
@@ -79,14 +98,17 @@ func (u user) identify(config *tls.Config, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	key, err := content(dir, "client-key", u.Key, u.KeyData)
 	if err != nil || cert == nil && key == nil {
 		return err
 	}
+
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fmt.Errorf("client-certificate: %w", err)
 	}
+
 	config.Certificates = []tls.Certificate{pair}
 	return nil
 }
@@ -100,7 +122,8 @@ func (u user) token(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// content is that of a field: data in base64 goes before a file; nil for neither.
+// content is that of a field: data in base64 goes before a file; nil for
+// neither.
 func content(dir, field, path, data string) ([]byte, error) {
 	if data != "" {
 		text, err := base64.StdEncoding.DecodeString(data)
@@ -109,15 +132,19 @@ func content(dir, field, path, data string) ([]byte, error) {
 		}
 		return text, nil
 	}
+
 	if path == "" {
 		return nil, nil
 	}
+
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
+
 	return text, nil
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // file is the part of a kubeconfig that is used here (v1.Config in
-// k8s.io/client-go/tools/clientcmd/api). Base64 decodes as the Kubernetes API has it.
+// k8s.io/client-go/tools/clientcmd/api). Base64 decodes as the Kubernetes API
+// has it.
 type file struct {
 	CurrentContext string `yaml:"current-context"`
 	Contexts       []struct {
@@ -59,14 +60,19 @@ func Path(flag string, getenv func(string) string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	list := slices.DeleteFunc(filepath.SplitList(getenv("KUBECONFIG")), func(p string) bool { return p == "" })
+
+	list := slices.DeleteFunc(filepath.SplitList(getenv("KUBECONFIG")), func(p string) bool {
+		return p == ""
+	})
 	switch len(list) {
 	case 0:
 		return filepath.Join(getenv("HOME"), ".kube", "config"), nil
 	case 1:
 		return list[0], nil
 	}
-	return "", fmt.Errorf("KUBECONFIG names %d files\nhint: name the one to use with --kubeconfig", len(list))
+
+	return "", fmt.Errorf("KUBECONFIG names %d files\nhint: name the one to use with --kubeconfig",
+		len(list))
 }
 
 // Open reads the kubeconfig at path and returns the server of a context, "" for
@@ -74,23 +80,29 @@ func Path(flag string, getenv func(string) string) (string, error) {
 func Open(path, context string) (*Server, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w\nhint: name a kubeconfig with --kubeconfig or in KUBECONFIG", err)
+		return nil, fmt.Errorf("%w\nhint: name a kubeconfig with --kubeconfig or in KUBECONFIG",
+			err)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var f file
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	cluster, user, err := f.choose(context)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	s, err := connect(cluster, user, filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return s, nil
 }
 
@@ -107,12 +119,17 @@ func (f file) choose(context string) (cluster, user, error) {
 				}
 			}
 		}
-		return cluster{}, user{}, fmt.Errorf("context %q: no cluster %q or no user %q", name, c.Context.Cluster, c.Context.User)
+		return cluster{}, user{}, fmt.Errorf("context %q: no cluster %q or no user %q",
+			name, c.Context.Cluster, c.Context.User)
 	}
+
 	if name == "" {
-		return cluster{}, user{}, errors.New("no current-context\nhint: name a context with --context")
+		return cluster{}, user{}, errors.New("no current-context\n" +
+			"hint: name a context with --context")
 	}
-	return cluster{}, user{}, fmt.Errorf("no context %q\nhint: there are: %s", name, strings.Join(f.contexts(), ", "))
+
+	return cluster{}, user{}, fmt.Errorf("no context %q\nhint: there are: %s",
+		name, strings.Join(f.contexts(), ", "))
 }
 
 func (f file) contexts() []string {

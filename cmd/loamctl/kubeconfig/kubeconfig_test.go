@@ -33,13 +33,19 @@ func server(t *testing.T) (url, ca string) {
 			_, _ = io.WriteString(w, "x")
 		default:
 			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(w, `{"path": %q, "token": %q, "body": %q}`, r.URL.Path, r.Header.Get("Authorization"), body)
+			fmt.Fprintf(w, `{"path": %q, "token": %q, "body": %q}`,
+				r.URL.Path, r.Header.Get("Authorization"), body)
 		}
 	}))
+
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes fail here.
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return s.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+
+	return s.URL, string(pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: s.Certificate().Raw,
+	}))
 }
 
 // write writes a kubeconfig with one cluster, which is current, and one user.
@@ -56,9 +62,11 @@ contexts:
 clusters: [{name: c, cluster: {%s}}]
 users: [{name: me, user: {%s}}]
 `, cluster, user)
+
 	save(t, filepath.Join(dir, "token"), "from-file\n")
 	save(t, filepath.Join(dir, "bad.pem"), "x")
 	save(t, filepath.Join(dir, "config"), text)
+
 	return filepath.Join(dir, "config")
 }
 
@@ -77,36 +85,106 @@ func TestOpenAndAsk(t *testing.T) {
 		name, cluster, user, context string
 		want                         string // the token, or what the error has
 	}{
-		{name: "a token", cluster: good, user: "token: t", want: "Bearer t"},
-		{name: "a token in a file beside the kubeconfig", cluster: good, user: "token: t, tokenFile: token", want: "Bearer from-file"},
+		{
+			name:    "a token",
+			cluster: good,
+			user:    "token: t",
+			want:    "Bearer t",
+		},
+		{
+			name:    "a token in a file beside the kubeconfig",
+			cluster: good,
+			user:    "token: t, tokenFile: token",
+			want:    "Bearer from-file",
+		},
 		{name: "nobody", cluster: good, want: ""},
-		{name: "an authority that is not the server's", cluster: "server: " + url, want: "certificate signed by unknown authority"},
-		{name: "another name", cluster: good + ", tls-server-name: other.example", want: "not other.example"},
-		{name: "no encryption", cluster: "server: http://127.0.0.1:8001", want: "not a URL that begins with https://"},
-		{name: "no check of the server", cluster: good + ", insecure-skip-tls-verify: true", want: "insecure-skip-tls-verify is not supported"},
-		{name: "an authority that is not there", cluster: "server: " + url + ", certificate-authority: none.pem", want: "certificate-authority: open "},
-		{name: "an authority that is none", cluster: "server: " + url + ", certificate-authority: bad.pem", want: "has no certificate in PEM"},
-		{name: "an authority that is not base64", cluster: "server: " + url + ", certificate-authority-data: ä", want: "certificate-authority-data: illegal base64"},
-		{name: "a certificate without its key", cluster: good, user: "client-certificate-data: " + data, want: "client-certificate: tls: "},
-		{name: "a program that gives tokens", cluster: good, user: "exec: {command: x}", want: "exec is not supported\nhint: "},
-		{name: "another's identity", cluster: good, user: "as: root", want: "as is not supported"},
-		{name: "a proxy that is none", cluster: good + ", proxy-url: 'http://a b'", want: "proxy-url: parse "},
-		{name: "a context that is not there", cluster: good, context: "x", want: "no context \"x\"\nhint: there are: elsewhere, here"},
-		{name: "a context of a cluster that is not there", cluster: good, context: "elsewhere", want: `context "elsewhere": no cluster "none" or no user "me"`},
+		{
+			name:    "an authority that is not the server's",
+			cluster: "server: " + url,
+			want:    "certificate signed by unknown authority",
+		},
+		{
+			name:    "another name",
+			cluster: good + ", tls-server-name: other.example",
+			want:    "not other.example",
+		},
+		{
+			name:    "no encryption",
+			cluster: "server: http://127.0.0.1:8001",
+			want:    "not a URL that begins with https://",
+		},
+		{
+			name:    "no check of the server",
+			cluster: good + ", insecure-skip-tls-verify: true",
+			want:    "insecure-skip-tls-verify is not supported",
+		},
+		{
+			name:    "an authority that is not there",
+			cluster: "server: " + url + ", certificate-authority: none.pem",
+			want:    "certificate-authority: open ",
+		},
+		{
+			name:    "an authority that is none",
+			cluster: "server: " + url + ", certificate-authority: bad.pem",
+			want:    "has no certificate in PEM",
+		},
+		{
+			name:    "an authority that is not base64",
+			cluster: "server: " + url + ", certificate-authority-data: ä",
+			want:    "certificate-authority-data: illegal base64",
+		},
+		{
+			name:    "a certificate without its key",
+			cluster: good,
+			user:    "client-certificate-data: " + data,
+			want:    "client-certificate: tls: ",
+		},
+		{
+			name:    "a program that gives tokens",
+			cluster: good,
+			user:    "exec: {command: x}",
+			want:    "exec is not supported\nhint: ",
+		},
+		{
+			name:    "another's identity",
+			cluster: good,
+			user:    "as: root",
+			want:    "as is not supported",
+		},
+		{
+			name:    "a proxy that is none",
+			cluster: good + ", proxy-url: 'http://a b'",
+			want:    "proxy-url: parse ",
+		},
+		{
+			name:    "a context that is not there",
+			cluster: good,
+			context: "x",
+			want:    "no context \"x\"\nhint: there are: elsewhere, here",
+		},
+		{
+			name:    "a context of a cluster that is not there",
+			cluster: good,
+			context: "elsewhere",
+			want:    `context "elsewhere": no cluster "none" or no user "me"`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var answer struct{ Path, Token, Body string }
 			s, err := kubeconfig.Open(write(t, test.cluster, test.user), test.context)
 			if err == nil {
 				defer s.Close()
-				err = s.Do(t.Context(), http.MethodPut, "/api/v1/a", map[string]int{"b": 1}, &answer)
+				err = s.Do(t.Context(), http.MethodPut, "/api/v1/a",
+					map[string]int{"b": 1}, &answer)
 			}
+
 			if err != nil {
 				if test.want == "" || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("error %v, want %q", err, test.want)
 				}
 				return
 			}
+
 			want := struct{ Path, Token, Body string }{"/base/api/v1/a", test.want, `{"b":1}`}
 			if diff := cmp.Diff(want, answer); diff != "" {
 				t.Errorf("the server saw (-want +got):\n%s", diff)
@@ -117,23 +195,32 @@ func TestOpenAndAsk(t *testing.T) {
 
 func TestAnswersThatAreNotGood(t *testing.T) {
 	url, ca := server(t)
-	s, err := kubeconfig.Open(write(t, "server: "+url+", certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte(ca)), ""), "")
+	s, err := kubeconfig.Open(
+		write(t, "server: "+url+", certificate-authority-data: "+
+			base64.StdEncoding.EncodeToString([]byte(ca)), ""),
+		"",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+
 	for _, test := range []struct {
 		path, want string
 		code       int
 	}{
 		{path: "/forbidden", want: "secrets is forbidden (403)", code: 403},
 		{path: "/gateway", want: "a gateway's page (502)", code: 502},
-		{path: "/garbage", want: "GET " + url + "/garbage: invalid character 'x' looking for beginning of value"},
+		{
+			path: "/garbage",
+			want: "GET " + url + "/garbage: invalid character 'x' looking for beginning of value",
+		},
 	} {
 		var into map[string]any
 		err := s.Do(t.Context(), http.MethodGet, test.path, nil, &into)
 		status, is := errors.AsType[*kubeconfig.StatusError](err)
-		if err == nil || err.Error() != test.want || is != (test.code > 0) || is && status.Code != test.code {
+		if err == nil || err.Error() != test.want || is != (test.code > 0) ||
+			is && status.Code != test.code {
 			t.Errorf("%s: error %v, want %s", test.path, err, test.want)
 		}
 	}
@@ -143,10 +230,15 @@ func TestFilesThatAreNoKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "list"), "- a\n")
 	save(t, filepath.Join(dir, "empty"), "")
+
 	for name, want := range map[string]string{
-		"none": "no such file or directory\nhint: ", "list": "/list: yaml: ", "empty": "/empty: no current-context\nhint: ",
+		"none": "no such file or directory\n" +
+			"hint: ",
+		"list":  "/list: yaml: ",
+		"empty": "/empty: no current-context\nhint: ",
 	} {
-		if _, err := kubeconfig.Open(filepath.Join(dir, name), ""); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := kubeconfig.Open(filepath.Join(dir, name), "")
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}
@@ -158,7 +250,8 @@ func TestPath(t *testing.T) {
 		{"the environment", "", "b", "b"},
 		{"the environment with empty parts", "", ":b:", "b"},
 		{"the home directory", "", "", "/home/me/.kube/config"},
-		{"several files", "", "b:c", "error: KUBECONFIG names 2 files\nhint: name the one to use with --kubeconfig"},
+		{"several files", "", "b:c", "error: KUBECONFIG names 2 files\n" +
+			"hint: name the one to use with --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			env := map[string]string{"KUBECONFIG": test.env, "HOME": "/home/me"}

@@ -37,6 +37,7 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
+
 	response, err := s.client.Do(request) // The error names method and URL.
 	if err != nil {
 		return err
@@ -51,18 +52,22 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 	case into == nil:
 		return nil
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(answer))
 	decoder.UseNumber() // What is written back must be what was read.
 	if err := decoder.Decode(into); err != nil {
 		return fmt.Errorf("%s %s: %w", method, request.URL, err)
 	}
+
 	return nil
 }
 
 // Close closes the connections that are kept for further requests.
 func (s *Server) Close() { s.client.CloseIdleConnections() }
 
-func (s *Server) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
+func (s *Server) request(
+	ctx context.Context, method, path string, body any,
+) (*http.Request, error) {
 	var text io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -71,15 +76,19 @@ func (s *Server) request(ctx context.Context, method, path string, body any) (*h
 		}
 		text = bytes.NewReader(encoded)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, s.base.JoinPath(path).String(), text)
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
+
 	if s.token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.token)
 	}
+
 	return request, nil
 }
 
@@ -88,5 +97,8 @@ func statusError(response *http.Response, answer []byte) error {
 	var status struct{ Message string }
 	_ = json.Unmarshal(answer, &status)
 	short := answer[:min(len(answer), 200)]
-	return &StatusError{Code: response.StatusCode, Message: cmp.Or(status.Message, string(bytes.TrimSpace(short)), response.Status)}
+	return &StatusError{
+		Code:    response.StatusCode,
+		Message: cmp.Or(status.Message, string(bytes.TrimSpace(short)), response.Status),
+	}
 }

@@ -35,8 +35,8 @@ const tries = 10
 
 const secretsPath = "/api/v1/namespaces/" + Namespace + "/secrets"
 
-// Publish creates or updates the Secret. What somebody else changes meanwhile is
-// read again, not overwritten.
+// Publish creates or updates the Secret. What somebody else changes meanwhile
+// is read again, not overwritten.
 func (s Secret) Publish(ctx context.Context, api API) (Outcome, error) {
 	for try := 1; ; try++ {
 		outcome, err := s.publish(ctx, api)
@@ -55,16 +55,20 @@ func (s Secret) publish(ctx context.Context, api API) (Outcome, error) {
 	if code(err) == http.StatusNotFound {
 		return Outcome{Result: Created}, api.Do(ctx, http.MethodPost, secretsPath, s.in(nil), nil)
 	}
+
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	before, _ := field(have, "metadata", "annotations", checksumAnnotation).(string)
 	want := s.in(have)
 	if reflect.DeepEqual(have, want) {
 		return Outcome{Result: Unchanged, Before: before}, nil
 	}
+
 	// The object names the version it was read at: another one is a conflict.
-	return Outcome{Result: Updated, Before: before}, api.Do(ctx, http.MethodPut, secretsPath+"/"+s.Name, want, nil)
+	return Outcome{Result: Updated, Before: before}, api.Do(ctx, http.MethodPut,
+		secretsPath+"/"+s.Name, want, nil)
 }
 
 // code is that of the server's answer, 0 if there was none or it was good.

@@ -44,17 +44,21 @@ func (s Secret) Checksum() string {
 // objectName is a DNS subdomain (RFC 1123), labelValue the value of a label
 // (Kubernetes, "Labels and Selectors").
 var (
-	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	objectName = regexp.MustCompile(
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
+	)
 	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
 )
 
 // Check reports a name or pool that the API server would refuse.
 func (s Secret) Check() error {
 	if len(s.Name) > 253 || !objectName.MatchString(s.Name) {
-		return fmt.Errorf("name %q: not the name of a Secret\nhint: lower-case letters, digits, dashes and dots", s.Name)
+		return fmt.Errorf("name %q: not the name of a Secret\n"+
+			"hint: lower-case letters, digits, dashes and dots", s.Name)
 	}
 	if len(s.Pool) > 63 || !labelValue.MatchString(s.Pool) {
-		return fmt.Errorf("pool %q: not the value of a label\nhint: at most 63 letters, digits, dashes, dots and underscores", s.Pool)
+		return fmt.Errorf("pool %q: not the value of a label\n"+
+			"hint: at most 63 letters, digits, dashes, dots and underscores", s.Pool)
 	}
 	return nil
 }
@@ -76,12 +80,17 @@ func (s Secret) in(have map[string]any) map[string]any {
 	if object == nil {
 		object = map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
 	}
+
 	object["metadata"] = with(have["metadata"], map[string]any{
-		"name": s.Name, "namespace": Namespace,
-		"labels":      with(field(have, "metadata", "labels"), map[string]any{roleLabel: role, poolLabel: s.Pool}),
+		"name":      s.Name,
+		"namespace": Namespace,
+		"labels": with(field(have, "metadata", "labels"),
+			map[string]any{roleLabel: role, poolLabel: s.Pool}),
 		"annotations": with(field(have, "metadata", "annotations"), s.annotations()),
 	})
-	object["data"] = with(have["data"], map[string]any{dataKey: base64.StdEncoding.EncodeToString(s.Text)})
+
+	object["data"] = with(have["data"],
+		map[string]any{dataKey: base64.StdEncoding.EncodeToString(s.Text)})
 	return object
 }
 
@@ -100,6 +109,7 @@ func with(have any, fields map[string]any) map[string]any {
 	if merged == nil {
 		merged = map[string]any{}
 	}
+
 	maps.Copy(merged, fields)
 	maps.DeleteFunc(merged, func(_ string, value any) bool { return value == nil })
 	return merged
