@@ -24,17 +24,19 @@ const (
 // machine is the name of a machine whose Node has another name.
 const machine = "machine-1"
 
-// AllowAgent lets the agent of a Node, whose machine has its name or is machine, do
-// what examples/cluster/rbac.yaml does, and no more.
+// AllowAgent lets the agent of a Node, whose machine has its name or is
+// machine, do what examples/cluster/rbac.yaml does, and no more.
 func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 	root, err := program.Root(ctx)
 	if err != nil {
 		return err
 	}
+
 	text, err := os.ReadFile(filepath.Join(root, "examples/cluster/rbac.yaml"))
 	if err != nil {
 		return err
 	}
+
 	names := strings.NewReplacer("machine:node-2", "machine:"+machine, "node-1", node)
 	for object := range strings.SplitSeq(names.Replace(string(text)), "\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
@@ -45,6 +47,7 @@ func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -57,10 +60,12 @@ func (c *Cluster) createRBAC(body []byte) error {
 	if err := json.Unmarshal(body, &object); err != nil {
 		return fmt.Errorf("RBAC object: %w", err)
 	}
+
 	at := rbacPath
 	if object.Metadata.Namespace != "" {
 		at += "/namespaces/" + object.Metadata.Namespace
 	}
+
 	_, err := c.Do(http.MethodPost, at+"/"+strings.ToLower(object.Kind)+"s", string(body))
 	return err
 }
@@ -70,6 +75,7 @@ func (c *Cluster) createRBAC(body []byte) error {
 func (c *Cluster) ApproveAgent(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := c.approveOne()
 		if err == nil {
@@ -88,21 +94,35 @@ func (c *Cluster) approveOne() error {
 	if err != nil {
 		return err
 	}
+
 	var all struct{ Items []map[string]any }
 	if err := json.Unmarshal(text, &all); err != nil {
 		return err
 	}
+
 	for _, csr := range all.Items {
 		name := csr["metadata"].(map[string]any)["name"].(string)
-		if status, _ := csr["status"].(map[string]any); !strings.HasPrefix(name, "node-agent-csr-") || status["conditions"] != nil {
+		status, _ := csr["status"].(map[string]any)
+		if !strings.HasPrefix(name, "node-agent-csr-") || status["conditions"] != nil {
 			continue
 		}
-		csr["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True", "reason": "Test", "message": "test"}}}
+
+		csr["status"] = map[string]any{"conditions": []any{
+			map[string]any{
+				"type":    "Approved",
+				"status":  "True",
+				"reason":  "Test",
+				"message": "test",
+			},
+		}}
+
 		body, err := json.Marshal(csr)
 		if err == nil {
 			_, err = c.Do(http.MethodPut, csrPath+"/"+name+"/approval", string(body))
 		}
+
 		return err
 	}
+
 	return errors.New("none to approve")
 }

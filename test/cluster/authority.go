@@ -28,20 +28,24 @@ func newAuthority(name string) (authority, error) {
 	if err != nil {
 		return authority{}, err
 	}
+
 	template := valid(x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	})
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return authority{}, fmt.Errorf("certificate of %s: %w", name, err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return authority{}, fmt.Errorf("certificate of %s: %w", name, err)
 	}
+
 	return authority{cert: cert, key: key, pem: block("CERTIFICATE", der)}, nil
 }
 
@@ -61,15 +65,19 @@ func (a authority) server(name string) (pair, error) {
 		DNSNames:    []string{"localhost", name, name + ".default", name + ".default.svc"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
+
 	for _, n := range []network{ipv4, ipv6} {
 		_, services, err := net.ParseCIDR(n.services)
 		if err != nil {
 			return pair{}, err
 		}
+
 		first := services.IP // the address of the service "kubernetes" is the first of the range
 		first[len(first)-1]++
-		template.IPAddresses = append(template.IPAddresses, net.ParseIP(n.loopback), net.ParseIP(n.fromGuest), first)
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(n.loopback),
+			net.ParseIP(n.fromGuest), first)
 	}
+
 	return a.issue(template)
 }
 
@@ -78,11 +86,13 @@ func (a authority) issue(template x509.Certificate) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, valid(template), a.cert, key.Public(), a.key)
 	if err != nil {
 		return pair{}, fmt.Errorf("certificate of %s: %w", template.Subject, err)
 	}
+
 	text, err := keyText(key)
 	return pair{cert: block("CERTIFICATE", der), key: text}, err
 }
@@ -91,7 +101,8 @@ func (a authority) issue(template x509.Certificate) (pair, error) {
 func valid(template x509.Certificate) *x509.Certificate {
 	now := time.Now()
 	template.SerialNumber = big.NewInt(now.UnixNano())
-	template.NotBefore, template.NotAfter = now.AddDate(0, 0, -1), now.AddDate(1, 0, 0)
+	template.NotBefore = now.AddDate(0, 0, -1)
+	template.NotAfter = now.AddDate(1, 0, 0)
 	return &template
 }
 

@@ -12,16 +12,19 @@ import (
 )
 
 // Authorizer is a program that serves an authorization webhook. It is started
-// with the flags --kubeconfig (of admin), --address, --certificate and --key, and
-// answers /readyz with 200 as soon as it can judge.
+// with the flags --kubeconfig (of admin), --address, --certificate and --key,
+// and answers /readyz with 200 as soon as it can judge.
 type Authorizer struct {
 	// Name is that of the authorizer in the API server's configuration.
 	Name string
+
 	// Program is the path of the program, and Args are more flags for it.
 	Program string
 	Args    []string
+
 	// Path is where it serves the webhook, as /authorize.
 	Path string
+
 	// Match is the CEL expression for the requests that the API server asks it
 	// about, as "'devs' in request.groups".
 	Match string
@@ -40,18 +43,20 @@ func (c *Cluster) addAuthorizer(a Authorizer) error {
 	if err != nil {
 		return err
 	}
+
 	c.programs[a.Name] = a.Program
 	c.authorizers = append(c.authorizers, runningAuthorizer{
 		Authorizer: a,
 		address:    net.JoinHostPort(c.network.loopback, strconv.Itoa(port)),
 	})
+
 	return nil
 }
 
 // writeAuthorization writes the API server's structured authorization
-// configuration (kubernetes.io, Authorization: AuthorizationConfiguration): Node
-// and RBAC, then the webhooks. Answers are not cached, so that each request is
-// judged by what is true at its time.
+// configuration (kubernetes.io, Authorization: AuthorizationConfiguration):
+// Node and RBAC, then the webhooks. Answers are not cached, so that each
+// request is judged by what is true at its time.
 func (c *Cluster) writeAuthorization() error {
 	type object = map[string]any
 	authorizers := []object{
@@ -90,6 +95,7 @@ func (c *Cluster) writeAuthorization() error {
 	if err != nil {
 		return err
 	}
+
 	return c.write(authorizationFile, string(text))
 }
 
@@ -119,6 +125,7 @@ func (c *Cluster) startAuthorizers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		file := a.Name + "-admin.kubeconfig"
 		if err := c.write(file, kubeconfig); err != nil {
 			return err
@@ -133,13 +140,16 @@ func (c *Cluster) startAuthorizers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		err = c.await(ctx, p, func() error {
-			_, err := do(c.anonymous, request{method: http.MethodGet, url: "https://" + a.address + "/readyz"})
+			_, err := do(c.anonymous,
+				request{method: http.MethodGet, url: "https://" + a.address + "/readyz"})
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

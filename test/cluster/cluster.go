@@ -20,13 +20,16 @@ import (
 type Options struct {
 	// Bind is the address of the API server: 127.0.0.1 if empty, or ::1.
 	Bind string
+
 	// Controllers runs kube-controller-manager, which among much else signs
 	// the certificates of kubelets.
 	Controllers bool
+
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
-	// Authorizers are asked, in this order, about requests that neither the Node
-	// nor the RBAC authorizer allows.
+
+	// Authorizers are asked, in this order, about requests that neither the
+	// Node nor the RBAC authorizer allows.
 	Authorizers []Authorizer
 }
 
@@ -57,33 +60,44 @@ func Run(ctx context.Context, dir string, programs map[string]string, o Options)
 }
 
 func (c *Cluster) run(ctx context.Context, o Options) (err error) {
-	if c.network, err = networkOf(o.Bind); err != nil {
+	c.network, err = networkOf(o.Bind)
+	if err != nil {
 		return err
 	}
-	if c.port, err = freePort(c.network.loopback); err != nil {
+
+	c.port, err = freePort(c.network.loopback)
+	if err != nil {
 		return err
 	}
-	if c.egress, err = newEgress(c.port); err != nil {
+
+	c.egress, err = newEgress(c.port)
+	if err != nil {
 		return err
 	}
+
 	for _, a := range o.Authorizers {
 		if err := c.addAuthorizer(a); err != nil {
 			return err
 		}
 	}
 
-	steps := []func(context.Context) error{c.writeFiles, c.startEtcd, c.startAPI, c.allowJoining, c.startAuthorizers}
+	steps := []func(context.Context) error{
+		c.writeFiles, c.startEtcd, c.startAPI, c.allowJoining, c.startAuthorizers,
+	}
+
 	if o.Controllers {
 		steps = append(steps, c.startControllers)
 	}
 	if o.Scheduler {
 		steps = append(steps, c.startScheduler)
 	}
+
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -131,7 +145,8 @@ func (c *Cluster) CA() string { return c.ca.pem }
 func (c *Cluster) Route(from, to string) { c.egress.route(from, to) }
 
 func (c *Cluster) startAPI(ctx context.Context) (err error) {
-	if c.api, err = c.start("kube-apiserver", c.apiFlags()...); err != nil {
+	c.api, err = c.start("kube-apiserver", c.apiFlags()...)
+	if err != nil {
 		return err
 	}
 	return c.await(ctx, c.api, func() error {
@@ -145,11 +160,13 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	c.etcd = "http://127.0.0.1:" + strconv.Itoa(port)
 	p, err := c.start("etcd", etcdFlags(c.etcd, filepath.Join(c.dir, "data"))...)
 	if err != nil {
 		return err
 	}
+
 	client := &http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
 	return c.await(ctx, p, func() error {
@@ -161,13 +178,16 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 // startControllers is ready when the controllers have acted once: a pod needs
 // the account that they make.
 func (c *Cluster) startControllers(ctx context.Context) error {
-	if err := c.writeKubeconfig("controllers.kubeconfig", "system:kube-controller-manager"); err != nil {
+	err := c.writeKubeconfig("controllers.kubeconfig", "system:kube-controller-manager")
+	if err != nil {
 		return err
 	}
+
 	p, err := c.start("kube-controller-manager", c.controllerFlags()...)
 	if err != nil {
 		return err
 	}
+
 	return c.await(ctx, p, func() error {
 		_, err := c.Do(http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", "")
 		return err
@@ -179,6 +199,7 @@ func (c *Cluster) startScheduler(context.Context) error {
 	if err := c.writeKubeconfig("scheduler.kubeconfig", "system:kube-scheduler"); err != nil {
 		return err
 	}
-	_, err := c.start("kube-scheduler", "--kubeconfig=scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0")
+	_, err := c.start("kube-scheduler", "--kubeconfig=scheduler.kubeconfig", "--leader-elect=false",
+		"--secure-port=0")
 	return err
 }

@@ -14,17 +14,21 @@ func TestAPIServerComesBackWithItsData(t *testing.T) {
 	c := Start(t, Options{})
 	t.Logf("ready after %s", time.Since(started))
 	const secrets = "/api/v1/namespaces/default/secrets"
-	c.mustDo(t, http.MethodPost, secrets, `{"metadata": {"name": "kept"}, "stringData": {"word": "loam"}}`)
+	c.mustDo(t, http.MethodPost, secrets,
+		`{"metadata": {"name": "kept"}, "stringData": {"word": "loam"}}`)
 
 	c.StopAPI(t)
+
 	if _, err := c.Do(http.MethodGet, secrets+"/kept", ""); err == nil {
 		t.Error("a stopped API server answers")
 	}
+
 	started = time.Now()
 	c.StartAPI(t)
 	t.Logf("back after %s", time.Since(started))
 	var secret struct{ Data map[string][]byte }
 	get(t, c, secrets+"/kept", &secret)
+
 	if string(secret.Data["word"]) != "loam" {
 		t.Errorf("the Secret after the restart: %v", secret)
 	}
@@ -38,9 +42,24 @@ func TestWhoMayDoWhat(t *testing.T) {
 		name, token, path string
 		code              int
 	}{
-		{name: "a bootstrap token may see requests for certificates", token: token, path: requests + "/none", code: http.StatusNotFound},
-		{name: "a bootstrap token may not see Secrets", token: token, path: "/api/v1/secrets", code: http.StatusForbidden},
-		{name: "a made-up token is nobody's", token: "abcdef.0123456789abcdef", path: "/version", code: http.StatusUnauthorized},
+		{
+			name:  "a bootstrap token may see requests for certificates",
+			token: token,
+			path:  requests + "/none",
+			code:  http.StatusNotFound,
+		},
+		{
+			name:  "a bootstrap token may not see Secrets",
+			token: token,
+			path:  "/api/v1/secrets",
+			code:  http.StatusForbidden,
+		},
+		{
+			name:  "a made-up token is nobody's",
+			token: "abcdef.0123456789abcdef",
+			path:  "/version",
+			code:  http.StatusUnauthorized,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := c.DoAs(row.token, http.MethodGet, row.path, "")
@@ -50,9 +69,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("the groups of a bootstrap token", func(t *testing.T) {
 		const review = `{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}`
-		answer, err := c.DoAs(token, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+		answer, err := c.DoAs(token, http.MethodPost,
+			"/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
 		if err != nil {
 			t.Fatal(err)
 		}

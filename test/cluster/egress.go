@@ -29,6 +29,7 @@ func newEgress(port int) (*egress, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the API server's connections to nodes: %w", err)
 	}
+
 	e := &egress{socket: socket, routes: map[string]string{}, open: map[io.Closer]bool{}}
 	e.serving.Go(e.serve)
 	return e, nil
@@ -67,10 +68,12 @@ func (e *egress) target(address string) string {
 func (e *egress) hold(c io.Closer) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.open == nil {
 		c.Close()
 		return false
 	}
+
 	e.open[c] = true
 	return true
 }
@@ -85,9 +88,11 @@ func (e *egress) release(c io.Closer) {
 func (e *egress) close() {
 	e.socket.Close()
 	e.mu.Lock()
+
 	for c := range e.open {
 		c.Close()
 	}
+
 	e.open = nil
 	e.mu.Unlock()
 	e.serving.Wait()
@@ -108,20 +113,25 @@ func (e *egress) tunnel(conn net.Conn) {
 	if !e.hold(conn) {
 		return
 	}
+
 	defer e.release(conn)
 	in := bufio.NewReader(conn)
 	q, err := http.ReadRequest(in)
 	if err != nil {
 		return
 	}
+
 	node, err := net.Dial("tcp", e.target(q.Host))
 	if err != nil {
-		fmt.Fprintf(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: %d\r\n\r\n%s", len(err.Error()), err)
+		fmt.Fprintf(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: %d\r\n\r\n%s",
+			len(err.Error()), err)
 		return
 	}
+
 	if !e.hold(node) {
 		return
 	}
+
 	defer e.release(node)
 	fmt.Fprint(conn, "HTTP/1.1 200 Connection established\r\n\r\n")
 	splice(conn, in, node)
@@ -134,6 +144,7 @@ func splice(conn net.Conn, in io.Reader, node net.Conn) {
 		_, _ = io.Copy(conn, node)
 		closeWrite(conn)
 	})
+
 	_, _ = io.Copy(node, in)
 	closeWrite(node)
 	answers.Wait()

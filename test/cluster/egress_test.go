@@ -15,6 +15,7 @@ func TestEgress(t *testing.T) {
 	e := must(newEgress(port))(t)
 	t.Cleanup(e.close)
 	e.route("10.0.2.15:10250", node)
+
 	for _, row := range []struct {
 		name, address string
 		code          int
@@ -28,13 +29,16 @@ func TestEgress(t *testing.T) {
 			if row.code != http.StatusOK {
 				return
 			}
+
 			fmt.Fprint(conn, "there and back")
 			closeWrite(conn)
+
 			if back, err := io.ReadAll(in); err != nil || string(back) != "there and back" {
 				t.Errorf("%q came back, %v", back, err)
 			}
 		})
 	}
+
 	t.Run("the end of the proxy ends what goes through it", func(t *testing.T) {
 		_, in := connect(t, port, node, http.StatusOK)
 		e.close()
@@ -58,9 +62,11 @@ func connect(t *testing.T, port int, address string, code int) (net.Conn, *bufio
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if answer.StatusCode != code {
 		t.Fatalf("status %s, want %d", answer.Status, code)
 	}
+
 	return conn, in
 }
 
@@ -71,6 +77,7 @@ func echo(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -83,10 +90,12 @@ func echo(t *testing.T) string {
 			conn.Close()
 		}
 	}()
+
 	t.Cleanup(func() {
 		l.Close()
 		<-done
 	})
+
 	return l.Addr().String()
 }
 

@@ -22,7 +22,8 @@ func etcdFlags(url, data string) []string {
 	return []string{
 		"--data-dir=" + data, "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=" + url, "--advertise-client-urls=" + url,
-		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=default=" + peers,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
+		"--initial-cluster=default=" + peers,
 	}
 }
 
@@ -36,12 +37,14 @@ func (c *Cluster) apiFlags() []string {
 		"--tls-cert-file=api.crt", "--tls-private-key-file=api.key",
 		"--client-ca-file=" + caFile,
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + accountFile, "--service-account-signing-key-file=" + accountFile,
+		"--service-account-key-file=" + accountFile,
+		"--service-account-signing-key-file=" + accountFile,
 		"--authorization-config=" + authorizationFile,
 		"--enable-admission-plugins=NodeRestriction",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
-		// The kubelet's own certificate is not checked, as in kubeadm's clusters.
+		// The kubelet's own certificate is not checked, as in kubeadm's
+		// clusters.
 		"--kubelet-client-certificate=to-kubelet.crt", "--kubelet-client-key=to-kubelet.key",
 		"--kubelet-preferred-address-types=InternalIP",
 		"--egress-selector-config-file=" + egressFile,
@@ -56,13 +59,15 @@ func (c *Cluster) controllerFlags() []string {
 		"--leader-elect=false", "--secure-port=0",
 		"--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
 		"--use-service-account-credentials",
-		// Each controller asks for its account at start: at the usual 20 requests a second that takes 5 s.
+		// Each controller asks for its account at start: at the usual 20
+		// requests a second that takes 5 s.
 		"--kube-api-qps=1000", "--kube-api-burst=1000",
 		"--service-account-private-key-file=" + accountFile,
 		"--root-ca-file=" + caFile,
 		"--cluster-signing-cert-file=" + caFile, "--cluster-signing-key-file=" + caKeyFile,
 		"--service-cluster-ip-range=" + c.network.services,
-		// It makes this directory, which would else be /usr/libexec/kubernetes of this host.
+		// It makes this directory, which would else be /usr/libexec/kubernetes
+		// of this host.
 		"--flex-volume-plugin-dir=" + filepath.Join(c.dir, "volumes"),
 	}
 }

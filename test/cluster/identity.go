@@ -25,24 +25,35 @@ const masters = "system:masters"
 // writePKI writes the keys and certificates of the control plane and of admin,
 // and makes the clients for Do.
 func (c *Cluster) writePKI() (err error) {
-	if c.ca, err = newAuthority("loam test cluster"); err != nil {
+	c.ca, err = newAuthority("loam test cluster")
+	if err != nil {
 		return err
 	}
+
 	accounts, err := newKey()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.write(caFile, c.ca.pem), c.writeKey(caKeyFile, c.ca.key), c.writeKey(accountFile, accounts)); err != nil {
+
+	err = errors.Join(c.write(caFile, c.ca.pem), c.writeKey(caKeyFile, c.ca.key),
+		c.writeKey(accountFile, accounts))
+	if err != nil {
 		return err
 	}
+
 	api, err1 := c.ca.server("kubernetes")
 	toKubelet, err2 := c.ca.client("kube-apiserver", masters)
 	admin, err3 := c.ca.client("admin", masters)
-	if err := errors.Join(err1, err2, err3, c.writePair("api", api), c.writePair("to-kubelet", toKubelet), c.writePair("admin", admin)); err != nil {
+	err = errors.Join(err1, err2, err3, c.writePair("api", api),
+		c.writePair("to-kubelet", toKubelet), c.writePair("admin", admin))
+	if err != nil {
 		return err
 	}
+
 	cert, err := tls.X509KeyPair([]byte(admin.cert), []byte(admin.key))
-	c.admin, c.anonymous = c.ca.trusting(cert), c.ca.trusting()
+	c.admin = c.ca.trusting(cert)
+	c.anonymous = c.ca.trusting()
+
 	return err
 }
 
@@ -71,8 +82,11 @@ func (a authority) trusting(certs ...tls.Certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	return &http.Client{
-		Timeout:   30 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}},
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs:      roots,
+			Certificates: certs,
+		}},
 	}
 }
 
@@ -84,6 +98,7 @@ func (c *Cluster) kubeconfig(user string, groups ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -109,8 +124,10 @@ current-context: loam
 // knows tokens and what they may do by watches of its own, which lag.
 func (c *Cluster) NewToken(ctx context.Context) (string, error) {
 	random := strings.ToLower(rand.Text())
-	id, secret := random[:6], random[6:22]
+	id := random[:6]
+	secret := random[6:22]
 	token := id + "." + secret
+
 	_, err := c.Do(http.MethodPost, "/api/v1/namespaces/kube-system/secrets", fmt.Sprintf(`{
 		"metadata": {"name": "bootstrap-token-%s"},
 		"type": "bootstrap.kubernetes.io/token",
@@ -123,6 +140,7 @@ func (c *Cluster) NewToken(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return token, c.await(ctx, c.api, func() error { return c.mayJoin(token) })
 }
 
@@ -134,6 +152,7 @@ func (c *Cluster) mayJoin(token string) error {
 	if err != nil {
 		return err
 	}
+
 	var review struct{ Status struct{ Allowed bool } }
 	if err := json.Unmarshal(answer, &review); err != nil {
 		return err
@@ -141,6 +160,7 @@ func (c *Cluster) mayJoin(token string) error {
 	if !review.Status.Allowed {
 		return errors.New("the token may not ask for a certificate")
 	}
+
 	return nil
 }
 

@@ -87,21 +87,35 @@ func (l Layer) archive() ([]byte, error) {
 			return nil, fmt.Errorf("layer: %s: %w", name, err)
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
 func (f File) header(name string) *tar.Header {
 	if f.Link != "" {
-		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: f.Link, Mode: 0o777}
+		return &tar.Header{
+			Typeflag: tar.TypeSymlink,
+			Name:     name,
+			Linkname: f.Link,
+			Mode:     0o777,
+		}
 	}
+
 	mode := f.Mode.Perm()
 	if mode == 0 {
 		mode = 0o644
 	}
-	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(f.Content))}
+
+	return &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Mode:     int64(mode),
+		Size:     int64(len(f.Content)),
+	}
 }
 
 func compress(data []byte) ([]byte, error) {
@@ -110,12 +124,15 @@ func compress(data []byte) ([]byte, error) {
 	if err == nil {
 		_, err = w.Write(data)
 	}
+
 	if err == nil {
 		err = w.Close()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("compress a layer: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 

@@ -2,9 +2,10 @@ package cluster
 
 import "github.com/loam-os/loam/test/program"
 
-// modules pin the programs of others in the directories of their names. To update
-// one, run `go get -tool PACKAGE@VERSION` in it; k8s.io/kubernetes requires its
-// parts as v0.0.0, so the replace lines there name the version once more.
+// modules pin the programs of others in the directories of their names. To
+// update one, run `go get -tool PACKAGE@VERSION` in it; k8s.io/kubernetes
+// requires its parts as v0.0.0, so the replace lines there name the version
+// once more.
 var modules = []program.Module{
 	{
 		Name: "etcd",
@@ -26,7 +27,10 @@ var modules = []program.Module{
 		Release: "k8s.io/kubernetes",
 		Programs: []program.Program{
 			{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
-			{Name: "kube-controller-manager", Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+			{
+				Name:    "kube-controller-manager",
+				Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+			},
 			{Name: "kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
 			{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"},
 		},

@@ -38,7 +38,8 @@ func freePort(ip string) (int, error) {
 	for range 100 {
 		port := 20000 + rand.IntN(12000)
 		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))); err == nil {
+		l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
+		if err == nil {
 			l.Close()
 			return port, nil
 		}

@@ -40,26 +40,37 @@ type process struct {
 
 // start starts a program with its output in the file NAME.log.
 func (h *host) start(name string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(h.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(h.dir, name+".log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	p := &process{name: name, cmd: exec.Command(h.programs[name], args...), exited: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = h.dir, log, log
+	p := &process{
+		name:   name,
+		cmd:    exec.Command(h.programs[name], args...),
+		exited: make(chan struct{}),
+	}
+
+	p.cmd.Dir = h.dir
+	p.cmd.Stdout = log
+	p.cmd.Stderr = log
 	p.cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none") // the registry has one by default
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go p.run(started)
+
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+
 	h.all = append(h.all, p)
 	return p, nil
 }
 
 // run holds one thread until the process has ended: the kernel sends the death
-// signal when the thread that started it ends, not the whole process (prctl(2)).
+// signal when the thread that started it ends, not the whole process
+// (prctl(2)).
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	err := p.cmd.Start()
@@ -67,6 +78,7 @@ func (p *process) run(started chan<- error) {
 	if err == nil {
 		p.err = p.cmd.Wait()
 	}
+
 	close(p.exited)
 }
 
@@ -76,13 +88,14 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// await asks until the answer is nil: no program here says when it is ready. The
-// error of one that does not get so has the end of its log.
+// await asks until the answer is nil: no program here says when it is ready.
+// The error of one that does not get so has the end of its log.
 func (h *host) await(ctx context.Context, p *process, ready func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := ready()
 		if err == nil {
@@ -104,6 +117,7 @@ func (p *process) logEnd() string {
 	if err != nil {
 		return fmt.Sprint(err)
 	}
+
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }

@@ -18,6 +18,7 @@ func (r *Registry) PushImage(ref string, image Image) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", ref, err)
 	}
+
 	d, err := r.put(name, tag, ManifestType, m)
 	return d.Digest, err
 }
@@ -32,13 +33,16 @@ func (r *Registry) pushIndex(ref string, images ...Image) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("push %s: %w", ref, err)
 		}
+
 		d, err := r.put(name, "", ManifestType, m)
 		if err != nil {
 			return "", err
 		}
+
 		d.Platform = &Platform{Architecture: i.arch(), OS: "linux"}
 		index.Manifests = append(index.Manifests, d)
 	}
+
 	d, err := r.put(name, tag, IndexType, index)
 	return d.Digest, err
 }
@@ -58,21 +62,26 @@ func (r *Registry) manifest(name string, image Image) (Manifest, error) {
 		if err != nil {
 			return m, err
 		}
+
 		compressed, err := compress(archive)
 		if err != nil {
 			return m, err
 		}
+
 		d, err := r.upload(name, layerType, compressed)
 		if err != nil {
 			return m, err
 		}
+
 		diffIDs = append(diffIDs, digest(archive))
 		m.Layers = append(m.Layers, d)
 	}
+
 	config, err := image.config(diffIDs)
 	if err != nil {
 		return m, err
 	}
+
 	m.Config, err = r.upload(name, configType, config)
 	return m, err
 }
@@ -81,21 +90,27 @@ func (r *Registry) manifest(name string, image Image) (Manifest, error) {
 // specification, "Pushing a blob monolithically").
 func (r *Registry) upload(name, mediaType string, blob []byte) (Descriptor, error) {
 	d := describe(mediaType, blob)
-	begun, err := do(r.client, request{method: http.MethodPost, url: r.URL() + "/v2/" + name + "/blobs/uploads/"})
+	begun, err := do(r.client,
+		request{method: http.MethodPost, url: r.URL() + "/v2/" + name + "/blobs/uploads/"})
 	if err != nil {
 		return d, err
 	}
+
 	place, err := url.Parse(begun.header.Get("Location"))
 	if err != nil {
 		return d, fmt.Errorf("upload to %s: %w", name, err)
 	}
+
 	query := place.Query()
 	query.Set("digest", d.Digest)
 	place.RawQuery = query.Encode()
 	_, err = do(r.client, request{
-		method: http.MethodPut, url: place.String(), body: string(blob),
+		method: http.MethodPut,
+		url:    place.String(),
+		body:   string(blob),
 		header: http.Header{"Content-Type": {"application/octet-stream"}},
 	})
+
 	return d, err
 }
 
@@ -105,14 +120,19 @@ func (r *Registry) put(name, tag, mediaType string, content any) (Descriptor, er
 	if err != nil {
 		return Descriptor{}, err
 	}
+
 	d := describe(mediaType, text)
 	if tag == "" {
 		tag = d.Digest
 	}
+
 	_, err = do(r.client, request{
-		method: http.MethodPut, url: r.URL() + "/v2/" + name + "/manifests/" + tag, body: string(text),
+		method: http.MethodPut,
+		url:    r.URL() + "/v2/" + name + "/manifests/" + tag,
+		body:   string(text),
 		header: http.Header{"Content-Type": {mediaType}},
 	})
+
 	return d, err
 }
 

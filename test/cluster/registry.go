@@ -28,33 +28,43 @@ type Registry struct {
 	client  *http.Client
 }
 
-// RunRegistry starts an empty registry of the program that Build has built, with
-// its files and log in dir. It is ready when RunRegistry returns, and runs until
-// Close.
-func RunRegistry(ctx context.Context, dir string, programs map[string]string, o RegistryOptions) (*Registry, error) {
+// RunRegistry starts an empty registry of the program that Build has built,
+// with its files and log in dir. It is ready when RunRegistry returns, and runs
+// until Close.
+func RunRegistry(
+	ctx context.Context, dir string, programs map[string]string, o RegistryOptions,
+) (*Registry, error) {
 	r := &Registry{host: &host{dir: dir, programs: programs}, tls: o.TLS}
 	err := r.prepare(o.Bind)
 	if err == nil {
 		err = r.serve(ctx)
 	}
+
 	if err != nil {
 		r.Close()
 		return nil, err
 	}
+
 	return r, nil
 }
 
 // prepare decides where the registry is and who it is known as.
 func (r *Registry) prepare(bind string) (err error) {
-	if r.network, err = networkOf(bind); err != nil {
+	r.network, err = networkOf(bind)
+	if err != nil {
 		return err
 	}
-	if r.port, err = freePort(r.network.loopback); err != nil {
+
+	r.port, err = freePort(r.network.loopback)
+	if err != nil {
 		return err
 	}
-	if r.ca, err = newAuthority("loam test registry"); err != nil {
+
+	r.ca, err = newAuthority("loam test registry")
+	if err != nil {
 		return err
 	}
+
 	r.client = r.ca.trusting()
 	own, err := r.ca.server("registry")
 	return errors.Join(err, r.writePair("registry", own), r.write("registry.yaml", r.config()))
@@ -101,7 +111,8 @@ func (r *Registry) URL() string {
 func (r *Registry) CA() string { return r.ca.pem }
 
 func (r *Registry) serve(ctx context.Context) (err error) {
-	if r.process, err = r.start("registry", "serve", "registry.yaml"); err != nil {
+	r.process, err = r.start("registry", "serve", "registry.yaml")
+	if err != nil {
 		return err
 	}
 	return r.await(ctx, r.process, func() error {

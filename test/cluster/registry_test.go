@@ -33,9 +33,11 @@ func TestRegistry(t *testing.T) {
 			if again := r.Push(t, "test/hello:v1", image); again != pushed {
 				t.Errorf("the same image has digests %s and %s", pushed, again)
 			}
+
 			r.Stop(t)
 			r.Start(t)
 			pullHello(t, r, "test/hello", pushed)
+
 			if byTag := digest(r.Get(t, "test/hello/manifests/v1")); byTag != pushed {
 				t.Errorf("the tag names %s, not %s", byTag, pushed)
 			}
@@ -45,9 +47,11 @@ func TestRegistry(t *testing.T) {
 
 func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
 	r := StartRegistry(t, RegistryOptions{})
-	pushed := r.PushIndex(t, "test/both:v1", Image{Arch: "amd64", Layers: []Layer{hello}}, Image{Arch: "arm64", Layers: []Layer{hello}})
+	pushed := r.PushIndex(t, "test/both:v1", Image{Arch: "amd64", Layers: []Layer{hello}},
+		Image{Arch: "arm64", Layers: []Layer{hello}})
 	var index Index
 	decode(t, r.Get(t, "test/both/manifests/"+pushed), &index)
+
 	var archs []string
 	for _, d := range index.Manifests {
 		archs = append(archs, d.Platform.Architecture)
@@ -62,23 +66,32 @@ func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
 func pullHello(t *testing.T, r *Registry, name, manifest string) {
 	t.Helper()
 	var m Manifest
+
 	text := r.Get(t, name+"/manifests/"+manifest)
 	if digest(text) != manifest {
 		t.Errorf("manifest %s is %s", manifest, digest(text))
 	}
+
 	decode(t, text, &m)
 	layer := r.Get(t, name+"/blobs/"+m.Layers[0].Digest)
 	if digest(layer) != m.Layers[0].Digest {
 		t.Errorf("blob %s is %s", m.Layers[0].Digest, digest(layer))
 	}
-	if diff := cmp.Diff([]string{"bin/hello 755 #!/bin/sh\necho hello\n", "bin/hi -> hello", "etc/word 644 loam"}, unpack(t, layer)); diff != "" {
+
+	diff := cmp.Diff(
+		[]string{"bin/hello 755 #!/bin/sh\necho hello\n", "bin/hi -> hello", "etc/word 644 loam"},
+		unpack(t, layer),
+	)
+	if diff != "" {
 		t.Error(diff)
 	}
+
 	var config struct {
 		RootFS struct {
 			DiffIDs []string `json:"diff_ids"`
 		}
 	}
+
 	decode(t, r.Get(t, name+"/blobs/"+m.Config.Digest), &config)
 	if want := digest(must(hello.archive())(t)); config.RootFS.DiffIDs[0] != want {
 		t.Errorf("diff ID %s, want %s", config.RootFS.DiffIDs[0], want)
@@ -92,19 +105,23 @@ func unpack(t *testing.T, layer []byte) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var lines []string
 	for r := tar.NewReader(archive); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			return lines
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		lines = append(lines, line(h, string(content)))
 	}
 }

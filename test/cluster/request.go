@@ -17,7 +17,8 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s: %d %s: %s", e.Request, e.Code, http.StatusText(e.Code), strings.TrimSpace(e.Body))
+	return fmt.Sprintf("%s: %d %s: %s",
+		e.Request, e.Code, http.StatusText(e.Code), strings.TrimSpace(e.Body))
 }
 
 type request struct {
@@ -36,21 +37,30 @@ func do(client *http.Client, r request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+
 	if r.header != nil {
 		q.Header = r.header
 	}
+
 	a, err := client.Do(q)
 	if err != nil {
 		return response{}, err
 	}
 	defer a.Body.Close()
+
 	body, err := io.ReadAll(a.Body)
 	if err != nil {
 		return response{}, fmt.Errorf("%s %s: %w", r.method, r.url, err)
 	}
+
 	if a.StatusCode/100 != 2 {
-		return response{}, &StatusError{Request: r.method + " " + r.url, Code: a.StatusCode, Body: string(body)}
+		return response{}, &StatusError{
+			Request: r.method + " " + r.url,
+			Code:    a.StatusCode,
+			Body:    string(body),
+		}
 	}
+
 	return response{header: a.Header, body: body}, nil
 }
 
@@ -66,18 +76,20 @@ func (c *Cluster) DoAs(token, method, path, body string) ([]byte, error) {
 	return c.ask(c.anonymous, method, path, body, http.Header{"Authorization": {"Bearer " + token}})
 }
 
-// Watch calls seen with each line that the API server sends, as admin, on a path
-// such as /api/v1/nodes?watch=1, until ctx ends.
+// Watch calls seen with each line that the API server sends, as admin, on a
+// path such as /api/v1/nodes?watch=1, until ctx ends.
 func (c *Cluster) Watch(ctx context.Context, path string, seen func(line []byte)) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+path, nil)
 	if err != nil {
 		return err
 	}
+
 	a, err := c.admin.Transport.RoundTrip(q) // The client's own limit would end it.
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close()
+
 	lines := bufio.NewReaderSize(a.Body, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -88,11 +100,18 @@ func (c *Cluster) Watch(ctx context.Context, path string, seen func(line []byte)
 	}
 }
 
-func (c *Cluster) ask(client *http.Client, method, path, body string, header http.Header) ([]byte, error) {
+func (c *Cluster) ask(
+	client *http.Client, method, path, body string, header http.Header,
+) ([]byte, error) {
 	header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
 		header.Set("Content-Type", "application/merge-patch+json")
 	}
-	a, err := do(client, request{method: method, url: c.URL() + path, body: body, header: header})
+	a, err := do(client, request{
+		method: method,
+		url:    c.URL() + path,
+		body:   body,
+		header: header,
+	})
 	return a.body, err
 }

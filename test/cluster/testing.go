@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Start is Run for the time of t. Where the programs have not been built yet, the
-// test is skipped; with CI set, they are built (which takes minutes) and what
-// goes wrong is a failure.
+// Start is Run for the time of t. Where the programs have not been built yet,
+// the test is skipped; with CI set, they are built (which takes minutes) and
+// what goes wrong is a failure.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	found := programs(t, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -19,6 +19,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Close()
 		c.showLogs(t)
 	})
+
 	return c
 }
 
@@ -32,6 +33,7 @@ func StartRegistry(t testing.TB, o RegistryOptions) *Registry {
 		r.Close()
 		r.showLogs(t)
 	})
+
 	return r
 }
 
@@ -68,14 +70,18 @@ func programs(t testing.TB, names ...string) map[string]string {
 	t.Helper()
 	find := locate
 	if os.Getenv("CI") != "" {
-		find = func(ctx context.Context) (map[string]string, error) { return Build(ctx, t.Output()) }
+		find = func(ctx context.Context) (map[string]string, error) {
+			return Build(ctx, t.Output())
+		}
 	}
+
 	paths := must(find(t.Context()))(t)
 	for _, name := range names {
 		if _, err := os.Stat(paths[name]); err != nil {
 			t.Skipf("%v: go run ./test/cluster/build builds it, once, in minutes", err)
 		}
 	}
+
 	return paths
 }
 
@@ -160,7 +166,8 @@ func (r *Registry) PushIndex(t testing.TB, ref string, images ...Image) string {
 func (r *Registry) Get(t testing.TB, path string) []byte {
 	t.Helper()
 	a := must(do(r.client, request{
-		method: http.MethodGet, url: r.URL() + "/v2/" + path,
+		method: http.MethodGet,
+		url:    r.URL() + "/v2/" + path,
 		header: http.Header{"Accept": {IndexType, ManifestType}},
 	}))(t)
 	return a.body

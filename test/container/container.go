@@ -59,16 +59,19 @@ func Run(t *testing.T, test func(t *testing.T, c *Container)) {
 		test(t, &Container{Root: root, Socket: root + "/run/systemd/private", pid: pid})
 		return
 	}
+
 	tree := os.Getenv(TreeVariable)
 	if tree == "" || os.Getuid() != 0 {
 		judge.Lacking(t, "needs root, and "+TreeVariable+" to name a root tree with systemd")
 	}
+
 	pid := start(t, tree)
 	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--", os.Args[0],
 		"-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout="+limit(t).String())
 	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(pid))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
+
 	if err != nil {
 		t.Fatalf("in the container: %v", err)
 	}
@@ -87,11 +90,14 @@ func limit(t *testing.T) time.Duration {
 // start starts a container and returns the id of its process 1.
 func start(t *testing.T, tree string) int {
 	t.Helper()
-	scratch, notify := t.TempDir(), t.TempDir()
+	scratch := t.TempDir()
+	notify := t.TempDir()
 	ready := listen(t, filepath.Join(notify, "socket"))
 	var output bytes.Buffer
 	cmd := exec.Command("/bin/sh", "-c", script, "start.sh", tree, scratch, notify)
-	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Stdout = &output
+	cmd.Stderr = &output
+
 	// The container goes with the thread that starts it, even if the test is
 	// killed; the thread goes with the test.
 	runtime.LockOSThread()
@@ -105,20 +111,25 @@ func start(t *testing.T, tree string) int {
 		CgroupFD:     int(ownCgroup(t).Fd()),
 		Setpgid:      true,
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start a container: %v", err)
 	}
+
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
+
 	t.Cleanup(func() {
 		// The kernel ends the whole PID namespace with its process 1.
 		_ = cmd.Process.Kill()
 		<-exited
 	})
+
 	if err := awaitReady(ready, exited); err != nil {
 		exited <- err
 		t.Fatalf("start systemd in a container: %v\n%s", err, output.String())
 	}
+
 	return cmd.Process.Pid
 }
 
@@ -130,16 +141,19 @@ func ownCgroup(t *testing.T) *os.File {
 	if _, err := os.Stat(mounted); err != nil {
 		mounted = "/sys/fs/cgroup"
 	}
+
 	dir, err := os.MkdirTemp(mounted, "loam-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeCgroup(t, dir) })
+
 	f, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
+
 	return f
 }
 
@@ -164,11 +178,17 @@ func removeCgroup(t *testing.T, dir string) {
 // failing command's exit status is part of the text.
 func (c *Container) Command(t *testing.T, args ...string) string {
 	t.Helper()
-	enter := append([]string{"-t", strconv.Itoa(c.pid), "-m", "-u", "-n", "-C", "-i", "-r", "-w", "--"}, args...)
+	enter := append(
+		[]string{
+			"-t", strconv.Itoa(c.pid), "-m", "-u", "-n", "-C", "-i", "-r", "-w", "--",
+		}, args...,
+	)
+
 	out, err := exec.Command("nsenter", enter...).CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("%s%v", out, err)
 	}
+
 	return string(out)
 }
 
@@ -208,6 +228,7 @@ func awaitReady(conn *net.UnixConn, exited <-chan error) error {
 			}
 		}
 	}()
+
 	select {
 	case err := <-result:
 		return err

@@ -10,12 +10,14 @@ import (
 //go:embed wire.sh
 var wireScript string
 
-// Wire gives the container a NIC, wire0, whose wire ends in a network of its own, Site: there another networkd
-// of the same tree has the interface peer, and is configured by router (systemd.network(5)). The container's networkd
-// is stopped, with what would start it.
+// Wire gives the container a NIC, wire0, whose wire ends in a network of its
+// own, Site: there another networkd of the same tree has the interface peer,
+// and is configured by router (systemd.network(5)). The container's networkd is
+// stopped, with what would start it.
 func (c *Container) Wire(t *testing.T, router string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(c.Root, "srv/peer.network"), []byte(router), 0o644); err != nil {
+	err := os.WriteFile(filepath.Join(c.Root, "srv/peer.network"), []byte(router), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if out := c.Command(t, "sh", "-c", wireScript); out != "" {

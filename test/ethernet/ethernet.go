@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// maxFrame is more than an Ethernet frame with a virtual machine's offloads switched off.
+// maxFrame is more than an Ethernet frame with a virtual machine's offloads
+// switched off.
 const maxFrame = 65536
 
 // Hub sends each frame that a port has to all other ports.
@@ -36,7 +37,8 @@ type port interface {
 	Close() error
 }
 
-// New makes a hub that loses this part of all frames, the same ones each time that the same go through it.
+// New makes a hub that loses this part of all frames, the same ones each time
+// that the same go through it.
 func New(t testing.TB, loss float64) *Hub {
 	return &Hub{t: t, loss: loss, dice: rand.New(rand.NewPCG(1, 2))}
 }
@@ -48,6 +50,7 @@ func (h *Hub) plug(p port) {
 	h.mu.Unlock()
 	var end sync.WaitGroup
 	end.Go(func() { h.forward(p) })
+
 	h.t.Cleanup(func() {
 		p.Close()
 		end.Wait()
@@ -61,29 +64,37 @@ func (h *Hub) forward(from port) {
 		if errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) {
 			return
 		}
+
 		if err != nil {
 			continue // QEMU is not there yet, or not any more
 		}
+
 		h.mu.Lock()
 		for _, to := range h.ports {
 			if to != from && h.dice.Float64() >= h.loss {
 				_, _ = to.Write(frame[:n]) // a port that is not up loses it
 			}
 		}
+
 		h.mu.Unlock()
 	}
 }
 
-// Machine connects a machine to be, and returns its -netdev for QEMU. dir is a directory for sockets.
+// Machine connects a machine to be, and returns its -netdev for QEMU. dir is a
+// directory for sockets.
 func (h *Hub) Machine(dir, id string) string {
 	h.t.Helper()
-	ours, theirs := filepath.Join(dir, "hub"), filepath.Join(dir, "net")
+	ours := filepath.Join(dir, "hub")
+	theirs := filepath.Join(dir, "net")
+
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: ours, Net: "unixgram"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.plug(cable{conn, &net.UnixAddr{Name: theirs, Net: "unixgram"}})
-	return fmt.Sprintf("dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", id, theirs, ours)
+	return fmt.Sprintf("dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s",
+		id, theirs, ours)
 }
 
 // cable is QEMU's socket, a frame a datagram.

@@ -31,20 +31,24 @@ func (m *Manager) serve(ctx context.Context, stream net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	defer stop()
 	defer stream.Close()
+
 	in := bufio.NewReader(stream)
 	if authenticate(in, stream) != nil {
 		return // The peer is told by the end of the connection.
 	}
+
 	c := &connection{stream: stream, wake: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.connections[c] = true
 	m.mu.Unlock()
+
 	defer func() {
 		m.mu.Lock()
 		delete(m.connections, c)
 		m.mu.Unlock()
 		close(c.wake)
 	}()
+
 	go c.write()
 	for {
 		call, err := dbus.DecodeMessage(in)
@@ -62,11 +66,13 @@ func authenticate(in *bufio.Reader, out io.Writer) error {
 	if _, err := in.ReadByte(); err != nil { // A NUL, for credentials.
 		return err
 	}
+
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return err
 		}
+
 		answer := "ERROR"
 		switch words := strings.Fields(line); {
 		case len(words) == 0:
@@ -79,6 +85,7 @@ func authenticate(in *bufio.Reader, out io.Writer) error {
 		case words[0] == "NEGOTIATE_UNIX_FD":
 			answer = "AGREE_UNIX_FD"
 		}
+
 		if _, err := io.WriteString(out, answer+"\r\n"); err != nil {
 			return err
 		}
@@ -92,20 +99,26 @@ func (m *Manager) answer(c *connection, call *dbus.Message) {
 	defer m.mu.Unlock()
 	body, err := m.do(call)
 	defer m.collect()
+
 	if call.Flags&dbus.FlagNoReplyExpected != 0 {
 		return
 	}
+
 	reply := &dbus.Message{
-		Type:    dbus.TypeMethodReply,
-		Headers: map[dbus.HeaderField]dbus.Variant{dbus.FieldReplySerial: dbus.MakeVariant(call.Serial())},
-		Body:    body,
+		Type: dbus.TypeMethodReply,
+		Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()),
+		},
+		Body: body,
 	}
+
 	var failed *dbus.Error
 	if errors.As(err, &failed) {
 		reply.Type = dbus.TypeError
 		reply.Headers[dbus.FieldErrorName] = dbus.MakeVariant(failed.Name)
 		reply.Body = failed.Body
 	}
+
 	c.send(encode(reply))
 }
 
@@ -115,19 +128,23 @@ func (m *Manager) do(call *dbus.Message) ([]any, error) {
 	of, _ := call.Headers[dbus.FieldInterface].Value().(string)
 	member, _ := call.Headers[dbus.FieldMember].Value().(string)
 	m.calls[member]++
+
 	if of == propertiesInterface {
 		return m.properties(object, member, call.Body)
 	}
+
 	if object != managerPath || of != managerInterface {
 		return nil, &dbus.Error{
 			Name: "org.freedesktop.DBus.Error.UnknownObject",
 			Body: []any{fmt.Sprintf("Unknown object '%s'.", object)},
 		}
 	}
+
 	name := ""
 	if len(call.Body) > 0 {
 		name, _ = call.Body[0].(string)
 	}
+
 	switch member {
 	case "Subscribe", "Unsubscribe":
 		return nil, nil
@@ -161,6 +178,7 @@ func (m *Manager) do(call *dbus.Message) ([]any, error) {
 		names, _ := call.Body[0].([]string)
 		return []any{m.list(names)}, nil
 	}
+
 	return nil, &dbus.Error{
 		Name: "org.freedesktop.DBus.Error.UnknownMethod",
 		Body: []any{fmt.Sprintf("Unknown method %s or interface %s.", member, of)},
@@ -176,11 +194,13 @@ func (m *Manager) properties(object dbus.ObjectPath, member string, args []any) 
 			Body: []any{fmt.Sprintf("Unknown object '%s'.", object)},
 		}
 	}
+
 	of, _ := args[0].(string)
 	all := u.all(of)
 	if member == "GetAll" {
 		return []any{all}, nil
 	}
+
 	name, _ := args[len(args)-1].(string)
 	value, ok := all[name]
 	if !ok {
@@ -189,6 +209,7 @@ func (m *Manager) properties(object dbus.ObjectPath, member string, args []any) 
 			Body: []any{fmt.Sprintf("Unknown property or interface %s.", name)},
 		}
 	}
+
 	return []any{value}, nil
 }
 
@@ -212,6 +233,7 @@ func (m *Manager) emit(object dbus.ObjectPath, name string, body ...any) {
 		},
 		Body: body,
 	})
+
 	for c := range m.connections {
 		c.send(bytes.Clone(text))
 	}
@@ -236,6 +258,7 @@ func (c *connection) send(text []byte) {
 	c.serial++
 	binary.LittleEndian.PutUint32(text[8:], c.serial)
 	c.queue = append(c.queue, text)
+
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -249,6 +272,7 @@ func (c *connection) write() {
 		queue := c.queue
 		c.queue = nil
 		c.mu.Unlock()
+
 		for _, text := range queue {
 			if _, err := c.stream.Write(text); err != nil {
 				break // The reader sees that the peer is gone.

@@ -37,10 +37,12 @@ func judge(t *testing.T, c *container.Container) {
 	for _, tree := range []string{dir, c.Root} {
 		units := filepath.Join(tree, "etc/systemd/system")
 		text := "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+
 		wants := filepath.Join(units, "multi-user.target.wants")
 		if err := os.MkdirAll(wants, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(filepath.Join(units, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -48,25 +50,30 @@ func judge(t *testing.T, c *container.Container) {
 			t.Fatal(err)
 		}
 	}
+
 	tree, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tree.Close()
+
 	listener, err := net.Listen("unix", fake)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- fakesystemd.New(tree, 5*time.Millisecond).Serve(ctx, listener) }()
 
-	real, made := ask(t, c.Socket), ask(t, fake)
+	real := ask(t, c.Socket)
+	made := ask(t, fake)
 	for what, want := range real {
 		if diff := cmp.Diff(want, made[what]); diff != "" {
 			t.Errorf("%s (-systemd +fake):\n%s", what, diff)
 		}
 	}
+
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -83,12 +90,13 @@ type peer struct {
 	over chan struct{}
 }
 
-// DeliverSignal implements dbus.SignalHandler: it keeps signals that are about the
-// unit, and each state that is told, once in a row.
+// DeliverSignal implements dbus.SignalHandler: it keeps signals that are about
+// the unit, and each state that is told, once in a row.
 func (p *peer) DeliverSignal(_, member string, s *dbus.Signal) {
 	text := ""
 	switch {
-	case member == "PropertiesChanged" && path.Base(string(s.Path)) == strings.ReplaceAll(name, ".", "_2e"):
+	case member == "PropertiesChanged" &&
+		path.Base(string(s.Path)) == strings.ReplaceAll(name, ".", "_2e"):
 		values := s.Body[1].(map[string]dbus.Variant)
 		if s.Body[0] == service+".Unit" {
 			text = fmt.Sprintf("%v/%v", values["ActiveState"].Value(), values["SubState"].Value())
@@ -98,8 +106,10 @@ func (p *peer) DeliverSignal(_, member string, s *dbus.Signal) {
 	case member == "JobRemoved" && s.Body[2] == name:
 		text = fmt.Sprint(member, " ", s.Body[3])
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if text != "" && (len(p.told) == 0 || p.told[len(p.told)-1] != text) {
 		p.told = append(p.told, text)
 	}
@@ -121,23 +131,30 @@ func (p *peer) signals() []string {
 func ask(t *testing.T, socket string) map[string]any {
 	t.Helper()
 	p := &peer{TB: t, over: make(chan struct{}, 16)}
-	conn, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(socket), dbus.WithSignalHandler(p))
+	conn, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(socket),
+		dbus.WithSignalHandler(p))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal("0")}); err != nil {
 		t.Fatal(err)
 	}
+
 	p.Conn = conn
-	// A message that comes with the end of the authentication waits for the next.
+
+	// A message that comes with the end of the authentication waits for the
+	// next.
 	for range 2 {
-		conn.Object(service, root).Go("org.freedesktop.DBus.Peer.Ping", dbus.FlagNoReplyExpected, nil)
+		conn.Object(service, root).Go("org.freedesktop.DBus.Peer.Ping",
+			dbus.FlagNoReplyExpected, nil)
 		time.Sleep(50 * time.Millisecond)
 	}
 
 	found := map[string]any{}
 	p.call("Reload")
+
 	for _, step := range []struct{ what, method string }{
 		{"start", "StartUnit"}, {"start again", "StartUnit"}, {"restart", "RestartUnit"},
 		{"stop", "StopUnit"}, {"restart what is down", "RestartUnit"},
@@ -146,12 +163,17 @@ func ask(t *testing.T, socket string) map[string]any {
 		if err := p.call(step.method, name, "replace").Err; err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
+
 		<-p.over
-		p.call("GetUnit", "basic.target") // What is told behind the end of the job comes before this answer.
+
+		// What is told behind the end of the job comes before this answer.
+		p.call("GetUnit", "basic.target")
 		found[step.what] = p.signals()
 	}
+
 	found["listed"] = p.listed(name, "absent.service")
 	found["properties"] = p.properties()
+
 	for _, call := range []struct {
 		method string
 		args   []any
@@ -167,6 +189,7 @@ func ask(t *testing.T, socket string) map[string]any {
 	} {
 		found[fmt.Sprint(call.method, call.args)] = answer(p.call(call.method, call.args...))
 	}
+
 	return found
 }
 
@@ -189,9 +212,11 @@ func (p *peer) listed(names ...string) [][]any {
 	if err := p.call("ListUnitsByNames", names).Store(&all); err != nil {
 		p.Fatal(err)
 	}
+
 	for _, u := range all {
 		u[1] = ""
 	}
+
 	return all
 }
 
@@ -203,9 +228,11 @@ func (p *peer) properties() []string {
 	if err := object.Call("org.freedesktop.DBus.Properties.GetAll", 0, "").Store(&all); err != nil {
 		p.Fatal(err)
 	}
+
 	var found []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		found = append(found, key+" "+all[key].Signature().String())
 	}
+
 	return found
 }

@@ -2,8 +2,8 @@
 // answers on a private socket as process 1 does, in D-Bus by godbus, but runs
 // nothing. A job takes a fixed time and succeeds.
 //
-// What it says is what systemd 257 says: every property that a service has, with
-// its type, and the signals around a job and a daemon-reload, to every
+// What it says is what systemd 257 says: every property that a service has,
+// with its type, and the signals around a job and a daemon-reload, to every
 // connection. A test holds it against the systemd of the image.
 package fakesystemd
 
@@ -57,6 +57,7 @@ func New(root *os.Root, job time.Duration) *Manager {
 		units:       map[string]*unit{},
 		calls:       map[string]int{},
 	}
+
 	for i := range imageUnits {
 		u := newUnit(fmt.Sprintf("image-%03d.service", i), "loaded")
 		u.set("active", "running")
@@ -103,12 +104,19 @@ type unit struct {
 }
 
 func newUnit(name, load string) *unit {
-	return &unit{name: name, load: load, active: "inactive", sub: "dead"}
+	return &unit{
+		name:   name,
+		load:   load,
+		active: "inactive",
+		sub:    "dead",
+	}
 }
 
 // set changes the state. A unit that begins to run has a new invocation.
 func (u *unit) set(active, sub string) {
-	u.active, u.sub, u.changed = active, sub, uptime()
+	u.active = active
+	u.sub = sub
+	u.changed = uptime()
 	if active == "active" {
 		u.invocation = make([]byte, 16)
 		_, _ = rand.Read(u.invocation) // never fails
@@ -165,14 +173,15 @@ func (m *Manager) load(name string) *unit {
 	if u := m.units[name]; u != nil {
 		return u
 	}
+
 	u := newUnit(name, m.loadState(name))
 	m.units[name] = u
 	m.emit(managerPath, managerInterface+".UnitNew", u.name, u.path())
 	return u
 }
 
-// byPath is the unit of an object path, loaded if it was not; nil if that is the
-// path of no unit.
+// byPath is the unit of an object path, loaded if it was not; nil if that is
+// the path of no unit.
 func (m *Manager) byPath(object dbus.ObjectPath) *unit {
 	name, ok := unitName(object)
 	if !ok {
@@ -191,12 +200,15 @@ func unitName(object dbus.ObjectPath) (string, bool) {
 			name.WriteByte(escaped[i])
 			continue
 		}
+
 		if _, err := fmt.Sscanf(escaped[i:min(i+3, len(escaped))], "_%02x", &c); err != nil {
 			return "", false
 		}
+
 		name.WriteByte(c)
 		i += 2
 	}
+
 	return name.String(), ok
 }
 
@@ -206,15 +218,18 @@ func (m *Manager) reload() {
 	for _, u := range m.units {
 		m.emit(managerPath, managerInterface+".UnitRemoved", u.name, u.path())
 	}
+
 	for name, u := range m.units {
 		if strings.HasPrefix(name, "image-") {
 			continue
 		}
 		u.load = m.loadState(name)
 	}
+
 	for _, u := range m.units {
 		m.emit(managerPath, managerInterface+".UnitNew", u.name, u.path())
 	}
+
 	m.emit(managerPath, managerInterface+".Reloading", false)
 }
 
@@ -235,31 +250,36 @@ func (m *Manager) enqueue(kind, name string) (dbus.ObjectPath, error) {
 		u.jobOwner.Stop()
 		m.removeJob(u, "canceled")
 	}
+
 	if kind == "restart" && u.active != "active" {
 		kind = "start"
 	}
 
 	m.jobs++
-	u.job, u.jobType = m.jobs, kind
+	u.job = m.jobs
+	u.jobType = kind
 	m.changed(u)
 	m.emit(managerPath, managerInterface+".JobNew", u.job, jobPath(u.job), u.name)
+
 	if (kind == "start") == (u.active == "active") { // There is nothing to do.
 		id := jobPath(u.job)
 		m.removeJob(u, "done")
 		return id, nil
 	}
+
 	m.changed(u)
 	if kind == "restart" || kind == "stop" {
 		u.set("deactivating", "stop-sigterm")
 		m.changed(u)
 		m.jobChanged(u, "running")
 	}
+
 	u.jobOwner = time.AfterFunc(m.job, func() { m.finish(u, u.job) })
 	return jobPath(u.job), nil
 }
 
-// collect forgets the units that are down and have no file, as process 1 does when
-// it has answered.
+// collect forgets the units that are down and have no file, as process 1 does
+// when it has answered.
 func (m *Manager) collect() {
 	for name, u := range m.units {
 		if u.load == "not-found" && u.active == "inactive" && u.job == 0 {
@@ -273,21 +293,26 @@ func (m *Manager) collect() {
 func (m *Manager) finish(u *unit, job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if u.job != job {
 		return // Another has replaced it.
 	}
+
 	if u.jobType != "reload" && u.jobType != "start" {
 		u.set("inactive", "dead")
 		m.changed(u)
 	}
+
 	if u.jobType == "restart" {
 		m.jobChanged(u, "waiting")
 		m.changed(u)
 	}
+
 	if u.jobType == "restart" || u.jobType == "start" {
 		u.set("active", "running")
 		m.changed(u)
 	}
+
 	m.removeJob(u, "done")
 	m.changed(u)
 }
@@ -323,6 +348,7 @@ func (u *unit) status() status {
 		JobID:       u.job,
 		JobPath:     jobPath(u.job),
 	}
+
 	if u.job != 0 {
 		s.JobType = u.jobType
 	}

@@ -11,9 +11,9 @@ import (
 const propertiesInterface = "org.freedesktop.DBus.Properties"
 
 // table is every property of a running service, as systemd 257 of the image has
-// it, a line each: interface, name, type, whether a change is told with the value
-// ("changes") or without ("invalidates"), and the value in the text form of
-// GVariant, "-" for one that is in structures.
+// it, a line each: interface, name, type, whether a change is told with the
+// value ("changes") or without ("invalidates"), and the value in the text form
+// of GVariant, "-" for one that is in structures.
 //
 //go:embed properties.tsv
 var table string
@@ -24,8 +24,8 @@ type property struct {
 	value       dbus.Variant
 }
 
-// structures are the values of types that have a structure in them, which godbus
-// does not parse.
+// structures are the values of types that have a structure in them, which
+// godbus does not parse.
 var structures = map[string]any{
 	"(uo)": jobReference{0, "/"},
 	"(ss)": struct{ Name, Message string }{},
@@ -37,9 +37,13 @@ var structures = map[string]any{
 		Allow bool
 		Names []string
 	}{},
-	"(aiai)":          struct{ Statuses, Signals []int32 }{},
-	"a(sasbttttuii)":  []command{{Path: "sleep", Arguments: []string{"sleep", "infinity"}, PID: 97}},
-	"a(sasasttttuii)": []commandEx{{Path: "sleep", Arguments: []string{"sleep", "infinity"}, PID: 97}},
+	"(aiai)": struct{ Statuses, Signals []int32 }{},
+	"a(sasbttttuii)": []command{
+		{Path: "sleep", Arguments: []string{"sleep", "infinity"}, PID: 97},
+	},
+	"a(sasasttttuii)": []commandEx{
+		{Path: "sleep", Arguments: []string{"sleep", "infinity"}, PID: 97},
+	},
 }
 
 // command is an element of ExecStart, commandEx one of ExecStartEx
@@ -74,13 +78,16 @@ func parse(text string) map[string][]property {
 		if err != nil {
 			panic(fmt.Sprintf("fake systemd: property %s: %v", fields[1], err))
 		}
+
 		value, err := valueOf(fields[4], signature)
 		if err != nil {
 			panic(fmt.Sprintf("fake systemd: property %s: %v", fields[1], err))
 		}
+
 		name := "org.freedesktop.systemd1." + fields[0]
 		all[name] = append(all[name], property{fields[1], fields[3], value})
 	}
+
 	return all
 }
 
@@ -106,11 +113,14 @@ func (u *unit) own() map[string]any {
 		"MainPID":                       u.mainPID,
 		"StateChangeTimestampMonotonic": state,
 	}
+
 	if u.load != "loaded" {
-		result["FragmentPath"], result["UnitFileState"] = "", ""
+		result["FragmentPath"] = ""
+		result["UnitFileState"] = ""
 	} else {
 		result["FragmentPath"] = "/etc/systemd/system/" + u.name
 	}
+
 	return result
 }
 
@@ -130,7 +140,8 @@ func (p property) of(own map[string]any) dbus.Variant {
 // all are the properties of u in an interface, "" for each that it has. A unit
 // without a file has those of units alone.
 func (u *unit) all(name string) map[string]dbus.Variant {
-	own, found := u.own(), map[string]dbus.Variant{}
+	own := u.own()
+	found := map[string]dbus.Variant{}
 	for of, properties := range interfaces {
 		if name != "" && name != of {
 			continue
@@ -142,12 +153,15 @@ func (u *unit) all(name string) map[string]dbus.Variant {
 	return found
 }
 
-// changed tells every connection what may have changed of u: first its own type's
-// properties, then those of all units.
+// changed tells every connection what may have changed of u: first its own
+// type's properties, then those of all units.
 func (m *Manager) changed(u *unit) {
 	own := u.own()
-	for _, name := range []string{"org.freedesktop.systemd1.Service", "org.freedesktop.systemd1.Unit"} {
-		values, invalid := map[string]dbus.Variant{}, []string{}
+	for _, name := range []string{
+		"org.freedesktop.systemd1.Service", "org.freedesktop.systemd1.Unit",
+	} {
+		values := map[string]dbus.Variant{}
+		invalid := []string{}
 		for _, p := range interfaces[name] {
 			switch p.tells {
 			case "changes":

@@ -32,7 +32,9 @@ type slot struct {
 type Entry struct {
 	Name string // the long one, or the short one if that is torn or there is none
 	Size int64
-	// Orphan says that the name before it is torn: the firmware knows the file by its short name, in which systemd-boot finds no tries.
+
+	// Orphan says that the name before it is torn: the firmware knows the file
+	// by its short name, in which systemd-boot finds no tries.
 	Orphan bool
 
 	first int64
@@ -42,7 +44,8 @@ type Entry struct {
 // short is the slot that has everything but the long name.
 func (e Entry) short() slot { return e.slots[len(e.slots)-1] }
 
-// directory is one that was read: entries, where the slots are that follow its end, and the slots of the directories on the way to it.
+// directory is one that was read: entries, where the slots are that follow its
+// end, and the slots of the directories on the way to it.
 type directory struct {
 	first   int64 // cluster
 	entries []Entry
@@ -50,13 +53,15 @@ type directory struct {
 	way     []slot
 }
 
-// list reads a directory. Its end is a slot that begins with 0, unless that slot has the attribute of labels and long names.
+// list reads a directory. Its end is a slot that begins with 0, unless that
+// slot has the attribute of labels and long names.
 func (l Loader) list(first int64) (directory, error) {
 	d := directory{first: first}
 	clusters, err := l.chain(first)
 	if err != nil {
 		return d, err
 	}
+
 	var before []slot
 	ended := false
 	for _, at := range clusters {
@@ -67,6 +72,7 @@ func (l Loader) list(first int64) (directory, error) {
 				return d, err
 			}
 		}
+
 		for off := int64(0); off < l.cluster; off += slotSize {
 			if ended || b[off] == 0 && b[off+11]&attrLabel == 0 {
 				ended = true
@@ -80,25 +86,33 @@ func (l Loader) list(first int64) (directory, error) {
 			before = append(before, s)
 		}
 	}
+
 	return d, nil
 }
 
-// entryOf reads backwards from the short name: parts of a long name count if they have its checksum and their number, up to the last part.
+// entryOf reads backwards from the short name: parts of a long name count if
+// they have its checksum and their number, up to the last part.
 func entryOf(before []slot, s slot) Entry {
 	le := binary.LittleEndian
 	e := Entry{
-		Name: shortName(s.raw), Size: int64(le.Uint32(s.raw[28:])),
-		first: int64(le.Uint16(s.raw[20:]))<<16 | int64(le.Uint16(s.raw[26:])), slots: []slot{s},
+		Name:  shortName(s.raw),
+		Size:  int64(le.Uint32(s.raw[28:])),
+		first: int64(le.Uint16(s.raw[20:]))<<16 | int64(le.Uint16(s.raw[26:])),
+		slots: []slot{s},
 	}
-	sum, units := checksum(s.raw), []uint16(nil)
+
+	sum := checksum(s.raw)
+	units := []uint16(nil)
 	for n := 1; n <= len(before); n++ {
 		part := before[len(before)-n]
 		if part.raw[0]&^0x40 != byte(n) || part.raw[11] != attrLong || part.raw[13] != sum {
 			break
 		}
+
 		for _, at := range unitsAt() {
 			units = append(units, le.Uint16(part.raw[at:]))
 		}
+
 		if part.raw[0]&0x40 != 0 {
 			units = append(units, 0)
 			e.Name = string(utf16.Decode(units[:slices.Index(units, 0)]))
@@ -107,6 +121,7 @@ func entryOf(before []slot, s slot) Entry {
 			return e
 		}
 	}
+
 	last := len(before) - 1
 	e.Orphan = last >= 0 && before[last].raw[0] != deleted && before[last].raw[11] == attrLong
 	return e
@@ -141,10 +156,14 @@ func (l Loader) File(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(d.entries, func(e Entry) bool { return strings.EqualFold(e.Name, names[len(names)-1]) })
+
+	i := slices.IndexFunc(d.entries, func(e Entry) bool {
+		return strings.EqualFold(e.Name, names[len(names)-1])
+	})
 	if i < 0 {
 		return nil, fmt.Errorf("no file %s", path)
 	}
+
 	return l.Read(d.entries[i])
 }
 
@@ -154,15 +173,19 @@ func (l Loader) enter(path ...string) (directory, error) {
 		if err != nil {
 			return d, err
 		}
+
 		i := slices.IndexFunc(d.entries, func(e Entry) bool {
 			return e.short().raw[11]&attrDirectory != 0 && strings.EqualFold(e.Name, name)
 		})
 		if i < 0 {
 			return directory{}, fmt.Errorf("no directory %s", name)
 		}
-		found, way := d.entries[i], d.way
+
+		found := d.entries[i]
+		way := d.way
 		d, err = l.list(found.first)
 		d.way = append(way, found.short())
 	}
+
 	return d, err
 }

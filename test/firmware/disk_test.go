@@ -27,20 +27,36 @@ const (
 // recovers is the system of the recovery entry.
 const recovers = 120
 
-// newDisk has an ESP as an image has it, with a blessed entry. Without a tools tree it has a loader that nothing can run.
+// newDisk has an ESP as an image has it, with a blessed entry. Without a tools
+// tree it has a loader that nothing can run.
 func newDisk(t testing.TB, first system) Sectors {
 	t.Helper()
-	systemdBoot, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"), loader.Installed("amd64")))
+	systemdBoot, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"),
+		loader.Installed("amd64")))
 	if err != nil {
 		systemdBoot = []byte("loader")
 	}
+
 	disk := NewMemory(nil)
-	table := gpt.Table{DiskGUID: uuid.NewSHA1(uuid.Nil, []byte("disk")), SectorSize: SectorSize, DiskSize: diskSize}
-	table.Partitions = []gpt.Partition{{Index: 1, Type: partitions.TypeUUID(partitions.ESP, "amd64"), UUID: uuid.NewSHA1(uuid.Nil, []byte("esp")),
-		Label: "esp", Start: espStart, Size: espSize}}
+	table := gpt.Table{
+		DiskGUID:   uuid.NewSHA1(uuid.Nil, []byte("disk")),
+		SectorSize: SectorSize,
+		DiskSize:   diskSize,
+	}
+
+	table.Partitions = []gpt.Partition{{
+		Index: 1,
+		Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
+		UUID:  uuid.NewSHA1(uuid.Nil, []byte("esp")),
+		Label: "esp",
+		Start: espStart,
+		Size:  espSize,
+	}}
+
 	if err := table.Create(disk); err != nil {
 		t.Fatal(err)
 	}
+
 	err = esp.Write(io.NewOffsetWriter(disk, espStart), espSize, SectorSize, 1, []esp.File{
 		{Path: loader.Path("amd64"), Data: systemdBoot},
 		{Path: loader.RecoveryUKI, Data: newSystem(t, recovers).uki},
@@ -51,6 +67,7 @@ func newDisk(t testing.TB, first system) Sectors {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return disk.Flat()
 }
 
@@ -59,19 +76,24 @@ func (s system) file(t testing.TB, counted bool) string {
 	t.Helper()
 	n := bootentry.Name{ImageID: "loam-node-os", Version: s.version, Arch: "x86-64"}
 	if counted {
-		n.Counted, n.TriesLeft = true, 3
+		n.Counted = true
+		n.TriesLeft = 3
 	}
+
 	file, err := bootentry.Format(n)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return file
 }
 
 // section is the ESP of a disk, as partitions/fat has it.
 type section struct{ *Recorder }
 
-func (s section) ReadAt(p []byte, off int64) (int, error) { return s.Recorder.ReadAt(p, espStart+off) }
+func (s section) ReadAt(p []byte, off int64) (int, error) {
+	return s.Recorder.ReadAt(p, espStart+off)
+}
 func (s section) WriteAt(p []byte, off int64) (int, error) {
 	return s.Recorder.WriteAt(p, espStart+off)
 }
@@ -103,22 +125,31 @@ func put(t testing.TB, s system, link place) func(f *fat.FS) error {
 	}
 }
 
-// update is one that is good, if it is, or falls back after three tries. It returns the system that stays.
+// update is one that is good, if it is, or falls back after three tries. It
+// returns the system that stays.
 func update(t testing.TB, r *Recorder, old, trial system, link place, good bool) system {
 	t.Helper()
 	edit(t, r, put(t, trial, link))
-	starts, stays, goes := 4, old, trial
+	starts := 4
+	stays := old
+	goes := trial
+
 	if good {
-		starts, stays, goes = 1, trial, old
+		starts = 1
+		stays = trial
+		goes = old
 	}
+
 	for range starts {
 		boot(t, r)
 	}
+
 	edit(t, r, func(f *fat.FS) error { return bless(t, f, stays) })
 	edit(t, r, func(f *fat.FS) error {
 		name, err := entryFile(f, goes)
 		return errors.Join(err, f.Remove(fat.BootDir+"/"+name))
 	})
+
 	return stays
 }
 
@@ -149,14 +180,18 @@ func boot(t testing.TB, r *Recorder) Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e, err := l.Boot()
-	if err = errors.Join(err, r.Sync()); err != nil {
+	err = errors.Join(err, r.Sync())
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return e
 }
 
-// history is a disk after so many updates, every third of which failed, with the system that it has, and the next.
+// history is a disk after so many updates, every third of which failed, with
+// the system that it has, and the next.
 func history(t testing.TB, updates int, link place) (r *Recorder, old, next system) {
 	t.Helper()
 	old = newSystem(t, 1)
@@ -164,5 +199,6 @@ func history(t testing.TB, updates int, link place) (r *Recorder, old, next syst
 	for i := range updates {
 		old = update(t, r, old, newSystem(t, i+2), link, i%3 != 2)
 	}
+
 	return NewRecorder(r.Flat()), old, newSystem(t, updates+2)
 }

@@ -1,7 +1,10 @@
-// Package firmware models what starts a node, for tests of updates: EDK2's FAT driver, systemd-boot, and disks that lose power.
+// Package firmware models what starts a node, for tests of updates: EDK2's FAT
+// driver, systemd-boot, and disks that lose power.
 //
-// The model is written from the behaviour of OVMF and systemd-boot 257, with which the tests of this package compare it sector by sector.
-// It shares no code with partitions/fat, so that each checks the other, and has from firmware/bootentry the order of entries only.
+// The model is written from the behaviour of OVMF and systemd-boot 257, with
+// which the tests of this package compare it sector by sector. It shares no
+// code with partitions/fat, so that each checks the other, and has from
+// firmware/bootentry the order of entries only.
 package firmware
 
 import (
@@ -28,24 +31,29 @@ type Loader struct {
 	root      int64 // first cluster
 }
 
-// Open reads the boot sector of the ESP that starts at the offset start of the disk.
+// Open reads the boot sector of the ESP that starts at the offset start of the
+// disk.
 func Open(disk Disk, start int64) (Loader, error) {
 	b := make([]byte, SectorSize)
 	if _, err := disk.ReadAt(b, start); err != nil {
 		return Loader{}, fmt.Errorf("boot sector: %w", err)
 	}
+
 	le := binary.LittleEndian
 	if b[510] != 0x55 || b[511] != 0xaa {
 		return Loader{}, errors.New("boot sector: no signature")
 	}
+
 	perSector := int64(le.Uint16(b[11:]))
 	l := Loader{disk: disk, cluster: perSector * int64(b[13]), root: int64(le.Uint32(b[44:]))}
 	l.fat = start + int64(le.Uint16(b[14:]))*perSector
 	l.data = l.fat + int64(b[16])*int64(le.Uint32(b[36:]))*perSector
+
 	return l, nil
 }
 
-// chain is the offsets of a chain's clusters on the disk. Only the first FAT counts.
+// chain is the offsets of a chain's clusters on the disk. Only the first FAT
+// counts.
 func (l Loader) chain(first int64) ([]int64, error) {
 	var all []int64
 	b := make([]byte, 4)
@@ -59,6 +67,7 @@ func (l Loader) chain(first int64) ([]int64, error) {
 		}
 		c = int64(binary.LittleEndian.Uint32(b) & 0x0fffffff)
 	}
+
 	return all, nil
 }
 
@@ -71,11 +80,13 @@ func (l Loader) Read(e Entry) ([]byte, error) {
 	if int64(len(clusters))*l.cluster < e.Size {
 		return nil, fmt.Errorf("%s: %d clusters for %d bytes", e.Name, len(clusters), e.Size)
 	}
+
 	b := make([]byte, int64(len(clusters))*l.cluster)
 	for i, at := range clusters {
 		if _, err := l.disk.ReadAt(b[int64(i)*l.cluster:][:l.cluster], at); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
 	}
+
 	return b[:e.Size], nil
 }

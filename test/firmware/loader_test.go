@@ -35,7 +35,8 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 		{60, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
 		{5, (*fat.FS).Link, [3]int{2, 1, 2}}, // which is why there is LinkCounted
 	} {
-		t.Run(fmt.Sprintf("after %d updates, counts in %d sectors", test.updates, test.counts), func(t *testing.T) {
+		t.Run(fmt.Sprintf("after %d updates, counts in %d sectors",
+			test.updates, test.counts), func(t *testing.T) {
 			r, old, bad := history(t, test.updates, test.link)
 			edit(t, r, put(t, bad, test.link))
 			m := newMachine(t, r.Flat(), diskSize)
@@ -45,6 +46,7 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 				{bad.code, test.counts[2], names(t, old, "", bad, "+0-3")},
 				{old.code, 0, names(t, old, "", bad, "+0-3")},
 			}
+
 			for i, w := range want {
 				if diff := cmp.Diff(w, start(t, m)); diff != "" {
 					t.Errorf("start %d: %s", i+1, diff)
@@ -54,7 +56,8 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 	}
 }
 
-// TestTheLoaderNeedsNoVariables falls back with what firmware does to its variables in the field.
+// TestTheLoaderNeedsNoVariables falls back with what firmware does to its
+// variables in the field.
 func TestTheLoaderNeedsNoVariables(t *testing.T) {
 	for name, before := range map[string]func(m *machine){
 		"they are lost before each start": func(m *machine) {
@@ -72,13 +75,18 @@ func TestTheLoaderNeedsNoVariables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, old, bad := history(t, 0, (*fat.FS).LinkCounted)
 			edit(t, r, put(t, bad, (*fat.FS).LinkCounted))
+
 			m := newMachine(t, r.Flat(), diskSize)
 			for i, want := range []started{
-				{Code: bad.code, Entries: names(t, bad, "+2-1", old, "")}, {Code: bad.code, Entries: names(t, bad, "+1-2", old, "")},
-				{Code: bad.code, Entries: names(t, old, "", bad, "+0-3")}, {Code: old.code, Entries: names(t, old, "", bad, "+0-3")},
+				{Code: bad.code, Entries: names(t, bad, "+2-1", old, "")},
+				{Code: bad.code, Entries: names(t, bad, "+1-2", old, "")},
+				{Code: bad.code, Entries: names(t, old, "", bad, "+0-3")},
+				{Code: old.code, Entries: names(t, old, "", bad, "+0-3")},
 			} {
 				before(m)
-				code, _ := m.start() // With nowhere to write its variables, OVMF makes a file of them on the ESP, too.
+				// With nowhere to write its variables, OVMF makes a file of
+				// them on the ESP, too.
+				code, _ := m.start()
 				if diff := cmp.Diff(want, started{Code: code, Entries: m.entries()}); diff != "" {
 					t.Errorf("start %d: %s", i+1, diff)
 				}
@@ -108,12 +116,14 @@ func rested(s system) change {
 	return func(t *testing.T, r *Recorder) {
 		edit(t, r, func(f *fat.FS) error {
 			name, err := entryFile(f, s)
-			return errors.Join(err, f.Rename(fat.BootDir, name, names(t, s, "+0-0", s, "")[0], true))
+			return errors.Join(err,
+				f.Rename(fat.BootDir, name, names(t, s, "+0-0", s, "")[0], true))
 		})
 	}
 }
 
-// poke changes a byte of what follows the long name of the entry that goes first.
+// poke changes a byte of what follows the long name of the entry that goes
+// first.
 func poke(at int, b byte) change {
 	return func(t *testing.T, r *Recorder) {
 		_, d := look(t, r.Flat())
@@ -125,51 +135,103 @@ func poke(at int, b byte) change {
 
 // TestWhatTheLoaderMakesOf has disks that are not as they should be.
 func TestWhatTheLoaderMakesOf(t *testing.T) {
-	one, two := newSystem(t, 1), newSystem(t, 2)
+	one := newSystem(t, 1)
+	two := newSystem(t, 2)
 	again := func(t *testing.T, r *Recorder) {
-		edit(t, r, func(f *fat.FS) error { return f.Remove(fat.BootDir + "/" + one.file(t, false)) })
+		edit(t, r, func(f *fat.FS) error {
+			return f.Remove(fat.BootDir + "/" + one.file(t, false))
+		})
 		edit(t, r, put(t, one, (*fat.FS).LinkCounted))
 	}
+
 	twice := func(name string, then []string) change {
 		return func(t *testing.T, r *Recorder) {
 			retry(two, name)(t, r)
-			edit(t, r, func(f *fat.FS) error { return f.RelinkCounted(fat.BootDir, then[0], then[1]) })
+			edit(t, r, func(f *fat.FS) error {
+				return f.RelinkCounted(fat.BootDir, then[0], then[1])
+			})
 		}
 	}
+
 	alone := func(t *testing.T, r *Recorder) {
 		edit(t, r, func(f *fat.FS) error { return f.Remove(fat.BootDir + "/" + two.file(t, true)) })
 	}
+
 	once := func(t *testing.T, r *Recorder) { edit(t, r, put(t, one, (*fat.FS).LinkCounted)) }
-	counted, blessed := two.file(t, true), two.file(t, false)
+	counted := two.file(t, true)
+	blessed := two.file(t, false)
 	for _, test := range []struct {
 		name   string
 		change []change
 		want   []started
 	}{
 		{"all are bad: it goes on counting", []change{retry(one, "+0-0"), retry(two, "+0-9")},
-			[]started{{2, 1, names(t, two, "+0-10", one, "+0-0")}, {2, 1, names(t, two, "+0-11", one, "+0-0")}}},
-		{"an older one that fails, before a newer one that was put behind it: that is counted too, in two sectors", []change{retry(two, "+0-0"), again}, []started{
-			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
-			{2, 2, names(t, two, "+0-1", one, "+0-3")}}},
-		{"an older one that fails, before a newer one at rest that was put behind it: that is not counted", []change{rested(two), again}, []started{
-			{1, 1, names(t, one, "+2-1", two, "+0-0")}, {1, 1, names(t, one, "+1-2", two, "+0-0")}, {1, 1, names(t, two, "+0-0", one, "+0-3")},
-			{2, 0, names(t, two, "+0-0", one, "+0-3")}, {2, 0, names(t, two, "+0-0", one, "+0-3")}}},
-		{"one at rest, and the same with tries: that is counted, then the one at rest is booted", []change{alone, rested(one), once}, []started{
-			{1, 1, names(t, one, "+2-1", one, "+0-0")}, {1, 1, names(t, one, "+1-2", one, "+0-0")}, {1, 1, names(t, one, "+0-0", one, "+0-3")},
-			{1, 0, names(t, one, "+0-0", one, "+0-3")}}},
-		{"blessed, and with tries: the first in the directory", []change{twice("", []string{blessed, counted})},
-			[]started{{2, 0, []string{blessed, counted, one.file(t, false)}}}},
-		{"with tries, and blessed: the first in the directory, which is then the second", []change{twice("+3-0", []string{counted, blessed})},
-			[]started{{2, 2, append([]string{blessed}, names(t, two, "+2-1", one, "")...)}, {2, 0, append([]string{blessed}, names(t, two, "+2-1", one, "")...)}}},
-		{"made on a day 0: nothing is counted", []change{poke(16, 0)}, []started{{2, 0, names(t, two, "+3-0", one, "")}}},
-		{"written on a day 0: nothing is counted", []change{poke(24, 0)}, []started{{2, 0, names(t, two, "+3-0", one, "")}}},
+			[]started{
+				{2, 1, names(t, two, "+0-10", one, "+0-0")},
+				{2, 1, names(t, two, "+0-11", one, "+0-0")},
+			}},
+		{
+			"an older one that fails, before a newer one that was put behind it: that is counted " +
+				"too, in two sectors",
+			[]change{retry(two, "+0-0"), again},
+			[]started{
+				{1, 1, names(t, one, "+2-1", two, "+0-0")},
+				{1, 1, names(t, one, "+1-2", two, "+0-0")},
+				{1, 1, names(t, two, "+0-0", one, "+0-3")},
+				{2, 2, names(t, two, "+0-1", one, "+0-3")}},
+		},
+		{
+			"an older one that fails, before a newer one at rest that was put behind it: that is " +
+				"not counted",
+			[]change{rested(two), again},
+			[]started{
+				{1, 1, names(t, one, "+2-1", two, "+0-0")},
+				{1, 1, names(t, one, "+1-2", two, "+0-0")},
+				{1, 1, names(t, two, "+0-0", one, "+0-3")},
+				{2, 0, names(t, two, "+0-0", one, "+0-3")},
+				{2, 0, names(t, two, "+0-0", one, "+0-3")}},
+		},
+		{
+			"one at rest, and the same with tries: that is counted, then the one at rest is booted",
+			[]change{alone, rested(one), once},
+			[]started{
+				{1, 1, names(t, one, "+2-1", one, "+0-0")},
+				{1, 1, names(t, one, "+1-2", one, "+0-0")},
+				{1, 1, names(t, one, "+0-0", one, "+0-3")},
+				{1, 0, names(t, one, "+0-0", one, "+0-3")}},
+		},
+		{
+			"blessed, and with tries: the first in the directory",
+			[]change{twice("", []string{blessed, counted})},
+			[]started{{2, 0, []string{blessed, counted, one.file(t, false)}}},
+		},
+		{
+			"with tries, and blessed: the first in the directory, which is then the second",
+			[]change{twice("+3-0", []string{counted, blessed})},
+			[]started{
+				{2, 2, append([]string{blessed}, names(t, two, "+2-1", one, "")...)},
+				{2, 0, append([]string{blessed}, names(t, two, "+2-1", one, "")...)},
+			},
+		},
+		{
+			"made on a day 0: nothing is counted",
+			[]change{poke(16, 0)},
+			[]started{{2, 0, names(t, two, "+3-0", one, "")}},
+		},
+		{
+			"written on a day 0: nothing is counted",
+			[]change{poke(24, 0)},
+			[]started{{2, 0, names(t, two, "+3-0", one, "")}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := NewRecorder(newDisk(t, one))
 			edit(t, r, put(t, two, (*fat.FS).LinkCounted))
+
 			for _, change := range test.change {
 				change(t, r)
 			}
+
 			m := newMachine(t, r.Flat(), diskSize)
 			for _, w := range test.want {
 				if diff := cmp.Diff(w, start(t, m)); diff != "" {
@@ -180,7 +242,8 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 	}
 }
 
-// TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two sectors. Where both names stay, it never falls back.
+// TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two
+// sectors. Where both names stay, it never falls back.
 func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
 	r, old, bad := history(t, 5, (*fat.FS).Link)
 	edit(t, r, put(t, bad, (*fat.FS).Link))
@@ -192,24 +255,42 @@ func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var sectors []int64
 	for _, at := range slices.Sorted(maps.Keys(m.disk)) {
 		if at*SectorSize >= clusters[0] && !equal(m.disk[at], base[at]) {
 			sectors = append(sectors, at)
 		}
 	}
+
 	if len(sectors) != 2 {
 		t.Fatalf("the count changes sectors %d", sectors)
 	}
-	both := []string{names(t, bad, "+3-0", old, "")[0], names(t, bad, "+2-1", old, "")[0], old.file(t, false)}
+
+	both := []string{
+		names(t, bad, "+3-0", old, "")[0], names(t, bad, "+2-1", old, "")[0], old.file(t, false),
+	}
+
 	for _, test := range []struct {
 		name   string
 		has    []bool // which of the two, the one with the old name first
 		starts []started
 	}{
-		{"nothing of it", []bool{false, false}, []started{{bad.code, 2, names(t, bad, "+2-1", old, "")}}},
-		{"the old name is gone", []bool{true, false}, slices.Repeat([]started{{old.code, 0, []string{old.file(t, false)}}}, 2)},
-		{"both names are there", []bool{false, true}, slices.Repeat([]started{{bad.code, 0, both}}, 6)},
+		{
+			"nothing of it",
+			[]bool{false, false},
+			[]started{{bad.code, 2, names(t, bad, "+2-1", old, "")}},
+		},
+		{
+			"the old name is gone",
+			[]bool{true, false},
+			slices.Repeat([]started{{old.code, 0, []string{old.file(t, false)}}}, 2),
+		},
+		{
+			"both names are there",
+			[]bool{false, true},
+			slices.Repeat([]started{{bad.code, 0, both}}, 6),
+		},
 		{"all of it", []bool{true, true}, []started{{bad.code, 1, names(t, bad, "+1-2", old, "")}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Sectors are what a disk has, by the number of the sector; elsewhere it reads as zero.
+// Sectors are what a disk has, by the number of the sector; elsewhere it reads
+// as zero.
 type Sectors map[int64][]byte
 
 // Memory is a disk that has Base, with what differs from it in Over.
@@ -38,13 +39,15 @@ func (m Memory) Flat() Sectors {
 // ReadAt reads bytes from anywhere: the disk has no end.
 func (m Memory) ReadAt(p []byte, off int64) (int, error) {
 	for done := 0; done < len(p); {
-		n, at := (off+int64(done))/SectorSize, int((off+int64(done))%SectorSize)
+		n := (off + int64(done)) / SectorSize
+		at := int((off + int64(done)) % SectorSize)
 		part := p[done:min(len(p), done+SectorSize-at)]
 		if b := m.Sector(n); b != nil {
 			copy(part, b[at:])
 		} else {
 			clear(part)
 		}
+
 		done += len(part)
 	}
 	return len(p), nil
@@ -53,7 +56,8 @@ func (m Memory) ReadAt(p []byte, off int64) (int, error) {
 // WriteAt changes Over.
 func (m Memory) WriteAt(p []byte, off int64) (int, error) {
 	for done := 0; done < len(p); {
-		n, at := (off+int64(done))/SectorSize, int((off+int64(done))%SectorSize)
+		n := (off + int64(done)) / SectorSize
+		at := int((off + int64(done)) % SectorSize)
 		b := make([]byte, SectorSize)
 		copy(b, m.Sector(n))
 		done += copy(b[at:], p[done:])
@@ -87,12 +91,14 @@ func (r *Recorder) WriteAt(p []byte, off int64) (int, error) {
 	for n := off / SectorSize; n*SectorSize < off+int64(len(p)); n++ {
 		before[n] = r.Sector(n)
 	}
+
 	done, err := r.Memory.WriteAt(p, off)
 	for _, n := range slices.Sorted(maps.Keys(before)) {
 		if now := r.Sector(n); !equal(now, before[n]) {
 			r.Now = append(r.Now, Written{n, now})
 		}
 	}
+
 	return done, err
 }
 
@@ -111,7 +117,8 @@ func equal(a, b []byte) bool {
 // Sync makes what was written an epoch, if there is anything.
 func (r *Recorder) Sync() error {
 	if len(r.Now) > 0 {
-		r.Epochs, r.Now = append(r.Epochs, r.Now), nil
+		r.Epochs = append(r.Epochs, r.Now)
+		r.Now = nil
 	}
 	return nil
 }

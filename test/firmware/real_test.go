@@ -7,14 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// started is one start of a real machine: which program, how many sectors of \EFI\Linux changed, and the entries after it.
+// started is one start of a real machine: which program, how many sectors of
+// \EFI\Linux changed, and the entries after it.
 type started struct {
 	Code    byte
 	Sectors int
 	Entries []string
 }
 
-// start starts the machine for real and by the model, on the same disk, and compares all that is on it then.
+// start starts the machine for real and by the model, on the same disk, and
+// compares all that is on it then.
 func start(t *testing.T, m *machine) started {
 	t.Helper()
 	s, _ := record(t, m)
@@ -24,17 +26,25 @@ func start(t *testing.T, m *machine) started {
 // record is start with what the machine asked of its disk.
 func record(t *testing.T, m *machine) (started, []Request) {
 	t.Helper()
-	before, model := m.disk, NewRecorder(m.disk)
+	before := m.disk
+	model := NewRecorder(m.disk)
 	boot(t, model)
+
 	code, requests := m.start()
 	if diff := cmp.Diff(modelled(model), asked(requests)); diff != "" {
 		t.Errorf("the machine writes other sectors: %s", diff)
 	}
+
 	if diff := cmp.Diff(untimed(t, model.Flat()), untimed(t, m.disk)); diff != "" {
 		t.Errorf("the disk is not as the model has it: %s", diff)
 	}
+
 	l, d := look(t, m.disk)
-	return started{Code: code, Sectors: changed(t, l, d, before, m.disk), Entries: m.entries()}, requests
+	return started{
+		Code:    code,
+		Sectors: changed(t, l, d, before, m.disk),
+		Entries: m.entries(),
+	}, requests
 }
 
 // entries are the names that the loader sees, in its order.
@@ -81,14 +91,17 @@ func look(t testing.TB, disk Sectors) (Loader, directory) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d, err := l.bootDir()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l, d
 }
 
-// untimed is a disk without the times of \EFI and \EFI\Linux: the model's clock stands still during a start.
+// untimed is a disk without the times of \EFI and \EFI\Linux: the model's clock
+// stands still during a start.
 func untimed(t *testing.T, disk Sectors) Sectors {
 	t.Helper()
 	m := NewMemory(disk)
@@ -98,26 +111,32 @@ func untimed(t *testing.T, disk Sectors) Sectors {
 			t.Fatal(err)
 		}
 	}
+
 	return m.Flat()
 }
 
-// changed is how many sectors of \EFI\Linux a start changed. It may change no others, but those with the directories' own entries.
+// changed is how many sectors of \EFI\Linux a start changed. It may change no
+// others, but those with the directories' own entries.
 func changed(t testing.TB, l Loader, d directory, before, after Sectors) (n int) {
 	t.Helper()
 	clusters, err := l.chain(d.first)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for at, b := range after {
 		off := at * SectorSize
 		switch {
 		case equal(b, before[at]):
-		case slices.ContainsFunc(clusters, func(c int64) bool { return off >= c && off < c+l.cluster }):
+		case slices.ContainsFunc(clusters, func(c int64) bool {
+			return off >= c && off < c+l.cluster
+		}):
 			n++
 		case !slices.ContainsFunc(d.way, func(s slot) bool { return s.at/SectorSize == at }):
 			t.Errorf("sector %d of the disk changes; the data start at %d", at, l.data/SectorSize)
 		}
 	}
+
 	return n
 }
 

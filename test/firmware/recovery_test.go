@@ -7,10 +7,12 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// TestTheRecoveryEntryIsTheLastResort has real firmware and systemd-boot start disks on which hardly anything is left. All other tests have
-// that entry, too, and never start it.
+// TestTheRecoveryEntryIsTheLastResort has real firmware and systemd-boot start
+// disks on which hardly anything is left. All other tests have that entry, too,
+// and never start it.
 func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
-	one, two := newSystem(t, 1), newSystem(t, 2)
+	one := newSystem(t, 1)
+	two := newSystem(t, 2)
 	remove := func(s system) change {
 		return func(t *testing.T, r *Recorder) {
 			edit(t, r, func(f *fat.FS) error {
@@ -22,12 +24,17 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 			})
 		}
 	}
-	broken := func(t *testing.T, r *Recorder) { // as EDK2 leaves it when it makes a directory larger, and the power goes
+
+	broken := func(t *testing.T, r *Recorder) {
+		// as EDK2 leaves it when it makes a directory larger, and the power
+		// goes
 		l, d := look(t, r.Flat())
-		if _, err := r.WriteAt(binary.LittleEndian.AppendUint32(nil, 0), l.fat+4*d.first); err != nil {
+		_, err := r.WriteAt(binary.LittleEndian.AppendUint32(nil, 0), l.fat+4*d.first)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, test := range []struct {
 		name   string
 		change []change
@@ -41,9 +48,11 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := NewRecorder(newDisk(t, one))
 			edit(t, r, put(t, two, (*fat.FS).LinkCounted))
+
 			for _, change := range test.change {
 				change(t, r)
 			}
+
 			m := newMachine(t, r.Flat(), diskSize)
 			for range 2 {
 				before := m.disk
@@ -52,7 +61,8 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 					t.Errorf("%d is started, not %d", code, test.want)
 				}
 				if code == recovers && len(different(before, m.disk)) > 0 {
-					t.Errorf("the recovery entry's start writes %d sectors", len(different(before, m.disk)))
+					t.Errorf("the recovery entry's start writes %d sectors",
+						len(different(before, m.disk)))
 				}
 			}
 		})
@@ -61,7 +71,8 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 
 // different are the sectors that are not the same on two disks.
 func different(a, b Sectors) (all []int64) {
-	x, y := NewMemory(a), NewMemory(b)
+	x := NewMemory(a)
+	y := NewMemory(b)
 	for _, disk := range []Sectors{a, b} {
 		for n := range disk {
 			if !equal(x.Sector(n), y.Sector(n)) {

@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/firmware/authenticode"
 )
 
-// SignatureList is an EFI_SIGNATURE_LIST (UEFI 32.4.1) of signatures that are all of one type, a UUID, and of one length.
+// SignatureList is an EFI_SIGNATURE_LIST (UEFI 32.4.1) of signatures that are
+// all of one type, a UUID, and of one length.
 func SignatureList(kind string, signatures ...string) []byte {
 	const header, owner = 28, "whoever it may be"
 	b := guid(kind)
@@ -22,9 +23,11 @@ func SignatureList(kind string, signatures ...string) []byte {
 	for _, n := range []int{header + len(signatures)*each, 0, each} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
+
 	for _, s := range signatures {
 		b = append(append(b, owner[:16]...), s...)
 	}
+
 	return b
 }
 
@@ -38,10 +41,12 @@ func Digest(t testing.TB, image []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum, err := hex.DecodeString(im.SHA256)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return SignatureList(sha256List, string(sum))
 }
 
@@ -59,7 +64,9 @@ const (
 
 // SecureBoot is sysfs of a machine with Secure Boot on.
 func SecureBoot(db, dbx []byte) fstest.MapFS {
-	variable := func(value []byte) *fstest.MapFile { return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0}, value...)} }
+	variable := func(value []byte) *fstest.MapFile {
+		return &fstest.MapFile{Data: append([]byte{7, 0, 0, 0}, value...)}
+	}
 	return fstest.MapFS{
 		"firmware/efi/efivars/SecureBoot-" + global: variable([]byte{1}),
 		"firmware/efi/efivars/db-" + imageSecurity:  variable(db),
@@ -67,14 +74,19 @@ func SecureBoot(db, dbx []byte) fstest.MapFS {
 	}
 }
 
-// Enroll switches Secure Boot on in an empty store of OVMF's variables. Each argument is lists of signatures; owner, for PK and KEK, has one
-// certificate.
+// Enroll switches Secure Boot on in an empty store of OVMF's variables. Each
+// argument is lists of signatures; owner, for PK and KEK, has one certificate.
 func Enroll(store, owner, db, dbx []byte) {
 	at := 0x48 + 28 // after the headers of volume and store
 	for _, v := range []struct {
 		name, vendor string
 		value        []byte
-	}{{"PK", global, owner}, {"KEK", global, owner}, {"db", imageSecurity, db}, {"dbx", imageSecurity, dbx}} {
+	}{
+		{"PK", global, owner},
+		{"KEK", global, owner},
+		{"db", imageSecurity, db},
+		{"dbx", imageSecurity, dbx},
+	} {
 		if len(v.value) > 0 {
 			at += (copy(store[at:], variable(v.name, v.vendor, v.value)) + 3) &^ 3
 		}
@@ -88,11 +100,13 @@ func variable(name, vendor string, value []byte) []byte {
 	for _, u := range append(utf16.Encode([]rune(name)), 0) {
 		wide = le.AppendUint16(wide, u)
 	}
+
 	h := make([]byte, 44)
 	le.PutUint16(h, 0x55aa)
 	h[2] = 0x3f               // it is there
 	le.PutUint32(h[4:], 0x27) // non-volatile, for boot and runtime, authenticated by time
 	le.PutUint32(h[36:], uint32(len(wide)))
 	le.PutUint32(h[40:], uint32(len(value)))
+
 	return slices.Concat(h, guid(vendor), wide, value)
 }

@@ -14,13 +14,15 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// states checks what power cuts leave of a disk with a system, on which another is placed that always fails.
+// states checks what power cuts leave of a disk with a system, on which another
+// is placed that always fails.
 type states struct {
 	old, trial system
 	seen       map[[32]byte]bool
 	checked    int
-	wrong      map[string]int // states from which the system is not reached again, by the entries in them
-	err        error          // of one of them
+	// states from which the system is not reached again, by the entries in them
+	wrong map[string]int
+	err   error // of one of them
 }
 
 // check starts a state until it stays with one system.
@@ -43,31 +45,38 @@ func (s *states) first(disk Memory) bool {
 			fmt.Fprintf(h, "%d %x", n, disk.Over[n])
 		}
 	}
+
 	sum := [32]byte(h.Sum(nil))
 	first := !s.seen[sum]
 	s.seen[sum] = true
+
 	return first
 }
 
-// falls: within four starts the loader starts what is blessed, and all that it starts is whole.
+// falls: within four starts the loader starts what is blessed, and all that it
+// starts is whole.
 func (s *states) falls(disk Memory) error {
 	for range 4 {
 		e, content, err := Start(disk, espStart)
 		if err != nil {
 			return err
 		}
+
 		name, err := nameOf(e.Name)
 		switch {
 		case err != nil:
 			return err
-		case name.Version == s.old.version && bytes.Equal(content, s.old.uki), name.Version == s.trial.version && bytes.Equal(content, s.trial.uki):
+		case name.Version == s.old.version && bytes.Equal(content, s.old.uki),
+			name.Version == s.trial.version && bytes.Equal(content, s.trial.uki):
 		default:
 			return fmt.Errorf("%s has the content of another", e.Name)
 		}
+
 		if !name.Counted {
 			return nil
 		}
 	}
+
 	return errors.New("after four starts it does not fall back")
 }
 
@@ -77,6 +86,7 @@ func (s *states) class(disk Memory) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	entries, err := l.Entries()
 	n := 0
 	for _, e := range entries {
@@ -84,6 +94,7 @@ func (s *states) class(disk Memory) string {
 			n++
 		}
 	}
+
 	return fmt.Sprintf("%d names of the system on trial, %v", n, err)
 }
 
@@ -93,6 +104,7 @@ func (s *states) starts(t *testing.T, disk Memory, left int) {
 	if left == 0 {
 		return
 	}
+
 	r := &Recorder{Memory: Memory{disk.Base, maps.Clone(disk.Over)}}
 	boot(t, r)
 	for _, epoch := range r.Epochs {
@@ -119,7 +131,8 @@ func (s *states) epochs(base Sectors, epochs [][]Written) {
 	}
 }
 
-// TestPowerCuts cuts the power in each of many updates, of which every third fails, and in the starts in between.
+// TestPowerCuts cuts the power in each of many updates, of which every third
+// fails, and in the starts in between.
 func TestPowerCuts(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -127,14 +140,20 @@ func TestPowerCuts(t *testing.T) {
 		updates int
 		safe    bool
 	}{
-		{"an entry at the end of the directory and the beginning of a sector falls back", (*fat.FS).LinkCounted, 60, true},
+		{
+			"an entry at the end of the directory and the beginning of a sector falls back",
+			(*fat.FS).LinkCounted,
+			60,
+			true,
+		},
 		{"an entry in the first place that is free does not", (*fat.FS).Link, 12, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
 			disk := newDisk(t, s.old)
 			for i := range test.updates {
-				s.trial, s.seen = newSystem(t, i+2), map[[32]byte]bool{}
+				s.trial = newSystem(t, i+2)
+				s.seen = map[[32]byte]bool{}
 				placed := NewRecorder(disk)
 				edit(t, placed, put(t, s.trial, test.link))
 				s.starts(t, NewMemory(placed.Flat()), 2)
@@ -142,9 +161,15 @@ func TestPowerCuts(t *testing.T) {
 				r := NewRecorder(disk)
 				stays := update(t, r, s.old, s.trial, test.link, i%3 != 2)
 				s.epochs(disk, r.Epochs)
-				s.old, disk = stays, r.Flat()
+				s.old = stays
+				disk = r.Flat()
 			}
-			t.Logf("L2: %d states of %d updates and the model's starts, of which do not fall back: %v", s.checked, test.updates, s.wrong)
+
+			t.Logf(
+				"L2: %d states of %d updates and the model's starts, of which do not fall back: %v",
+				s.checked, test.updates, s.wrong,
+			)
+
 			if test.safe != (s.err == nil) || test.safe && s.checked < 10_000 {
 				t.Errorf("%d states, error %v", s.checked, s.err)
 			}
@@ -152,56 +177,77 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestPowerCutsOfTheRealLoader cuts the power in starts of the real firmware and loader, all along the directory, and in the two starts after that,
-// which are the model's. With LOAM_CRASH_STATES it does so at more places, and starts one of each kind of state for real, too, and cuts that.
+// TestPowerCutsOfTheRealLoader cuts the power in starts of the real firmware
+// and loader, all along the directory, and in the two starts after that, which
+// are the model's. With LOAM_CRASH_STATES it does so at more places, and starts
+// one of each kind of state for real, too, and cuts that.
 func TestPowerCutsOfTheRealLoader(t *testing.T) {
-	began, places, all := time.Now(), 1, os.Getenv("LOAM_CRASH_STATES") != ""
+	began := time.Now()
+	places := 1
+	all := os.Getenv("LOAM_CRASH_STATES") != ""
 	if all {
 		places = 4
 	}
+
 	s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
-	kinds, starts, n := map[string]bool{}, 0, 1
+	kinds := map[string]bool{}
+	starts := 0
+	n := 1
 	next := func() system {
 		n++
 		return newSystem(t, n)
 	}
+
 	// cut starts a disk for real, and calls do for what a cut in that leaves.
 	cut := func(m *machine, do func(epoch []Written, base, kept Sectors)) {
 		base := m.disk
 		_, requests := record(t, m)
 		starts++
+
 		r := NewRecorder(base)
 		if err := play(r, requests); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, epoch := range r.Epochs {
 			Subsets(epoch, 0, 0, func(kept Sectors) { do(epoch, base, kept) })
 		}
 	}
+
 	disk := newDisk(t, s.old)
 	for range places {
 		r := NewRecorder(disk)
 		for i := range 5 { // The directory fills.
 			s.old = update(t, r, s.old, next(), (*fat.FS).LinkCounted, i%3 > 0)
 		}
-		disk, s.trial, s.seen = r.Flat(), next(), map[[32]byte]bool{}
+
+		disk = r.Flat()
+		s.trial = next()
+		s.seen = map[[32]byte]bool{}
 		placed := NewRecorder(disk)
 		edit(t, placed, put(t, s.trial, (*fat.FS).LinkCounted))
+
 		m := newMachine(t, placed.Flat(), diskSize)
 		for try := range 3 {
 			cut(m, func(epoch []Written, base, kept Sectors) {
 				s.starts(t, Memory{placed.Flat(), Memory{base, kept}.Flat()}, 2)
 				if kind := fmt.Sprint(try, len(epoch), keptOf(epoch, kept)); all && !kinds[kind] {
 					kinds[kind] = true
-					cut(newMachine(t, Memory{base, kept}.Flat(), diskSize), func(_ []Written, base, kept Sectors) {
-						s.starts(t, Memory{placed.Flat(), Memory{base, kept}.Flat()}, 1)
-					})
+					cut(
+						newMachine(t, Memory{base, kept}.Flat(), diskSize),
+						func(_ []Written, base, kept Sectors) {
+							s.starts(t, Memory{placed.Flat(), Memory{base, kept}.Flat()}, 1)
+						},
+					)
 				}
 			})
 		}
 	}
-	t.Logf("L2: %d states of what %d real starts of OVMF and systemd-boot write, and the two after; %d kinds of them started for real; in %s",
+
+	t.Logf("L2: %d states of what %d real starts of OVMF and systemd-boot write, and the two "+
+		"after; %d kinds of them started for real; in %s",
 		s.checked, starts, len(kinds), time.Since(began).Round(time.Second))
+
 	if s.err != nil {
 		t.Errorf("%v: %v", s.wrong, s.err)
 	}

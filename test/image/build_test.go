@@ -31,10 +31,12 @@ func open(t *testing.T, dir string) build {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m, err := manifest.Decode(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return build{dir, m}
 }
 

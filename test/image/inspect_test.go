@@ -24,15 +24,27 @@ func inspected(t *testing.T, file string) inspect.Image {
 // TestInspectSaysWhatTheManifestSays: from the bytes of the image alone.
 func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 	b := underTest(t)
-	raw, m := inspected(t, b.dir), b.manifest
+	raw := inspected(t, b.dir)
+	m := b.manifest
 	if len(raw.UKIs) != 1 {
 		t.Fatalf("%d entries", len(raw.UKIs))
 	}
+
 	u := raw.UKIs[0]
-	want := inspect.UKI{Path: m.UKI, ImageID: m.ImageID, Version: m.Version, Kernel: m.Kernel, Cmdline: m.Cmdline, RootHash: m.RootHash}
-	if diff := cmp.Diff(want, u, cmpopts.IgnoreFields(inspect.UKI{}, "Size", "Sections", "Signers", "Packages")); diff != "" {
+	want := inspect.UKI{
+		Path:     m.UKI,
+		ImageID:  m.ImageID,
+		Version:  m.Version,
+		Kernel:   m.Kernel,
+		Cmdline:  m.Cmdline,
+		RootHash: m.RootHash,
+	}
+	if diff := cmp.Diff(want, u,
+		cmpopts.IgnoreFields(inspect.UKI{}, "Size", "Sections", "Signers",
+			"Packages")); diff != "" {
 		t.Errorf("the UKI (-manifest +inspect):\n%s", diff)
 	}
+
 	var debs, modules []manifest.Package
 	for _, p := range u.Packages {
 		if p.Arch == "" {
@@ -41,33 +53,53 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 			debs = append(debs, p)
 		}
 	}
+
 	if diff := cmp.Diff(m.Packages, debs); diff != "" {
 		t.Errorf("packages (-manifest +inspect):\n%s", diff)
 	}
+
 	for _, name := range []string{"stdlib", "github.com/spf13/cobra", "k8s.io/client-go"} {
-		if !slices.ContainsFunc(modules, func(p manifest.Package) bool { return p.Name == name && p.Version != "" }) {
+		if !slices.ContainsFunc(modules, func(p manifest.Package) bool {
+			return p.Name == name && p.Version != ""
+		}) {
 			t.Errorf("no %s among %d modules", name, len(modules))
 		}
 	}
+
 	for i, p := range m.Partitions {
 		have := raw.Disk.Partitions[i]
-		if (manifest.Partition{Index: have.Index, Label: have.Label, Type: p.Type, UUID: have.UUID, Start: have.Start, Size: have.Size}) != p || have.Role == "" {
+		if (manifest.Partition{
+			Index: have.Index,
+			Label: have.Label,
+			Type:  p.Type,
+			UUID:  have.UUID,
+			Start: have.Start,
+			Size:  have.Size,
+		}) != p || have.Role == "" {
 			t.Errorf("partition %+v, manifest: %+v", have, p)
 		}
 	}
-	if raw.Disk.GUID != m.DiskGUID || raw.Disk.SectorSize != m.SectorSize || raw.Disk.Loader == "" || raw.Disk.Damage != "" {
+
+	if raw.Disk.GUID != m.DiskGUID || raw.Disk.SectorSize != m.SectorSize ||
+		raw.Disk.Loader == "" || raw.Disk.Damage != "" {
 		t.Errorf("disk %+v", raw.Disk)
 	}
+
 	for name, want := range judge.Inspect(t, b.file(t, ".efi")) {
-		if !slices.Contains(u.Sections, inspect.Section{Name: name, Size: want.Size, SHA256: want.SHA256}) {
+		if !slices.Contains(u.Sections,
+			inspect.Section{Name: name, Size: want.Size, SHA256: want.SHA256}) {
 			t.Errorf("section %s, as ukify has it: %+v; all: %+v", name, want, u.Sections)
 		}
 	}
+
 	for _, suffix := range []string{".qcow2", ".raw.zst"} {
-		if diff := cmp.Diff(raw, inspected(t, b.file(t, suffix)), cmpopts.IgnoreFields(inspect.Image{}, "File", "Format")); diff != "" {
+		diff := cmp.Diff(raw, inspected(t, b.file(t, suffix)),
+			cmpopts.IgnoreFields(inspect.Image{}, "File", "Format"))
+		if diff != "" {
 			t.Errorf("raw and %s:\n%s", suffix, diff)
 		}
 	}
+
 	c, err := inspect.Compare(raw, inspected(t, b.file(t, ".efi")))
 	if err != nil || c.Restart || len(c.System)+len(c.Packages)+len(c.Layout) > 0 {
 		t.Errorf("the UKI and the disk that it is on: %+v, %v", c, err)

@@ -19,17 +19,25 @@ import (
 func (b build) disk(t *testing.T) judge.Disk {
 	t.Helper()
 	esp := b.partition(t, partitions.ESP)
-	return judge.Disk{File: b.file(t, ".raw"), SectorSize: b.manifest.SectorSize, ESPStart: esp.Start, ESPSize: esp.Size}
+	return judge.Disk{
+		File:       b.file(t, ".raw"),
+		SectorSize: b.manifest.SectorSize,
+		ESPStart:   esp.Start,
+		ESPSize:    esp.Size,
+	}
 }
 
 func TestSfdiskFindsNoError(t *testing.T) { underTest(t).disk(t).Table(t) }
 
 func TestVeritysetupVerifiesTheRootHash(t *testing.T) {
 	b := underTest(t)
-	judge.Run(t, "veritysetup", "verify", b.file(t, ".root"), b.file(t, ".verity"), b.manifest.RootHash)
+	judge.Run(t, "veritysetup", "verify", b.file(t, ".root"), b.file(t, ".verity"),
+		b.manifest.RootHash)
 	tree := b.partition(t, partitions.RootVerity)
-	// The hash device is read from an offset of the disk, the data from the file that is in its root partition.
-	judge.Run(t, "veritysetup", "verify", fmt.Sprint("--hash-offset=", tree.Start), b.file(t, ".root"), b.file(t, ".raw"), b.manifest.RootHash)
+	// The hash device is read from an offset of the disk, the data from the
+	// file that is in its root partition.
+	judge.Run(t, "veritysetup", "verify", fmt.Sprint("--hash-offset=", tree.Start),
+		b.file(t, ".root"), b.file(t, ".raw"), b.manifest.RootHash)
 }
 
 func TestFsckErofsReadsTheRoot(t *testing.T) {
@@ -47,9 +55,11 @@ var systemdArch = map[string]string{"amd64": "x86-64", "arm64": "arm64"}
 func TestDissect(t *testing.T) {
 	b := underTest(t)
 	got := b.disk(t).Dissect(t, b.manifest.RootHash)
-	if !got.UseBootableUefi || got.Architecture != systemdArch[b.manifest.Arch] || !strings.Contains(strings.Join(got.OSRelease, "\n"), "IMAGE_VERSION="+b.manifest.Version) {
+	if !got.UseBootableUefi || got.Architecture != systemdArch[b.manifest.Arch] ||
+		!strings.Contains(strings.Join(got.OSRelease, "\n"), "IMAGE_VERSION="+b.manifest.Version) {
 		t.Errorf("systemd-dissect: %+v", got)
 	}
+
 	seen := map[string]string{}
 	for _, m := range got.Mounts {
 		seen[m.Designator] = strings.TrimRight(m.FSType+" "+m.Verity, " ")
@@ -57,43 +67,58 @@ func TestDissect(t *testing.T) {
 			t.Errorf("root partition %s, want %s", m.UUID, b.rootUUID())
 		}
 	}
-	want := map[string]string{"root": "erofs yes", "root-verity": "DM_verity_hash", "esp": "vfat", "var": ""}
+
+	want := map[string]string{
+		"root":        "erofs yes",
+		"root-verity": "DM_verity_hash",
+		"esp":         "vfat",
+		"var":         "",
+	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestDissectSeesASignature has a signature beside the root file system, as loamctl build --sign-key places it.
+// TestDissectSeesASignature has a signature beside the root file system, as
+// loamctl build --sign-key places it.
 func TestDissectSeesASignature(t *testing.T) {
 	b := underTest(t)
 	raw := filepath.Join(t.TempDir(), "signed.raw")
 	copySparse(t, b.file(t, ".raw"), raw)
+
 	disk, err := os.OpenFile(raw, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer disk.Close()
+
 	table, err := gpt.Read(disk, b.manifest.DiskSize, b.manifest.SectorSize)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slots, err := partitions.Slots(table, b.manifest.Arch)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	hash, _ := slots[0].Holds(table, b.manifest.Arch)
-	content, err := verity.NewSignature(hash, []byte("a certificate"), []byte("a signature")).Encode()
+	content, err := verity.NewSignature(hash, []byte("a certificate"),
+		[]byte("a signature")).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := disk.WriteAt(content, table.Partition(slots[0].Sig).Start); err != nil {
 		t.Fatal(err)
 	}
+
 	label := b.manifest.ImageID + "_" + b.manifest.Version
 	if err := slots[0].Seal(table, b.manifest.Arch, hash, label, true).Write(disk); err != nil {
 		t.Fatal(err)
 	}
-	judge.Run(t, "systemd-dissect", "--validate", "--image-policy=root=signed", raw) // The root hash is in the signature.
+
+	// The root hash is in the signature.
+	judge.Run(t, "systemd-dissect", "--validate", "--image-policy=root=signed", raw)
 }
 
 func TestUkifyInspectsTheUKI(t *testing.T) {
@@ -102,12 +127,18 @@ func TestUkifyInspectsTheUKI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := judge.Inspect(t, b.file(t, ".efi"))
-	for section, want := range map[string]string{".osrel": string(release), ".cmdline": b.manifest.Cmdline, ".uname": b.manifest.Kernel} {
+	for section, want := range map[string]string{
+		".osrel":   string(release),
+		".cmdline": b.manifest.Cmdline,
+		".uname":   b.manifest.Kernel,
+	} {
 		if got[section].Text != want {
 			t.Errorf("%s: %q, want %q", section, got[section].Text, want)
 		}
 	}
+
 	for _, section := range []string{".linux", ".initrd", ".sbat"} {
 		if got[section].Size == 0 {
 			t.Errorf("no section %s", section)
@@ -119,7 +150,12 @@ func TestUkifyInspectsTheUKI(t *testing.T) {
 func TestBootctlListsTheEntries(t *testing.T) {
 	b := underTest(t)
 	want := []judge.Entry{
-		{Type: "type2", ID: filepath.Base(b.manifest.UKI), Version: b.manifest.Version, Options: b.manifest.Cmdline},
+		{
+			Type:    "type2",
+			ID:      filepath.Base(b.manifest.UKI),
+			Version: b.manifest.Version,
+			Options: b.manifest.Cmdline,
+		},
 		{Type: "type1", ID: "recovery.conf"},
 	}
 	if diff := cmp.Diff(want, b.disk(t).Entries(t)); diff != "" {
@@ -129,10 +165,12 @@ func TestBootctlListsTheEntries(t *testing.T) {
 
 func TestQcow2HoldsTheRawImage(t *testing.T) {
 	b := underTest(t)
-	if out := judge.Run(t, "qemu-img", "check", b.file(t, ".qcow2")); !strings.Contains(out, "No errors were found") {
+	out := judge.Run(t, "qemu-img", "check", b.file(t, ".qcow2"))
+	if !strings.Contains(out, "No errors were found") {
 		t.Errorf("qemu-img check:\n%s", out)
 	}
-	judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", b.file(t, ".raw"), b.file(t, ".qcow2"))
+	judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", b.file(t, ".raw"),
+		b.file(t, ".qcow2"))
 }
 
 func TestSha256sumAgrees(t *testing.T) {

@@ -25,8 +25,12 @@ const (
 	maxLoam = 45 * mb
 )
 
-// largest are the most that root file system and packed image may be, by profile.
-var largest = map[string]struct{ root, packed int64 }{"cloud": {150 * mb, 160 * mb}, "metal": {300 * mb, 350 * mb}}
+// largest are the most that root file system and packed image may be, by
+// profile.
+var largest = map[string]struct{ root, packed int64 }{
+	"cloud": {150 * mb, 160 * mb},
+	"metal": {300 * mb, 350 * mb},
+}
 
 // TestRoot looks at what the root file system holds, as fsck.erofs reads it.
 func TestRoot(t *testing.T) {
@@ -34,6 +38,7 @@ func TestRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		judge.Lacking(t, "owners are kept only for root")
 	}
+
 	root := filepath.Join(t.TempDir(), "root")
 	judge.Run(t, "fsck.erofs", "--extract="+root, "--preserve", "--xattrs", b.file(t, ".root"))
 	for _, test := range []struct {
@@ -52,7 +57,9 @@ func TestRoot(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.check(t, root) })
 	}
-	if info, err := os.Stat(filepath.Join(root, "usr/bin/loam")); err != nil || info.Size() > maxLoam {
+
+	info, err := os.Stat(filepath.Join(root, "usr/bin/loam"))
+	if err != nil || info.Size() > maxLoam {
 		t.Errorf("loam: %v, %v; at most %d bytes", info, err, maxLoam)
 	}
 }
@@ -74,10 +81,12 @@ func files(t *testing.T, root string, do func(name string, info fs.FileInfo)) {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
+
 		name, err := filepath.Rel(root, path)
 		do(name, info)
 		return err
@@ -104,9 +113,11 @@ func noPassword(t *testing.T, root string) {
 		field := strings.Split(line, ":")
 		locked[field[0]] = strings.HasPrefix(field[1], "*") || strings.HasPrefix(field[1], "!")
 	}
+
 	if !locked["root"] {
 		t.Error("root is not locked")
 	}
+
 	for line := range strings.Lines(read(t, root, "etc/passwd")) {
 		if field := strings.Split(line, ":"); field[1] != "x" || !locked[field[0]] {
 			t.Errorf("%s is not locked", field[0])
@@ -114,17 +125,20 @@ func noPassword(t *testing.T, root string) {
 	}
 }
 
-var unwanted = regexp.MustCompile(`(^|/)(authorized_keys.*|ssh_host_.*|id_(rsa|ecdsa|ed25519).*|sshd|dropbear|` +
-	`.*getty@?\.service|debug-shell\.service|` +
-	`apt|apt-get|dpkg|dpkg-.*|aptitude|perl|python3?|pip3?|gcc|make|` +
-	`\.bash_history|.*\.pyc|random-seed|\.viminfo)$`)
+var unwanted = regexp.MustCompile(
+	`(^|/)(authorized_keys.*|ssh_host_.*|id_(rsa|ecdsa|ed25519).*|sshd|dropbear|` +
+		`.*getty@?\.service|debug-shell\.service|` +
+		`apt|apt-get|dpkg|dpkg-.*|aptitude|perl|python3?|pip3?|gcc|make|` +
+		`\.bash_history|.*\.pyc|random-seed|\.viminfo)$`,
+)
 
 func noUnwanted(t *testing.T, root string) {
 	files(t, root, func(name string, info fs.FileInfo) {
 		if unwanted.MatchString(name) && !strings.HasPrefix(name, "usr/share/doc/") {
 			t.Errorf("%s is in the image", name)
 		}
-		if info.Mode().IsRegular() && strings.HasPrefix(name, "etc/") && strings.Contains(read(t, root, name), "PRIVATE KEY-----") {
+		if info.Mode().IsRegular() && strings.HasPrefix(name, "etc/") &&
+			strings.Contains(read(t, root, name), "PRIVATE KEY-----") {
 			t.Errorf("%s is a private key", name)
 		}
 	})
@@ -138,7 +152,8 @@ func noSetuid(t *testing.T, root string) {
 		if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 			t.Errorf("%s: %v", name, info.Mode())
 		}
-		if n, err := unix.Lgetxattr(filepath.Join(root, name), "security.capability", nil); err == nil && n > 0 {
+		n, err := unix.Lgetxattr(filepath.Join(root, name), "security.capability", nil)
+		if err == nil && n > 0 {
 			t.Errorf("%s: has file capabilities", name)
 		}
 	})
@@ -146,7 +161,8 @@ func noSetuid(t *testing.T, root string) {
 
 // groupOwned are files that a group may read.
 var groupOwned = map[string]bool{
-	"etc/gshadow": true, "etc/shadow": true, "usr/bin/chage": true, "usr/bin/expiry": true, "usr/sbin/unix_chkpwd": true,
+	"etc/gshadow": true, "etc/shadow": true, "usr/bin/chage": true, "usr/bin/expiry": true,
+	"usr/sbin/unix_chkpwd":                       true,
 	"usr/lib/dbus-1.0/dbus-daemon-launch-helper": true,
 }
 
@@ -156,7 +172,8 @@ func rootOwns(t *testing.T, root string) {
 		if stat.Uid != 0 || stat.Gid != 0 && !groupOwned[name] {
 			t.Errorf("%s: belongs to %d:%d", name, stat.Uid, stat.Gid)
 		}
-		if info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		if info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o022 != 0 &&
+			info.Mode()&fs.ModeSticky == 0 {
 			t.Errorf("%s: %v", name, info.Mode())
 		}
 		if info.Mode().Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 {

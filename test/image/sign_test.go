@@ -28,9 +28,11 @@ import (
 func (b build) copied(t *testing.T) build {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "build")
-	if out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput(); err != nil {
+	out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput()
+	if err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
+
 	return open(t, dir)
 }
 
@@ -38,43 +40,58 @@ func (b build) copied(t *testing.T) build {
 func (b build) signed(t *testing.T, by ...keys.Pair) build {
 	t.Helper()
 	for _, key := range by {
-		enroll, err := sign.Authorities{PK: key.Signer, KEK: key.Signer, DB: []*x509.Certificate{key.Certificate}}.Variables()
+		enroll, err := sign.Authorities{
+			PK:  key.Signer,
+			KEK: key.Signer,
+			DB:  []*x509.Certificate{key.Certificate},
+		}.Variables()
 		if err == nil {
-			_, err = image.Sign(b.dir, image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Manual})
+			_, err = image.Sign(b.dir,
+				image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Manual})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return open(t, b.dir)
 }
 
-// TestSignedBuild: all that firmware starts is signed, in all files, and nothing else is another. With LOAM_PLACES=1, the same bytes come of a
-// build that somebody else has signed before.
+// TestSignedBuild: all that firmware starts is signed, in all files, and
+// nothing else is another. With LOAM_PLACES=1, the same bytes come of a build
+// that somebody else has signed before.
 func TestSignedBuild(t *testing.T) {
 	plain := underTest(t)
-	key, other := keys.New(t, "owner"), keys.New(t, "other")
+	key := keys.New(t, "owner")
+	other := keys.New(t, "other")
 	b := plain.copied(t).signed(t, key)
 	if os.Getenv("LOAM_PLACES") != "" {
 		again := plain.copied(t).signed(t, other, key)
 		for _, name := range []string{image.SumsName, image.ManifestName} {
-			if readFile(t, filepath.Join(b.dir, name)) != readFile(t, filepath.Join(again.dir, name)) {
+			if readFile(t, filepath.Join(b.dir, name)) != readFile(t,
+				filepath.Join(again.dir, name)) {
 				t.Errorf("%s: signed by another before, it is another", name)
 			}
 		}
 	}
+
 	for _, f := range plain.manifest.Files {
 		same := slices.Contains(b.manifest.Files, f)
 		_, suffix, _ := strings.Cut(strings.TrimPrefix(f.Name, plain.base(t)), ".")
-		if want := slices.Contains([]string{"root", "verity", "vmlinuz", "initrd", "spdx.json"}, suffix); same != want {
+		want := slices.Contains([]string{"root", "verity", "vmlinuz", "initrd", "spdx.json"},
+			suffix)
+		if same != want {
 			t.Errorf("%s is the same: %v", f.Name, same)
 		}
 	}
+
 	disk := b.disk(t)
 	disk.Table(t)
 	disk.FAT(t)
-	judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", b.file(t, ".raw"), b.file(t, ".qcow2"))
+	judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", b.file(t, ".raw"),
+		b.file(t, ".qcow2"))
 	judge.Run(t, "sh", "-c", "zstd -dc "+b.file(t, ".raw.zst")+" | cmp - "+b.file(t, ".raw"))
+
 	for name, program := range b.programs(t) {
 		file := filepath.Join(t.TempDir(), "program.efi")
 		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
@@ -85,22 +102,39 @@ func TestSignedBuild(t *testing.T) {
 			t.Errorf("%s: %d signatures, %v", name, len(im.Signatures), err)
 		}
 	}
+
 	b.checkLoaderSignature(t)
 	im := inspected(t, b.dir)
-	for name, signers := range map[string][]string{"loader": im.Disk.LoaderSigners, "UKI": im.UKIs[0].Signers} {
+	for name, signers := range map[string][]string{
+		"loader": im.Disk.LoaderSigners,
+		"UKI":    im.UKIs[0].Signers,
+	} {
 		if !slices.Equal(signers, []string{"owner"}) {
 			t.Errorf("the %s is signed by %v", name, signers)
 		}
 	}
+
 	own := []string{"owner"}
-	if diff := cmp.Diff([]inspect.Enrollment{{Name: "auto", PK: own, KEK: own, DB: own}}, im.Disk.Enroll); diff != "" {
+	diff := cmp.Diff([]inspect.Enrollment{{
+		Name: "auto",
+		PK:   own,
+		KEK:  own,
+		DB:   own,
+	}},
+		im.Disk.Enroll)
+	if diff != "" {
 		t.Error(diff)
 	}
-	if update, err := image.ReadUpdate(b.dir); err != nil || update.Index.Signature == nil || len(update.Index.Authenticode.Signatures) != 1 {
+
+	update, err := image.ReadUpdate(b.dir)
+	if err != nil || update.Index.Signature == nil ||
+		len(update.Index.Authenticode.Signatures) != 1 {
 		t.Errorf("the update bundle is not signed: %v", err)
 	}
+
 	conf := b.onESP(t, "loader/loader.conf")
-	if strings.Count(conf, "secure-boot-enroll manual\n") != 1 || strings.Count(conf, "secure-boot-enroll") != 1 {
+	if strings.Count(conf, "secure-boot-enroll manual\n") != 1 ||
+		strings.Count(conf, "secure-boot-enroll") != 1 {
 		t.Errorf("loader.conf: %s", conf)
 	}
 }
@@ -114,19 +148,29 @@ func TestSignedSums(t *testing.T) {
 	if diff := cmp.Diff(plain.manifest, m); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	judge.Run(t, "gpg", "--homedir", filepath.Dir(keyring), "--batch", "--no-default-keyring", "--keyring", keyring, "--trust-model", "always",
-		"--verify", filepath.Join(b.dir, image.SumsSignature), filepath.Join(b.dir, image.SumsName))
+
+	judge.Run(t, "gpg", "--homedir", filepath.Dir(keyring), "--batch", "--no-default-keyring",
+		"--keyring", keyring, "--trust-model", "always", "--verify", filepath.Join(b.dir,
+			image.SumsSignature), filepath.Join(b.dir, image.SumsName))
 }
 
-// TestKeysThatWouldNotStartTheBuildAreNotPutThere: whoever enrolled them would have a machine that starts nothing.
+// TestKeysThatWouldNotStartTheBuildAreNotPutThere: whoever enrolled them would
+// have a machine that starts nothing.
 func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 	b := underTest(t)
-	key, other := keys.New(t, "owner"), keys.New(t, "other")
-	enroll, err := sign.Authorities{PK: key.Signer, KEK: key.Signer, DB: []*x509.Certificate{other.Certificate}}.Variables()
+	key := keys.New(t, "owner")
+	other := keys.New(t, "other")
+	enroll, err := sign.Authorities{
+		PK:  key.Signer,
+		KEK: key.Signer,
+		DB:  []*x509.Certificate{other.Certificate},
+	}.Variables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = image.Sign(linked(t, b), image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Force})
+
+	_, err = image.Sign(linked(t, b),
+		image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Force})
 	if err == nil || !strings.Contains(err.Error(), "would not start what is signed") {
 		t.Errorf("signed: %v", err)
 	}
@@ -141,9 +185,13 @@ func (b build) programs(t *testing.T) map[string]string {
 			all[f.Name] = readFile(t, filepath.Join(b.dir, f.Name))
 		}
 	}
-	for _, path := range []string{loader.Path(b.manifest.Arch), b.manifest.UKI, loader.RecoveryUKI} {
+
+	for _, path := range []string{
+		loader.Path(b.manifest.Arch), b.manifest.UKI, loader.RecoveryUKI,
+	} {
 		all[path] = b.onESP(t, path)
 	}
+
 	return all
 }
 
@@ -159,21 +207,27 @@ func (b build) onESP(t *testing.T, path string) string {
 	}
 	defer raw.Close()
 	part := b.partition(t, partitions.ESP)
-	content, err := esp.Read(io.NewSectionReader(raw, part.Start, part.Size), b.manifest.SectorSize, path)
+	content, err := esp.Read(io.NewSectionReader(raw, part.Start, part.Size),
+		b.manifest.SectorSize, path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(content)
 }
 
-// checkLoaderSignature: what the UKI has makes of the loader in the root file system that on the ESP.
+// checkLoaderSignature: what the UKI has makes of the loader in the root file
+// system that on the ESP.
 func (b build) checkLoaderSignature(t *testing.T) {
 	t.Helper()
-	signature, err := uki.ReadSection(strings.NewReader(b.programs(t)[b.manifest.UKI]), uki.LoaderSignature)
+	signature, err := uki.ReadSection(strings.NewReader(b.programs(t)[b.manifest.UKI]),
+		uki.LoaderSignature)
 	if err != nil {
 		t.Fatal(err)
 	}
-	installed := readFile(t, filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Installed(b.manifest.Arch)))
+
+	installed := readFile(t,
+		filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Installed(b.manifest.Arch)))
 	signed, err := authenticode.Attach([]byte(installed), signature)
 	if err != nil || string(signed) != b.programs(t)[loader.Path(b.manifest.Arch)] {
 		t.Errorf("the loader is another: %v", err)
@@ -186,9 +240,12 @@ func TestABuildThatIsNotWholeIsNotSigned(t *testing.T) {
 	dir := linked(t, b)
 	flip(t, dir, b.name(t, ".root"), 4096)
 	before := readFile(t, filepath.Join(dir, image.SumsName))
-	if _, err := image.Sign(dir, image.Keys{Programs: keys.New(t, "owner").Signer}); err == nil || !strings.Contains(err.Error(), "data block 1 ") {
+
+	_, err := image.Sign(dir, image.Keys{Programs: keys.New(t, "owner").Signer})
+	if err == nil || !strings.Contains(err.Error(), "data block 1 ") {
 		t.Errorf("signed: %v", err)
 	}
+
 	if readFile(t, filepath.Join(dir, image.SumsName)) != before {
 		t.Error("it is another")
 	}

@@ -20,6 +20,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 	within := func(role partitions.Role, offset int64) func(*testing.T, string) {
 		return flipRaw(b, b.partition(t, role).Start+offset)
 	}
+
 	tests := []struct {
 		name   string
 		change func(t *testing.T, dir string)
@@ -27,10 +28,26 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, string) {}, ""},
 		{"first byte of the root", within(partitions.Root, 0), "slot A: verify: data block 0 "},
-		{"a byte in the middle of the root", within(partitions.Root, 50<<20), "slot A: verify: data block 12800 "},
-		{"salt of the verity tree", within(partitions.RootVerity, 88), "slot A: verify: hash block 1 "},
-		{"root of the verity tree", within(partitions.RootVerity, 4096), "slot A: verify: hash block 1 "},
-		{"command line on the ESP", flipFound(b, "roothash="+b.manifest.RootHash), "on the ESP differs"},
+		{
+			"a byte in the middle of the root",
+			within(partitions.Root, 50<<20),
+			"slot A: verify: data block 12800 ",
+		},
+		{
+			"salt of the verity tree",
+			within(partitions.RootVerity, 88),
+			"slot A: verify: hash block 1 ",
+		},
+		{
+			"root of the verity tree",
+			within(partitions.RootVerity, 4096),
+			"slot A: verify: hash block 1 ",
+		},
+		{
+			"command line on the ESP",
+			flipFound(b, "roothash="+b.manifest.RootHash),
+			"on the ESP differs",
+		},
 		{"boot sector of the ESP", within(partitions.ESP, 11), "read ESP"},
 		{"header of the partition table", flipRaw(b, 512+16), "partition table: primary header"},
 		{"entry of the partition table", flipRaw(b, 2*512+32), "partition table: primary "},
@@ -39,24 +56,103 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		{"UKI as a file", flipFile(b, ".efi", 8<<20), "differs from " + b.name(t, ".efi")},
 		{"qcow2", flipFile(b, ".qcow2", 1<<20), b.name(t, ".qcow2") + ": "},
 		{"chunks of the update bundle", flipFile(b, ".pack", 1<<20), b.name(t, ".pack") + ": "},
-		{"profile in the update bundle", rewrite(b.name(t, ".index.json"), `"profile":"`+b.manifest.Profile, `"profile":"other`), ".index.json: about ["},
-		{"a digest in the update bundle", rewrite(b.name(t, ".index.json"), claimOf(b, ".root"), strings.Repeat("0", 64)), ".index.json: "},
-		{"a file is gone", func(t *testing.T, dir string) { remove(t, dir, b.name(t, ".qcow2")) }, "no such file"},
-		{"a digit in SHA256SUMS", rewrite(image.SumsName, b.manifest.Files[0].SHA256[:8], "00000000"), "SHA256SUMS: lacks the line"},
-		{"a line more in SHA256SUMS", rewrite(image.SumsName, "\n", "\n\n"), "SHA256SUMS: has more"},
-		{"version in the manifest", claim(func(m *manifest.Manifest) { m.Version = "9.9.9" }), `version "` + b.manifest.Version},
-		{"image in the manifest", claim(func(m *manifest.Manifest) { m.ImageID = "other" }), `image "` + b.manifest.ImageID},
-		{"architecture in the manifest", claim(func(m *manifest.Manifest) { m.Arch = "riscv64" }), "no root or no verity partition for riscv64"},
-		{"profile in the manifest", claim(func(m *manifest.Manifest) { m.Profile = "other" }), "manifest.json"},
-		{"kernel in the manifest", claim(func(m *manifest.Manifest) { m.Kernel = "6.0" }), `kernel "` + b.manifest.Kernel},
-		{"command line in the manifest", claim(func(m *manifest.Manifest) { m.Cmdline += " x" }), "command line "},
-		{"root hash in the manifest", claim(func(m *manifest.Manifest) { m.RootHash = strings.Repeat("0", 64) }), "no root or no verity partition"},
-		{"path of the UKI in the manifest", claim(func(m *manifest.Manifest) { m.UKI = "EFI/Linux/other.efi" }), "EFI/Linux/other.efi"},
-		{"disk size in the manifest", claim(func(m *manifest.Manifest) { m.DiskSize += 1 << 20 }), "disk "},
-		{"partition in the manifest", claim(func(m *manifest.Manifest) { m.Partitions[2].Start += 4096 }), "partition table: "},
-		{"package in the manifest", claim(func(m *manifest.Manifest) { m.Packages[0].Version = "0" }), "manifest.json"},
-		{"an unknown field in the manifest", rewrite(image.ManifestName, `"format"`, `"formats": 1, "format"`), `unknown field "formats"`},
+		{
+			"profile in the update bundle",
+			rewrite(b.name(t, ".index.json"),
+				`"profile":"`+b.manifest.Profile, `"profile":"other`),
+			".index.json: about [",
+		},
+		{
+			"a digest in the update bundle",
+			rewrite(b.name(t, ".index.json"), claimOf(b, ".root"),
+				strings.Repeat("0", 64)),
+			".index.json: ",
+		},
+		{"a file is gone", func(t *testing.T, dir string) {
+			remove(t, dir, b.name(t, ".qcow2"))
+		}, "no such file"},
+		{
+			"a digit in SHA256SUMS",
+			rewrite(image.SumsName, b.manifest.Files[0].SHA256[:8],
+				"00000000"),
+			"SHA256SUMS: lacks the line",
+		},
+		{
+			"a line more in SHA256SUMS",
+			rewrite(image.SumsName, "\n", "\n\n"),
+			"SHA256SUMS: has more",
+		},
+		{
+			"version in the manifest",
+			claim(func(m *manifest.Manifest) { m.Version = "9.9.9" }),
+			`version "` + b.manifest.Version,
+		},
+		{
+			"image in the manifest",
+			claim(func(m *manifest.Manifest) { m.ImageID = "other" }),
+			`image "` + b.manifest.ImageID,
+		},
+		{
+			"architecture in the manifest",
+			claim(func(m *manifest.Manifest) {
+				m.Arch = "riscv64"
+			}),
+			"no root or no verity partition for riscv64",
+		},
+		{
+			"profile in the manifest",
+			claim(func(m *manifest.Manifest) { m.Profile = "other" }),
+			"manifest.json",
+		},
+		{
+			"kernel in the manifest",
+			claim(func(m *manifest.Manifest) { m.Kernel = "6.0" }),
+			`kernel "` + b.manifest.Kernel,
+		},
+		{
+			"command line in the manifest",
+			claim(func(m *manifest.Manifest) { m.Cmdline += " x" }),
+			"command line ",
+		},
+		{
+			"root hash in the manifest",
+			claim(func(m *manifest.Manifest) {
+				m.RootHash = strings.Repeat("0", 64)
+			}),
+			"no root or no verity partition",
+		},
+		{
+			"path of the UKI in the manifest",
+			claim(func(m *manifest.Manifest) {
+				m.UKI = "EFI/Linux/other.efi"
+			}),
+			"EFI/Linux/other.efi",
+		},
+		{
+			"disk size in the manifest",
+			claim(func(m *manifest.Manifest) { m.DiskSize += 1 << 20 }),
+			"disk ",
+		},
+		{
+			"partition in the manifest",
+			claim(func(m *manifest.Manifest) {
+				m.Partitions[2].Start += 4096
+			}),
+			"partition table: ",
+		},
+		{
+			"package in the manifest",
+			claim(func(m *manifest.Manifest) { m.Packages[0].Version = "0" }),
+			"manifest.json",
+		},
+		{
+			"an unknown field in the manifest",
+			rewrite(image.ManifestName, `"format"`,
+				`"formats": 1, "format"`),
+			`unknown field "formats"`,
+		},
 	}
+
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,11 +187,14 @@ func linked(t *testing.T, b build) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
-		if err := os.Symlink(filepath.Join(b.dir, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+		err := os.Symlink(filepath.Join(b.dir, e.Name()), filepath.Join(dir, e.Name()))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -114,6 +213,7 @@ func own(t *testing.T, dir, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	remove(t, dir, name)
 	copySparse(t, from, path)
 	return path
@@ -127,10 +227,12 @@ func flip(t *testing.T, dir, name string, offset int64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	var b [1]byte
 	if _, err := f.ReadAt(b[:], offset); err != nil {
 		t.Fatal(err)
 	}
+
 	b[0] ^= 0xff
 	if _, err := f.WriteAt(b[:], offset); err != nil {
 		t.Fatal(err)
@@ -152,14 +254,17 @@ func flipFound(b build, text string) func(*testing.T, string) {
 			t.Fatal(err)
 		}
 		defer f.Close()
+
 		start := make([]byte, 64<<20) // the UKI is at the start of the ESP
 		if _, err := f.ReadAt(start, esp.Start); err != nil {
 			t.Fatal(err)
 		}
+
 		at := bytes.Index(start, []byte(text))
 		if at < 0 {
 			t.Fatalf("%q is not on the ESP", text)
 		}
+
 		flip(t, dir, b.name(t, ".raw"), esp.Start+int64(at))
 	}
 }
@@ -172,7 +277,9 @@ func rewrite(name, old, new string) func(*testing.T, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, bytes.Replace(text, []byte(old), []byte(new), 1), 0o644); err != nil {
+
+		err = os.WriteFile(path, bytes.Replace(text, []byte(old), []byte(new), 1), 0o644)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,10 +290,12 @@ func claim(change func(*manifest.Manifest)) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		m := open(t, dir).manifest
 		change(&m)
+
 		text, err := m.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		remove(t, dir, image.ManifestName)
 		if err := os.WriteFile(filepath.Join(dir, image.ManifestName), text, 0o644); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,8 @@ type Disk struct {
 func (d Disk) Table(t testing.TB) {
 	t.Helper()
 	out := Run(t, "sfdisk", "--sector-size", fmt.Sprint(d.SectorSize), "--verify", d.File)
-	if !strings.Contains(out, "No errors detected.") || !strings.Contains(out, "Using 8 out of 128 partitions.") {
+	if !strings.Contains(out, "No errors detected.") ||
+		!strings.Contains(out, "Using 8 out of 128 partitions.") {
 		t.Errorf("sfdisk --verify:\n%s", out)
 	}
 }
@@ -33,6 +34,7 @@ func (d Disk) FAT(t testing.TB) {
 	t.Helper()
 	esp := filepath.Join(t.TempDir(), "esp")
 	d.cut(t, esp)
+
 	out := Run(t, "fsck.fat", "-n", "-v", esp)
 	for _, complaint := range []string{"differ", "wrong", "irty"} { // It ends well with these.
 		if strings.Contains(out, complaint) {
@@ -59,41 +61,55 @@ type Dissected struct {
 	}
 }
 
-// Dissect has systemd open the disk as it would on a machine, by the Discoverable
-// Partitions Specification, with verity of that root hash and nothing less.
+// Dissect has systemd open the disk as it would on a machine, by the
+// Discoverable Partitions Specification, with verity of that root hash and
+// nothing less.
 func (d Disk) Dissect(t testing.TB, rootHash string) (got Dissected) {
 	t.Helper()
-	// A copy of another name: systemd-dissect takes NAME.verity beside NAME.raw for the verity data of a file system.
+
+	// A copy of another name: systemd-dissect takes NAME.verity beside NAME.raw
+	// for the verity data of a file system.
 	raw := filepath.Join(t.TempDir(), "disk.raw")
 	Run(t, "cp", "--sparse=always", d.File, raw)
-	Run(t, "systemd-dissect", "--validate", "--root-hash="+rootHash, "--image-policy=root=verity", raw)
+	Run(t, "systemd-dissect", "--validate", "--root-hash="+rootHash,
+		"--image-policy=root=verity", raw)
+
 	out := Run(t, "systemd-dissect", "--json=short", "--root-hash="+rootHash, raw)
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	return got
 }
 
 // Repart fails if systemd-repart would change the disk, by definitions in a
-// directory: but for the end of the last partition, which ours has at a border of
-// 1 MiB, systemd at one of 4 KiB.
+// directory: but for the end of the last partition, which ours has at a border
+// of 1 MiB, systemd at one of 4 KiB.
 func (d Disk) Repart(t testing.TB, definitions string) {
 	t.Helper()
 	definitions, err := filepath.Abs(definitions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := Run(t, "systemd-repart", "--definitions="+definitions, fmt.Sprint("--sector-size=", d.SectorSize), "--empty=refuse", "--dry-run=yes", "--json=short", d.File)
+
+	out := Run(t, "systemd-repart", "--definitions="+definitions,
+		fmt.Sprint("--sector-size=", d.SectorSize), "--empty=refuse", "--dry-run=yes",
+		"--json=short", d.File)
+
 	var plan []struct {
 		Label, Activity string
 		OldSize         int64 `json:"old_size"`
 		RawSize         int64 `json:"raw_size"`
 	}
-	if err := json.NewDecoder(strings.NewReader(out[max(0, strings.Index(out, "[")):])).Decode(&plan); err != nil {
+
+	err = json.NewDecoder(strings.NewReader(out[max(0, strings.Index(out, "[")):])).Decode(&plan)
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	for i, p := range plan {
-		if more := p.RawSize - p.OldSize; p.Activity != "unchanged" && (i != len(plan)-1 || more < 0 || more >= 1<<20) {
+		more := p.RawSize - p.OldSize
+		if p.Activity != "unchanged" && (i != len(plan)-1 || more < 0 || more >= 1<<20) {
 			t.Errorf("systemd-repart would change %+v", p)
 		}
 	}
@@ -130,18 +146,23 @@ type Entry struct{ Type, ID, Version, Options string }
 // Entries has bootctl read the ESP as systemd's loader does.
 func (d Disk) Entries(t testing.TB) (got []Entry) {
 	t.Helper()
-	tree, esp := tools.Tree{Dir: Dir(t, "LOAM_TOOLS_TREE")}, d.ESP(t)
+	tree := tools.Tree{Dir: Dir(t, "LOAM_TOOLS_TREE")}
+	esp := d.ESP(t)
 	if _, err := os.Stat(filepath.Join(esp, "loader/random-seed")); err == nil {
 		t.Error("the ESP has a random seed, which the loader would write to")
 	}
+
 	// The directory stands for a mounted ESP: it is a mount, though not of FAT.
 	out, err := tree.Command(t.Context(), []string{esp}, "env", "SYSTEMD_RELAX_ESP_CHECKS=1",
 		"bootctl", "--esp-path="+esp, "--json=short", "list").CombinedOutput()
 	if err != nil {
 		t.Fatalf("bootctl: %v\n%s", err, out)
 	}
-	if err := json.Unmarshal(out, &got); err != nil { // a complaint about loader.conf is no JSON either
+
+	err = json.Unmarshal(out, &got)
+	if err != nil { // a complaint about loader.conf is no JSON either
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	return got
 }

@@ -32,10 +32,13 @@ func New(t testing.TB, name string) Pair {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := Write(t, name, key)
-	if p.Signer, err = pkcs7.NewSigner(p.Certificate, key); err != nil {
+	p.Signer, err = pkcs7.NewSigner(p.Certificate, key)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -44,21 +47,33 @@ func Write(t testing.TB, name string, key crypto.Signer) Pair {
 	t.Helper()
 	base := filepath.Join(t.TempDir(), name)
 	p := Pair{Private: key, KeyFile: base + ".key", CertificateFile: base + ".pem"}
-	c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Unix(1.7e9, 0), NotAfter: time.Unix(4e9, 0)}
+	c := x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Unix(1.7e9, 0),
+		NotAfter:     time.Unix(4e9, 0),
+	}
+
 	certificate, err := x509.CreateCertificate(rand.Reader, &c, &c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.Certificate, err = x509.ParseCertificate(certificate)
-	for file, block := range map[string]*pem.Block{p.KeyFile: {Type: "PRIVATE KEY", Bytes: private}, p.CertificateFile: {Type: "CERTIFICATE", Bytes: certificate}} {
+	for file, block := range map[string]*pem.Block{
+		p.KeyFile:         {Type: "PRIVATE KEY", Bytes: private},
+		p.CertificateFile: {Type: "CERTIFICATE", Bytes: certificate},
+	} {
 		err = errors.Join(err, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }

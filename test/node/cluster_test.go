@@ -23,11 +23,14 @@ type works struct {
 }
 
 func newWorks(t *testing.T, arch string) *works {
-	w := &works{T: t, Plant: plant.Plant{
-		Cluster:  cluster.Start(t, cluster.Options{Controllers: true, Scheduler: true}),
-		Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
-		Arch:     arch,
-	}}
+	w := &works{
+		T: t,
+		Plant: plant.Plant{
+			Cluster:  cluster.Start(t, cluster.Options{Controllers: true, Scheduler: true}),
+			Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
+			Arch:     arch,
+		},
+	}
 	if err := w.Furnish(t.Context(), cluster.Program(t, "kubelet")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,16 +67,21 @@ func TestNodeOfACluster(t *testing.T) {
 	b := open(t)
 	w := newWorks(t, b.manifest.Arch)
 	w.publish(20, "", "")
+
 	m := b.flash(t, b.file(".raw"))
 	if err := w.Connect(&m.config); err != nil {
 		t.Fatal(err)
 	}
+
 	m.config.Clock = "1970-01-01" // Its battery is empty.
 	n := m.on(t, map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t))})
 	n.shell()
+
 	n.says(func(s status.Status) bool {
-		return s.Cluster != nil && !s.Cluster.Connected && strings.Contains(s.Cluster.Problem, "not yet valid")
+		return s.Cluster != nil && !s.Cluster.Connected &&
+			strings.Contains(s.Cluster.Problem, "not yet valid")
 	})
+
 	n.sh(fmt.Sprintf("date -s @%d", time.Now().Unix())) // As NTP would.
 	w.ApproveNodeAgent(t, patience)
 	n.expect(appliedLine)
@@ -81,9 +89,12 @@ func TestNodeOfACluster(t *testing.T) {
 	t.Logf("Ready after %s", time.Since(n.Started()))
 
 	w.hello()
-	if log, err := w.Do(http.MethodGet, podsAPI+"/hello/log", ""); err != nil || string(log) != "hello from hello\n" {
+
+	log, err := w.Do(http.MethodGet, podsAPI+"/hello/log", "")
+	if err != nil || string(log) != "hello from hello\n" {
 		t.Errorf("log %q %v", log, err)
 	}
+
 	n.want("cat /var/lib/thing/token", "first")
 	w.put(plant.Token, plant.Token, "second")
 	n.sh("until test $(cat /var/lib/thing/token) = second; do sleep 0.2; done")
@@ -91,63 +102,95 @@ func TestNodeOfACluster(t *testing.T) {
 
 	units := []string{"kubelet.service", "containerd.service"}
 	before := n.invocations(units...)
+
 	t.Run("a sysctl file restarts neither", func(t *testing.T) {
 		n.t = t
 		w.publish(20, "", file("/etc/sysctl.d/50-plant.conf", "vm.overcommit_memory = 1"))
 		n.sh("until test -e /etc/sysctl.d/50-plant.conf; do sleep 0.2; done")
 		n.proven()
-		if after := n.invocations(units...); after[units[0]] != before[units[0]] || after[units[1]] != before[units[1]] {
+
+		after := n.invocations(units...)
+		if after[units[0]] != before[units[0]] || after[units[1]] != before[units[1]] {
 			t.Errorf("restarted: %v, %v", before, after)
 		}
 	})
+
 	t.Run("the kubelet's configuration restarts the kubelet", func(t *testing.T) {
 		n.t = t
 		w.publish(30, "", "")
 		n.sh("until grep -q 'maxPods: 30' /var/lib/kubelet/config/kubelet; do sleep 0.2; done")
 		n.proven()
+
 		after := n.invocations(units...)
 		if after[units[0]] == before[units[0]] || after[units[1]] != before[units[1]] {
 			t.Errorf("restarted: %v, %v", before, after)
 		}
+
 		before = after
 	})
+
 	t.Run("a broken flag is taken back", func(t *testing.T) {
 		n.t = t
 		w.publish(30, " --no-such-flag", "")
+
 		n.says(func(s status.Status) bool {
 			return s.Error != nil && strings.Contains(s.Error.Problem, "was taken back")
 		})
+
 		w.await("the Node stays Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 		n.sh("systemctl is-active kubelet.service")
 	})
+
 	t.Run("a managed file that is deleted comes back", func(t *testing.T) {
 		n.t = t
 		const conflist = "/etc/cni/net.d/10-bridge.conflist"
-		n.sh("rm " + conflist + "; timeout 20 sh -c 'until test -e " + conflist + "; do sleep 0.2; done'")
+		n.sh("rm " + conflist + "; timeout 20 sh -c 'until test -e " + conflist +
+			"; do sleep 0.2; done'")
 	})
+
 	t.Run("a node that is renamed is the one of machine.yaml again", func(t *testing.T) {
 		n.t = t
-		n.sh("export before=$(systemctl show -P MainPID loam-agent.service); hostname other; timeout 60 sh -c " +
-			"'until test $(hostname) != other -a $(systemctl show -P MainPID loam-agent.service) != $before; do sleep 0.2; done'")
+		n.sh("export before=$(systemctl show -P MainPID loam-agent.service); hostname other; " +
+			"timeout 60 sh -c " +
+			"'until test $(hostname) != other -a $(systemctl show -P MainPID loam-agent.service) " +
+			"!= $before; do sleep 0.2; done'")
 		w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	})
+
 	t.Run("an update in place", func(t *testing.T) {
-		n.t, w.T = t, t
+		n.t = t
+		w.T = t
 		updatesInPlace(t, n, w)
 	})
+
 	if os.Getenv("LOAM_ALL") != "" { // It asserts nothing.
 		t.Run("the idle agent is measured", func(t *testing.T) {
-			n.t, w.T = t, t
+			n.t = t
+			w.T = t
 			measureIdle(t, n, w)
 		})
 	}
+
 	t.Run("a reset leaves nothing of the cluster", func(t *testing.T) {
 		n.t = t
-		n.want("loam reset --yes 2>/dev/null", "reset: the node follows no configuration until `loam apply`, or another machine.yaml")
-		n.says(func(s status.Status) bool { return s.Reset != nil && s.Reset.Done && s.Generation == "" })
-		n.want("find /var/lib/kubelet /var/lib/gardener-node-agent /var/lib/loam/generations /var/lib/loam/store -mindepth 1 -not -type d", "")
-		n.want("systemctl is-active kubelet.service; ls /run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null; find /etc -lname '/run/loam/current/*'; true", "inactive")
+		n.want("loam reset --yes 2>/dev/null",
+			"reset: the node follows no configuration until `loam apply`, or another machine.yaml")
+
+		n.says(func(s status.Status) bool {
+			return s.Reset != nil && s.Reset.Done && s.Generation == ""
+		})
+
+		n.want("find /var/lib/kubelet /var/lib/gardener-node-agent /var/lib/loam/generations "+
+			"/var/lib/loam/store -mindepth 1 -not -type d", "")
+		n.want(
+			"systemctl is-active kubelet.service; ls "+
+				"/run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null; find /etc "+
+				"-lname '/run/loam/current/*'; true",
+			"inactive",
+		)
 	})
-	n.t, w.T = t, t
+
+	n.t = t
+	w.T = t
 	n.off()
 }

@@ -15,18 +15,26 @@ func newMember(t *testing.T, w *works, u updates) *upgradable {
 	t.Helper()
 	b := open(t)
 	w.publish(20, "", "")
+
 	m := b.flash(t, b.file(".raw"))
 	if err := w.Connect(&m.config); err != nil {
 		t.Fatal(err)
 	}
+
 	m.config.NoReboot = true
-	n := &upgradable{machine: m, credentials: map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t)) + u.machineYAML()}}
+	n := &upgradable{
+		machine: m,
+		credentials: map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t)) +
+			u.machineYAML()},
+	}
+
 	n.unlayer()
 	n.start()
 	w.ApproveNodeAgent(t, patience)
 	n.up()
 	n.proven()
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+
 	return n
 }
 
@@ -36,16 +44,21 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	if os.Getenv("LOAM_ALL") == "" {
 		t.Skip("takes minutes: make upgrades runs it")
 	}
+
 	v2 := next(t)
 	w := newWorks(t, v2.manifest.Arch)
+
 	// The kubelet does not start where cgroups are those of version 1.
-	bad, good := v2.publish(t, withCmdline("systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")(t)), v2.publish(t, nil)
+	bad := v2.publish(t,
+		withCmdline("systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")(t))
+	good := v2.publish(t, nil)
 	n := newMember(t, w, bad)
 	n.sh("loam upgrade --stay")
 	n.nowFrom(bad, good)
 	n.fallsBack(v2.manifest.Version, "node: Node hello is not ready")
 	w.await("the Node is Ready again", plant.NodeAPI, plant.Condition("Ready", "True"))
-	w.await("the Node says that it fell back", plant.NodeAPI, plant.Condition("SystemUpgradeFailed", "True"))
+	w.await("the Node says that it fell back", plant.NodeAPI,
+		plant.Condition("SystemUpgradeFailed", "True"))
 	w.await("an Event says so", eventsAPI, hasReason("UpgradeFailed"))
 
 	n.sh("loam upgrade --again --now --stay")
@@ -53,20 +66,28 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	n.reboot()
 	n.boots(v2.manifest.Version, "b")
 	n.up()
-	n.sh("until test $(cut -d. -f1 /proc/uptime) -gt 240; do sleep 1; done") // A trial takes two minutes, a verdict one more.
-	if s := n.status(); s.ImageVersion != v2.manifest.Version || s.Upgrade.Phase != "trial" || !strings.Contains(s.Upgrade.Waits, "the API server cannot be reached") {
+
+	// A trial takes two minutes, a verdict one more.
+	n.sh("until test $(cut -d. -f1 /proc/uptime) -gt 240; do sleep 1; done")
+	if s := n.status(); s.ImageVersion != v2.manifest.Version || s.Upgrade.Phase != "trial" ||
+		!strings.Contains(s.Upgrade.Waits, "the API server cannot be reached") {
 		t.Errorf("without the API server: %+v", s.Upgrade)
 	}
+
 	if names := n.entries(); !strings.Contains(names, "+2-1.efi") {
 		t.Errorf("without the API server: %s", names)
 	}
+
 	w.StartAPI(t)
 	n.says(func(s status.Status) bool { return s.Upgrade.Phase == "" && s.Phase == status.Applied })
+
 	if names := n.entries(); strings.Contains(names, "+") {
 		t.Errorf("with the API server: %s", names)
 	}
+
 	w.await("an Event says so", eventsAPI, hasReason("Upgraded"))
-	w.await("the Node has not failed", plant.NodeAPI, plant.Condition("SystemUpgradeFailed", "False"))
+	w.await("the Node has not failed", plant.NodeAPI,
+		plant.Condition("SystemUpgradeFailed", "False"))
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	n.off()
 }

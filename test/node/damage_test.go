@@ -19,12 +19,14 @@ func damaged(t *testing.T, change func(m *machine, disk *os.File)) *machine {
 	m.config.Disk = filepath.Join(m.config.Dir, "flashed.raw")
 	m.config.NoReboot = true
 	m.tool("cp", "--sparse=always", b.file(".raw"), m.config.Disk)
+
 	disk, err := os.OpenFile(m.config.Disk, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer disk.Close()
 	change(m, disk)
+
 	return m
 }
 
@@ -56,6 +58,7 @@ func flip(t *testing.T, disk *os.File, at int64) {
 	if _, err := disk.ReadAt(b, at); err != nil {
 		t.Fatal(err)
 	}
+
 	b[0] ^= 0x10
 	if _, err := disk.WriteAt(b, at); err != nil {
 		t.Fatal(err)
@@ -68,21 +71,28 @@ func TestFlippedByteNeverReachesARunningSystem(t *testing.T) {
 	places := map[string]func(m *machine) int64{
 		"in the superblock": func(*machine) int64 { return 1024 + 64 },
 		"in systemd's program": func(m *machine) int64 {
-			out := m.tool("dump.erofs", "-e", "--path=/usr/lib/systemd/systemd", m.build.file(".root"))
+			out := m.tool("dump.erofs", "-e", "--path=/usr/lib/systemd/systemd",
+				m.build.file(".root"))
 			found := extent.FindStringSubmatch(out)
 			if found == nil {
 				t.Fatalf("dump.erofs: %s", out)
 			}
+
 			at, err := strconv.ParseInt(found[1], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return at + 100
 		},
 	}
+
 	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
-			m := damaged(t, func(m *machine, disk *os.File) { flip(t, disk, m.partition(rootA)+place(m)) })
+			m := damaged(t, func(m *machine, disk *os.File) {
+				flip(t, disk, m.partition(rootA)+place(m))
+			})
+
 			n := m.on(t, nil)
 			n.ended() // it restarts, which NoReboot turns into an end
 			for _, l := range n.Console().Lines() {
@@ -91,6 +101,7 @@ func TestFlippedByteNeverReachesARunningSystem(t *testing.T) {
 					break
 				}
 			}
+
 			if !regexp.MustCompile(`is corrupted`).MatchString(n.Console().Tail(1000)) {
 				t.Errorf("the console does not say why it restarted:\n%s", n.Console().Tail(30))
 			}
@@ -105,16 +116,19 @@ func TestForeignDataOnTheStatePartitionStopsTheBootAndStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+
 	n := m.on(t, nil)
 	n.expect(regexp.MustCompile(`cannot boot: .*data that is not ours`))
 	n.expect(regexp.MustCompile(`hint: `))
 	n.expect(regexp.MustCompile(`restarting in 10s`))
 	n.ended()
+
 	disk, err := os.Open(m.config.Disk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer disk.Close()
+
 	have := make([]byte, len(foreign))
 	if _, err := disk.ReadAt(have, m.partition(state)); err != nil && err != io.EOF {
 		t.Fatal(err)

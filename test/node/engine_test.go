@@ -10,7 +10,8 @@ import (
 
 // dying is a unit as service makes it that starts, and fails two seconds later.
 func dying(name string) string {
-	return strings.Replace(service(name), "/usr/bin/sleep infinity", "/usr/bin/sh -c 'sleep 2; exit 7'", 1)
+	return strings.Replace(service(name), "/usr/bin/sleep infinity",
+		"/usr/bin/sh -c 'sleep 2; exit 7'", 1)
 }
 
 // proven waits until the last change has its verdict.
@@ -26,39 +27,54 @@ func TestNodeGoesBack(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
-	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n")}
+	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch,
+		"source: {file: {path: "+watched+"}}\n")}
 	n := m.on(t, credentials)
 	n.shell()
 	files := file("/etc/demo/one", "1") + file("/var/lib/demo/real", "real")
 	n.write(watched, header+service("one")+"  files:\n"+files)
 	good := n.applied()
 	n.proven()
+
 	t.Run("what something else changes is repaired", func(t *testing.T) {
 		n.t = t
-		n.sh("rm /etc/demo/one; echo drift >/var/lib/demo/real; rm -r /etc/systemd/system/multi-user.target.wants/one.service; mv /etc/demo /etc/moved")
-		n.sh("until test \"$(cat /etc/demo/one)$(cat /var/lib/demo/real)\" = 1real && test -L /etc/systemd/system/multi-user.target.wants/one.service; do sleep 0.1; done 2>/dev/null")
+		n.sh("rm /etc/demo/one; echo drift >/var/lib/demo/real; rm -r " +
+			"/etc/systemd/system/multi-user.target.wants/one.service; mv /etc/demo /etc/moved")
+		n.sh("until test \"$(cat /etc/demo/one)$(cat /var/lib/demo/real)\" = 1real && test -L " +
+			"/etc/systemd/system/multi-user.target.wants/one.service; do sleep 0.1; done " +
+			"2>/dev/null")
+
 		n.want("echo through >/etc/demo/one; true", "bash: /etc/demo/one: Read-only file system")
-		n.says(func(s status.Status) bool { return s.Drift.Repaired > 2 && s.Phase == status.Applied })
-		if out := n.sh("loam verify >/dev/null; loam verify"); !strings.HasSuffix(out, ": all as they should be") {
+		n.says(func(s status.Status) bool {
+			return s.Drift.Repaired > 2 && s.Phase == status.Applied
+		})
+
+		out := n.sh("loam verify >/dev/null; loam verify")
+		if !strings.HasSuffix(out, ": all as they should be") {
 			t.Errorf("verify: %s", out)
 		}
 	})
 
 	t.Run("a unit that fails after it started takes the change back", func(t *testing.T) {
 		n.t = t
-		n.write(watched, header+dying("one")+service("two")+"  files:\n"+strings.Replace(files, "\"1\"", "\"2\"", 1)+file("/etc/demo/two", "2"))
+		n.write(watched, header+dying("one")+service("two")+"  files:\n"+
+			strings.Replace(files, "\"1\"", "\"2\"", 1)+file("/etc/demo/two", "2"))
 		n.expect(regexp.MustCompile(`was taken back`))
-		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState two.service", "1active\nnot-found")
+		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState "+
+			"two.service", "1active\nnot-found")
+
 		n.says(func(s status.Status) bool {
 			return s.Generation == good && s.Phase == status.Failed && s.Error.Hint != ""
 		})
+
 		n.want("loam history | grep -c reverted", "1")
 		n.want("touch "+watched+"; sleep 2; ls /var/lib/loam/generations | wc -l", "2")
 	})
 
 	t.Run("a trial that nobody confirms ends", func(t *testing.T) {
 		n.t = t
-		n.write("/run/try.yaml", header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"3\"", 1))
+		n.write("/run/try.yaml",
+			header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"3\"", 1))
 		n.sh("loam apply --try 25s /run/try.yaml")
 		n.want("cat /etc/demo/one", "3")
 		n.sh("until test $(cat /etc/demo/one) = 1; do sleep 0.5; done")
@@ -70,9 +86,11 @@ func TestNodeGoesBack(t *testing.T) {
 		n.t = t
 		n.sh("loam apply --try 1h /run/try.yaml; sync")
 		n.want("cat /etc/demo/one", "3")
+
 		if err := n.Kill(); err != nil {
 			t.Fatal(err)
 		}
+
 		n = m.on(whole, credentials)
 		n.t = t
 		n.expect(regexp.MustCompile(`verified, generation ` + good))
@@ -80,19 +98,22 @@ func TestNodeGoesBack(t *testing.T) {
 		n.sh("until loam status >/dev/null 2>&1; do sleep 0.3; done")
 		n.proven()
 		n.want("cat /etc/demo/one; systemctl is-active one.service", "1active")
-		n.want("loam history -o json | grep -c '\"reason\".*restarted before it was confirmed'", "1")
+		n.want("loam history -o json | grep -c '\"reason\".*restarted before it was confirmed'",
+			"1")
 	})
 
 	t.Run("an operator rolls back and forth", func(t *testing.T) {
 		n.t = t
 		n.sh("loam apply /run/try.yaml 2>/dev/null || true")
-		n.write("/run/try.yaml", header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"4\"", 1))
+		n.write("/run/try.yaml",
+			header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"4\"", 1))
 		n.sh("loam apply /run/try.yaml")
 		n.want("cat /etc/demo/one", "4")
 		n.sh("loam rollback " + strings.TrimLeft(strings.Split(good, "-")[0], "0"))
 		n.want("cat /etc/demo/one; systemctl is-active one.service", "1active")
 		n.want("loam diff 1 current | grep -c 'are the same'", "1")
 	})
+
 	n.t = t
 	n.off()
 }

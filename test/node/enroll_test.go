@@ -18,22 +18,33 @@ import (
 	"github.com/loam-os/loam/test/keys"
 )
 
-// refusedLine is what OVMF, or systemd-boot, says of a program that firmware does not start.
+// refusedLine is what OVMF, or systemd-boot, says of a program that firmware
+// does not start.
 var refusedLine = regexp.MustCompile(`(?i)access denied|security violation`)
 
-// TestSecureBootFromTheFirstStart: firmware in setup mode starts an image, whose loader enrolls the owner's keys; from then on it starts what the
-// owner has signed, and nothing else.
+// TestSecureBootFromTheFirstStart: firmware in setup mode starts an image,
+// whose loader enrolls the owner's keys; from then on it starts what the owner
+// has signed, and nothing else.
 func TestSecureBootFromTheFirstStart(t *testing.T) {
 	matrix(t)
 	b := open(t)
 	if b.manifest.Arch != "amd64" {
 		t.Skip("the firmware for arm64 has no Secure Boot")
 	}
-	pk, owner, stranger := keys.New(t, "pk"), keys.New(t, "owner"), keys.New(t, "stranger")
-	enroll, err := sign.Authorities{PK: pk.Signer, KEK: pk.Signer, DB: []*x509.Certificate{owner.Certificate}}.Variables()
+
+	pk := keys.New(t, "pk")
+	owner := keys.New(t, "owner")
+	stranger := keys.New(t, "stranger")
+
+	enroll, err := sign.Authorities{
+		PK:  pk.Signer,
+		KEK: pk.Signer,
+		DB:  []*x509.Certificate{owner.Certificate},
+	}.Variables()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	signed := b.signed(t, image.Keys{Programs: owner.Signer, Enroll: enroll, When: image.Force})
 	m := signed.securely(t)
 	n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")})
@@ -48,12 +59,16 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 		"with another byte in UKIs":   signed.tampered(t, "roothash="+b.manifest.RootHash),
 		"with another byte in loader": signed.tampered(t, "#### LoaderInfo: systemd-boot "),
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		t.Run(name, func(t *testing.T) {
 			other := others[name].securely(t)
-			if err := os.WriteFile(other.config.FirmwareVars, readFile(t, m.config.FirmwareVars), 0o600); err != nil {
+			err := os.WriteFile(other.config.FirmwareVars,
+				readFile(t, m.config.FirmwareVars), 0o600)
+			if err != nil {
 				t.Fatal(err)
 			}
+
 			n := other.on(t, nil)
 			n.expect(refusedLine)
 			for _, line := range n.Console().Lines() {
@@ -69,41 +84,51 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 func (b build) signed(t *testing.T, by image.Keys) build {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "build")
-	if out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-r", "--sparse=always", b.dir,
+		dir).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
+
 	if _, err := image.Sign(dir, by); err != nil {
 		t.Fatal(err)
 	}
+
 	signed := buildIn(t, dir)
 	signed.tools = b.tools
 	return signed
 }
 
-// securely is a machine whose firmware can keep its variables from the system, and has none.
+// securely is a machine whose firmware can keep its variables from the system,
+// and has none.
 func (b build) securely(t *testing.T) *machine {
 	t.Helper()
 	m := b.flash(t, b.file(".raw"))
-	m.config.SecureBoot, m.config.FirmwareCode = true, "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
+	m.config.SecureBoot = true
+	m.config.FirmwareCode = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
 	return m
 }
 
-// tampered is the disk of the build with another byte wherever the ESP has that text.
+// tampered is the disk of the build with another byte wherever the ESP has that
+// text.
 func (b build) tampered(t *testing.T, text string) build {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.raw")
-	if out, err := exec.Command("cp", "--sparse=always", b.file(".raw"), disk).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "--sparse=always", b.file(".raw"),
+		disk).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
+
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	esp := make([]byte, 64<<20) // All of its files are at its start.
 	if _, err := f.ReadAt(esp, b.manifest.Partitions[0].Start); err != nil {
 		t.Fatal(err)
 	}
+
 	changed := bytes.ReplaceAll(esp, []byte(text), []byte("X"+text[1:]))
 	if bytes.Equal(esp, changed) {
 		t.Fatalf("%q is not there", text)
@@ -111,6 +136,7 @@ func (b build) tampered(t *testing.T, text string) build {
 	if _, err := f.WriteAt(changed, b.manifest.Partitions[0].Start); err != nil {
 		t.Fatal(err)
 	}
+
 	b.dir = filepath.Dir(disk)
 	return b
 }

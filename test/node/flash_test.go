@@ -13,12 +13,14 @@ import (
 	"github.com/loam-os/loam/image/inspect"
 )
 
-// TestAFlashedDiskBoots flashes the packed image onto a disk that was in use before: there is noise at every MiB of it, and an old table.
+// TestAFlashedDiskBoots flashes the packed image onto a disk that was in use
+// before: there is noise at every MiB of it, and an old table.
 func TestAFlashedDiskBoots(t *testing.T) {
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Disk = filepath.Join(m.config.Dir, "flashed.raw")
 	used(t, m.config.Disk)
+
 	source, err := inspect.OpenSource(b.file(".raw.zst"))
 	if err != nil {
 		t.Fatal(err)
@@ -29,19 +31,29 @@ func TestAFlashedDiskBoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	disk, err := os.OpenFile(m.config.Disk, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(flash.Write(t.Context(), disk, usedSize, layers, im, func(string, int64, int64) {}), disk.Close()); err != nil {
+
+	err = errors.Join(
+		flash.Write(t.Context(), disk, usedSize, layers, im, func(string, int64, int64) {}),
+		disk.Close(),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := m.on(t, nil)
 	n.shell()
 	n.sh("until test -e /run/loam/status.json; do sleep 0.2; done")
-	if s := n.status(); s.Hostname != "hello" || s.RootHash != b.manifest.RootHash || s.Phase == status.Failed {
+
+	s := n.status()
+	if s.Hostname != "hello" || s.RootHash != b.manifest.RootHash || s.Phase == status.Failed {
 		t.Errorf("status %+v", s)
 	}
+
 	n.want("findmnt -no FSTYPE /var; systemctl --failed --no-legend | wc -l", "ext4\n0")
 	n.off()
 }
@@ -55,15 +67,18 @@ func used(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	noise := make([]byte, 8192)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
+
 	err = f.Truncate(usedSize)
 	for at := int64(0); at < usedSize; at += 1 << 20 {
 		_, writeErr := f.WriteAt(noise, at)
 		err = errors.Join(err, writeErr)
 	}
+
 	_, writeErr := f.WriteAt(bytes.Repeat([]byte("EFI PART"), 64), usedSize-512)
 	if err := errors.Join(err, writeErr, f.Close()); err != nil {
 		t.Fatal(err)

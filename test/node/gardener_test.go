@@ -28,18 +28,19 @@ const worker = "shoot--loam--edge-worker-1"
 // registry is the host of the images that Gardener names.
 const registry = "europe-docker.pkg.dev"
 
-// gardened is a Shoot of a Gardener in a test: its control plane with Gardener's
-// own authorizer and approver in front of it, and a registry with all images.
+// gardened is a Shoot of a Gardener in a test: its control plane with
+// Gardener's own authorizer and approver in front of it, and a registry with
+// all images.
 type gardened struct {
 	*works
 	documents []shoot.Document
 	site      shoot.Site
 }
 
-// TestWorkersOfAGardenerShoot starts the image from an empty disk by the user data
-// that the extension os-loam makes, and gives it documents that Gardener's own code
-// rendered: of a default pool, and of one with a data volume, which then gets a
-// patch of Kubernetes.
+// TestWorkersOfAGardenerShoot starts the image from an empty disk by the user
+// data that the extension os-loam makes, and gives it documents that Gardener's
+// own code rendered: of a default pool, and of one with a data volume, which
+// then gets a patch of Kubernetes.
 func TestWorkersOfAGardenerShoot(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -52,7 +53,8 @@ func TestWorkersOfAGardenerShoot(t *testing.T) {
 		g.runs("ssh-off")
 		g.hello()
 		n.want("cat /var/lib/opentelemetry-collector/auth-token", "token")
-		n.want("systemctl is-active containerd-logrotate.timer opentelemetry-collector.service", "active\nactive")
+		n.want("systemctl is-active containerd-logrotate.timer opentelemetry-collector.service",
+			"active\nactive")
 		n.off()
 
 		_, err := g.Do(http.MethodDelete, g.node(), "")
@@ -60,6 +62,7 @@ func TestWorkersOfAGardenerShoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+
 	t.Run("a pool with a data volume", func(t *testing.T) {
 		g.T = t
 		n := g.worker(b, "data-volume")
@@ -69,20 +72,24 @@ func TestWorkersOfAGardenerShoot(t *testing.T) {
 			n.want("findmnt -n /var/lib/kubelet | wc -l", "1")
 			n.want("systemctl is-active var-lib-kubelet.mount", "active")
 		}
+
 		mounted()
 
 		// A patch of Kubernetes restarts the kubelet alone, on the volume.
 		before := n.invocations("kubelet.service", "containerd.service")
 		g.publish("data-volume", "data-volume-patch")
 		g.runs("data-volume-patch")
+
 		after := n.invocations("kubelet.service", "containerd.service")
 		for name, id := range after {
 			if restarted := id != before[name]; restarted != (name == "kubelet.service") {
 				t.Errorf("%s restarted: %v", name, restarted)
 			}
 		}
+
 		mounted()
-		g.await("the Node has the label", g.node(), carries("labels", "worker.gardener.cloud/kubernetes-version", "1.36.4"))
+		g.await("the Node has the label", g.node(),
+			carries("labels", "worker.gardener.cloud/kubernetes-version", "1.36.4"))
 		n.off()
 	})
 }
@@ -103,10 +110,12 @@ func (g *gardened) worker(b build, pool string) *node {
 	if err != nil {
 		g.Fatal(err)
 	}
+
 	m.config.Arguments = dataDisks(m.config.Dir, dataDisk{"kubelet", 25 << 30, 512})
 
 	n := m.on(g.T, map[string]string{"loam.machine": g.userData(pool)})
 	n.shell()
+
 	return n
 }
 
@@ -116,13 +125,15 @@ func newGardened(t *testing.T, arch string) *gardened {
 		works: &works{
 			T: t,
 			Plant: plant.Plant{
-				Cluster:  shoot.Run(t, shoot.Options{Cluster: cluster.Options{Controllers: true, Scheduler: true}}),
+				Cluster: shoot.Run(t,
+					shoot.Options{Cluster: cluster.Options{Controllers: true, Scheduler: true}}),
 				Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
 				Arch:     arch,
 			},
 		},
 		documents: shoot.Documents(t),
 	}
+
 	g.site = shoot.Site{
 		Server:   g.GuestURL(),
 		CA:       g.CA(),
@@ -132,10 +143,12 @@ func newGardened(t *testing.T, arch string) *gardened {
 	for _, name := range []string{"ssh-off", "data-volume", "data-volume-patch"} {
 		g.push(g.document(shoot.Reconcile, name))
 	}
+
 	g.pushNamed("pause", "registry.k8s.io/pause:3.10", plant.Greet)
 	g.pushNamed("hello", registry+"/hello:v1", plant.Greet)
 	g.pushNamed("install", registry+"/network:v1", installer)
 	g.put("gardener-opentelemetry-collector", "token", "token")
+
 	return g
 }
 
@@ -179,17 +192,19 @@ func (g *gardened) push(d shoot.Document) {
 		if ref == nil {
 			continue
 		}
+
 		program := shoot.Stub(g, g.Arch)
 		if filepath.Base(f.Path) == "kubelet" {
 			// Each patch is another program, which behaves the same.
 			program = append(readFile(g.T, cluster.Program(g, "kubelet")), ref.Image...)
 		}
+
 		g.pushProgram(ref.Image, ref.FilePathInImage, program)
 	}
 }
 
-// pushProgram pushes an image with one program, under a reference that begins with
-// the host of its registry.
+// pushProgram pushes an image with one program, under a reference that begins
+// with the host of its registry.
 func (g *gardened) pushProgram(ref, path string, content []byte) {
 	g.Helper()
 	_, name, _ := strings.Cut(ref, "/")
@@ -199,6 +214,7 @@ func (g *gardened) pushProgram(ref, path string, content []byte) {
 		Layers:     []cluster.Layer{{path: {Content: content, Mode: 0o755}}},
 		Entrypoint: []string{"/" + path},
 	}
+
 	_, err := g.Registry.PushImage(name, image)
 	if err != nil {
 		g.Fatal(err)
@@ -244,12 +260,14 @@ func (g *gardened) publish(pool, name string) {
 	if err != nil {
 		g.Fatal(err)
 	}
+
 	at := "/api/v1/namespaces/kube-system/secrets"
 	_, err = g.Do(http.MethodPut, at+"/"+metadata["name"].(string), string(body))
 	var missing *cluster.StatusError
 	if errors.As(err, &missing) && missing.Code == http.StatusNotFound {
 		_, err = g.Do(http.MethodPost, at, string(body))
 	}
+
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -263,19 +281,22 @@ func checksum(text []byte) string {
 // runs waits until the Node is Ready and says that it runs the document.
 func (g *gardened) runs(name string) {
 	g.Helper()
-	g.await("the Node runs "+name, g.node(), carries("annotations", appliedSum, checksum(g.original(name))))
+	g.await("the Node runs "+name, g.node(),
+		carries("annotations", appliedSum, checksum(g.original(name))))
 	g.await("all units are well", g.node(), plant.Condition("SystemdUnitsReady", "True"))
 	g.await("the Node is Ready", g.node(), plant.Condition("Ready", "True"))
 }
 
-// userData is what Gardener starts the machine with: the extension's answer to a
-// provision document, with the placeholders replaced, and a shell for the test.
+// userData is what Gardener starts the machine with: the extension's answer to
+// a provision document, with the placeholders replaced, and a shell for the
+// test.
 func (g *gardened) userData(name string) string {
 	g.Helper()
 	document, err := g.site.Init(g.document(shoot.Provision, name))
 	if err != nil {
 		g.Fatal(err)
 	}
+
 	file := filepath.Join(g.TempDir(), "osc.yaml")
 	err = os.WriteFile(file, document, 0o600)
 	if err != nil {
@@ -286,6 +307,7 @@ func (g *gardened) userData(name string) string {
 	cmd.Dir = "../../cmd/gardener-extension-os-loam"
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
+
 	text, err := cmd.Output()
 	if err != nil {
 		g.Fatalf("user data: %v\n%s", err, &problem)
@@ -295,11 +317,14 @@ func (g *gardened) userData(name string) string {
 		"<<BOOTSTRAP_TOKEN>>", g.BootstrapToken(g.T),
 		"<<MACHINE_NAME>>", worker,
 	)
-	return placeholders.Replace(string(text)) + fmt.Sprintf("hostname: %s\ndebugShell: [%s]\n", worker, vm.ShellTTY(g.Arch))
+
+	return placeholders.Replace(string(text)) + fmt.Sprintf("hostname: %s\ndebugShell: [%s]\n",
+		worker, vm.ShellTTY(g.Arch))
 }
 
-// installer copies the programs of the pod network from the image to where kubelets
-// look for them, and writes its configuration, as the DaemonSet of a Shoot's network does.
+// installer copies the programs of the pod network from the image to where
+// kubelets look for them, and writes its configuration, as the DaemonSet of a
+// Shoot's network does.
 const installer = `package main
 
 import (
@@ -333,9 +358,11 @@ func (g *gardened) installNetwork() {
 	volume := func(name, path, kind string) string {
 		return fmt.Sprintf(`{"name": %q, "hostPath": {"path": %q, "type": %q}}`, name, path, kind)
 	}
+
 	mount := func(name string) string {
 		return fmt.Sprintf(`{"name": %q, "mountPath": "/%[1]s"}`, name)
 	}
+
 	_, err := g.Do(http.MethodPost, "/apis/apps/v1/namespaces/kube-system/daemonsets", `{
 		"metadata": {"name": "network"},
 		"spec": {

@@ -25,7 +25,8 @@ import (
 	"github.com/loam-os/loam/test/vm"
 )
 
-// patience is for one thing to happen on an emulated machine that shares its host.
+// patience is for one thing to happen on an emulated machine that shares its
+// host.
 const patience = 4 * time.Minute
 
 var (
@@ -44,13 +45,15 @@ type build struct {
 // open finds the build that `make test` has made.
 func open(t *testing.T) build {
 	t.Helper()
-	dir, tree := os.Getenv("LOAM_BUILD"), os.Getenv("LOAM_TOOLS_TREE")
+	dir := os.Getenv("LOAM_BUILD")
+	tree := os.Getenv("LOAM_TOOLS_TREE")
 	if dir == "" || tree == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("LOAM_BUILD or LOAM_TOOLS_TREE is not set")
 		}
 		t.Skip("needs a finished build: make test sets LOAM_BUILD and LOAM_TOOLS_TREE")
 	}
+
 	b := buildIn(t, dir)
 	b.tools = tools.Tree{Dir: tree}
 	return b
@@ -64,6 +67,7 @@ func buildIn(t *testing.T, dir string) build {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return build{dir: dir, manifest: m}
 }
 
@@ -88,10 +92,16 @@ func (b build) flash(t *testing.T, base string) *machine {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &machine{t: t, build: b}
-	m.config, err = vm.Prepare(t.Context(), b.tools.Dir, m.run(dir, base), vm.Image{Arch: b.manifest.Arch, Base: base, DiskSize: "8G", SectorSize: b.manifest.SectorSize}, dir)
+	m.config, err = vm.Prepare(t.Context(), b.tools.Dir, m.run(dir, base), vm.Image{
+		Arch:       b.manifest.Arch,
+		Base:       base,
+		DiskSize:   "8G",
+		SectorSize: b.manifest.SectorSize,
+	}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -127,11 +137,13 @@ func (m *machine) on(t *testing.T, credentials map[string]string) *node {
 	if c.Disk != "" {
 		dirs = append(dirs, filepath.Dir(c.Disk))
 	}
+
 	v, err := vm.Start(t.Context(), m.run(dirs...), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = v.Kill() })
+
 	return &node{VM: v, t: t}
 }
 
@@ -140,10 +152,12 @@ func (n *node) expect(pattern *regexp.Regexp) []string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
+
 	_, groups, next, err := n.Console().Expect(ctx, n.next, pattern)
 	if err != nil {
 		n.t.Fatal(err)
 	}
+
 	n.next = next
 	return groups
 }
@@ -160,6 +174,7 @@ func (n *node) shell() {
 	if _, _, _, err := n.Console().Expect(ctx, 0, verifiedLine); err != nil {
 		n.t.Fatal(err)
 	}
+
 	if err := n.Shell().Open(ctx); err != nil {
 		n.t.Fatalf("%v\n%s", err, n.Console().Tail(20))
 	}
@@ -170,10 +185,12 @@ func (n *node) sh(command string) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
+
 	out, err := n.Shell().Run(ctx, command)
 	if err != nil {
 		n.t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -204,7 +221,8 @@ func (n *node) says(right func(status.Status) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			n.t.Fatalf("status %+v, error %+v, upgrade %+v, network %+v", s, s.Error, s.Upgrade, s.Network)
+			n.t.Fatalf("status %+v, error %+v, upgrade %+v, network %+v",
+				s, s.Error, s.Upgrade, s.Network)
 		}
 	}
 }
@@ -213,12 +231,16 @@ func (n *node) says(right func(status.Status) bool) {
 func (n *node) invocations(units ...string) map[string]string {
 	n.t.Helper()
 	ids := map[string]string{}
-	for i, id := range strings.Fields(n.sh("systemctl show -P InvocationID " + strings.Join(units, " "))) {
+	for i, id := range strings.Fields(
+		n.sh("systemctl show -P InvocationID " + strings.Join(units, " ")),
+	) {
 		ids[units[i]] = id
 	}
+
 	if len(ids) != len(units) {
 		n.t.Fatalf("InvocationIDs of %v: only %v", units, ids)
 	}
+
 	return ids
 }
 
@@ -258,6 +280,7 @@ func (n *node) pressPowerButton() {
 	n.t.Helper()
 	again := time.NewTicker(5 * time.Second)
 	defer again.Stop()
+
 	giveUp := time.After(patience)
 	for {
 		if err := n.PowerOff(); err != nil {

@@ -42,7 +42,8 @@ func (w *works) updatable(image, rotated, cpu string) string {
 	return strings.Replace(text, "maxPods:", "kubeReserved: {cpu: "+cpu+"}\n          maxPods:", 1)
 }
 
-// becomes publishes a configuration and waits until the Node says that it runs it.
+// becomes publishes a configuration and waits until the Node says that it runs
+// it.
 func (w *works) becomes(text string) {
 	w.Helper()
 	w.put(plant.Secret, "osc.yaml", text)
@@ -74,16 +75,22 @@ func (w *works) allowPods() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", plant.Node), "\n---\n") {
+
+	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", plant.Node),
+		"\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
 			w.Fatal(err)
 		}
+
 		var of struct{ Kind string }
 		if err := json.Unmarshal(body, &of); err != nil {
 			w.Fatal(err)
 		}
-		if _, err := w.Do(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+"s", string(body)); err != nil {
+
+		if _, err := w.Do(http.MethodPost,
+			"/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+
+				"s", string(body)); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -95,11 +102,15 @@ func (w *works) drained() {
 	w.await("the Node is drained", plant.NodeAPI, func(node map[string]any) error {
 		status := node["status"].(map[string]any)
 		conditions, _ := status["conditions"].([]any)
-		status["conditions"] = append(conditions, map[string]any{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"})
+		status["conditions"] = append(conditions,
+			map[string]any{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"})
+
 		body, err := json.Marshal(node)
 		if err == nil {
-			_, err = w.Do(http.MethodPut, plant.NodeAPI+"/status", string(body)) // The kubelet writes it, too: a conflict.
+			// The kubelet writes it, too: a conflict.
+			_, err = w.Do(http.MethodPut, plant.NodeAPI+"/status", string(body))
 		}
+
 		return err
 	})
 }
@@ -117,7 +128,9 @@ func (w *works) allocatable() (cpu string) {
 // hello runs the pod.
 func (w *works) hello() {
 	w.Helper()
-	if _, err := w.Do(http.MethodPost, podsAPI, `{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]}}`); err != nil {
+	_, err := w.Do(http.MethodPost, podsAPI,
+		`{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]}}`)
+	if err != nil {
 		w.Fatal(err)
 	}
 	w.await("the pod runs", podsAPI+"/hello", plant.Condition("Ready", "True"))
@@ -125,8 +138,10 @@ func (w *works) hello() {
 
 // Commands that write a client certificate as PEM.
 const (
-	kubeletCertificate = "sed -n '/BEGIN CERT/,/END CERT/p' /var/lib/kubelet/pki/kubelet-client-current.pem"
-	agentCertificate   = "sed -n 's/.*client-certificate-data: //p' /var/lib/gardener-node-agent/credentials/kubeconfig | base64 -d"
+	kubeletCertificate = "sed -n '/BEGIN CERT/,/END CERT/p' " +
+		"/var/lib/kubelet/pki/kubelet-client-current.pem"
+	agentCertificate = "sed -n 's/.*client-certificate-data: //p' " +
+		"/var/lib/gardener-node-agent/credentials/kubeconfig | base64 -d"
 )
 
 // serial is that of the certificate which a command writes.
@@ -136,15 +151,17 @@ func (n *node) serial(command string) string {
 	if block == nil {
 		n.t.Fatalf("%s: no certificate", command)
 	}
+
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		n.t.Fatalf("%s: %v", command, err)
 	}
+
 	return certificate.SerialNumber.String()
 }
 
-// updatesInPlace is an update of a node that runs a pod: nothing happens before it
-// is drained, and all that has to be is another afterwards.
+// updatesInPlace is an update of a node that runs a pod: nothing happens before
+// it is drained, and all that has to be is another afterwards.
 func updatesInPlace(t *testing.T, n *node, w *works) {
 	image := n.status().ImageVersion
 	w.allowPods()
@@ -155,54 +172,74 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 	type facts struct{ Generation, Kubelet, KubeletSerial, AgentSerial, CPU string }
 	look := func() facts {
 		return facts{
-			n.status().Generation, n.invocations("kubelet.service")["kubelet.service"], n.serial(kubeletCertificate), n.serial(agentCertificate), w.allocatable(),
+			n.status().Generation,
+			n.invocations("kubelet.service")["kubelet.service"],
+			n.serial(kubeletCertificate),
+			n.serial(agentCertificate),
+			w.allocatable(),
 		}
 	}
+
 	before := look()
 
 	next := w.updatable(image, summer, "300m")
 	w.put(plant.Secret, "osc.yaml", next)
+
 	n.says(func(s status.Status) bool {
-		return s.Cluster != nil && s.Cluster.Waits == "update of what kubelet reserves, certificate authorities, the service account key waits for the Node to be drained"
+		return s.Cluster != nil &&
+			s.Cluster.Waits ==
+				"update of what kubelet reserves, certificate authorities, the service account key waits for the Node to be drained"
 	})
+
 	w.put(plant.Token, plant.Token, "third")
-	n.sh("until test $(cat " + plant.TokenPath + ") = third; do sleep 0.2; done") // It has looked since.
+
+	// It has looked since.
+	n.sh("until test $(cat " + plant.TokenPath + ") = third; do sleep 0.2; done")
 	if now := look(); now != before {
 		t.Errorf("before the node is drained: %+v, was %+v", now, before)
 	}
 
 	begin := time.Now()
-	restore := w.without(bindingsAPI + "/loam:system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
+	restore := w.without(bindingsAPI +
+		"/loam:system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
 	w.drained()
 	w.ApproveNodeAgent(t, patience)
 	w.await("the kubelet asks for a certificate", requestsAPI, asksAs("system:node:"+plant.Node))
-	w.await("the agent sees that the kubelet is not let in", leaseAPI, renewed(time.Now().Add(20*time.Second)))
+	w.await("the agent sees that the kubelet is not let in", leaseAPI,
+		renewed(time.Now().Add(20*time.Second)))
+
 	w.await("the Node's labels", plant.NodeAPI, func(node map[string]any) error {
 		if err := carries("labels", updateResult, "")(node); err != nil {
 			t.Errorf("the kubelet has no certificate: %v", err)
 		}
 		return nil
 	})
+
 	restore()
 	w.await("the update is done", plant.NodeAPI, carries("labels", updateResult, "successful"))
 	t.Logf("updated after %s", time.Since(begin))
 	done := n.sh("date -u +%FT%TZ")
 	w.await("no reason of a failure", plant.NodeAPI, carries("annotations", updateReason, ""))
+
 	w.await("the pod is deleted", podsAPI, func(pods map[string]any) error {
 		if items := pods["items"].([]any); len(items) > 0 {
 			return fmt.Errorf("%d pods", len(items))
 		}
 		return nil
 	})
+
 	w.await("the Node says so", plant.NodeAPI, runs(next))
 	w.await("the Node is Ready", plant.NodeAPI, func(node map[string]any) error {
 		return errors.Join(plant.Condition("Ready", "True")(node), heartbeat(node, done))
 	})
+
 	after := look()
-	if after.Generation == before.Generation || after.Kubelet == before.Kubelet || after.KubeletSerial == before.KubeletSerial ||
+	if after.Generation == before.Generation || after.Kubelet == before.Kubelet ||
+		after.KubeletSerial == before.KubeletSerial ||
 		after.AgentSerial == before.AgentSerial || after.CPU == before.CPU {
 		t.Errorf("after the update: %+v, was %+v", after, before)
 	}
+
 	w.hello()
 	n.proven()
 }
@@ -220,22 +257,28 @@ func (w *works) without(path string) (restore func()) {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	var object map[string]any
 	if err := json.Unmarshal(text, &object); err != nil {
 		w.Fatal(err)
 	}
+
 	metadata := object["metadata"].(map[string]any)
 	object["metadata"] = map[string]any{"name": metadata["name"]}
+
 	body, err := json.Marshal(object)
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	if _, err := w.Do(http.MethodDelete, path, ""); err != nil {
 		w.Fatal(err)
 	}
+
 	return func() {
 		w.Helper()
-		if _, err := w.Do(http.MethodPost, path[:strings.LastIndex(path, "/")], string(body)); err != nil {
+		_, err := w.Do(http.MethodPost, path[:strings.LastIndex(path, "/")], string(body))
+		if err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -256,7 +299,8 @@ func asksAs(user string) func(map[string]any) error {
 // heartbeat wants the kubelet to have said how it is since then, by its clock.
 func heartbeat(node map[string]any, since string) error {
 	for _, c := range node["status"].(map[string]any)["conditions"].([]any) {
-		if c := c.(map[string]any); c["type"] == "Ready" && c["lastHeartbeatTime"].(string) > since {
+		c := c.(map[string]any)
+		if c["type"] == "Ready" && c["lastHeartbeatTime"].(string) > since {
 			return nil
 		}
 	}

@@ -14,37 +14,60 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// judged has systemd's own tools read a disk that was upgraded: one of the builds
-// runs, the other is the way back.
+// judged has systemd's own tools read a disk that was upgraded: one of the
+// builds runs, the other is the way back.
 func judged(t *testing.T, d judge.Disk, u updates, runs, back build) {
 	d.Table(t)
 	d.FAT(t)
+
 	for _, b := range []build{runs, back} {
 		got := d.Dissect(t, b.manifest.RootHash)
-		if !got.UseBootableUefi || !strings.Contains(strings.Join(got.OSRelease, "\n"), "IMAGE_VERSION="+b.manifest.Version+"\n") {
+		if !got.UseBootableUefi || !strings.Contains(strings.Join(got.OSRelease, "\n"),
+			"IMAGE_VERSION="+b.manifest.Version+"\n") {
 			t.Errorf("systemd-dissect: %+v", got)
 		}
 	}
+
 	var want []judge.Entry
 	for _, m := range []manifest.Manifest{runs.manifest, back.manifest} {
-		want = append(want, judge.Entry{Type: "type2", ID: filepath.Base(m.UKI), Version: m.Version, Options: m.Cmdline})
+		want = append(want, judge.Entry{
+			Type:    "type2",
+			ID:      filepath.Base(m.UKI),
+			Version: m.Version,
+			Options: m.Cmdline,
+		})
 	}
-	if diff := cmp.Diff(append(slices.Clone(want), judge.Entry{Type: "type1", ID: "recovery.conf"}), d.Entries(t)); diff != "" {
+
+	diff := cmp.Diff(append(slices.Clone(want), judge.Entry{Type: "type1", ID: "recovery.conf"}),
+		d.Entries(t))
+	if diff != "" {
 		t.Error(diff)
 	}
+
 	files := d.ESP(t)
 	for _, e := range want {
-		if got := judge.Inspect(t, filepath.Join(files, "EFI/Linux", e.ID)); got[".cmdline"].Text != e.Options {
+		got := judge.Inspect(t, filepath.Join(files, "EFI/Linux", e.ID))
+		if got[".cmdline"].Text != e.Options {
 			t.Errorf("ukify inspects %s: %+v", e.ID, got[".cmdline"])
 		}
 	}
+
 	list := judge.Sysupdate{
-		Disk: d.File, ESP: filepath.Join(files, "EFI/Linux"), URL: u.URL, Arch: bootentry.Arch(runs.manifest.Arch), Running: runs.manifest.Version,
+		Disk:    d.File,
+		ESP:     filepath.Join(files, "EFI/Linux"),
+		URL:     u.URL,
+		Arch:    bootentry.Arch(runs.manifest.Arch),
+		Running: runs.manifest.Version,
 	}.Run(t, "list")
-	for version, state := range map[string]string{runs.manifest.Version: "current", back.manifest.Version: "installed"} {
+
+	for version, state := range map[string]string{
+		runs.manifest.Version: "current",
+		back.manifest.Version: "installed",
+	} {
 		if !regexp.MustCompile(regexp.QuoteMeta(version) + ` .*` + state).MatchString(list) {
 			t.Errorf("no %s of %s in\n%s", state, version, list)
 		}
 	}
+
 	d.Repart(t, "../../partitions")
 }

@@ -15,7 +15,8 @@ import (
 )
 
 func machineYAML(arch, rest string) string {
-	return "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: hello\ndebugShell: [" + vm.ShellTTY(arch) + "]\n" + rest
+	return "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: hello\n" +
+		"debugShell: [" + vm.ShellTTY(arch) + "]\n" + rest
 }
 
 func TestNodeConfiguredByItsHypervisor(t *testing.T) {
@@ -25,22 +26,33 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 	var first status.Status
 	t.Run("the first boot applies", func(t *testing.T) {
 		n := m.on(t, map[string]string{
-			"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"),
-			"loam.config":  string(hello),
+			"loam.machine": machineYAML(b.manifest.Arch,
+				"source: {credential: {name: loam.config}}\n"),
+			"loam.config": string(hello),
 		})
+
 		generation := n.applied()
 		n.shell()
+
 		first = n.status()
-		if first.Generation != generation || first.Slot != "a" || first.RootHash != b.manifest.RootHash || first.ImageVersion != b.manifest.Version {
+		if first.Generation != generation || first.Slot != "a" ||
+			first.RootHash != b.manifest.RootHash || first.ImageVersion != b.manifest.Version {
 			t.Errorf("status %+v", first)
 		}
+
 		if first.Phase != status.Applied || len(first.Units) != 5 || first.Hostname != "hello" {
 			t.Errorf("status %+v", first)
 		}
-		n.want("stat -Lc '%a %U %G' /etc/hello/secret /etc/hello/greeting /opt/hello/bin/hello", "600 root root\n444 root root\n755 root root")
+
+		n.want("stat -Lc '%a %U %G' /etc/hello/secret /etc/hello/greeting /opt/hello/bin/hello",
+			"600 root root\n444 root root\n755 root root")
 		n.want("cat /etc/hello/greeting /etc/hello/site", "Hello from\nsite=example")
 		n.want("systemctl is-active hello.service hello-report.timer", "active\nactive")
-		n.want("systemctl is-enabled hello.service hello-report.timer hello-report.service 2>&1; true", "enabled\nenabled\nlinked")
+		n.want(
+			"systemctl is-enabled hello.service hello-report.timer hello-report.service 2>&1; true",
+			"enabled\nenabled\nlinked",
+		)
+
 		n.want("systemctl show -P MemoryMax -P TasksMax hello.service", "33554432\n8")
 		n.want("journalctl -b -u hello.service -o cat | grep Hello", "Hello from Loam")
 		n.want("findmnt -no FSTYPE,OPTIONS / | tr -s ' ' | cut -d, -f1", "erofs ro")
@@ -52,62 +64,84 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 		n.sh("echo drift >/etc/drift; echo changed >/etc/hosts; sync")
 		n.off()
 	})
+
 	m.tool("qemu-img", "resize", "-q", m.config.Disk, "16G")
-	t.Run("without a source and on a larger disk, the same generation comes up", func(t *testing.T) {
-		n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")})
-		n.applied()
-		n.shell()
-		s := n.status()
-		if s.Generation != first.Generation || s.Digest != first.Digest || s.Phase != status.Applied {
-			t.Errorf("generation %s (%s) is %s, was %s", s.Generation, s.Digest, s.Phase, first.Generation)
-		}
-		n.want("ls /var/lib/loam/generations | wc -l", "1")
-		n.want("systemctl is-active hello.service hello-report.timer", "active\nactive")
-		n.want("stat -Lc %a /etc/hello/secret", "600")
-		n.want("ls /etc/drift 2>&1; true", "ls: cannot access '/etc/drift': No such file or directory")
-		n.want("grep -c changed /etc/hosts; true", "0")
-		n.want("cat /etc/machine-id | wc -c", "33")
-		if kib, _ := strconv.Atoi(n.sh("df --output=size -k /var | tail -1 | tr -d ' '")); kib < 12<<20 {
-			t.Errorf("/var has %d KiB of a disk of 16 GiB", kib)
-		}
-		n.off()
-		raw := filepath.Join(m.config.Dir, "disk.raw")
-		m.tool("qemu-img", "convert", "-O", "raw", m.config.Disk, raw)
-		defer os.Remove(raw)
-		if out := m.tool("sfdisk", "--verify", raw); !strings.Contains(out, "No errors detected.") {
-			t.Errorf("sfdisk: %s", out)
-		}
-	})
+	t.Run(
+		"without a source and on a larger disk, the same generation comes up",
+		func(t *testing.T) {
+			n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")})
+			n.applied()
+			n.shell()
+
+			s := n.status()
+			if s.Generation != first.Generation || s.Digest != first.Digest ||
+				s.Phase != status.Applied {
+				t.Errorf("generation %s (%s) is %s, was %s",
+					s.Generation, s.Digest, s.Phase, first.Generation)
+			}
+
+			n.want("ls /var/lib/loam/generations | wc -l", "1")
+			n.want("systemctl is-active hello.service hello-report.timer", "active\nactive")
+			n.want("stat -Lc %a /etc/hello/secret", "600")
+			n.want("ls /etc/drift 2>&1; true",
+				"ls: cannot access '/etc/drift': No such file or directory")
+			n.want("grep -c changed /etc/hosts; true", "0")
+			n.want("cat /etc/machine-id | wc -c", "33")
+
+			kib, _ := strconv.Atoi(n.sh("df --output=size -k /var | tail -1 | tr -d ' '"))
+			if kib < 12<<20 {
+				t.Errorf("/var has %d KiB of a disk of 16 GiB", kib)
+			}
+
+			n.off()
+			raw := filepath.Join(m.config.Dir, "disk.raw")
+			m.tool("qemu-img", "convert", "-O", "raw", m.config.Disk, raw)
+			defer os.Remove(raw)
+
+			out := m.tool("sfdisk", "--verify", raw)
+			if !strings.Contains(out,
+				"No errors detected.") {
+				t.Errorf("sfdisk: %s", out)
+			}
+		},
+	)
+
 	t.Run("without machine.yaml there is no shell, and the power button works", func(t *testing.T) {
 		n := m.on(t, nil)
 		if g := n.applied(); g != first.Generation {
 			t.Errorf("generation %s, was %s", g, first.Generation)
 		}
+
 		n.next = 0
 		n.expect(regexp.MustCompile(`host name +hello`))
 		n.expect(regexp.MustCompile(`hello.service +active/running`))
+
 		for _, l := range n.Console().Lines() {
 			if strings.Contains(l.Text, "debug shell") {
 				t.Errorf("console: %s", l.Text)
 			}
 		}
+
 		n.pressPowerButton()
 	})
 }
 
 const (
-	header  = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n"
+	header = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\n" +
+		"spec:\n  units:\n"
 	watched = "/var/lib/demo/config.yaml"
 )
 
 // service is a unit that runs until it is stopped, and restarts for one file.
 func service(name string) string {
 	return "  - name: " + name + ".service\n    filePaths: [/etc/demo/" + name + "]\n" +
-		"    content: |\n      [Service]\n      ExecStart=/usr/bin/sleep infinity\n      [Install]\n      WantedBy=multi-user.target\n"
+		"    content: |\n      [Service]\n      ExecStart=/usr/bin/sleep infinity\n" +
+		"      [Install]\n      WantedBy=multi-user.target\n"
 }
 
 func file(path, text string) string {
-	return "  - path: " + path + "\n    permissions: 0644\n    content: {inline: {data: \"" + text + "\"}}\n"
+	return "  - path: " + path + "\n    permissions: 0644\n" +
+		"    content: {inline: {data: \"" + text + "\"}}\n"
 }
 
 func TestNodeConfiguredByAFile(t *testing.T) {
@@ -117,19 +151,25 @@ func TestNodeConfiguredByAFile(t *testing.T) {
 	m.cdrom(m.cidata(machineYAML(b.manifest.Arch, "source: {file: {path: "+watched+"}}\n"), ""))
 	n := m.on(t, nil)
 	n.shell()
+
 	if s := n.status(); s.Phase != status.Waiting {
 		t.Errorf("phase %s before there is a file", s.Phase)
 	}
+
 	units := []string{"one.service", "two.service"}
-	n.write(watched, header+service("one")+service("two")+"  files:\n"+file("/etc/demo/one", "1")+file("/etc/demo/two", "1"))
+	n.write(watched, header+service("one")+service("two")+"  files:\n"+file("/etc/demo/one", "1")+
+		file("/etc/demo/two", "1"))
 	n.applied()
 	before := n.invocations(units...)
 
-	n.write(watched, header+service("one")+service("two")+"  files:\n"+file("/etc/demo/one", "2")+file("/etc/demo/two", "1"))
+	n.write(watched, header+service("one")+service("two")+"  files:\n"+file("/etc/demo/one", "2")+
+		file("/etc/demo/two", "1"))
 	n.applied()
 	after := n.invocations(units...)
 	n.want("cat /etc/demo/one", "2")
-	if after["one.service"] == before["one.service"] || after["two.service"] != before["two.service"] {
+
+	if after["one.service"] == before["one.service"] ||
+		after["two.service"] != before["two.service"] {
 		t.Errorf("a file of one.service changed: %v, before %v", after, before)
 	}
 
@@ -138,6 +178,7 @@ func TestNodeConfiguredByAFile(t *testing.T) {
 	last := n.applied()
 	n.want("systemctl show -P LoadState -P ActiveState two.service", "not-found\ninactive")
 	n.want("find /etc -name 'two*'; ls /etc/demo", "one")
+
 	if now := n.invocations("one.service"); now["one.service"] != after["one.service"] {
 		t.Error("one.service was restarted although nothing of it changed")
 	}
@@ -145,12 +186,15 @@ func TestNodeConfiguredByAFile(t *testing.T) {
 	t.Run("bad input changes nothing", func(t *testing.T) { badInput(n, good) })
 	n.write(watched, good)
 	n.expect(regexp.MustCompile(`phase +applied`))
-	if now := n.invocations("one.service"); now["one.service"] != after["one.service"] || n.status().Generation != last {
+
+	now := n.invocations("one.service")
+	if now["one.service"] != after["one.service"] || n.status().Generation != last {
 		t.Error("the good configuration again: something was done")
 	}
 
 	n.sh("kill -9 $(systemctl show -P MainPID loam-agent.service)")
 	n.expect(regexp.MustCompile(`phase +applied`))
+
 	if now := n.invocations("one.service"); now["one.service"] != after["one.service"] {
 		t.Error("the agent was killed: one.service was restarted")
 	}
@@ -159,9 +203,11 @@ func TestNodeConfiguredByAFile(t *testing.T) {
 	_, _ = n.Shell().Write([]byte("systemctl reboot\n"))
 	n.next = next
 	n.expect(regexp.MustCompile(`verified, generation ` + last))
+
 	if g := n.applied(); g != last {
 		t.Errorf("after the reboot generation %s, was %s", g, last)
 	}
+
 	n.shell()
 	n.want("cat /etc/demo/one; systemctl is-active one.service", "2active")
 	n.want("loam status | grep -c 'debug shell open'", "1")
@@ -171,28 +217,54 @@ func TestNodeConfiguredByAFile(t *testing.T) {
 func badInput(n *node, good string) {
 	tests := []struct{ name, text, path, problem string }{
 		{"broken YAML", "spec: [}", "document", ""},
-		{"an unknown field", strings.Replace(good, "filePaths:", "filePath:", 1), "spec.units[0].filePath", "unknown field"},
+		{
+			"an unknown field",
+			strings.Replace(good, "filePaths:", "filePath:", 1),
+			"spec.units[0].filePath",
+			"unknown field",
+		},
 		{"a bad mode", strings.Replace(good, "0644", "99999", 1), "spec.files[0].permissions", ""},
-		{"a path outside the allowed tree", strings.ReplaceAll(good, "/etc/demo/one", "/usr/bin/demo"), "spec.files[0].path", ""},
-		{"a path with ..", strings.ReplaceAll(good, "/etc/demo/one", "/etc/demo/../one"), "spec.files[0].path", ".."},
+		{
+			"a path outside the allowed tree",
+			strings.ReplaceAll(good, "/etc/demo/one",
+				"/usr/bin/demo"),
+			"spec.files[0].path",
+			"",
+		},
+		{
+			"a path with ..",
+			strings.ReplaceAll(good, "/etc/demo/one", "/etc/demo/../one"),
+			"spec.files[0].path",
+			"..",
+		},
 		{"a path twice", good + file("/etc/demo/one", "3"), "spec.files[1].path", ""},
-		{"a unit without a name", strings.Replace(good, "name: one.service\n    ", "", 1), "spec.units[0].name", ""},
+		{
+			"a unit without a name",
+			strings.Replace(good, "name: one.service\n    ", "", 1),
+			"spec.units[0].name",
+			"",
+		},
 	}
+
 	state := func() string {
-		return n.sh("find /var/lib/loam /etc -not -path '*/.*' | sort | sha256sum; systemctl show -P InvocationID one.service")
+		return n.sh("find /var/lib/loam /etc -not -path '*/.*' | sort | sha256sum; systemctl " +
+			"show -P InvocationID one.service")
 	}
+
 	n.proven()
 	before := state()
 	failed := func(t *testing.T, path, problem string) {
 		n.expect(failedPhase)
 		s := n.status()
-		if s.Error == nil || s.Error.Path != path || !strings.Contains(s.Error.Problem, problem) || s.Error.Hint == "" {
+		if s.Error == nil || s.Error.Path != path || !strings.Contains(s.Error.Problem, problem) ||
+			s.Error.Hint == "" {
 			t.Errorf("error %+v, want one at %q with %q and a hint", s.Error, path, problem)
 		}
 		if diff := cmp.Diff(before, state()); diff != "" {
 			t.Errorf("the node changed: %s", diff)
 		}
 	}
+
 	outer := n.t
 	for _, tt := range tests {
 		outer.Run(tt.name, func(t *testing.T) {
@@ -202,6 +274,7 @@ func badInput(n *node, good string) {
 			failed(t, tt.path, tt.problem)
 		})
 	}
+
 	outer.Run("1 MiB of garbage", func(t *testing.T) {
 		n.t = t
 		defer func() { n.t = outer }()
@@ -215,18 +288,24 @@ func TestNodeConfiguredByItsESP(t *testing.T) {
 	m := b.flash(t, b.file(".raw"))
 	raw := filepath.Join(m.config.Dir, "flashed.raw")
 	m.tool("cp", "--sparse=always", b.file(".raw"), raw)
+
 	for name, text := range map[string]string{
-		"machine.yaml": "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: stick\nsource: {esp: {path: /loam/config.yaml}}\n",
-		"config.yaml":  header + service("one") + "  files:\n" + file("/etc/demo/one", "from the stick"),
+		"machine.yaml": "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: stick\n" +
+			"source: {esp: {path: /loam/config.yaml}}\n",
+		"config.yaml": header + service("one") + "  files:\n" +
+			file("/etc/demo/one", "from the stick"),
 	} {
 		if err := os.WriteFile(filepath.Join(m.config.Dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	esp := raw + "@@1M"
 	m.tool("mmd", "-i", esp, "::/loam")
-	m.tool("mcopy", "-i", esp, filepath.Join(m.config.Dir, "machine.yaml"), filepath.Join(m.config.Dir, "config.yaml"), "::/loam/")
-	m.config.Disk, m.config.Bus = raw, "nvme"
+	m.tool("mcopy", "-i", esp, filepath.Join(m.config.Dir, "machine.yaml"),
+		filepath.Join(m.config.Dir, "config.yaml"), "::/loam/")
+	m.config.Disk = raw
+	m.config.Bus = "nvme"
 	n := m.on(t, nil)
 	n.applied()
 	n.next = 0

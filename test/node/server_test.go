@@ -28,6 +28,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.bad != nil && strings.HasSuffix(r.URL.Path, s.suffix) {
 		h = s.bad
 	}
+
 	s.mu.Unlock()
 	h.ServeHTTP(w, r)
 }
@@ -36,11 +37,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) answer(suffix string, bad http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suffix, s.bad = suffix, bad
+	s.suffix = suffix
+	s.bad = bad
 }
 
-// changed answers as the files would, but for what edit makes of the body. It ends
-// the connection if that is shorter.
+// changed answers as the files would, but for what edit makes of the body. It
+// ends the connection if that is shorter.
 func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		good := httptest.NewRecorder()
@@ -48,13 +50,15 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 		for name, values := range good.Header() {
 			w.Header()[name] = values
 		}
+
 		w.WriteHeader(good.Code)
 		_, _ = w.Write(edit(good.Body.Bytes()))
 	})
 }
 
-// TestABadServer has a node upgrade itself from a server that fails in every way
-// there is: nothing wrong is written, and it finishes when the server is well.
+// TestABadServer has a node upgrade itself from a server that fails in every
+// way there is: nothing wrong is written, and it finishes when the server is
+// well.
 func TestABadServer(t *testing.T) {
 	t.Parallel()
 	v2 := next(t)
@@ -68,42 +72,76 @@ func TestABadServer(t *testing.T) {
 	second := v2.manifest.Version
 	n.want("loam upgrade --plan", "would bring "+second+" and restart")
 
-	s.answer("timestamp.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(old) }))
-	if out := n.sh("loam upgrade --stay 2>&1; true"); !strings.Contains(out, "older than what was seen before") {
+	s.answer("timestamp.json",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(old) }))
+
+	out := n.sh("loam upgrade --stay 2>&1; true")
+	if !strings.Contains(out, "older than what was seen before") {
 		t.Errorf("an old timestamp: %s", out)
 	}
+
 	if u := n.status().Upgrade; u.Phase != "" {
 		t.Errorf("an old timestamp: %+v", u)
 	}
+
 	for _, bad := range []struct {
 		name    string
 		answer  http.Handler
 		problem string
 	}{
-		{"it truncates", s.changed(func(b []byte) []byte { return b[:len(b)/2] }), "unexpected EOF"},
+		{
+			"it truncates",
+			s.changed(func(b []byte) []byte { return b[:len(b)/2] }),
+			"unexpected EOF",
+		},
 		{"it corrupts", s.changed(inverted), "chunk at "},
-		{"it redirects to a page", http.RedirectHandler("/login", http.StatusFound), "404 Not Found"},
-		{"it redirects in a circle", http.RedirectHandler("/circle.pack", http.StatusFound), "more than 5 redirects"},
-		{"it has no such range", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }), "416"},
-		{"it stalls", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "no byte for 15 s"},
+		{
+			"it redirects to a page",
+			http.RedirectHandler("/login", http.StatusFound),
+			"404 Not Found",
+		},
+		{
+			"it redirects in a circle",
+			http.RedirectHandler("/circle.pack", http.StatusFound),
+			"more than 5 redirects",
+		},
+		{
+			"it has no such range",
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			}),
+			"416",
+		},
+		{
+			"it stalls",
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+			}),
+			"no byte for 15 s",
+		},
 	} {
 		t.Log(bad.name)
 		s.answer(".pack", bad.answer)
 		n.sh("(loam upgrade --stay --now >/dev/null 2>&1 &)")
+
 		n.says(func(s status.Status) bool {
 			return s.Upgrade.Phase == "staging" && strings.Contains(s.Upgrade.Problem, bad.problem)
 		})
+
 		if right, wrong := n.chunks(rootB, v2.file(".root")); wrong > 0 {
 			t.Errorf("%s: %d wrong chunks, %d right ones", bad.name, wrong, right)
 		}
 	}
+
 	s.answer("", nil)
 	n.want("loam upgrade --stay --now 2>/dev/null", second+" is ready: the next restart tries it")
+
 	for index, file := range map[int]string{rootB: v2.file(".root"), verityB: v2.file(".verity")} {
 		if right, wrong := n.chunks(index, file); wrong > 0 || right == 0 {
 			t.Errorf("partition %d: %d wrong chunks, %d right ones", index, wrong, right)
 		}
 	}
+
 	n.off()
 }
 
@@ -115,8 +153,8 @@ func inverted(b []byte) []byte {
 	return b
 }
 
-// chunks is how many of a partition's are those of a file, and how many are neither
-// that nor what they were before, zeros.
+// chunks is how many of a partition's are those of a file, and how many are
+// neither that nor what they were before, zeros.
 func (n *upgradable) chunks(index int, file string) (right, wrong int) {
 	n.node.t.Helper()
 	disk, err := os.Open(n.config.Disk)
@@ -124,23 +162,27 @@ func (n *upgradable) chunks(index int, file string) (right, wrong int) {
 		n.node.t.Fatal(err)
 	}
 	defer disk.Close()
+
 	want, err := os.Open(file)
 	if err != nil {
 		n.node.t.Fatal(err)
 	}
 	defer want.Close()
-	have, is := make([]byte, bundle.ChunkSize), make([]byte, bundle.ChunkSize)
+	have := make([]byte, bundle.ChunkSize)
+	is := make([]byte, bundle.ChunkSize)
 	for off := n.partition(index); ; off += bundle.ChunkSize {
 		size, err := io.ReadFull(want, is)
 		if size == 0 {
 			return right, wrong
 		}
+
 		if err != nil && err != io.ErrUnexpectedEOF {
 			n.node.t.Fatal(err)
 		}
 		if _, err := disk.ReadAt(have[:size], off); err != nil {
 			n.node.t.Fatal(err)
 		}
+
 		switch string(have[:size]) {
 		case string(is[:size]):
 			right++

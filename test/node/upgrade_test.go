@@ -38,7 +38,8 @@ func next(t *testing.T) build {
 	return buildIn(t, dir)
 }
 
-// updates is a repository with a release, on a web server of this host's loopback.
+// updates is a repository with a release, on a web server of this host's
+// loopback.
 type updates struct {
 	published.Repository
 	*httptest.Server
@@ -55,8 +56,17 @@ func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) upd
 			t.Fatal(err)
 		}
 	}
-	m, r := b.manifest, published.New(t)
-	r.Publish(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash}, b.file(".root"), b.file(".verity"), efi)
+
+	m := b.manifest
+	r := published.New(t)
+	r.Publish(bundle.Sources{
+		ImageID:  m.ImageID,
+		Version:  m.Version,
+		Arch:     m.Arch,
+		Profile:  m.Profile,
+		RootHash: m.RootHash,
+	}, b.file(".root"), b.file(".verity"), efi)
+
 	server := httptest.NewServer(http.FileServer(http.Dir(r.Dir)))
 	t.Cleanup(server.Close)
 	return updates{r, server}
@@ -70,7 +80,9 @@ func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	stub := readFile(t, filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Stub(b.manifest.Arch)))
+
+	stub := readFile(t,
+		filepath.Join(judge.Dir(t, "LOAM_TOOLS_TREE"), loader.Stub(b.manifest.Arch)))
 	var own []uki.Section
 	for _, s := range change(sections) {
 		for _, name := range uki.Names() {
@@ -79,10 +91,12 @@ func (b build) rebuilt(t *testing.T, change func(uki.Sections) uki.Sections) []b
 			}
 		}
 	}
+
 	made, err := uki.Build(stub, own)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return made
 }
 
@@ -109,11 +123,14 @@ func withInit(program string) func(*testing.T) func(uki.Sections) uki.Sections {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+
 		text := readFile(t, binary)
 		var archive bytes.Buffer
-		if err := initramfs.Write(&archive, []initramfs.Entry{{Path: "init", Mode: 0o755, Data: text}}); err != nil {
+		err := initramfs.Write(&archive, []initramfs.Entry{{Path: "init", Mode: 0o755, Data: text}})
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		return func(all uki.Sections) uki.Sections {
 			for i, s := range all {
 				if s.Name == ".initrd" {
@@ -129,7 +146,8 @@ func withInit(program string) func(*testing.T) func(uki.Sections) uki.Sections {
 // reaches it.
 func (u updates) machineYAML() string {
 	_, port, _ := strings.Cut(u.Listener.Addr().String(), ":")
-	return "upgrade:\n  repository: http://10.0.2.2:" + port + "\n  trial: 2m\n  root: " + strconv.Quote(string(u.Root())) + "\n"
+	return "upgrade:\n  repository: http://10.0.2.2:" + port + "\n  trial: 2m\n" +
+		"  root: " + strconv.Quote(string(u.Root())) + "\n"
 }
 
 // upgradable is a machine that runs the hello example, and may reach a
@@ -138,7 +156,9 @@ type upgradable struct {
 	*machine
 	credentials map[string]string
 	*node
-	// prepare is called before each start, leave is a command before each restart.
+
+	// prepare is called before each start, leave is a command before each
+	// restart.
 	prepare func()
 	leave   string
 }
@@ -156,10 +176,17 @@ func prepareUpgradable(t *testing.T, u updates) *upgradable {
 	b := open(t)
 	hello := readFile(t, "../../examples/hello.yaml")
 	m := b.flash(t, b.file(".raw"))
-	m.config.Host, m.config.NoReboot = true, true
-	n := &upgradable{machine: m, credentials: map[string]string{
-		"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"+u.machineYAML()), "loam.config": string(hello),
-	}}
+	m.config.Host = true
+	m.config.NoReboot = true
+	n := &upgradable{
+		machine: m,
+		credentials: map[string]string{
+			"loam.machine": machineYAML(b.manifest.Arch,
+				"source: {credential: {name: loam.config}}\n"+u.machineYAML()),
+			"loam.config": string(hello),
+		},
+	}
+
 	n.unlayer()
 	return n
 }
@@ -182,22 +209,26 @@ func (n *upgradable) unlayer() {
 
 // nowFrom has the machine know another repository from its next start on.
 func (n *upgradable) nowFrom(old, u updates) {
-	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], old.machineYAML(), u.machineYAML(), 1)
+	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"],
+		old.machineYAML(), u.machineYAML(), 1)
 }
 
 // disk is the machine's, for judges.
 func (n *upgradable) disk() judge.Disk {
 	n.machine.t.Helper()
 	return judge.Disk{
-		File: n.config.Disk, SectorSize: n.config.SectorSize,
-		ESPStart: n.partition(esp), ESPSize: n.partition(sigA) - n.partition(esp),
+		File:       n.config.Disk,
+		SectorSize: n.config.SectorSize,
+		ESPStart:   n.partition(esp),
+		ESPSize:    n.partition(sigA) - n.partition(esp),
 	}
 }
 
 // entries are the names of the boot entries.
 func (n *upgradable) entries() string {
 	n.node.t.Helper()
-	return n.tool("mdir", "-b", "-i", fmt.Sprint(n.config.Disk, "@@", n.partition(esp)), "::/EFI/Linux")
+	return n.tool("mdir", "-b", "-i",
+		fmt.Sprint(n.config.Disk, "@@", n.partition(esp)), "::/EFI/Linux")
 }
 
 // start switches the machine on, which is off.
@@ -214,6 +245,7 @@ func (n *upgradable) reboot() {
 	if n.leave != "" {
 		n.sh(n.leave)
 	}
+
 	fmt.Fprintln(n.Shell(), "systemctl reboot")
 	n.ended()
 	n.start()
@@ -247,7 +279,8 @@ func (n *upgradable) loader() []byte {
 	return []byte(n.tool("mtype", n.onESP(loader.Path(n.build.manifest.Arch))...))
 }
 
-// age has the disk have an older boot loader than the images bring: the same, but for what it says.
+// age has the disk have an older boot loader than the images bring: the same,
+// but for what it says.
 func (n *upgradable) age() {
 	n.machine.t.Helper()
 	old := bytes.Replace(n.loader(), []byte("systemd-boot 257."), []byte("systemd-boot 250."), -1)
@@ -255,6 +288,7 @@ func (n *upgradable) age() {
 	if err := os.WriteFile(file, old, 0o644); err != nil {
 		n.machine.t.Fatal(err)
 	}
+
 	to := n.onESP(loader.Path(n.build.manifest.Arch))
 	n.tool("mcopy", "-o", to[0], to[1], file, to[2])
 }
@@ -276,13 +310,16 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	n.reboot()
 	n.boots(second, "b")
 	n.up()
+
 	n.says(func(s status.Status) bool {
 		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
 	})
+
 	t.Logf("blessed after %s", time.Since(begin))
 	if !bytes.Equal(n.loader(), loader) {
 		t.Error("the boot loader is not that of the new system")
 	}
+
 	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
 	n.back(open(t).manifest.Version, "a")
 	n.back(second, "b")
@@ -301,24 +338,41 @@ func (n *upgradable) back(version, slot string) {
 	n.reboot()
 	n.boots(version, slot)
 	n.up()
+
 	n.says(func(s status.Status) bool {
 		return s.Upgrade != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
 	})
 }
 
-// bad are changes of a UKI that make a system which must not stay, and what the old
-// one then says of it. Those that are slow, as somebody waits for minutes, run with
-// `make upgrades` only.
+// bad are changes of a UKI that make a system which must not stay, and what the
+// old one then says of it. Those that are slow, as somebody waits for minutes,
+// run with `make upgrades` only.
 var bad = map[string]struct {
 	change func(t *testing.T) func(uki.Sections) uki.Sections
 	why    string
 	slow   bool
 }{
-	"its kernel panics": {withCmdline("rdinit=/nothing"), "it did not say that it is well in 3 boots", false},
-	"it hangs in /init": {withInit("./testdata/hang"), "it did not say that it is well in 3 boots", true},
+	"its kernel panics": {
+		withCmdline("rdinit=/nothing"),
+		"it did not say that it is well in 3 boots",
+		false,
+	},
+	"it hangs in /init": {
+		withInit("./testdata/hang"),
+		"it did not say that it is well in 3 boots",
+		true,
+	},
 	"it ends in rescue": {withCmdline("systemd.unit=nowhere.target"), "", true},
-	"its agent is dead": {withCmdline("systemd.setenv=GOMEMLIMIT=none"), "it did not say that it is well in 3 boots", true},
-	"it has no network": {withCmdline("module_blacklist=virtio_net"), "gateway: there is no default route", true},
+	"its agent is dead": {
+		withCmdline("systemd.setenv=GOMEMLIMIT=none"),
+		"it did not say that it is well in 3 boots",
+		true,
+	},
+	"it has no network": {
+		withCmdline("module_blacklist=virtio_net"),
+		"gateway: there is no default route",
+		true,
+	},
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
@@ -337,25 +391,31 @@ func TestABadSystemFallsBack(t *testing.T) {
 	}
 }
 
-// fallsBack has the machine try that version, which is armed: it comes back to the
-// system in slot a, says why, and does not try it again.
+// fallsBack has the machine try that version, which is armed: it comes back to
+// the system in slot a, says why, and does not try it again.
 func (n *upgradable) fallsBack(version, why string) {
 	t := n.node.t
 	t.Helper()
 	begin := time.Now()
 	n.reboot()
+
 	for starts := 1; !n.startsSlot("a"); starts++ {
 		if starts > 3 {
 			t.Fatalf("start %d is one of the bad system", starts)
 		}
 		n.start()
 	}
+
 	t.Logf("back after %s", time.Since(begin))
 	n.up()
+
 	n.says(func(s status.Status) bool {
-		return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" && s.Phase == status.Applied
+		return s.Upgrade != nil && len(s.Upgrade.Failed) == 1 && s.Upgrade.Phase == "" &&
+			s.Phase == status.Applied
 	})
-	if out := n.sh("loam why"); !strings.HasPrefix(out, version+" failed on ") || !strings.Contains(out, why) {
+
+	out := n.sh("loam why")
+	if !strings.HasPrefix(out, version+" failed on ") || !strings.Contains(out, why) {
 		t.Errorf("loam why: %s", out)
 	}
 	if out := n.sh("loam upgrade 2>&1; true"); !strings.Contains(out, "failed here on") {
@@ -364,19 +424,22 @@ func (n *upgradable) fallsBack(version, why string) {
 }
 
 // TestAnUpgradeSurvivesPowerCuts has a node upgrade itself while its machine is
-// killed again and again, LOAM_CUTS times: it always comes back, and ends with the
-// new system.
+// killed again and again, LOAM_CUTS times: it always comes back, and ends with
+// the new system.
 func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
 	cuts, err := strconv.Atoi(os.Getenv("LOAM_CUTS"))
 	if err != nil {
 		t.Skip("takes an hour: make crash-long sets LOAM_CUTS")
 	}
+
 	v2 := next(t)
 	u := v2.publish(t, nil)
 	n := newUpgradable(t, u)
 	n.off()
-	first, second := open(t).manifest.Version, v2.manifest.Version
-	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], "  trial: 2m\n", "  trial: 2m\n  pace: 1s\n  version: "+second+"\n", 1)
+	first := open(t).manifest.Version
+	second := v2.manifest.Version
+	n.credentials["loam.machine"] = strings.Replace(n.credentials["loam.machine"], "  trial: 2m\n",
+		"  trial: 2m\n  pace: 1s\n  version: "+second+"\n", 1)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -392,24 +455,32 @@ func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
 			}
 			killed++
 		}
+
 		if i%5 == 4 { // It comes up with either, and goes on.
 			n.start()
 			n.up()
-			t.Logf("after %d cuts: %s", killed, n.sh("loam status | sed -n '/image\\|upgrade\\|trial\\|failed/p'"))
+			t.Logf("after %d cuts: %s",
+				killed, n.sh("loam status | sed -n '/image\\|upgrade\\|trial\\|failed/p'"))
+
 			if version := n.status().ImageVersion; version != first && version != second {
 				t.Fatalf("version %s runs", version)
 			}
-			if again := n.status().Upgrade; again != nil && len(again.Failed) > 0 { // Its tries were used up by cuts.
+
+			again := n.status().Upgrade
+			if again != nil && len(again.Failed) > 0 { // Its tries were used up by cuts.
 				n.sh("loam upgrade --again --now --stay")
 			}
+
 			if n.status().ImageVersion == second { // The way back is cut at all times, too.
 				n.sh("loam rollback --os --stay; true")
 			}
+
 			if err := n.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	for deadline := time.Now().Add(10 * patience); ; {
 		n.start()
 		if !n.stays(second, deadline) {
@@ -420,8 +491,8 @@ func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
 	}
 }
 
-// stays waits until a system has proven itself, or the machine restarts. One whose
-// tries were used up is asked for again.
+// stays waits until a system has proven itself, or the machine restarts. One
+// whose tries were used up is asked for again.
 func (n *upgradable) stays(version string, deadline time.Time) bool {
 	n.node.t.Helper()
 	for time.Now().Before(deadline) {
@@ -429,14 +500,17 @@ func (n *upgradable) stays(version string, deadline time.Time) bool {
 		err := n.Shell().Open(ctx)
 		var text string
 		if err == nil {
-			text, err = n.Shell().Run(ctx, "loam upgrade --again --now --stay >/dev/null 2>&1; cat /run/loam/status.json")
+			text, err = n.Shell().Run(ctx,
+				"loam upgrade --again --now --stay >/dev/null 2>&1; cat /run/loam/status.json")
 		}
+
 		cancel()
 		select {
 		case <-n.Done():
 			return false
 		case <-time.After(2 * time.Second):
 		}
+
 		s, parseErr := status.Parse([]byte(text))
 		switch {
 		case err != nil || parseErr != nil || s.Upgrade == nil:
@@ -448,6 +522,7 @@ func (n *upgradable) stays(version string, deadline time.Time) bool {
 			return false
 		}
 	}
+
 	n.node.t.Fatalf("version %s does not stay\n%s", version, n.Console().Tail(20))
 	return false
 }
@@ -457,35 +532,45 @@ func TestADrillFallsBack(t *testing.T) {
 	if os.Getenv("LOAM_ALL") == "" {
 		t.Skip("takes minutes: make upgrades runs it")
 	}
+
 	for by, boots := range map[string]int{"panic": 3, "check": 1} {
 		t.Run("by "+by, func(t *testing.T) {
 			n := newUpgradable(t, next(t).publish(t, nil))
 			fmt.Fprintln(n.Shell(), "loam drill --by "+by)
 			n.ended()
+
 			for range boots {
 				n.start()
 				n.ended()
 			}
+
 			n.start()
 			n.up()
+
 			n.says(func(s status.Status) bool {
-				return s.Upgrade != nil && s.Upgrade.Drill != nil && s.Upgrade.Phase == "" && s.Phase == status.Applied
+				return s.Upgrade != nil && s.Upgrade.Drill != nil && s.Upgrade.Phase == "" &&
+					s.Phase == status.Applied
 			})
+
 			t.Log(n.sh("loam status"))
-			if out := n.sh("loam status"); !strings.Contains(out, fmt.Sprintf("by %s, ", by)) || !strings.Contains(out, fmt.Sprintf(", tries: %d", boots)) {
+			out := n.sh("loam status")
+			if !strings.Contains(out, fmt.Sprintf("by %s, ", by)) ||
+				!strings.Contains(out, fmt.Sprintf(", tries: %d", boots)) {
 				t.Errorf("loam status: %s", out)
 			}
+
 			n.off()
 		})
 	}
 }
 
-// startsSlot waits for /init to start a system from that slot, or for the machine
-// to be off.
+// startsSlot waits for /init to start a system from that slot, or for the
+// machine to be off.
 func (n *upgradable) startsSlot(slot string) bool {
 	n.node.t.Helper()
 	ctx, cancel := context.WithTimeout(n.node.t.Context(), 3*patience)
 	defer cancel()
+
 	go func() {
 		select {
 		case <-n.Done():
@@ -493,6 +578,7 @@ func (n *upgradable) startsSlot(slot string) bool {
 		case <-ctx.Done():
 		}
 	}()
+
 	for next := 0; ; {
 		_, got, after, err := n.Console().Expect(ctx, next, bootLine)
 		if err != nil {
@@ -503,10 +589,12 @@ func (n *upgradable) startsSlot(slot string) bool {
 		}
 		next = after
 	}
+
 	select {
 	case <-n.Done(): // A moment after its console.
 	case <-time.After(10 * time.Second):
 		n.node.t.Fatalf("it neither starts slot %s nor ends\n%s", slot, n.Console().Tail(20))
 	}
+
 	return false
 }

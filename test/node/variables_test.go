@@ -7,24 +7,29 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// forgets are ways in which a firmware's variables are of no use as a memory: what
-// they make of a machine before it is switched on.
+// forgets are ways in which a firmware's variables are of no use as a memory:
+// what they make of a machine before it is switched on.
 var forgets = map[string]func(t *testing.T, n *upgradable){
-	"they are fresh at each start": func(t *testing.T, n *upgradable) { n.prepare = n.keeps(t, n.machine) },
+	"they are fresh at each start": func(t *testing.T, n *upgradable) {
+		n.prepare = n.keeps(t, n.machine)
+	},
 	"they are those of another disk": func(t *testing.T, n *upgradable) {
 		v2 := next(t)
 		v2.tools = n.build.tools
 		other := v2.flash(t, v2.file(".raw"))
 		on := other.on(t, nil)
 		on.expect(verifiedLine)
+
 		if err := on.Kill(); err != nil {
 			t.Fatal(err)
 		}
+
 		n.prepare = n.keeps(t, other)
 	},
 	"they are read-only": func(_ *testing.T, n *upgradable) { n.config.ReadOnlyVars = true },
 	"they are deleted before each restart": func(_ *testing.T, n *upgradable) {
-		n.leave = "cd /sys/firmware/efi/efivars && chattr -i * 2>/dev/null; rm -f * 2>/dev/null; cd /; ! ls /sys/firmware/efi/efivars | grep '^Boot0\\|^BootOrder'"
+		n.leave = "cd /sys/firmware/efi/efivars && chattr -i * 2>/dev/null; rm -f * 2>/dev/null; " +
+			"cd /; ! ls /sys/firmware/efi/efivars | grep '^Boot0\\|^BootOrder'"
 	},
 }
 
@@ -38,14 +43,16 @@ func (n *upgradable) keeps(t *testing.T, other *machine) (prepare func()) {
 	}
 }
 
-// TestUpgradesWithForgetfulFirmware falls back from a bad system, and goes on to a
-// good one.
+// TestUpgradesWithForgetfulFirmware falls back from a bad system, and goes on
+// to a good one.
 func TestUpgradesWithForgetfulFirmware(t *testing.T) {
 	if os.Getenv("LOAM_ALL") == "" {
 		t.Skip("takes minutes: make upgrades runs it")
 	}
+
 	v2 := next(t)
-	bad, good := v2.publish(t, withCmdline("rdinit=/nothing")(t)), v2.publish(t, nil)
+	bad := v2.publish(t, withCmdline("rdinit=/nothing")(t))
+	good := v2.publish(t, nil)
 	for name, forget := range forgets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +66,11 @@ func TestUpgradesWithForgetfulFirmware(t *testing.T) {
 			n.reboot()
 			n.boots(v2.manifest.Version, "b")
 			n.up()
-			n.says(func(s status.Status) bool { return s.Upgrade.Phase == "" && s.Phase == status.Applied })
+
+			n.says(func(s status.Status) bool {
+				return s.Upgrade.Phase == "" && s.Phase == status.Applied
+			})
+
 			n.off()
 		})
 	}

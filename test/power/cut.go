@@ -31,8 +31,8 @@ func (l Loss) String() string {
 	return fmt.Sprintf("entries %s, content %s, seed %d", l.Entries, l.Content, l.Seed)
 }
 
-// Cut is the disk that a power cut leaves of d: all of it is durable. Directories
-// called lost, which were never on a disk, are empty.
+// Cut is the disk that a power cut leaves of d: all of it is durable.
+// Directories called lost, which were never on a disk, are empty.
 func (d *Disk) Cut(l Loss, lost ...string) *Disk {
 	random := rand.New(rand.NewPCG(l.Seed, 0))
 	entries := map[*node]map[string]*node{}
@@ -42,6 +42,7 @@ func (d *Disk) Cut(l Loss, lost ...string) *Disk {
 		}
 		put(entries[c.dir], c.set)
 	}
+
 	left := &Disk{}
 	made := map[*node]*node{}
 	var leave func(n *node) *node
@@ -49,31 +50,40 @@ func (d *Disk) Cut(l Loss, lost ...string) *Disk {
 		if made[n] != nil {
 			return made[n]
 		}
+
 		m := &node{mode: n.mode, target: n.target}
 		made[n] = m
+
 		if n.mode.IsRegular() {
 			m.data, m.mode = n.left(l.Content, random)
-			m.synced, m.syncedMode = m.data, m.mode
+			m.synced = m.data
+			m.syncedMode = m.mode
 		}
+
 		if !n.mode.IsDir() {
 			return m
 		}
+
 		m.entries = map[string]*node{}
 		from, changed := entries[n]
 		if !changed {
 			from = n.durable
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(from)) {
 			m.entries[name] = leave(from[name])
 		}
+
 		m.durable = maps.Clone(m.entries)
 		return m
 	}
+
 	left.root = leave(d.root)
 	for _, name := range lost {
 		left.root.entries[name] = newDir()
 		left.root.durable[name] = left.root.entries[name]
 	}
+
 	return left
 }
 
@@ -85,6 +95,7 @@ func (d *Disk) persisted(l Loss, random *rand.Rand) []change {
 		dir  *node
 		name string
 	}
+
 	needed := map[entry]bool{}
 	var kept []change
 	for _, c := range slices.Backward(d.pending) {
@@ -95,11 +106,13 @@ func (d *Disk) persisted(l Loss, random *rand.Rand) []change {
 		if !keep {
 			continue
 		}
+
 		kept = append(kept, c)
 		for name := range c.set {
 			needed[entry{c.dir, name}] = true
 		}
 	}
+
 	slices.Reverse(kept)
 	return kept
 }
@@ -109,11 +122,13 @@ func (n *node) left(part Part, random *rand.Rand) ([]byte, fs.FileMode) {
 	if n.settled() {
 		return n.data, n.mode
 	}
+
 	mode := n.mode
 	if part == Random {
 		part = []Part{All, None, Half, Zeros}[random.IntN(4)]
 		mode = []fs.FileMode{n.mode, n.syncedMode}[random.IntN(2)]
 	}
+
 	known := min(len(n.synced), len(n.data)) // An append keeps what was there.
 	torn := slices.Clone(n.data)
 	switch part {
@@ -124,6 +139,7 @@ func (n *node) left(part Part, random *rand.Rand) ([]byte, fs.FileMode) {
 	case Half:
 		return torn[:known+(len(torn)-known)/2], mode
 	}
+
 	clear(torn[known:])
 	return torn, mode
 }

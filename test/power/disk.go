@@ -15,7 +15,8 @@ import (
 // be on the disk.
 type Disk struct {
 	root *node
-	// pending are the changes of entries that no sync has made durable, in order.
+	// pending are the changes of entries that no sync has made durable, in
+	// order.
 	pending []change
 }
 
@@ -24,9 +25,11 @@ type node struct {
 	mode   fs.FileMode
 	target string
 	data   []byte
+
 	// synced and syncedMode are data and mode as of the last sync.
 	synced     []byte
 	syncedMode fs.FileMode
+
 	// entries are a directory's as programs see them, durable those that are on
 	// the disk whatever happens.
 	entries, durable map[string]*node
@@ -86,8 +89,10 @@ func (d *Disk) walk(name string) (dir *node, again string) {
 		case !next.mode.IsDir():
 			return nil, ""
 		}
+
 		dir = next
 	}
+
 	return dir, ""
 }
 
@@ -113,6 +118,7 @@ func (d *Disk) apply(op Op) {
 	if dir == nil {
 		return
 	}
+
 	have := d.lookup(op.Name)
 	switch op.Op {
 	case durable.Create:
@@ -127,7 +133,8 @@ func (d *Disk) apply(op Op) {
 		}
 	case durable.Write, durable.Append:
 		if have != nil && have.mode.IsRegular() {
-			have.data, have.mode = op.Data, op.Mode
+			have.data = op.Data
+			have.mode = op.Mode
 		}
 	case durable.Rename:
 		d.rename(op.From, dir, base)
@@ -137,7 +144,8 @@ func (d *Disk) apply(op Op) {
 		}
 	case durable.SyncFile:
 		if have != nil {
-			have.synced, have.syncedMode = have.data, have.mode
+			have.synced = have.data
+			have.syncedMode = have.mode
 		}
 	case durable.SyncDir:
 		if have != nil && have.mode&fs.ModeSymlink != 0 {
@@ -157,7 +165,8 @@ func (d *Disk) add(dir *node, base string, n *node) {
 
 // rename is within one directory, as package durable does it.
 func (d *Disk) rename(from string, dir *node, base string) {
-	n, over := d.lookup(from), dir.entries[base]
+	n := d.lookup(from)
+	over := dir.entries[base]
 	if n == nil || over != nil && over.mode.IsDir() {
 		return
 	}
@@ -179,7 +188,10 @@ func (d *Disk) syncAll() {
 		put(c.dir.durable, c.set)
 	}
 	d.pending = nil
-	d.root.each(func(n *node) { n.synced, n.syncedMode = n.data, n.mode })
+	d.root.each(func(n *node) {
+		n.synced = n.data
+		n.syncedMode = n.mode
+	})
 }
 
 // each calls f with n and all beneath it that programs see.
@@ -196,10 +208,12 @@ func (d *Disk) beneath(name string) []string {
 	if n == nil {
 		return nil
 	}
+
 	var all []string
 	for _, child := range slices.Sorted(maps.Keys(n.entries)) {
 		all = append(all, d.beneath(path.Join(name, child))...)
 	}
+
 	return append(all, name)
 }
 

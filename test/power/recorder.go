@@ -48,9 +48,11 @@ func (r *Recorder) Hook(dir string) durable.Hook {
 	return func(s durable.Step) error {
 		r.finish()
 		s.Name = path.Join(dir, s.Name)
+
 		if s.From != "" && s.Op != durable.Symlink {
 			s.From = path.Join(dir, s.From)
 		}
+
 		r.begin(s)
 		return r.err
 	}
@@ -72,10 +74,12 @@ func (r *Recorder) begin(s durable.Step) {
 			steps = append(steps, durable.Step{Op: durable.Remove, Name: name})
 		}
 	}
+
 	var note any
 	if r.Note != nil {
 		note = r.Note()
 	}
+
 	for i, step := range steps {
 		op := Op{Step: step, Note: note}
 		if i < len(steps)-1 {
@@ -92,6 +96,7 @@ func (r *Recorder) finish() {
 	if r.open == nil {
 		return
 	}
+
 	op := *r.open
 	r.open = nil
 	if op.Op == durable.Write || op.Op == durable.Append {
@@ -105,6 +110,7 @@ func (r *Recorder) finish() {
 			return
 		}
 	}
+
 	r.live.apply(op)
 	r.ops = append(r.ops, op)
 }
@@ -120,16 +126,21 @@ func (r *Recorder) Len() int {
 func (r *Recorder) Recording() (Recording, error) {
 	r.Mark("end")
 	r.finish()
+
 	if r.err != nil {
 		return Recording{}, r.err
 	}
+
 	have, err := Read(r.root)
 	if err != nil {
 		return Recording{}, err
 	}
+
 	if have.Sum() != r.live.Sum() {
-		return Recording{}, fmt.Errorf("the record leads to another tree:\n%s\nnot to\n%s", r.live, have)
+		return Recording{}, fmt.Errorf("the record leads to another tree:\n%s\nnot to\n"+
+			"%s", r.live, have)
 	}
+
 	return Recording{r.base, slices.Clone(r.ops)}, nil
 }
 

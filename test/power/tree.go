@@ -20,17 +20,22 @@ func Read(root *os.Root) (*Disk, error) {
 		if err != nil || name == "." {
 			return err
 		}
+
 		n, err := readNode(root, name, links)
 		if err != nil {
 			return err
 		}
+
 		parent, base := d.parent(name)
-		parent.entries[base], parent.durable[base] = n, n
+		parent.entries[base] = n
+		parent.durable[base] = n
+
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the tree %s: %w", root.Name(), err)
 	}
+
 	return d, nil
 }
 
@@ -42,16 +47,20 @@ func readNode(root *os.Root, name string, links map[uint64]*node) (*node, error)
 	if info.IsDir() {
 		return newDir(), nil
 	}
+
 	inode := info.Sys().(*syscall.Stat_t).Ino
 	if n := links[inode]; n != nil {
 		return n, nil
 	}
+
 	n := &node{mode: info.Mode(), syncedMode: info.Mode()}
 	links[inode] = n
+
 	if info.Mode()&fs.ModeSymlink != 0 {
 		n.target, err = root.Readlink(name)
 		return n, err
 	}
+
 	n.data, err = root.ReadFile(name)
 	n.synced = n.data
 	return n, err
@@ -80,15 +89,18 @@ func (n *node) make(file string, made map[*node]string) error {
 	if first, ok := made[n]; ok {
 		return os.Link(first, file)
 	}
+
 	switch {
 	case n.mode.IsDir():
 		return os.Mkdir(file, 0o755)
 	case n.mode&fs.ModeSymlink != 0:
 		return os.Symlink(n.target, file)
 	}
+
 	if err := os.WriteFile(file, n.data, 0o600); err != nil || n.mode == 0o600 {
 		return err
 	}
+
 	return os.Chmod(file, n.mode)
 }
 
@@ -106,9 +118,12 @@ func (n *node) clone(made map[*node]*node) *node {
 	if m, ok := made[n]; ok {
 		return m
 	}
+
 	m := *n
 	made[n] = &m
-	m.entries, m.durable = cloneEntries(n.entries, made), cloneEntries(n.durable, made)
+	m.entries = cloneEntries(n.entries, made)
+	m.durable = cloneEntries(n.durable, made)
+
 	return &m
 }
 

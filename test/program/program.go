@@ -25,14 +25,18 @@ import (
 type Module struct {
 	// Name begins the name of the entry in the cache.
 	Name string
+
 	// Dir is the module's directory in the checkout, as test/cluster/etcd.
 	Dir string
+
 	// ModFile is the go.mod to build with, if it is another one (go help
 	// modules, -modfile). Its go.sum is beside it.
 	ModFile string
+
 	// Release is the path of the module of which the programs are told the
 	// version as that of Kubernetes (k8s.io/component-base/version), if any.
 	Release string
+
 	// Tags are the build tags.
 	Tags string
 
@@ -43,19 +47,21 @@ type Module struct {
 // itself if it begins with "./".
 type Program struct{ Name, Package string }
 
-// Ensure builds the programs if they are not in the cache, with a line on out for
-// each, and returns their paths by name.
+// Ensure builds the programs if they are not in the cache, with a line on out
+// for each, and returns their paths by name.
 func (m Module) Ensure(ctx context.Context, out io.Writer) (map[string]string, error) {
 	entry, err := m.Entry(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = cache.Ensure(ctx, filepath.Dir(entry), filepath.Base(entry), func(tmp string) error {
 		return m.build(ctx, out, tmp)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return m.Locate(ctx)
 }
 
@@ -70,17 +76,19 @@ func (m Module) Locate(ctx context.Context) (map[string]string, error) {
 	for _, p := range m.Programs {
 		paths[p.Name] = filepath.Join(entry, p.Name)
 	}
+
 	return paths, nil
 }
 
-// Entry returns the path of the module's entry in the cache, whether or not it is
-// there. Its name has a digest of all that decides what is built, but for the
-// version of Go, since any that can build the programs will do.
+// Entry returns the path of the module's entry in the cache, whether or not it
+// is there. Its name has a digest of all that decides what is built, but for
+// the version of Go, since any that can build the programs will do.
 func (m Module) Entry(ctx context.Context) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := CacheDir()
 	if err != nil {
 		return "", err
@@ -96,6 +104,7 @@ func (m Module) Entry(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+
 	for _, p := range m.Programs {
 		if !strings.HasPrefix(p.Package, "./") {
 			continue
@@ -104,6 +113,7 @@ func (m Module) Entry(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+
 	fmt.Fprintln(sum, runtime.GOARCH, m.Programs, m.flags(""))
 
 	return filepath.Join(dir, fmt.Sprintf("%s-%x", m.Name, sum.Sum(nil)[:6])), nil
@@ -112,7 +122,8 @@ func (m Module) Entry(ctx context.Context) (string, error) {
 // addSources adds all Go files in dir and below to sum, but for tests.
 func addSources(sum io.Writer, dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
@@ -145,6 +156,7 @@ func (m Module) build(ctx context.Context, out io.Writer, tmp string) error {
 	if err != nil {
 		return err
 	}
+
 	dir := filepath.Join(root, m.Dir)
 	version, err := m.Version(ctx)
 	if err != nil {
@@ -153,22 +165,29 @@ func (m Module) build(ctx context.Context, out io.Writer, tmp string) error {
 
 	for _, p := range m.Programs {
 		start := time.Now()
-		args := slices.Concat([]string{"build", "-o", filepath.Join(tmp, p.Name)}, m.flags(version), []string{p.Package})
+		args := slices.Concat([]string{"build", "-o", filepath.Join(tmp, p.Name)}, m.flags(version),
+			[]string{p.Package})
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", p.Package, err, text)
 		}
+
 		fmt.Fprintf(out, "%-44s %6.1f s\n", p.Name, time.Since(start).Seconds())
 	}
+
 	return nil
 }
 
 // flags are those of go build. A binary of Kubernetes that the linker does not
 // tell its version takes itself for v0.0.0.
 func (m Module) flags(version string) []string {
-	flags := []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+	flags := []string{
+		"-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + version,
+	}
 	if m.ModFile != "" {
 		flags = append(flags, "-modfile="+m.ModFile)
 	}
@@ -178,16 +197,18 @@ func (m Module) flags(version string) []string {
 	return flags
 }
 
-// Version returns the version of Release that the module requires, or nothing if
-// it has none.
+// Version returns the version of Release that the module requires, or nothing
+// if it has none.
 func (m Module) Version(ctx context.Context) (string, error) {
 	if m.Release == "" {
 		return "", nil
 	}
+
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
+
 	path := filepath.Join(root, m.Dir, m.modFile())
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -199,6 +220,7 @@ func (m Module) Version(ctx context.Context) (string, error) {
 	if found == nil {
 		return "", fmt.Errorf("%s: does not require %s", path, m.Release)
 	}
+
 	return string(found[1]), nil
 }
 

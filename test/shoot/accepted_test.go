@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// A node takes every document that Gardener sends, and makes a generation of it.
+// A node takes every document that Gardener sends, and makes a generation of
+// it.
 func TestNodesAcceptDocuments(t *testing.T) {
 	image, err := os.OpenRoot(judge.Dir(t, "LOAM_ROOT_TREE"))
 	if err != nil {
@@ -29,10 +30,12 @@ func TestNodesAcceptDocuments(t *testing.T) {
 			}
 			t.Run(version+"/"+d.Name, func(t *testing.T) {
 				decoder := agent.Decoder{Hostname: "node-1", Contents: anything{}, Image: image}
-				desired, err := decoder.Decode(t.Context(), source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
+				desired, err := decoder.Decode(t.Context(),
+					source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				vendor, err := generation.ReadVendor(image.FS(), desired)
 				if err != nil {
 					t.Fatal(err)

@@ -26,26 +26,33 @@ const (
 type Document struct {
 	// Version is the version of Gardener.
 	Version string
+
 	// Name is unique among the documents of a kind and version.
 	Name string
+
 	// Varies says what is special about the Shoot, in words.
 	Varies string
+
 	// Kind is Reconcile or Provision.
 	Kind string
-	// Base is a document from which this one differs by one change of the Shoot,
-	// what Varies says; both have the same certificates and keys. It is nil for
-	// documents that others are based on.
+
+	// Base is a document from which this one differs by one change of the
+	// Shoot, what Varies says; both have the same certificates and keys. It is
+	// nil for documents that others are based on.
 	Base *Document
 
 	// Object is the OperatingSystemConfig as the seed has it, for the extension
 	// of the operating system.
 	Object []byte
+
 	// Secret is the manifest of the Secret in the Shoot that node agents watch,
 	// and OSC its osc.yaml. Provision documents have none.
 	Secret []byte
 	OSC    []byte
+
 	// NodeAgentConfiguration is the file config-VERSION.yaml of the document.
 	NodeAgentConfiguration []byte
+
 	// Files are the inline files of the document's spec, in its order.
 	Files []File
 }
@@ -83,6 +90,7 @@ func DocumentsOf(t testing.TB, name string) []Document {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if os.Getenv("CI") == "" {
 		dir, err := v.documents(t.Context())
 		if err != nil {
@@ -97,6 +105,7 @@ func DocumentsOf(t testing.TB, name string) []Document {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return documents
 }
 
@@ -107,15 +116,17 @@ func Render(ctx context.Context, out io.Writer, name string) ([]Document, error)
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := v.render(ctx, out)
 	if err != nil {
 		return nil, err
 	}
+
 	return load(dir)
 }
 
-// Rendered returns the documents of the newest version of Gardener, for programs
-// that are not tests. It renders them where they are not in the cache.
+// Rendered returns the documents of the newest version of Gardener, for
+// programs that are not tests. It renders them where they are not in the cache.
 func Rendered(ctx context.Context, out io.Writer) ([]Document, error) {
 	dir, err := versions[0].render(ctx, out)
 	if err != nil {
@@ -164,7 +175,9 @@ func (v version) render(ctx context.Context, out io.Writer) (string, error) {
 		if err != nil {
 			return fmt.Errorf("render documents of Gardener %s: %w\n%s", v.name, err, text)
 		}
-		fmt.Fprintf(out, "%-44s %6.1f s\n", "documents of Gardener "+v.name, time.Since(start).Seconds())
+
+		fmt.Fprintf(out, "%-44s %6.1f s\n",
+			"documents of Gardener "+v.name, time.Since(start).Seconds())
 		return nil
 	})
 }
@@ -175,6 +188,7 @@ func load(dir string) ([]Document, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var index struct {
 		Version   string
 		Documents []struct {
@@ -200,9 +214,11 @@ func load(dir string) ([]Document, error) {
 			Kind:    entry.Kind,
 			Base:    known[[2]string{entry.Kind, entry.Base}],
 		}
+
 		known[[2]string{d.Kind, d.Name}] = d
 		if entry.Base != "" && d.Base == nil {
-			return nil, fmt.Errorf("%s/index.json: %s: no document %q before it", dir, d.Name, entry.Base)
+			return nil, fmt.Errorf("%s/index.json: %s: no document %q before it",
+				dir, d.Name, entry.Base)
 		}
 
 		for _, part := range []struct {
@@ -229,13 +245,16 @@ func load(dir string) ([]Document, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			mode, err := strconv.ParseUint("0"+file.Permissions, 8, 32)
 			if err != nil {
 				return nil, fmt.Errorf("%s/index.json: %s: %w", dir, file.Path, err)
 			}
+
 			f.Mode = os.FileMode(mode)
 			d.Files = append(d.Files, f)
 		}
 	}
+
 	return documents, nil
 }

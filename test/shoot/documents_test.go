@@ -29,8 +29,10 @@ func TestDocumentsAreWhatGardenerSends(t *testing.T) {
 					checkSecret(t, d)
 				}
 			}
+
 			if kinds[Reconcile] < 24 || kinds[Provision] < 5 {
-				t.Errorf("%d documents for node agents and %d for first boots", kinds[Reconcile], kinds[Provision])
+				t.Errorf("%d documents for node agents and %d for first boots",
+					kinds[Reconcile], kinds[Provision])
 			}
 		})
 	}
@@ -47,10 +49,12 @@ func checkSecret(t *testing.T, d Document) {
 	if err := yaml.Unmarshal(d.Secret, &secret); err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := base64.StdEncoding.DecodeString(secret.Data["osc.yaml"])
 	if err != nil || !bytes.Equal(text, d.OSC) {
 		t.Errorf("%s: the Secret has another document: %v", d.Name, err)
 	}
+
 	sum := fmt.Sprintf("%x", sha256.Sum256(d.OSC))
 	if got := secret.Metadata.Annotations["checksum/data-script"]; got != sum {
 		t.Errorf("%s: checksum %s, not %s", d.Name, got, sum)
@@ -81,6 +85,7 @@ func TestVersionsDiffer(t *testing.T) {
 				different++
 			}
 		}
+
 		if different == 0 {
 			t.Errorf("Gardener %s renders nothing else than %s", names[i], name)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/loam-os/loam/test/program"
 )
 
-// Names that Gardener gives to node agents in certificates, and to their objects.
+// Names that Gardener gives to node agents in certificates, and to their
+// objects.
 const (
 	// AgentGroup is the organization of a node agent's certificate.
 	AgentGroup = "gardener.cloud:node-agents"
@@ -26,9 +27,9 @@ type Options struct {
 	// Cluster are the options of the control plane itself.
 	Cluster cluster.Options
 	// MachineNamespace is where Machine objects are, which say as which Node a
-	// machine has come up: a Shoot of a seed, whose machines Gardener manages. Run
-	// defines them in the cluster itself, as it has no seed. If it is empty, a
-	// machine has the name of its Node, as with gardenadm.
+	// machine has come up: a Shoot of a seed, whose machines Gardener manages.
+	// Run defines them in the cluster itself, as it has no seed. If it is
+	// empty, a machine has the name of its Node, as with gardenadm.
 	MachineNamespace string
 }
 
@@ -47,9 +48,11 @@ func Run(t testing.TB, o Options) *cluster.Cluster {
 		Path:    "/webhooks/auth/nodeagent",
 		Match:   "'" + AgentGroup + "' in request.groups",
 	}
+
 	if o.MachineNamespace != "" {
 		authorizer.Args = append(authorizer.Args, "--machine-namespace="+o.MachineNamespace)
 	}
+
 	o.Cluster.Authorizers = append(o.Cluster.Authorizers, authorizer)
 	return cluster.Start(t, o.Cluster)
 }
@@ -75,11 +78,13 @@ func built(t testing.TB, m program.Module, name string) string {
 	if err == nil && os.Getenv("CI") != "" {
 		paths, err = m.Ensure(t.Context(), t.Output())
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(paths[name]); err != nil {
 		t.Skipf("%v: go run ./test/shoot/build builds it, once, in minutes", err)
 	}
+
 	return paths[name]
 }

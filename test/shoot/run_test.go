@@ -24,7 +24,8 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// nodeAgent is a client of the API server with the certificate of a machine's agent.
+// nodeAgent is a client of the API server with the certificate of a machine's
+// agent.
 type nodeAgent struct {
 	t       testing.TB
 	cluster *cluster.Cluster
@@ -42,10 +43,12 @@ func newAgent(t testing.TB, c *cluster.Cluster, machine string) nodeAgent {
 			}
 		}
 	}
+
 	text := c.Kubeconfig(t, AgentPrefix+machine, AgentGroup)
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
 		t.Fatal(err)
 	}
+
 	decode := func(text string) []byte {
 		content, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
@@ -53,6 +56,7 @@ func newAgent(t testing.TB, c *cluster.Cluster, machine string) nodeAgent {
 		}
 		return content
 	}
+
 	user := config.Users[0].User
 	pair, err := tls.X509KeyPair(decode(user.Certificate), decode(user.Key))
 	if err != nil {
@@ -75,15 +79,18 @@ func (a nodeAgent) ask(method, path, body string) (int, string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
 		request.Header.Set("Content-Type", "application/merge-patch+json")
 	}
+
 	answer, err := a.client.Do(request)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer answer.Body.Close()
+
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		a.t.Fatal(err)
@@ -93,6 +100,7 @@ func (a nodeAgent) ask(method, path, body string) (int, string) {
 	if err := json.Unmarshal(text, &status); err != nil {
 		status.Message = string(text)
 	}
+
 	return answer.StatusCode, status.Message
 }
 
@@ -111,7 +119,8 @@ func (o objects) create(path, format string, args ...any) {
 
 func (o objects) secret(name, labels string) {
 	o.t.Helper()
-	o.create("/api/v1/namespaces/kube-system/secrets", `{"metadata": {"name": %q, "labels": %s}}`, name, labels)
+	o.create("/api/v1/namespaces/kube-system/secrets",
+		`{"metadata": {"name": %q, "labels": %s}}`, name, labels)
 }
 
 // machine creates a Machine whose Node is called node, or has none yet.
@@ -130,8 +139,9 @@ func (o objects) machine(name, node, secret string) {
 
 func (o objects) node(name, secret string) {
 	o.t.Helper()
-	o.create("/api/v1/nodes", `{"metadata": {"name": %q, "labels": {%q: %q, "kubernetes.io/hostname": %[1]q}}}`,
-		name, SecretNameLabel, secret)
+	o.create("/api/v1/nodes",
+		`{"metadata": {"name": %q, "labels": {%q: %q, "kubernetes.io/hostname": %[1]q}}}`, name,
+		SecretNameLabel, secret)
 }
 
 const (
@@ -162,13 +172,15 @@ func (a nodeAgent) judge(t *testing.T, rules []rule) {
 		code, _ := a.ask(rules[0].method, rules[0].path, rules[0].body)
 		return code == rules[0].want
 	})
+
 	for _, r := range rules {
 		if r.method == "" {
 			r.method = http.MethodGet
 		}
 		code, message := a.ask(r.method, r.path, r.body)
 		if code != r.want || !strings.Contains(message, r.reason) {
-			t.Errorf("%s: %s %s: %d %s; want %d %s", r.name, r.method, r.path, code, message, r.want, r.reason)
+			t.Errorf("%s: %s %s: %d %s; want %d %s",
+				r.name, r.method, r.path, code, message, r.want, r.reason)
 		}
 	}
 }
@@ -181,6 +193,7 @@ func until(t testing.TB, done func() bool) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for !done() {
 		select {
 		case <-tick.C:
@@ -203,15 +216,39 @@ const (
 // always is what a node agent may do, or not, whether or not there is its Node.
 var always = []rule{
 	{name: "a token", path: system + "/secrets/gardener-opentelemetry-collector", want: 200},
-	{name: "another Secret", path: system + "/secrets/other", want: 403, reason: "can only access secrets"},
-	{name: "all Secrets", path: system + "/secrets", want: 403, reason: "can only access secrets"},
 	{
-		name: "deleting its document", method: http.MethodDelete, path: system + "/secrets/osc-own",
-		want: 403, reason: "only the following verbs are allowed",
+		name:   "another Secret",
+		path:   system + "/secrets/other",
+		want:   403,
+		reason: "can only access secrets",
+	},
+	{
+		name:   "all Secrets",
+		path:   system + "/secrets",
+		want:   403,
+		reason: "can only access secrets",
+	},
+	{
+		name:   "deleting its document",
+		method: http.MethodDelete,
+		path:   system + "/secrets/osc-own",
+		want:   403,
+		reason: "only the following verbs are allowed",
 	},
 	{name: "all Nodes", path: "/api/v1/nodes", want: 200},
-	{name: "an Event", method: http.MethodPost, path: events, body: event, want: 201},
-	{name: "reading Events", path: events, want: 403, reason: "only the following verbs are allowed"},
+	{
+		name:   "an Event",
+		method: http.MethodPost,
+		path:   events,
+		body:   event,
+		want:   201,
+	},
+	{
+		name:   "reading Events",
+		path:   events,
+		want:   403,
+		reason: "only the following verbs are allowed",
+	},
 	{name: "a ConfigMap", path: system + "/configmaps", want: 403},
 	{name: "anything that is no resource", path: "/metrics", want: 403},
 }
@@ -219,15 +256,31 @@ var always = []rule{
 // beforeNode is what a node agent may do while there is no Node.
 var beforeNode = []rule{
 	{name: "its document", path: system + "/secrets/osc-own", want: 200},
-	{name: "its Lease", path: leases + "/gardener-node-agent-node-1", want: 403, reason: "no node for"},
 	{
-		name: "making its Lease", method: http.MethodPost, path: leases, body: ownLease,
-		want: 403, reason: "no node for",
+		name:   "its Lease",
+		path:   leases + "/gardener-node-agent-node-1",
+		want:   403,
+		reason: "no node for",
 	},
-	{name: "its Node", path: "/api/v1/nodes/node-1", want: 403, reason: "no node for"},
 	{
-		name: "its pods", path: "/api/v1/pods?fieldSelector=spec.nodeName=node-1",
-		want: 403, reason: "no node for",
+		name:   "making its Lease",
+		method: http.MethodPost,
+		path:   leases,
+		body:   ownLease,
+		want:   403,
+		reason: "no node for",
+	},
+	{
+		name:   "its Node",
+		path:   "/api/v1/nodes/node-1",
+		want:   403,
+		reason: "no node for",
+	},
+	{
+		name:   "its pods",
+		path:   "/api/v1/pods?fieldSelector=spec.nodeName=node-1",
+		want:   403,
+		reason: "no node for",
 	},
 }
 
@@ -235,26 +288,61 @@ var beforeNode = []rule{
 var withNode = []rule{
 	{name: "its Node", path: "/api/v1/nodes/node-1", want: 200},
 	{
-		name: "changing its Node", method: http.MethodPatch, path: "/api/v1/nodes/node-1",
-		body: `{"metadata": {"annotations": {"checksum/cloud-config-data": "1"}}}`, want: 200,
+		name:   "changing its Node",
+		method: http.MethodPatch,
+		path:   "/api/v1/nodes/node-1",
+		body:   `{"metadata": {"annotations": {"checksum/cloud-config-data": "1"}}}`,
+		want:   200,
 	},
 	{
-		name: "changing its Node's status", method: http.MethodPatch, path: "/api/v1/nodes/node-1/status",
-		body: `{"status": {"phase": ""}}`, want: 200,
+		name:   "changing its Node's status",
+		method: http.MethodPatch,
+		path:   "/api/v1/nodes/node-1/status",
+		body:   `{"status": {"phase": ""}}`,
+		want:   200,
 	},
-	{name: "another Node", path: "/api/v1/nodes/node-2", want: 403, reason: "can only access node"},
+	{
+		name:   "another Node",
+		path:   "/api/v1/nodes/node-2",
+		want:   403,
+		reason: "can only access node",
+	},
 	{name: "its document", path: system + "/secrets/osc-own", want: 200},
-	{name: "another document", path: system + "/secrets/osc-other", want: 403, reason: "can only access secrets"},
-	{name: "its Lease, not made yet", path: leases + "/gardener-node-agent-node-1", want: 404},
-	{name: "making its Lease", method: http.MethodPost, path: leases, body: ownLease, want: 201},
-	{name: "the Lease of its pool's roll-out", path: leases + "/osc-own", want: 404},
-	{name: "another Lease", path: leases + "/gardener-node-agent-node-2", want: 403, reason: "can only access leases"},
 	{
-		name: "deleting its Lease", method: http.MethodDelete, path: leases + "/gardener-node-agent-node-1",
-		want: 403, reason: "only the following verbs are allowed",
+		name:   "another document",
+		path:   system + "/secrets/osc-other",
+		want:   403,
+		reason: "can only access secrets",
+	},
+	{name: "its Lease, not made yet", path: leases + "/gardener-node-agent-node-1", want: 404},
+	{
+		name:   "making its Lease",
+		method: http.MethodPost,
+		path:   leases,
+		body:   ownLease,
+		want:   201,
+	},
+	{name: "the Lease of its pool's roll-out", path: leases + "/osc-own", want: 404},
+	{
+		name:   "another Lease",
+		path:   leases + "/gardener-node-agent-node-2",
+		want:   403,
+		reason: "can only access leases",
+	},
+	{
+		name:   "deleting its Lease",
+		method: http.MethodDelete,
+		path:   leases + "/gardener-node-agent-node-1",
+		want:   403,
+		reason: "only the following verbs are allowed",
 	},
 	{name: "its pods", path: "/api/v1/pods?fieldSelector=spec.nodeName=node-1", want: 200},
-	{name: "all pods", path: "/api/v1/pods", want: 403, reason: "can only list/watch pods"},
+	{
+		name:   "all pods",
+		path:   "/api/v1/pods",
+		want:   403,
+		reason: "can only list/watch pods",
+	},
 }
 
 func TestNodeAgentOfAManagedMachine(t *testing.T) {
@@ -268,20 +356,31 @@ func TestNodeAgentOfAManagedMachine(t *testing.T) {
 	a := newAgent(t, c, "machine-1")
 
 	a.judge(t, slices.Concat(beforeNode, always, []rule{
-		{name: "another document", path: system + "/secrets/osc-other", want: 403, reason: "can only access secrets"},
+		{
+			name:   "another document",
+			path:   system + "/secrets/osc-other",
+			want:   403,
+			reason: "can only access secrets",
+		},
 	}))
 
-	// The machine controller names the Node on the Machine once the Node is there.
+	// The machine controller names the Node on the Machine once the Node is
+	// there.
 	o.node("node-2", "osc-other")
 	o.node("node-1", "osc-own")
-	if _, err := c.Do(http.MethodPatch, machines+"/machine-1", `{"metadata": {"labels": {"node": "node-1"}}}`); err != nil {
+
+	_, err := c.Do(http.MethodPatch, machines+"/machine-1",
+		`{"metadata": {"labels": {"node": "node-1"}}}`)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	a.judge(t, slices.Concat(withNode, always))
 
 	// The agent of a machine that Gardener does not know has no rights at all.
 	stranger := newAgent(t, c, "machine-2")
-	if code, _ := stranger.ask(http.MethodGet, system+"/secrets/osc-own", ""); code != http.StatusForbidden {
+	code, _ := stranger.ask(http.MethodGet, system+"/secrets/osc-own", "")
+	if code != http.StatusForbidden {
 		t.Errorf("the document of another machine's agent: %d", code)
 	}
 }
@@ -314,12 +413,14 @@ func (o objects) request(machine string, ask func(body string) error) (decision,
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: AgentPrefix + machine, Organization: []string{AgentGroup}},
 	}, key)
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	name := "node-agent-csr-" + strings.ToLower(rand.Text())
 	body := fmt.Sprintf(`{
 		"metadata": {"name": %q},
@@ -338,6 +439,7 @@ func (o objects) request(machine string, ask func(body string) error) (decision,
 		if err != nil {
 			o.t.Fatal(err)
 		}
+
 		var csr struct {
 			Status struct {
 				Conditions []struct{ Type, Message string }
@@ -346,11 +448,15 @@ func (o objects) request(machine string, ask func(body string) error) (decision,
 		if err := json.Unmarshal(text, &csr); err != nil {
 			o.t.Fatal(err)
 		}
+
 		for _, c := range csr.Status.Conditions {
-			decision, why = c.Type, c.Message
+			decision = c.Type
+			why = c.Message
 		}
+
 		return decision != ""
 	})
+
 	return decision, why
 }
 
@@ -363,6 +469,7 @@ func TestApproverOfNodeAgents(t *testing.T) {
 		_, err := c.DoAs(token, http.MethodPost, requests, body)
 		return err
 	}
+
 	byAgent := func(body string) error {
 		code, message := newAgent(t, c, "machine-1").ask(http.MethodPost, requests, body)
 		if code != http.StatusCreated {
@@ -370,6 +477,7 @@ func TestApproverOfNodeAgents(t *testing.T) {
 		}
 		return nil
 	}
+
 	want := func(name, machine string, ask func(string) error, decision, why string) {
 		t.Helper()
 		got, message := o.request(machine, ask)
@@ -383,16 +491,23 @@ func TestApproverOfNodeAgents(t *testing.T) {
 		decision, _ := o.request("machine-1", byToken)
 		return decision == "Approved"
 	})
-	want("first boot of an unknown machine", "machine-2", byToken, "Denied", `machine "machine-2" does not exist`)
+
+	want("first boot of an unknown machine", "machine-2", byToken, "Denied",
+		`machine "machine-2" does not exist`)
 
 	o.node("node-1", "osc-own")
-	if _, err := c.Do(http.MethodPatch, machines+"/machine-1", `{"metadata": {"labels": {"node": "node-1"}}}`); err != nil {
+
+	_, err := c.Do(http.MethodPatch, machines+"/machine-1",
+		`{"metadata": {"labels": {"node": "node-1"}}}`)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	until(t, func() bool {
 		decision, why := o.request("machine-1", byToken)
 		return decision == "Denied" && strings.Contains(why, "already bootstrapped")
 	})
+
 	want("renewal", "machine-1", byAgent, "Approved", "all checks passed")
 	want("renewal as another machine", "machine-2", byAgent, "Denied", "")
 }

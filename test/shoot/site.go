@@ -15,6 +15,7 @@ type Site struct {
 	// certificate of the authority of all its certificates, PEM.
 	Server string
 	CA     string
+
 	// Registry is the URL of the registry that has all images, under the
 	// repositories that the documents name. Empty leaves them where they are.
 	Registry string
@@ -23,8 +24,9 @@ type Site struct {
 // upstreams are the registries of the images that Gardener names.
 var upstreams = []string{"europe-docker.pkg.dev", "registry.k8s.io"}
 
-// Original returns the osc.yaml of a reconcile document with the site's addresses
-// and authority in place of the landscape's; all else is as Gardener rendered it.
+// Original returns the osc.yaml of a reconcile document with the site's
+// addresses and authority in place of the landscape's; all else is as Gardener
+// rendered it.
 func (s Site) Original(d Document) ([]byte, error) {
 	return s.replace(d.OSC)
 }
@@ -46,11 +48,13 @@ func (s Site) replace(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	spec := osc["spec"].(map[string]any)
 
 	for _, f := range spec["files"].([]any) {
 		file := f.(map[string]any)
 		path := file["path"].(string)
+
 		inline, ok := file["content"].(map[string]any)["inline"].(map[string]any)
 		if !ok {
 			continue
@@ -71,6 +75,7 @@ func (s Site) replace(text []byte) ([]byte, error) {
 	if s.Registry != "" {
 		s.mirror(spec)
 	}
+
 	return yaml.Marshal(osc)
 }
 
@@ -80,19 +85,21 @@ func (s Site) config(inline map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var config map[string]any
 	err = yaml.Unmarshal(text, &config)
 	if err != nil {
 		return "", err
 	}
+
 	config["apiServer"].(map[string]any)["server"] = s.Server
 
 	text, err = yaml.Marshal(config)
 	return string(text), err
 }
 
-// mirror adds the site's registry as the mirror of those that documents name, as
-// the extensions for registries do.
+// mirror adds the site's registry as the mirror of those that documents name,
+// as the extensions for registries do.
 func (s Site) mirror(spec map[string]any) {
 	containerd, ok := spec["criConfig"].(map[string]any)["containerd"].(map[string]any)
 	if !ok {
@@ -109,6 +116,7 @@ func (s Site) mirror(spec map[string]any) {
 			}},
 		})
 	}
+
 	containerd["registries"] = registries
 }
 

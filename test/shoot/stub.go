@@ -9,8 +9,8 @@ import (
 	"github.com/loam-os/loam/test/program"
 )
 
-// Stub builds the program that stands in for those of a document which a test does
-// not have, for a processor as GOARCH names it; see test/shoot/stub.
+// Stub builds the program that stands in for those of a document which a test
+// does not have, for a processor as GOARCH names it; see test/shoot/stub.
 func Stub(t testing.TB, arch string) []byte {
 	t.Helper()
 	root, err := program.Root(t.Context())
@@ -19,9 +19,11 @@ func Stub(t testing.TB, arch string) []byte {
 	}
 
 	built := filepath.Join(t.TempDir(), "stub")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", built, "./test/shoot/stub")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o",
+		built, "./test/shoot/stub")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
+
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("build the stub: %v\n%s", err, out)
@@ -31,5 +33,6 @@ func Stub(t testing.TB, arch string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return text
 }

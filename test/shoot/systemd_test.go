@@ -28,8 +28,8 @@ import (
 )
 
 // TestDocumentsOnSystemd applies every document to a real systemd, and each
-// neighbour over its base and back. Every unit comes up, only what the plan says
-// is restarted, and afterwards there is nothing left to do.
+// neighbour over its base and back. Every unit comes up, only what the plan
+// says is restarted, and afterwards there is nothing left to do.
 func TestDocumentsOnSystemd(t *testing.T) {
 	container.Run(t, documentsOnSystemd)
 }
@@ -47,6 +47,7 @@ func documentsOnSystemd(t *testing.T, c *container.Container) {
 				n.becomes(d)
 				return
 			}
+
 			n.becomes(*d.Base)
 			n.becomes(d)
 			n.becomes(*d.Base)
@@ -63,8 +64,8 @@ type node struct {
 	decoder  agent.Decoder
 }
 
-// steady is how long units have to be well for a change to be good. Shorter than
-// on a node: there are many changes.
+// steady is how long units have to be well for a change to be good. Shorter
+// than on a node: there are many changes.
 const steady = 200 * time.Millisecond
 
 // patience is how long the units of one change may take.
@@ -91,6 +92,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	state, err := root.OpenRoot("var/lib/loam")
 	if err != nil {
 		t.Fatal(err)
@@ -111,18 +113,21 @@ func newNode(t *testing.T, c *container.Container) *node {
 		Now:       time.Now,
 		Uptime:    func() time.Duration { return time.Hour + time.Since(start) },
 	}
+
 	n.decoder = agent.Decoder{
 		Hostname: "node-1",
 		Contents: stubs{program: shoot.Stub(t, runtime.GOARCH)},
 		Image:    image,
 		Node:     withVolume(t),
 	}
+
 	return n
 }
 
-// withVolume returns the root directory of a node that has claimed a data volume,
-// as the provision document of such a pool has it do. It is not the container's
-// own, where no volume could be made and the kubelet would wait for it.
+// withVolume returns the root directory of a node that has claimed a data
+// volume, as the provision document of such a pool has it do. It is not the
+// container's own, where no volume could be made and the kubelet would wait for
+// it.
 func withVolume(t *testing.T) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
@@ -136,6 +141,7 @@ func withVolume(t *testing.T) *os.Root {
 		FileSystem: "ext4",
 		Made:       true,
 	}
+
 	err = errors.Join(
 		root.MkdirAll(path.Dir(volume.RecordFile), 0o755),
 		record.Write(durable.New(root, nil)),
@@ -143,12 +149,13 @@ func withVolume(t *testing.T) *os.Root {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return root
 }
 
 // prepare makes the container a node that has booted: without the image's own
-// agent, without systemd's limit of starts, which many changes run into, and with
-// the tokens that the cluster gives a node.
+// agent, without systemd's limit of starts, which many changes run into, and
+// with the tokens that the cluster gives a node.
 func (n *node) prepare(root *os.Root) {
 	n.Helper()
 	for name, text := range map[string]string{
@@ -165,7 +172,8 @@ func (n *node) prepare(root *os.Root) {
 		}
 	}
 
-	// Nobody reads what systemd reports about each reload: it would wait for it.
+	// Nobody reads what systemd reports about each reload: it would wait for
+	// it.
 	out := n.Command(n.T, "umount", "/run/notify")
 	if out != "" {
 		n.Fatal(out)
@@ -196,12 +204,14 @@ func (n *node) becomes(d shoot.Document) {
 	if err != nil {
 		n.Fatalf("plan %s: %v", d.Name, err)
 	}
+
 	before := n.invocations(n.current())
 
 	wanted, err := n.executor.Apply(n.Context(), apply.Request{Desired: desired, Source: d.Name})
 	if err != nil {
 		n.Fatalf("apply %s: %v\n%s", d.Name, err, planned)
 	}
+
 	n.proves(d)
 
 	after := n.invocations(wanted)
@@ -222,6 +232,7 @@ func (n *node) proves(d shoot.Document) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), patience)
 	defer cancel()
+
 	changes, err := n.systemd.Changes(ctx)
 	if err != nil {
 		n.Fatal(err)
@@ -281,10 +292,12 @@ func (n *node) invocations(m generation.Manifest) map[string]string {
 	if err != nil {
 		n.Fatal(err)
 	}
+
 	ids := map[string]string{}
 	for _, s := range states {
 		ids[s.Name] = s.InvocationID
 	}
+
 	return ids
 }
 
@@ -305,13 +318,16 @@ func touches(p plan.Plan, name string) bool {
 }
 
 func onDemand(m generation.Manifest, name string) bool {
-	return slices.ContainsFunc(m.Units, func(u generation.Unit) bool { return u.Name == name && u.OnDemand })
+	return slices.ContainsFunc(m.Units, func(u generation.Unit) bool {
+		return u.Name == name && u.OnDemand
+	})
 }
 
 // stubs is a content.Provider that has one program for every file of an image.
 type stubs struct{ program []byte }
 
-// Secret implements [content.Provider]: documents of hosted Shoots refer to none.
+// Secret implements [content.Provider]: documents of hosted Shoots refer to
+// none.
 func (stubs) Secret(_ context.Context, name, key string) (config.Content, error) {
 	return config.Content{}, fmt.Errorf("%s of Secret %s: %w", key, name, content.ErrAbsent)
 }

@@ -1,5 +1,6 @@
-// Package tftp is a client as there are in firmware (RFC 1350, 2348, 7440): what comes in order is taken, the last block of
-// a window and the last before a gap are acknowledged, and that again if nothing comes.
+// Package tftp is a client as there are in firmware (RFC 1350, 2348, 7440):
+// what comes in order is taken, the last block of a window and the last before
+// a gap are acknowledged, and that again if nothing comes.
 package tftp
 
 import (
@@ -29,30 +30,42 @@ type Client struct{ Block, Window int }
 
 // Get gets a file of the server.
 func (c Client) Get(conn Conn, server net.Addr, name string) ([]byte, error) {
-	request := fmt.Appendf([]byte{0, 1}, "%s\x00octet\x00tsize\x000\x00blksize\x00%d\x00windowsize\x00%d\x00", name, c.Block, c.Window)
+	request := fmt.Appendf([]byte{0, 1},
+		"%s\x00octet\x00tsize\x000\x00blksize\x00%d\x00windowsize\x00%d\x00",
+		name, c.Block, c.Window)
+
 	if c.Block == 512 && c.Window == 1 { // which need not be said
 		request = fmt.Appendf([]byte{0, 1}, "%s\x00octet\x00", name)
 	}
+
 	var got []byte
 	var from net.Addr // of the transfer: a port of its own
-	next, unacked, last := uint16(1), 0, request
+	next := uint16(1)
+	unacked := 0
+	last := request
 	say := func(p []byte) error {
-		unacked, last = 0, p
+		unacked = 0
+		last = p
+
 		to := from
 		if to == nil {
 			to = server
 		}
+
 		_, err := conn.WriteTo(p, to)
 		return err
 	}
+
 	if err := say(request); err != nil {
 		return nil, err
 	}
+
 	p := make([]byte, 2048)
 	for silent := 0; silent < tries; {
 		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return nil, err
 		}
+
 		n, sender, err := conn.ReadFrom(p)
 		if err != nil || n < 4 {
 			silent++
@@ -61,10 +74,13 @@ func (c Client) Get(conn Conn, server net.Addr, name string) ([]byte, error) {
 			}
 			continue
 		}
+
 		if from != nil && sender != nil && from.String() != sender.String() {
 			continue // of a request that was sent twice
 		}
-		silent, from = 0, sender
+
+		silent = 0
+		from = sender
 		block := binary.BigEndian.Uint16(p[2:])
 		switch operation := binary.BigEndian.Uint16(p); {
 		case operation == refusal:
@@ -75,14 +91,17 @@ func (c Client) Get(conn Conn, server net.Addr, name string) ([]byte, error) {
 			}
 			continue
 		}
+
 		got = append(got, p[4:n]...)
 		next++
 		unacked++
 		if end := n-4 < c.Block; end || unacked == c.Window {
-			if err := say(binary.BigEndian.AppendUint16([]byte{0, ack}, next-1)); err != nil || end {
+			err := say(binary.BigEndian.AppendUint16([]byte{0, ack}, next-1))
+			if err != nil || end {
 				return got, err
 			}
 		}
 	}
+
 	return nil, errors.New(name + ": the server says nothing any more")
 }

@@ -26,12 +26,15 @@ func New(t testing.TB) Repository {
 	t.Helper()
 	r := Repository{t: t, Dir: t.TempDir()}
 	var err error
-	if r.keys, err = repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1); err == nil {
+	r.keys, err = repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
+	if err == nil {
 		err = repository.Init(r.Dir, r.keys, 1, repository.DefaultExpiries(), time.Now())
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -48,7 +51,8 @@ func (r Repository) Root() []byte {
 // Refresh signs a new timestamp.
 func (r Repository) Refresh() {
 	r.t.Helper()
-	if err := repository.Refresh(r.Dir, r.keys, repository.DefaultExpiries(), time.Now()); err != nil {
+	err := repository.Refresh(r.Dir, r.keys, repository.DefaultExpiries(), time.Now())
+	if err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -56,14 +60,23 @@ func (r Repository) Refresh() {
 // Publish adds a release of these files.
 func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()
-	b := repository.Bundle{SignSums: r.SignSums, Root: root, Verity: verity, UKI: uki, Pack: filepath.Join(r.t.TempDir(), "pack")}
+	b := repository.Bundle{
+		SignSums: r.SignSums,
+		Root:     root,
+		Verity:   verity,
+		UKI:      uki,
+		Pack:     filepath.Join(r.t.TempDir(), "pack"),
+	}
+
 	err := b.Write(about)
 	if im, err := authenticode.ReadFile(uki); err == nil { // Some tests publish what is no UKI.
 		b.Index.Authenticode = im
 	}
+
 	if err == nil {
 		_, err = repository.Publish(r.Dir, r.keys, b, repository.DefaultExpiries(), time.Now())
 	}
+
 	if err != nil {
 		r.t.Fatal(err)
 	}

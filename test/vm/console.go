@@ -54,14 +54,17 @@ func (c *Console) read(r io.Reader, log io.Writer, started time.Time) {
 func (c *Console) take(text, fresh []byte, at time.Duration) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.mirror != nil {
 		_, _ = c.mirror.Write(fresh)
 	}
+
 	for {
 		line, rest, ok := bytes.Cut(text, []byte("\n"))
 		if !ok {
 			return text
 		}
+
 		c.lines = append(c.lines, Line{plain(string(line)), at})
 		text = rest
 		close(c.changed)
@@ -80,7 +83,9 @@ func (c *Console) end() {
 // anything is a line with a word in it.
 var anything = regexp.MustCompile(`\w`)
 
-var control = regexp.MustCompile(`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1bc|[\x00-\x08\x0b-\x1f]`)
+var control = regexp.MustCompile(
+	`\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1bc|[\x00-\x08\x0b-\x1f]`,
+)
 
 func plain(line string) string { return strings.TrimRight(control.ReplaceAllString(line, ""), " ") }
 
@@ -93,24 +98,35 @@ func (c *Console) Mirror(w io.Writer) {
 
 // Expect waits for a line that pattern matches, from line number from on, and
 // returns it, the groups of the match and the number of the line after it.
-func (c *Console) Expect(ctx context.Context, from int, pattern *regexp.Regexp) (line Line, groups []string, next int, err error) {
+func (c *Console) Expect(
+	ctx context.Context, from int, pattern *regexp.Regexp,
+) (line Line, groups []string, next int, err error) {
 	for i := from; ; {
 		c.mu.Lock()
-		changed, ended := c.changed, c.ended
+		changed := c.changed
+		ended := c.ended
+
 		for ; i < len(c.lines); i++ {
 			if m := pattern.FindStringSubmatch(c.lines[i].Text); m != nil {
 				defer c.mu.Unlock()
 				return c.lines[i], m, i + 1, nil
 			}
 		}
+
 		c.mu.Unlock()
 		if ended {
-			return Line{}, nil, i, fmt.Errorf("machine is off and never wrote %q; its last lines:\n%s", pattern, c.Tail(15))
+			return Line{}, nil, i, fmt.Errorf(
+				"machine is off and never wrote %q; its last lines:\n%s", pattern, c.Tail(15),
+			)
 		}
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Line{}, nil, i, fmt.Errorf("waiting for %q on the console: %w; its last lines:\n%s", pattern, ctx.Err(), c.Tail(15))
+			return Line{}, nil, i, fmt.Errorf(
+				"waiting for %q on the console: %w; its last lines:\n%s",
+				pattern, ctx.Err(), c.Tail(15),
+			)
 		}
 	}
 }

@@ -23,7 +23,8 @@ func newQMP(rw io.ReadWriter) (*qmp, error) {
 	return q, q.command("qmp_capabilities", nil)
 }
 
-// command runs one command and waits for its answer; events in between are skipped.
+// command runs one command and waits for its answer; events in between are
+// skipped.
 func (q *qmp) command(name string, args map[string]any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -31,9 +32,11 @@ func (q *qmp) command(name string, args map[string]any) error {
 	if args != nil {
 		request["arguments"] = args
 	}
+
 	if err := q.enc.Encode(request); err != nil {
 		return fmt.Errorf("QMP %s: %w", name, err)
 	}
+
 	for {
 		var answer struct {
 			Return json.RawMessage `json:"return"`

@@ -14,7 +14,8 @@ import (
 )
 
 // Shell runs commands in the debug shell on the machine's second serial port,
-// which is there if the machine's machine.yaml asks for one on ttyS1 (arm64: ttyAMA1).
+// which is there if the machine's machine.yaml asks for one on ttyS1 (arm64:
+// ttyAMA1).
 type Shell struct {
 	conn net.Conn
 	id   string // in what this Shell has the other end say, to know it by
@@ -41,6 +42,7 @@ func NewShell(conn net.Conn) *Shell {
 			}
 		}
 	}()
+
 	return s
 }
 
@@ -49,11 +51,15 @@ func NewShell(conn net.Conn) *Shell {
 // that starts slowly gets to read most of it, and answers each.
 func (s *Shell) Open(ctx context.Context) error {
 	for wait := 2 * time.Second; ; wait = min(2*wait, 16*time.Second) {
-		// The quotes keep the terminal's echo of the line from looking like the answer.
-		// A line of its own: the port may have kept the beginning of the last.
-		if _, err := io.WriteString(s.conn, "\nstty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo open-''"+s.id+"\n"); err != nil {
+		// The quotes keep the terminal's echo of the line from looking like the
+		// answer. A line of its own: the port may have kept the beginning of
+		// the last.
+		if _, err := io.WriteString(s.conn, "\n"+
+			"stty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo open-''"+
+			s.id+"\n"); err != nil {
 			return fmt.Errorf("debug shell: %w", err)
 		}
+
 		try, cancel := context.WithTimeout(ctx, wait)
 		_, err := s.until(try, "open-"+s.id+"\n")
 		cancel()
@@ -62,6 +68,7 @@ func (s *Shell) Open(ctx context.Context) error {
 			_, err = s.Run(ctx, "true")
 			return err
 		}
+
 		if ctx.Err() != nil {
 			return err
 		}
@@ -75,20 +82,25 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	defer s.mu.Unlock()
 	s.used++
 	mark := fmt.Sprintf("%s-%d", s.id, s.used)
+
 	// A group, so that the command reads nothing of what follows it. The first
-	// word after it is the only one that sees its code. The group begins when all
-	// of it was read: a terminal that echoes has done so before "begin".
-	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s\n} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-$?\n", mark, command, mark)
+	// word after it is the only one that sees its code. The group begins when
+	// all of it was read: a terminal that echoes has done so before "begin".
+	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s\n"+
+		"} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-$?\n", mark, command, mark)
 	if _, err := io.WriteString(s.conn, line); err != nil {
 		return "", fmt.Errorf("debug shell: %w", err)
 	}
+
 	if out, err := s.until(ctx, "begin-"+mark+"\n"); err != nil {
 		return out, fmt.Errorf("debug shell: %s: %w", command, err)
 	}
+
 	out, err := s.until(ctx, "\nend-"+mark+"-")
 	if err != nil {
 		return out, fmt.Errorf("debug shell: %s: %w", command, err)
 	}
+
 	code, err := s.until(ctx, "-\n")
 	if err != nil {
 		return out, fmt.Errorf("debug shell: %s: %w", command, err)
@@ -96,6 +108,7 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	if n, err := strconv.Atoi(code); err != nil || n != 0 {
 		return out, fmt.Errorf("debug shell: %s: exit code %s\n%s", command, code, out)
 	}
+
 	return strings.TrimSuffix(out, "\n"), nil
 }
 
@@ -107,6 +120,7 @@ func (s *Shell) until(ctx context.Context, mark string) (string, error) {
 			s.rest = after
 			return string(before), nil
 		}
+
 		select {
 		case b, ok := <-s.data:
 			if !ok {
@@ -125,6 +139,7 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 	if _, err := io.WriteString(s.conn, "stty echo onlcr sane; PS1='loam# '\n"); err != nil {
 		return fmt.Errorf("debug shell: %w", err)
 	}
+
 	ended := make(chan error, 1)
 	go func() {
 		buf := make([]byte, 256)
@@ -140,6 +155,7 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 			}
 		}
 	}()
+
 	for {
 		select {
 		case b, ok := <-s.data:
@@ -156,21 +172,25 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 }
 
 // Join connects conn to the shell until one of them ends, and closes it. What
-// was running for it then is interrupted, and what that still writes is nobody's.
+// was running for it then is interrupted, and what that still writes is
+// nobody's.
 func (s *Shell) Join(conn io.ReadWriteCloser) {
 	for len(s.data) > 0 {
 		<-s.data
 	}
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = io.Copy(s.conn, conn)
 		_, _ = s.conn.Write([]byte{interrupt})
 	}()
+
 	defer func() {
 		conn.Close()
 		<-ended
 	}()
+
 	for {
 		select {
 		case b, ok := <-s.data:

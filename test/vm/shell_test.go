@@ -19,22 +19,29 @@ func bash(t *testing.T) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, other := os.NewFile(uintptr(ends[0]), "own"), os.NewFile(uintptr(ends[1]), "other")
+
+	own := os.NewFile(uintptr(ends[0]), "own")
+	other := os.NewFile(uintptr(ends[1]), "other")
 	defer own.Close()
 	defer other.Close()
+
 	conn, err := net.FileConn(own)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command("bash", "--norc")
-	cmd.Stdin, cmd.Stdout = other, other
+	cmd.Stdin = other
+	cmd.Stdout = other
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		conn.Close()
 		_ = cmd.Wait()
 	})
+
 	return conn
 }
 
@@ -43,15 +50,19 @@ func bashOnTerminal(t *testing.T) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()
 	cmd := exec.Command("script", "--quiet", "--command", "bash --norc", "/dev/null")
-	cmd.Stdin, cmd.Stdout = far, far
+	cmd.Stdin = far
+	cmd.Stdout = far
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		near.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+
 	return near
 }
 
@@ -64,16 +75,19 @@ func visit(t *testing.T, s *Shell, command string) (string, error) {
 		defer close(done)
 		s.Join(far)
 	}()
+
 	defer func() {
 		near.Close()
 		<-done
 	}()
+
 	visitor := NewShell(near)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := visitor.Open(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	return visitor.Run(ctx, command)
 }
 
@@ -82,16 +96,20 @@ func TestShell(t *testing.T) {
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Run("a command's output is returned", func(t *testing.T) {
 		if out, err := s.Run(t.Context(), "echo one; echo two"); err != nil || out != "one\ntwo" {
 			t.Errorf("%q, %v", out, err)
 		}
 	})
+
 	t.Run("a command that fails is an error with what it wrote", func(t *testing.T) {
-		if _, err := s.Run(t.Context(), "echo why; false"); err == nil || !strings.Contains(err.Error(), "exit code 1\nwhy") {
+		_, err := s.Run(t.Context(), "echo why; false")
+		if err == nil || !strings.Contains(err.Error(), "exit code 1\nwhy") {
 			t.Errorf("error %v", err)
 		}
 	})
+
 	t.Run("a terminal that echoes is no part of the output", func(t *testing.T) {
 		echoing := NewShell(bashOnTerminal(t))
 		if err := echoing.Open(t.Context()); err != nil {
@@ -100,12 +118,15 @@ func TestShell(t *testing.T) {
 		if _, err := echoing.Run(t.Context(), "stty echo </dev/tty"); err != nil {
 			t.Fatal(err)
 		}
+
 		for range 3 {
-			if out, err := echoing.Run(t.Context(), "echo one\necho two"); err != nil || out != "one\ntwo" {
+			out, err := echoing.Run(t.Context(), "echo one\necho two")
+			if err != nil || out != "one\ntwo" {
 				t.Errorf("%q, %v", out, err)
 			}
 		}
 	})
+
 	t.Run("visitors come one after the other, in the same shell", func(t *testing.T) {
 		if out, err := visit(t, s, "word=kept; echo first"); err != nil || out != "first" {
 			t.Errorf("%q, %v", out, err)
@@ -114,6 +135,7 @@ func TestShell(t *testing.T) {
 			t.Errorf("%q, %v", out, err)
 		}
 	})
+
 	t.Run("the end of the machine ends a visit", func(t *testing.T) {
 		if out, err := visit(t, s, "exit 3"); err == nil {
 			t.Errorf("%q and no error", out)

@@ -32,10 +32,12 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 	if err := c.writeCredentials(); err != nil {
 		return nil, err
 	}
+
 	listeners := map[string]*net.UnixListener{}
 	for _, name := range []string{consoleSocket, shellSocket, qmpSocket} {
 		path := filepath.Join(c.Dir, name)
 		_ = os.Remove(path) // of an earlier run in the same directory
+
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		if err != nil {
 			return nil, fmt.Errorf("listen for QEMU: %w", err)
@@ -43,21 +45,26 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 		defer l.Close()
 		listeners[name] = l
 	}
+
 	v := &VM{config: c, cmd: run(ctx, program(c.Arch), c.arguments()...), done: make(chan struct{})}
 	tpm, err := c.plugTPM(ctx, run, v.cmd)
 	if err != nil {
 		return nil, err
 	}
+
 	var stderr bytes.Buffer
 	v.cmd.Stderr = &stderr
 	v.started = time.Now()
 	err = v.cmd.Start()
+
 	for _, f := range v.cmd.ExtraFiles { // Without QEMU's end, the TPM ends, too.
 		f.Close()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("start QEMU: %w", err)
 	}
+
 	go func() {
 		defer close(v.done)
 		defer tpm()
@@ -65,16 +72,19 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 			v.err = fmt.Errorf("QEMU: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 		}
 	}()
+
 	if err := v.connect(listeners); err != nil {
 		_ = v.Kill()
 		return nil, errors.Join(err, v.err)
 	}
+
 	return v, nil
 }
 
 func (c Config) writeCredentials() error {
 	for name := range c.Credentials {
-		if err := os.WriteFile(c.credentialFile(name), []byte(c.credentialText(name)), 0o600); err != nil {
+		err := os.WriteFile(c.credentialFile(name), []byte(c.credentialText(name)), 0o600)
+		if err != nil {
 			return fmt.Errorf("credential %s: %w", name, err)
 		}
 	}
@@ -94,13 +104,17 @@ func (v *VM) connect(listeners map[string]*net.UnixListener) error {
 		}
 		conns[name] = conn
 	}
-	log, err := os.OpenFile(filepath.Join(v.config.Dir, ConsoleLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+
+	log, err := os.OpenFile(filepath.Join(v.config.Dir, ConsoleLog),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("console log: %w", err)
 	}
+
 	v.console = newConsole(conns[consoleSocket], log, v.started)
 	v.shell = NewShell(conns[shellSocket])
 	v.qmp, err = newQMP(conns[qmpSocket])
+
 	return err
 }
 

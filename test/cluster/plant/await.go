@@ -9,9 +9,12 @@ import (
 )
 
 // Await asks the API server for the object at path until right is nil.
-func (p *Plant) Await(ctx context.Context, path string, right func(object map[string]any) error) error {
+func (p *Plant) Await(
+	ctx context.Context, path string, right func(object map[string]any) error,
+) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := p.look(path, right)
 		if err == nil {
@@ -30,10 +33,12 @@ func (p *Plant) look(path string, right func(map[string]any) error) error {
 	if err != nil {
 		return err
 	}
+
 	var object map[string]any
 	if err := json.Unmarshal(text, &object); err != nil {
 		return err
 	}
+
 	return right(object)
 }
 

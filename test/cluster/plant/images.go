@@ -36,36 +36,48 @@ func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
 	if err != nil {
 		return err
 	}
+
 	wait, err := Program(ctx, p.Arch, Greet)
 	if err != nil {
 		return err
 	}
+
 	for name, content := range map[string][]byte{"kubelet": program, "pause": wait, "hello": wait} {
 		files := cluster.Layer{name: {Content: content, Mode: 0o755}}
-		image := cluster.Image{Arch: p.Arch, Layers: []cluster.Layer{files}, Entrypoint: []string{"/" + name}}
+		image := cluster.Image{
+			Arch:       p.Arch,
+			Layers:     []cluster.Layer{files},
+			Entrypoint: []string{"/" + name},
+		}
 		if _, err := p.Registry.PushImage(name+":v1", image); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// Program builds a Go program, for a processor as GOARCH names it, without anything
-// it would need at run time.
+// Program builds a Go program, for a processor as GOARCH names it, without
+// anything it would need at run time.
 func Program(ctx context.Context, arch, text string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "loam")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	source := filepath.Join(dir, "main.go")
+	program := filepath.Join(dir, "program")
+
 	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
+
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o",
+		program, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build a program for %s: %w\n%s", arch, err, out)
 	}
+
 	return os.ReadFile(program)
 }

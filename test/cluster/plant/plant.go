@@ -19,7 +19,8 @@ const (
 	Node = "hello"
 	// Secret of kube-system has the node's configuration.
 	Secret = "gardener-node-agent-pool"
-	// Token is a Secret of kube-system, and its key, that the node keeps in TokenPath.
+	// Token is a Secret of kube-system, and its key, that the node keeps in
+	// TokenPath.
 	Token     = "token"
 	TokenPath = "/var/lib/thing/token"
 
@@ -28,8 +29,8 @@ const (
 	NodeAPI = "/api/v1/nodes/" + Node
 )
 
-// kubeletPort is where the API server finds the kubelet of a guest, which QEMU's
-// user networking gives this address.
+// kubeletPort is where the API server finds the kubelet of a guest, which
+// QEMU's user networking gives this address.
 const (
 	guestAddress = "10.0.2.15"
 	kubeletPort  = 10250
@@ -56,14 +57,20 @@ func (p *Plant) Furnish(ctx context.Context, kubelet string) error {
 
 // Put makes a Secret of kube-system what it is to be.
 func (p *Plant) Put(name, key, value string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name}, "stringData": map[string]string{key: value}})
+	body, err := json.Marshal(map[string]any{
+		"metadata":   map[string]any{"name": name},
+		"stringData": map[string]string{key: value},
+	})
 	if err != nil {
 		return err
 	}
+
 	var missing *cluster.StatusError
-	if _, err = p.Do(http.MethodPut, secretsAPI+"/"+name, string(body)); errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+	_, err = p.Do(http.MethodPut, secretsAPI+"/"+name, string(body))
+	if errors.As(err, &missing) && missing.Code == http.StatusNotFound {
 		_, err = p.Do(http.MethodPost, secretsAPI, string(body))
 	}
+
 	return err
 }
 
@@ -74,8 +81,12 @@ func (p *Plant) Connect(c *vm.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Host, c.Forward, c.MemoryMB = true, map[int]int{port: kubeletPort}, 3072
+
+	c.Host = true
+	c.Forward = map[int]int{port: kubeletPort}
+	c.MemoryMB = 3072
 	p.Route(fmt.Sprintf("%s:%d", guestAddress, kubeletPort), fmt.Sprintf("127.0.0.1:%d", port))
+
 	return nil
 }
 

@@ -12,7 +12,8 @@ import (
 // hints says what there is to try.
 func hints(out io.Writer, server string) {
 	replace := strings.NewReplacer(
-		"NODE", plant.Node, "KUBECONFIG_FILE", kubeconfig, "OSC", oscFile, "PUBLISH", strings.Join(publishCommand, " "),
+		"NODE", plant.Node, "KUBECONFIG_FILE", kubeconfig, "OSC", oscFile, "PUBLISH",
+		strings.Join(publishCommand, " "),
 		"IMAGE", plant.Registry+"/hello:v1", "CONSOLE", consoleFile, "GREETING", greeting,
 		"CURL", curl, "API", server,
 	)
@@ -37,7 +38,8 @@ Run a pod of an image in the cluster's own registry:
 `
 
 // curl authenticates as admin.
-const curl = "curl -sS --cacert " + controlDir + "/ca.crt --cert " + controlDir + "/admin.crt --key " + controlDir + "/admin.key"
+const curl = "curl -sS --cacert " + controlDir + "/ca.crt --cert " + controlDir +
+	"/admin.crt --key " + controlDir + "/admin.key"
 
 const withCurl = `
 The node is NODE. kubectl is not installed here; KUBECONFIG_FILE is for one. In another terminal, in

@@ -10,7 +10,10 @@ import (
 var placeholder = regexp.MustCompile(`\b[A-Z]{3,}[A-Z_]*\b`)
 
 func TestHintsNameWhatIsThere(t *testing.T) {
-	for name, path := range map[string]string{"with kubectl": "testdata/bin", "without kubectl": "testdata"} {
+	for name, path := range map[string]string{
+		"with kubectl":    "testdata/bin",
+		"without kubectl": "testdata",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", path)
 			var out strings.Builder
@@ -20,7 +23,11 @@ func TestHintsNameWhatIsThere(t *testing.T) {
 					t.Errorf("%s is not replaced:\n%s", word, out.String())
 				}
 			}
-			for _, want := range []string{"hello", kubeconfig, "registry.test/hello:v1", strings.Join(publishCommand, " "), consoleFile} {
+
+			for _, want := range []string{
+				"hello", kubeconfig, "registry.test/hello:v1",
+				strings.Join(publishCommand, " "), consoleFile,
+			} {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("nothing about %s:\n%s", want, out.String())
 				}

@@ -21,10 +21,13 @@ func readManifest(build string) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, fmt.Errorf("%w\nhint: `make image` builds it", err)
 	}
+
 	m, err := manifest.Decode(text)
 	if err == nil && m.Arch != runtime.GOARCH {
-		err = fmt.Errorf("%s: an image for %s: the kubelet is built for %s", build, m.Arch, runtime.GOARCH)
+		err = fmt.Errorf("%s: an image for %s: the kubelet is built for %s",
+			build, m.Arch, runtime.GOARCH)
 	}
+
 	return m, err
 }
 
@@ -35,27 +38,38 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 	if err != nil {
 		return vm.Config{}, nil, err
 	}
+
 	build, err := filepath.Abs(s.build)
 	if err != nil {
 		return vm.Config{}, nil, err
 	}
+
 	tree, err := toolsTree(ctx)
 	if err != nil {
 		return vm.Config{}, nil, err
 	}
+
 	temp, err := os.MkdirTemp("", "loam")
 	if err != nil {
 		return vm.Config{}, nil, err
 	}
+
 	s.later(func() { os.RemoveAll(temp) })
 	run := func(ctx context.Context, name string, args ...string) *exec.Cmd {
 		return tree.Command(ctx, []string{temp, build}, name, args...)
 	}
+
 	base := filepath.Join(build, m.Files[0].Name) // the raw image is the first
-	config, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{Arch: m.Arch, Base: base, DiskSize: "8G", SectorSize: m.SectorSize}, temp)
+	config, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{
+		Arch:       m.Arch,
+		Base:       base,
+		DiskSize:   "8G",
+		SectorSize: m.SectorSize,
+	}, temp)
 	if err != nil {
 		return config, run, err
 	}
+
 	return config, run, s.plant.Connect(&config)
 }
 
@@ -65,9 +79,12 @@ func toolsTree(ctx context.Context) (tools.Tree, error) {
 	if err != nil {
 		return tools.Tree{}, err
 	}
+
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return tools.Tree{}, err
 	}
-	return tools.Ensure(ctx, tools.Env{Cache: filepath.Join(cache, "loam"), Packages: packages, Log: io.Discard})
+
+	return tools.Ensure(ctx,
+		tools.Env{Cache: filepath.Join(cache, "loam"), Packages: packages, Log: io.Discard})
 }

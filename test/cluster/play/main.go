@@ -1,6 +1,6 @@
 // Command play runs a real cluster with the image as a Node of it, on this
-// machine, for a person to play with: `make cluster`. `play shell` is a shell on
-// that node, `play shell COMMAND` one command of it.
+// machine, for a person to play with: `make cluster`. `play shell` is a shell
+// on that node, `play shell COMMAND` one command of it.
 package main
 
 import (
@@ -31,6 +31,7 @@ const (
 func main() {
 	build := flag.String("build", "build/amd64-cloud", "directory with the image")
 	flag.Parse()
+
 	// The end of the terminal is an end, too.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
@@ -40,6 +41,7 @@ func main() {
 	} else {
 		err = play(ctx, *build)
 	}
+
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "play: %v\n", err)
 		os.Exit(1)
@@ -51,11 +53,13 @@ func play(ctx context.Context, build string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	unlock, err := lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	steps, err := step.New(os.Stdout, dir+"/play.log")
 	if err != nil {
 		return err
@@ -63,12 +67,14 @@ func play(ctx context.Context, build string) error {
 	defer steps.Close()
 	s := &session{build: build, steps: steps}
 	defer s.end()
+
 	if err := s.start(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; all that was started is ended")
 		}
 		return err
 	}
+
 	hints(os.Stdout, s.plant.URL())
 	return s.attend(ctx)
 }
@@ -79,12 +85,15 @@ func lock() (unlock func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = errors.New("a cluster runs already\nhint: end it with Ctrl-C where it was started")
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
 	}
+
 	return f.Close, nil
 }

@@ -31,8 +31,8 @@ type stage struct {
 	work  func(context.Context, io.Writer) error
 }
 
-// start goes through all stages. Limits are for a busy machine that emulates; on
-// two idle cores, all of them together take two minutes.
+// start goes through all stages. Limits are for a busy machine that emulates;
+// on two idle cores, all of them together take two minutes.
 func (s *session) start(ctx context.Context) error {
 	for _, st := range []stage{
 		{"programs of the control plane (go build)", time.Hour, s.buildPrograms},
@@ -55,16 +55,19 @@ func (s *session) do(ctx context.Context, st stage) error {
 	return s.steps.Do(st.name, "", func(detail io.Writer) error {
 		wait, cancel := context.WithTimeout(ctx, st.limit)
 		defer cancel()
+
 		err := st.work(wait, detail)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
+
 		if s.node != nil {
 			fmt.Fprintln(detail, s.explain(ctx))
 		}
 		if errors.Is(wait.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("not within %s: %w", st.limit, err)
 		}
+
 		return err
 	})
 }
@@ -104,13 +107,16 @@ func (s *session) explain(ctx context.Context) string {
 		return fmt.Sprintf("%sthe machine is off: %v", s.node.Console().Tail(20), s.node.Wait(ctx))
 	default:
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	const command = "loam status; journalctl -b --no-pager -n 15 -u loam-agent -u containerd -u kubelet"
+	const command = "loam status; journalctl -b --no-pager -n 15 -u loam-agent -u " +
+		"containerd -u kubelet"
 	out, err := s.node.Shell().Run(ctx, command)
 	if err != nil {
 		return s.node.Console().Tail(25)
 	}
+
 	return out
 }
 

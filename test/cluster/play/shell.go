@@ -25,6 +25,7 @@ func serveShell(s *vm.Shell) (end func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for a person's shell: %w", err)
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,26 +37,31 @@ func serveShell(s *vm.Shell) (end func(), err error) {
 			s.Join(conn)
 		}
 	}()
+
 	return func() {
 		l.Close()
 		<-done
 	}, nil
 }
 
-// shell gives the terminal to the person, or runs a command on the node and prints what
-// it writes.
+// shell gives the terminal to the person, or runs a command on the node and
+// prints what it writes.
 func shell(ctx context.Context, command []string) error {
 	conn, err := net.Dial("unix", shellFile)
 	if err != nil {
-		return fmt.Errorf("%w\nhint: `make cluster` has to run in this directory, with its Node Ready", err)
+		return fmt.Errorf("%w\n"+
+			"hint: `make cluster` has to run in this directory, with its Node Ready", err)
 	}
 	defer conn.Close()
 	s := vm.NewShell(conn)
 	open, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+
 	if err := s.Open(open); err != nil {
-		return errors.Join(err, errors.New("hint: one at a time: is the shell open in another terminal?"))
+		return errors.Join(err,
+			errors.New("hint: one at a time: is the shell open in another terminal?"))
 	}
+
 	if len(command) > 0 {
 		out, err := s.Run(ctx, strings.Join(command, " "))
 		if err == nil {
@@ -63,6 +69,7 @@ func shell(ctx context.Context, command []string) error {
 		}
 		return err
 	}
+
 	return attach(s)
 }
 

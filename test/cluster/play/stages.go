@@ -30,18 +30,24 @@ func (s *session) startCluster(ctx context.Context) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+
 	s.plant.Arch = m.Arch
-	c, err := cluster.Run(ctx, control, s.programs, cluster.Options{Controllers: true, Scheduler: true})
+	c, err := cluster.Run(ctx, control, s.programs,
+		cluster.Options{Controllers: true, Scheduler: true})
 	if err != nil {
 		return err
 	}
+
 	s.later(c.Close)
 	r, err := cluster.RunRegistry(ctx, images, s.programs, cluster.RegistryOptions{})
 	if err != nil {
 		return err
 	}
+
 	s.later(r.Close)
-	s.plant.Cluster, s.plant.Registry = c, r
+	s.plant.Cluster = c
+	s.plant.Registry = r
+
 	return nil
 }
 
@@ -50,8 +56,10 @@ func (s *session) writeFiles() error {
 	if err != nil {
 		return err
 	}
+
 	_ = os.Remove(kubeconfig) // its mode may be another
-	file := "  - path: " + greeting + "\n    permissions: 0644\n    content: {inline: {data: \"Hello from the cluster\\n\"}}\n"
+	file := "  - path: " + greeting + "\n    permissions: 0644\n" +
+		"    content: {inline: {data: \"Hello from the cluster\\n\"}}\n"
 	return errors.Join(
 		os.WriteFile(kubeconfig, []byte(admin), 0o600),
 		os.WriteFile(oscFile, []byte(s.plant.OSC(20, "", file)), 0o644),
@@ -59,14 +67,19 @@ func (s *session) writeFiles() error {
 }
 
 // publishCommand is how a person publishes, too.
-var publishCommand = []string{"build/loamctl", "osc", "publish", oscFile, "--name", plant.Secret, "--pool", "play", "--kubeconfig", kubeconfig}
+var publishCommand = []string{
+	"build/loamctl", "osc", "publish", oscFile, "--name", plant.Secret, "--pool", "play",
+	"--kubeconfig", kubeconfig,
+}
 
 func publish(ctx context.Context, detail io.Writer) error {
 	cmd := exec.CommandContext(ctx, publishCommand[0], publishCommand[1:]...)
-	cmd.Stdout, cmd.Stderr = detail, detail
+	cmd.Stdout = detail
+	cmd.Stderr = detail
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", cmd, err)
 	}
+
 	return nil
 }
 
@@ -89,24 +102,30 @@ func (s *session) powerOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	token, err := s.plant.NewToken(ctx)
 	if err != nil {
 		return err
 	}
+
 	config.Credentials = map[string]string{"loam.machine": s.plant.Machine(token)}
 	log, err := os.Create(consoleFile)
 	if err != nil {
 		return err
 	}
+
 	s.later(func() { log.Close() })
-	if s.node, err = vm.Start(context.WithoutCancel(ctx), run, config); err != nil {
+	s.node, err = vm.Start(context.WithoutCancel(ctx), run, config)
+	if err != nil {
 		return err
 	}
+
 	s.node.Console().Mirror(log)
 	s.later(func() {
 		_ = s.node.Kill()
 		s.node.Console().Mirror(nil)
 	})
+
 	return nil
 }
 
@@ -126,13 +145,16 @@ func (s *session) ready(ctx context.Context, _ io.Writer) error {
 	if err := s.plant.Await(ctx, plant.NodeAPI, plant.Condition("Ready", "True")); err != nil {
 		return err
 	}
+
 	end, err := serveShell(s.node.Shell())
 	if err != nil {
 		return err
 	}
+
 	s.later(func() {
 		_ = s.node.Kill()
 		end()
 	})
+
 	return nil
 }

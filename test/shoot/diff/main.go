@@ -1,6 +1,6 @@
-// Command diff prints what nodes would do when their Gardener is updated: for each
-// document that both of two versions render, the plan that leads from the older
-// version's to the newer one's, as `loam plan` prints it.
+// Command diff prints what nodes would do when their Gardener is updated: for
+// each document that both of two versions render, the plan that leads from the
+// older version's to the newer one's, as `loam plan` prints it.
 package main
 
 import (
@@ -29,6 +29,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+
 	if err := run(ctx, os.Stdout, *tree, *from, *to); err != nil {
 		fmt.Fprintln(os.Stderr, "diff:", err)
 		os.Exit(1)
@@ -39,6 +40,7 @@ func run(ctx context.Context, out io.Writer, tree, from, to string) error {
 	if tree == "" {
 		return fmt.Errorf("no image to plan for\nhint: pass --tree, or run make gardener-diff")
 	}
+
 	image, err := os.OpenRoot(tree)
 	if err != nil {
 		return err
@@ -49,6 +51,7 @@ func run(ctx context.Context, out io.Writer, tree, from, to string) error {
 	if err != nil {
 		return err
 	}
+
 	newer, err := shoot.Render(ctx, os.Stderr, to)
 	if err != nil {
 		return err
@@ -62,16 +65,19 @@ func run(ctx context.Context, out io.Writer, tree, from, to string) error {
 		if !ok || d.Kind != shoot.Reconcile {
 			continue
 		}
+
 		text := describe(ctx, image, old, d)
 		if names[text] == nil {
 			plans = append(plans, text)
 		}
+
 		names[text] = append(names[text], d.Name)
 	}
 
 	for _, text := range plans {
 		fmt.Fprintf(out, "== %s\n%s\n", strings.Join(names[text], ", "), text)
 	}
+
 	return nil
 }
 
@@ -88,6 +94,7 @@ func byName(ctx context.Context, version string) (map[string]shoot.Document, err
 			named[d.Name] = d
 		}
 	}
+
 	return named, nil
 }
 
@@ -97,30 +104,40 @@ func describe(ctx context.Context, image *os.Root, from, to shoot.Document) stri
 	if err != nil {
 		return fmt.Sprintf("the older document is refused: %v\n", err)
 	}
+
 	want, err := manifest(ctx, image, to, 2)
 	if err != nil {
 		return fmt.Sprintf("the newer document is refused: %v\n", err)
 	}
+
 	p := plan.Diff(have, want, nil)
-	p.From, p.To = from.Version, to.Version
+	p.From = from.Version
+	p.To = to.Version
+
 	return p.String()
 }
 
 // manifest is the generation that a node makes of a document of its cluster.
-func manifest(ctx context.Context, image *os.Root, d shoot.Document, number int) (generation.Manifest, error) {
+func manifest(
+	ctx context.Context, image *os.Root, d shoot.Document, number int,
+) (generation.Manifest, error) {
 	decoder := agent.Decoder{Hostname: "node-1", Contents: names{}, Image: image}
-	desired, err := decoder.Decode(ctx, source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
+	desired, err := decoder.Decode(ctx,
+		source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	vendor, err := generation.ReadVendor(image.FS(), desired)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	tree, err := generation.Expand(desired, vendor)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	return generation.Manifest{Number: number, Entries: tree.Entries, Units: tree.Units}, nil
 }
 

@@ -59,6 +59,7 @@ func run(ctx context.Context, name string, args []string) error {
 	if !ok {
 		return fmt.Errorf("%s: no flag %s", name, p.config)
 	}
+
 	_, err := os.ReadFile(config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -68,10 +69,12 @@ func run(ctx context.Context, name string, args []string) error {
 		<-ctx.Done()
 		return nil
 	}
+
 	return serve(ctx, p)
 }
 
-// flagValue returns the value of the flag in args, which has the form flag=value.
+// flagValue returns the value of the flag in args, which has the form
+// flag=value.
 func flagValue(args []string, flag string) (string, bool) {
 	for _, arg := range args {
 		value, found := strings.CutPrefix(arg, flag+"=")
@@ -88,12 +91,15 @@ func serve(ctx context.Context, p program) error {
 	mux.HandleFunc(p.path, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
+
 	server := &http.Server{Addr: p.address, Handler: mux}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 
 	err := server.ListenAndServe()
+
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return err
 }
