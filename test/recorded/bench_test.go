@@ -49,17 +49,26 @@ func (s size) document(text string) string {
 		if i < s.changed {
 			what = text
 		}
-		content := fmt.Sprintf("%d %s %s", i, what, strings.Repeat("x", s.bytes-len(what)))
-		fmt.Fprintf(&b, "  - path: %s\n    content: {inline: {data: %q}}\n", s.path(i), content)
+		fmt.Fprintf(&b, "  - path: %s\n    content: {inline: {data: %q}}\n", s.path(i), s.content(i, what))
 	}
 	return b.String()
 }
 
+// content is file i, which says text.
+func (s size) content(i int, text string) string {
+	return fmt.Sprintf("%d %s %s", i, text, strings.Repeat("x", s.bytes-len(text)))
+}
+
 // annotations sends each value of the Node's annotation, and when it was seen.
 func (w *world) annotations(ctx context.Context) <-chan annotation {
+	return w.annotationsOf(ctx, "node-1")
+}
+
+// annotationsOf is annotations of a Node with another name.
+func (w *world) annotationsOf(ctx context.Context, node string) <-chan annotation {
 	seen := make(chan annotation, 64)
 	go func() {
-		_ = w.Watch(ctx, nodes+"?watch=1", func(line []byte) {
+		_ = w.Watch(ctx, nodes+"?watch=1&fieldSelector=metadata.name="+node, func(line []byte) {
 			now := time.Now()
 			var event struct {
 				Object struct {

@@ -38,13 +38,15 @@ type child struct {
 const childVariable = "LOAM_RECORDED_NODE"
 
 func TestMain(m *testing.M) {
-	node, systemd := os.Getenv(childVariable), os.Getenv(systemdVariable)
+	node, systemd, reference := os.Getenv(childVariable), os.Getenv(systemdVariable), os.Getenv(referenceVariable)
 	var err error
 	switch {
 	case node != "":
 		err = runChild(node)
 	case systemd != "":
 		err = runSystemd(systemd)
+	case reference != "":
+		err = becomeReference(reference)
 	default:
 		os.Exit(m.Run())
 	}
