@@ -19,7 +19,7 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"gardener\", \"cluster\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
+	only := flag.String("only", "", "\"engine\", \"gardener\", \"cluster\", \"reference\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
 	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
@@ -61,6 +61,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return measureGardener(ctx, r)
 	case "cluster":
 		return measureCluster(ctx, r)
+	case "reference":
+		return measureAll(ctx, r, referenceChange, referenceStart)
 	case "upgrade":
 		return measureUpgrade(ctx, r)
 	case "flash":

@@ -14,8 +14,10 @@ type Result struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"` // median
 	Unit  string  `json:"unit"`
-	// Goal is the largest good value.
+	// Goal is the largest good value. A figure of another program has none, and is
+	// met.
 	Goal       float64 `json:"goal"`
+	NoGoal     bool    `json:"noGoal,omitempty"`
 	Met        bool    `json:"met"`
 	N          int     `json:"n"`
 	Min        float64 `json:"min"`
@@ -58,11 +60,14 @@ func (r *report) table(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "figure\tmedian\tmin\tmax\tn\tgoal\t\t")
 	for _, res := range r.results {
-		mark := ""
+		mark, goal := "", fmt.Sprintf("%.4g", res.Goal)
+		if res.NoGoal {
+			goal = "-"
+		}
 		if !res.Met {
 			mark = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%.4g %s\t%.4g\t%.4g\t%d\t%.4g\t%s\t\n", res.Name, res.Value, res.Unit, res.Min, res.Max, res.N, res.Goal, mark)
+		fmt.Fprintf(w, "%s\t%.4g %s\t%.4g\t%.4g\t%d\t%s\t%s\t\n", res.Name, res.Value, res.Unit, res.Min, res.Max, res.N, goal, mark)
 	}
 	_ = w.Flush()
 }
