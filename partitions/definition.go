@@ -17,7 +17,7 @@ type Definition struct {
 	Label          string // with repart's specifiers: %M image ID, %A image version
 	Format         string // file system that the builder makes: "vfat", or empty
 	SizeMin        int64  // bytes
-	SizeMax        int64  // bytes; 0: no limit, it takes what is left
+	SizeMax        int64  // bytes; 0: no limit, it takes the rest
 	ReadOnly       bool
 	NoAuto         bool
 	GrowFileSystem bool
@@ -97,7 +97,7 @@ func Parse(name string, text []byte) (Definition, error) {
 	return d, nil
 }
 
-// check looks at the definition as a whole.
+// check validates the definition after all its keys are set.
 func (d Definition) check() error {
 	switch {
 	case d.Role == "":

@@ -9,9 +9,9 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// An installer's stick has one partition, of a type that every PC shows, with a
-// FAT file system: with a loader, a UKI, the file of the packed disk image, and
-// the machine.yaml that a person edits.
+// A USB installer has one partition, of a type that every PC shows, with a FAT
+// file system. It holds a loader, a UKI, the packed disk image, and the
+// machine.yaml that the operator edits.
 const (
 	InstallerFile  = "loam/disk.raw.zst"
 	InstallerLabel = "loam-installer"
@@ -24,8 +24,8 @@ const (
 // on a stick.
 var BasicData = uuid.MustParse("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7")
 
-// HasLoader reports whether firmware starts what is on a partition: an ESP, or
-// that of an installer's stick.
+// HasLoader reports whether firmware starts programs from a partition: an ESP,
+// or the ESP of a USB installer.
 func HasLoader(p gpt.Partition) bool { return RoleOf(p.Type) == ESP || p.Label == InstallerLabel }
 
 // InstallerUUID is the UUID of the partition with the packed disk image of that

@@ -23,11 +23,11 @@ type Params struct {
 // Label is the label of a slot in use: ImageID_Version.
 func (p Params) Label() string { return p.ImageID + "_" + p.Version }
 
-// Place decides the whole partition table. Partitions follow one another from 1
-// MiB on, in the order of the definitions; the state partition, if it is the
-// last, takes what is left. UUIDs follow from the root hash: those of the used
-// slot as the DPS says, the others as RFC 9562 version 8. So two builds of one
-// root have the same table.
+// Place decides the partition table. Partitions follow one another from 1 MiB
+// on, in the order of the definitions; the state partition, if it is the last,
+// takes the rest. UUIDs follow from the root hash: in the used slot as the DPS
+// says, elsewhere as RFC 9562 version 8. So two builds of one root have the
+// same table.
 func Place(defs []Definition, p Params) (gpt.Table, error) {
 	t := gpt.Table{DiskGUID: derive(p.RootHash, "disk"), SectorSize: p.SectorSize}
 	start := int64(gpt.Alignment)

@@ -16,8 +16,8 @@ const (
 	State         Role = "var"
 )
 
-// EmptyLabel marks a free slot: systemd's tools and the node both ignore such a
-// partition.
+// EmptyLabel marks a free slot: systemd's tools and the node both ignore a
+// partition with this label.
 const EmptyLabel = "_empty"
 
 // StateLabel is the label of the state partition.
@@ -54,8 +54,8 @@ func TypeUUID(role Role, arch string) uuid.UUID {
 	return uuid.MustParse(types[role])
 }
 
-// RoleOf is the role of a partition type, "" for one that is not on a Loam
-// disk.
+// RoleOf is the role of a partition type, "" for a type that a Loam disk does
+// not have.
 func RoleOf(kind uuid.UUID) Role {
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, role := range []Role{ESP, Root, RootVerity, RootVeritySig, State} {

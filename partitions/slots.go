@@ -19,7 +19,7 @@ type Slot struct {
 	Sig          int // 0 on disks without
 }
 
-// Slots are those of a disk, whether they hold a system or not.
+// Slots returns the two slots of a disk, whether they hold a system or not.
 func Slots(t gpt.Table, arch string) ([2]Slot, error) {
 	roots := ofRole(t, Root, arch)
 	verities := ofRole(t, RootVerity, arch)
@@ -54,9 +54,9 @@ func ofRole(t gpt.Table, role Role, arch string) (indexes []int) {
 	return indexes
 }
 
-// PartialType is the type of a partition that is being written, for one that
-// will be of type kind: newer tools of systemd leave it alone by that, those up
-// to 259 by its label (systemd pull request 40718;
+// PartialType is the type of a partition while it is written, before it gets
+// the type kind. systemd's tools from version 260 on ignore the partition
+// because of it, older ones because of its label (systemd pull request 40718;
 // sd_id128_get_app_specific(3)).
 func PartialType(kind uuid.UUID) uuid.UUID {
 	app := uuid.UUID{
@@ -73,8 +73,9 @@ func PartialType(kind uuid.UUID) uuid.UUID {
 	return u
 }
 
-// Holds is the root hash of which a slot's partitions have the UUIDs, and
-// whether they are marked as whole. Only a boot that maps the slot proves it.
+// Holds returns the root hash that the UUIDs of a slot's partitions spell, and
+// whether both are marked as complete. Only a boot that maps the slot proves
+// it.
 func (s Slot) Holds(t gpt.Table, arch string) (hash [32]byte, whole bool) {
 	root := t.Partition(s.Root)
 	ver := t.Partition(s.Verity)
@@ -122,7 +123,7 @@ func (s Slot) Seal(
 	})
 }
 
-// slotUUID is that of a partition of a slot that holds a system.
+// slotUUID is the UUID of a partition in a slot that holds a system.
 func slotUUID(role Role, rootHash [32]byte) uuid.UUID {
 	switch role {
 	case Root:

@@ -47,7 +47,7 @@ func parseRole(s string) (Role, error) {
 }
 
 // parseSize reads bytes with the suffix K, M, G or T, powers of 1024. Sizes are
-// whole MiB.
+// multiples of 1 MiB.
 func parseSize(s string) (int64, error) {
 	digits := strings.TrimRight(s, "KMGT")
 	shift := 0

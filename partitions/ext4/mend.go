@@ -16,8 +16,8 @@ import (
 
 const sectorSize = 512
 
-// fixed are the fields that no running system changes, so that those of the
-// first superblock are those of its copies: offset and length.
+// fixed returns offset and length of the fields that no running system changes:
+// they are equal in the first superblock and its copies.
 func fixed() [][2]int {
 	return [][2]int{
 		{0x14, 16},                    // first block, sizes of block and cluster, blocks in a group
@@ -41,14 +41,14 @@ const (
 	offROCompat       = 0x64
 	offBlocksPerGroup = 0x20
 
-	recovers      = 0x4      // of incompat: the journal is to be replayed
+	recovers      = 0x4      // of incompat: the journal needs a replay
 	orphanPresent = 0x1_0000 // of ro_compat
 )
 
-// Mended is the first superblock of r with the checksum that it should have, if
-// a torn write explains that it has another: all that a running system does not
-// change is as in the copy in the second block group. Its second sector is all
-// that is to be written.
+// Mended returns the first superblock of r with a correct checksum, if a torn
+// write explains the wrong one: all fields that a running system does not
+// change must be as in the copy in the second block group. Only its second
+// sector needs to be written.
 func Mended(r io.ReaderAt) (Superblock, []byte, error) {
 	b := make([]byte, superblockSize)
 	second := make([]byte, superblockSize)
@@ -95,7 +95,7 @@ func Mended(r io.ReaderAt) (Superblock, []byte, error) {
 	return sb, b, err
 }
 
-// Mend writes what Mended finds, if there is something to mend.
+// Mend writes the result of Mended, if the superblock is broken.
 func Mend(d interface {
 	io.ReaderAt
 	io.WriterAt

@@ -108,6 +108,7 @@ func TestWhatIsNoTornWriteIsNotMended(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
+
 			const group = 128 << 20
 			first := make([]byte, superblockSize)
 			second := make([]byte, superblockSize)

@@ -12,7 +12,7 @@ import (
 )
 
 // FormatMark at the start of a partition says that the builder or an installer
-// made it, and that it is to be formatted.
+// made the partition, and that the node should format it.
 const FormatMark = "LOAM STATE PARTITION, TO BE FORMATTED\n"
 
 // Template is a file system of Size bytes as its blocks that are not zero, in

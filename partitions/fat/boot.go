@@ -25,7 +25,7 @@ type geometry struct {
 	data        int64 // cluster 2
 	clusters    uint32
 	root        uint32 // first cluster of the root directory
-	info        int64  // FSInfo sector, 0 if there is none
+	info        int64  // FSInfo sector, 0 if absent
 	media       byte
 	state       byte // bit 0: Linux mounted it and did not unmount it
 }
@@ -147,7 +147,8 @@ func (g geometry) offset(cluster uint32) int64 { return g.data + int64(cluster-2
 // fatAt is the start of FAT 0 or 1.
 func (g geometry) fatAt(n int64) int64 { return g.fats + n*g.fatSize }
 
-// fatBytes is the whole sectors of a FAT that are in use.
+// fatBytes is the size of the part of a FAT that is in use, rounded up to
+// sectors.
 func (g geometry) fatBytes() int64 {
 	return (4*(int64(g.clusters)+2) + sectorSize - 1) / sectorSize * sectorSize
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// RenewBootDir puts an empty BootDir in the place of one that cannot be read,
-// by one write of one sector. What it referred to is free after Reclaim.
+// RenewBootDir replaces an unreadable BootDir by an empty one, with one write
+// of one sector. Reclaim frees the clusters that the old one referred to.
 func (f *FS) RenewBootDir() error {
 	if err := f.renewBootDir(); err != nil {
-		return fmt.Errorf("make /%s anew: %w", BootDir, err)
+		return fmt.Errorf("replace /%s: %w", BootDir, err)
 	}
 	return nil
 }

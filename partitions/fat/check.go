@@ -7,13 +7,13 @@ type Report struct {
 	BootSector error       // why its copy is used
 	FATsDiffer int         // clusters for which FAT 2 says something else than FAT 1
 	Crossed    [][2]string // pairs of paths that share clusters
-	Broken     []string    // path and what is wrong with its chain in FAT 1, which firmware reads
+	Broken     []string    // path and the fault in its chain in FAT 1, which firmware reads
 
 	// clusters that are allocated, and no entry refers to them: staged ones too
 	Leaked     int
 	Dirty      []string // who says that the file system was not unmounted, or had errors
 	Straddling []string // paths whose directory slots lie in two sectors
-	Orphans    []string // paths of entries whose long name is torn
+	Orphans    []string // paths of entries with an incomplete long name
 	LooseSlots int      // parts of long names that belong to no entry
 
 	// Of BootDir, how many entries of four slots it has place for: in all for

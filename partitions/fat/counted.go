@@ -19,8 +19,8 @@ func (f *FS) LinkCounted(dir, name string, c Chain, size int64) error {
 	})
 }
 
-// RelinkCounted gives the content of an entry another name besides its own: for
-// one whose long name is torn, which then can go. Both share their clusters
+// RelinkCounted gives the content of an entry a second name, when its long name
+// is incomplete, so that the entry can be removed. Both share their clusters
 // until one is removed.
 func (f *FS) RelinkCounted(dir, from, to string) error {
 	d, err := f.directory(dir)

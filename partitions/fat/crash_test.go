@@ -92,8 +92,8 @@ func (c *crash) all(name string, states func(func(*state) bool), trees ...tree) 
 	wait.Wait()
 }
 
-// check: the state has one of the trees, whole, and Reclaim leaves that and
-// nothing to complain of. Some of the reclaims are cut too.
+// check: the state has one of the trees, complete, and Reclaim keeps that and
+// leaves no fault. Some of the reclaims are cut too.
 func (c *crash) check(s *state, trees ...tree) error {
 	n := c.states.Add(1)
 	r := &recorder{Device: s.clone()}
@@ -171,9 +171,9 @@ func (c *crash) recover(r *recorder, trees ...tree) (tree, error) {
 }
 
 // small cuts the file system down to fewer clusters than a FAT32 has, so that a
-// state takes a tenth of a millisecond. With scatter, all clusters are bad but
-// those of files and every 130th: each chain then goes through many sectors of
-// the FATs.
+// state takes a tenth of a millisecond. With scatter, all clusters are bad
+// except the files' and every 130th: each chain then goes through many sectors
+// of the FATs.
 func small(t testing.TB, m *memory, scatter bool) *memory {
 	t.Helper()
 	const clusters = 8000
@@ -207,7 +207,7 @@ func small(t testing.TB, m *memory, scatter bool) *memory {
 }
 
 func TestPowerCuts(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(300)) // each state reads FATs anew
+	defer debug.SetGCPercent(debug.SetGCPercent(300)) // each state reads the FATs again
 	c := &crash{
 		seed:   maphash.MakeSeed(),
 		random: rand.New(rand.NewPCG(1, 1)),
@@ -285,8 +285,8 @@ func TestPowerCutsAtTheEndOfADirectory(t *testing.T) {
 	t.Logf("%d states", c.states.Load())
 }
 
-// TestPowerCutsOfASetInTwoSectors: as another's driver may have left it, it
-// goes whole.
+// TestPowerCutsOfASetInTwoSectors: another driver may have left it there; it is
+// removed completely.
 func TestPowerCutsOfASetInTwoSectors(t *testing.T) {
 	c := &crash{
 		seed:       maphash.MakeSeed(),

@@ -13,13 +13,13 @@ const maxDirectory = 2 << 20
 
 // Entry is a file or directory in a directory.
 type Entry struct {
-	Name  string // the long name, or the short one in the case it is to be shown in
+	Name  string // the long name, or the short one in its display case
 	Short string // 8.3, in upper case
 	Dir   bool
 	Size  int64
 
-	// its long name is torn or another's: firmware too knows it under its short
-	// name only
+	// Its long name is incomplete or another entry's: firmware too finds it
+	// under its short name only.
 	Orphan bool
 
 	short dirent.ShortName
@@ -40,7 +40,7 @@ func (e Entry) last() int { return e.slot + e.slots - 1 }
 // crosses says whether the set lies in two sectors.
 func (e Entry) crosses() bool { return e.slot/perSector != e.last()/perSector }
 
-// directory is one that was read.
+// directory is a directory in memory.
 type directory struct {
 	path    string
 	first   uint32
@@ -151,9 +151,9 @@ func (d *directory) find(name string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// place is the first slot where a set of n can be in one sector. A set starts
-// at a multiple of its length rounded up to a power of two, so that the places
-// stay whole: those of four in BootDir above all.
+// place returns the first slot at which a set of n fits into one sector. A set
+// starts at a multiple of its length rounded up to a power of two, so that free
+// places keep their size: places of four slots in BootDir above all.
 func (d *directory) place(n int) (slot int, ok bool) {
 	align := 1
 	for align < n {

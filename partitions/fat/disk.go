@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// disk makes of reads and writes of any bytes such of whole blocks.
+// disk turns reads and writes of any bytes into reads and writes of blocks.
 type disk struct {
 	d     Device
 	size  int64
@@ -14,7 +14,7 @@ type disk struct {
 	dirty bool  // something was written since the last flush
 }
 
-// around is the whole blocks that hold the n bytes at off.
+// around returns the range of blocks that holds the n bytes at off.
 func (d *disk) around(off int64, n int) (start, end int64, err error) {
 	if off < 0 || off > d.size || int64(n) > d.size-off {
 		return 0, 0, fmt.Errorf("%d bytes at offset %d: outside the partition's %d bytes",

@@ -121,8 +121,8 @@ func (f *FS) WriteFile(path string, data []byte) error {
 	return f.Replace(path, bytes.NewReader(data), int64(len(data)))
 }
 
-// Replace makes a file of size bytes of r, or gives an existing one that
-// content by one write of one sector. The old content is freed after it.
+// Replace creates a file with size bytes of r, or gives an existing file this
+// content by one write of one sector. It frees the old content afterwards.
 func (f *FS) Replace(path string, r io.Reader, size int64) error {
 	if err := f.replace(path, r, size); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -162,8 +162,8 @@ func (f *FS) replace(path string, r io.Reader, size int64) error {
 	return f.release(e.first)
 }
 
-// Mkdir makes an empty directory of one cluster, whole on the disk before its
-// entry is. Its parent has to be there.
+// Mkdir makes an empty directory of one cluster. The cluster is on the disk
+// before the entry. The parent must exist.
 func (f *FS) Mkdir(path string) error {
 	if err := f.mkdir(path); err != nil {
 		return fmt.Errorf("make directory %s: %w", path, err)

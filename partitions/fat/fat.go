@@ -3,8 +3,8 @@
 // new and nothing between: it is for the EFI system partition of a running
 // node, which is not mounted.
 //
-// What makes that true, on disks that write a sector of 512 bytes whole or not
-// at all and keep any part of what was written since the last flush:
+// It holds on disks that write a sector of 512 bytes completely or not at all,
+// and keep any part of the writes since the last flush, because:
 //   - data and the FAT's chain are durable before a directory entry refers to
 //     them, and the entry is durably gone before its chain is freed: a cut
 //     leaves clusters that nothing refers to, which Reclaim frees;
@@ -56,15 +56,15 @@ const BootDir = "EFI/Linux"
 var ErrDirFull = errors.New("directory is full")
 
 const (
-	// sectorSize is what a disk writes whole at least; the file system's own
-	// sectors may be larger.
+	// sectorSize is the smallest unit that a disk writes completely or not at
+	// all; the file system's own sectors may be larger.
 	sectorSize = 512
 	perSector  = sectorSize / dirent.SlotSize // directory slots
 )
 
 // FS is an open file system, for one goroutine, and the only writer of its
-// partition. After a write or flush that failed, what is on the disk is not
-// known: all later writes fail, and Open has to read it anew.
+// partition. After a failed write or flush the content of the disk is unknown:
+// all later writes fail until Open reads the disk again.
 type FS struct {
 	disk disk
 	geometry

@@ -299,7 +299,7 @@ func TestFullDirectory(t *testing.T) {
 			"1."+string(rune('a'+i/26/26))+string(rune('a'+i/26%26))+string(rune('a'+i%26)), 1)
 		err := put(BootDir, name, nil)(f)
 		if errors.Is(err, ErrDirFull) {
-			if i != 64<<10/32/4-2 { // one is taken, and that of . .. and the fillers
+			if i != 64<<10/32/4-2 { // one is taken, and the places of . .. and the fillers
 				t.Errorf("full after %d", i)
 			}
 			break

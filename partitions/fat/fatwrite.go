@@ -64,8 +64,7 @@ func (f *FS) verifyFAT(clusters []uint32) error {
 	return nil
 }
 
-// differing are the runs of whole sectors in which a and b, equally long,
-// differ.
+// differing returns the runs of sectors in which a and b, equally long, differ.
 func differing(a, b []byte) (list []run) {
 	for at := 0; at < len(a); at += sectorSize {
 		if bytes.Equal(a[at:at+sectorSize], b[at:at+sectorSize]) {
@@ -80,8 +79,8 @@ func differing(a, b []byte) (list []run) {
 	return list
 }
 
-// writeInfo brings the FSInfo sector up to date, if there is one, and flushes.
-// It is a hint: a torn one does no harm, so it goes with the FATs' flush.
+// writeInfo updates the FSInfo sector, if present, and flushes. The sector is a
+// hint: a torn write does no harm, so it shares the FATs' flush.
 func (f *FS) writeInfo() error {
 	if f.info == 0 {
 		return f.disk.sync()

@@ -7,10 +7,10 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Link gives staged content a name in the directory: one write of one sector.
+// Link gives staged content a name in the directory by one write of one sector.
 // If the place is the first after the directory's end and in the next sector,
-// that sector comes first, and then the one that moves the end. It is an error
-// that wraps fs.ErrExist if the name is there, ErrDirFull if there is no place.
+// Link writes that sector first, then the sector that moves the end. The error
+// wraps fs.ErrExist if the name exists, ErrDirFull if no place is free.
 func (f *FS) Link(dir, name string, c Chain, size int64) error {
 	return f.linkStaged(dir, name, c, size, func(d *directory) error {
 		return f.link(d, name, dirent.AttrArchive, c.first, size)
@@ -54,8 +54,8 @@ func (f *FS) link(d *directory, name string, attr byte, first uint32, size int64
 		append(dirent.LongSlots(name, short), dirent.ShortSlot(short, attr, first, size)...))
 }
 
-// admit says whether the directory can have the name, and gives it a short one.
-// The entry that is to be renamed does not count.
+// admit checks whether the directory can have the name, and returns a short
+// name for it. renamed is an entry to ignore.
 func (d *directory) admit(name string, renamed *Entry) (dirent.ShortName, error) {
 	if err := dirent.CheckName(name); err != nil {
 		return dirent.ShortName{}, err

@@ -129,8 +129,8 @@ func pattern(seed byte, size int) []byte {
 	return b
 }
 
-// built is an ESP as the builder makes it, builtFor for disks with such
-// sectors.
+// built returns an ESP as the builder makes it, builtFor for disks with sectors
+// of that size.
 func built(t testing.TB) *memory { t.Helper(); return builtFor(t, sectorSize) }
 
 func builtFor(t testing.TB, sector int) *memory {

@@ -9,14 +9,14 @@ import (
 )
 
 // Reclaim frees clusters that no entry refers to, staged ones too, makes both
-// FATs equal, and frees the slots of lost long names; the slots after the last
-// entry of BootDir get back to firmware, which only appends. What an entry
-// refers to it does not touch: each chain is taken from FAT 1 if it is whole
-// there, else from FAT 2 if it is there. If it goes on to a free cluster in
-// both, it ends before that, so that it never goes on in a new file. If a
-// directory cannot be read whole, what it refers to is not known: then nothing
-// is written, and that is an error. Nothing is written either if there is
-// nothing to do.
+// FATs equal, and frees the slots of lost long names. The slots after the last
+// entry of BootDir go back to firmware, which only appends. Reclaim keeps what
+// an entry refers to: it takes each chain from FAT 1 if it is intact there,
+// else from FAT 2 if it exists there. A chain that goes on to a free cluster in
+// both FATs ends before that cluster, so that it never continues in a new file.
+// If a directory is unreadable, its references are unknown: Reclaim then writes
+// nothing and returns an error. It writes nothing either if there is nothing to
+// do.
 func (f *FS) Reclaim() error {
 	s := f.survey()
 	if s.partial {
@@ -105,8 +105,8 @@ func (f *FS) tidy(d *directory) error {
 		clear(d.raw[end*dirent.SlotSize:])
 	}
 
-	// From behind, each flushed: what is behind the end is free before the end
-	// is there.
+	// Backwards, with a flush after each: the slots behind the end are free
+	// before the end moves there.
 	for _, r := range slices.Backward(differing(d.raw, old)) {
 		for at := r.at + r.n - sectorSize; at >= r.at; at -= sectorSize {
 			if err := f.writeSector(d, at/sectorSize); err != nil {

@@ -11,7 +11,7 @@ import (
 // maxFile is FAT's largest file.
 const maxFile = 1<<32 - 1
 
-// chunk is what is read and written at once, where the chain allows.
+// chunk is the size of one read or write, where the chain allows.
 const chunk = 1 << 20
 
 // Chain is content on the disk that no entry refers to. Link gives it a name,

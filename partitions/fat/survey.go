@@ -8,8 +8,8 @@ import (
 const (
 	// maxPath bounds the depth of directories, as PATH_MAX.
 	maxPath = 4096
-	// perCluster bounds the walk through crossed chains: a whole file system
-	// visits each cluster once.
+	// perCluster bounds the walk through crossed chains: a file system without
+	// them visits each cluster once.
 	perCluster = 8
 )
 
@@ -18,20 +18,20 @@ const (
 type survey struct {
 	f      *FS
 	steps  int
-	paths  []string   // owners; 0 is nobody
+	paths  []string   // owners; 0 is no owner
 	owner  []int32    // of each cluster, in paths
-	repair [][]uint32 // chains that are broken in FAT 1 and whole in FAT 2
+	repair [][]uint32 // chains that are broken in FAT 1 and intact in FAT 2
 
 	// last clusters of chains that go on to a free one: in both FATs if they
 	// differ
 	cut     []uint32
-	keep    map[uint32]bool // of chains that are whole in FAT 1, where FAT 2 differs
+	keep    map[uint32]bool // of chains that are intact in FAT 1, where FAT 2 differs
 	dirs    []*directory
 	crossed [][2]string
 	broken  []string
 
-	// partial: a directory could not be read whole, so there may be more that
-	// refers to clusters; or the FATs cannot be made one.
+	// partial: part of a directory is unreadable, so more entries may refer to
+	// clusters; or the FATs cannot be made equal.
 	partial bool
 }
 
@@ -46,8 +46,8 @@ func (f *FS) survey() *survey {
 
 	s.directory("", f.root)
 	for _, chain := range s.repair {
-		// One that meets a whole chain of FAT 1 would go on as that does, with
-		// the other's content.
+		// A chain that meets an intact chain of FAT 1 would go on with the
+		// other's content.
 		if slices.ContainsFunc(chain, func(c uint32) bool {
 			return s.keep[c] && f.fat.next(c) != f.second.next(c)
 		}) {
@@ -65,7 +65,7 @@ func (s *survey) note(path string, err error) {
 	}
 }
 
-// directory surveys the directory and what is in it.
+// directory surveys the directory and its entries.
 func (s *survey) directory(path string, first uint32) {
 	chain, err := s.chain(path, func(t table) ([]uint32, error) { return s.f.follow(t, first) })
 	crossed := s.claim(path, chain)
@@ -119,9 +119,8 @@ func (s *survey) entry(path string, e Entry) {
 	}
 }
 
-// chain follows FAT 1, or FAT 2 if that is whole and FAT 1 is not. What is
-// broken in FAT 1 is noted, as firmware sees it; the error is that no FAT is
-// whole.
+// chain follows FAT 1, or FAT 2 if only that is intact. It records a fault in
+// FAT 1, as firmware sees it; the error says that both FATs are broken.
 func (s *survey) chain(path string, follow func(table) ([]uint32, error)) ([]uint32, error) {
 	chain, err := follow(s.f.fat)
 	s.steps += len(chain) + 1

@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// decodeHeader checks signature, sizes and checksum of a header's sector. The
-// usable range is not decoded: partitions are checked against the one that
-// follows from the disk size.
+// decodeHeader checks signature, sizes and checksum of a header's sector. It
+// does not decode the usable range: partitions are checked against the range
+// that follows from the disk size.
 func decodeHeader(b []byte) (header, error) {
 	le := binary.LittleEndian
 	if string(b[:8]) != signature {

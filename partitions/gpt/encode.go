@@ -13,7 +13,7 @@ const (
 	revision   = 0x00010000
 	headerSize = 92 // bytes covered by the header's checksum
 	entrySize  = 128
-	arraySize  = MaxPartitions * entrySize // 16 KiB: whole sectors of either size
+	arraySize  = MaxPartitions * entrySize // 16 KiB: a multiple of both sector sizes
 )
 
 // header is a GPT header; positions are in sectors. Offsets in the comments are

@@ -181,7 +181,7 @@ func TestReadDamagedTable(t *testing.T) {
 }
 
 // TestPowerCutInWrite cuts the power at every write of a change: some copy is
-// always whole, and it is the old or the new table.
+// always valid, and it is the old or the new table.
 func TestPowerCutInWrite(t *testing.T) {
 	before := sample(512)
 	after, _ := before.Grow(80 * mib)

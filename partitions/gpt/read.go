@@ -12,11 +12,11 @@ import (
 // between the two writes.
 var ErrCopiesDiffer = errors.New("differs from the primary")
 
-// Read reads the table of a disk of diskSize bytes. Of two valid copies the
-// primary counts, as for firmware and kernel. The backup is looked for where
-// the primary says it is, or else in the disk's last sector. A table may span
-// less than the disk (the disk has grown): see Grow. With no valid copy the
-// error tells what is wrong with both.
+// Read reads the table of a disk of diskSize bytes. If both copies are valid it
+// uses the primary, as firmware and kernel do. It looks for the backup where
+// the primary says, or else in the disk's last sector. A table may span less
+// than the disk (the disk has grown): see Grow. If neither copy is valid the
+// error names the fault of each.
 func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
 		return Table{}, fmt.Errorf("read partition table: sector size %d: want 512 or 4096",
@@ -62,8 +62,8 @@ type disk struct {
 	sectorSize int
 }
 
-// read reads and checks the copy whose header is in sector at.
-// Find is Read of a disk image, of which nobody says how large its sectors are.
+// read reads and checks the copy whose header is in sector at. Find is Read for
+// a disk image whose sector size is unknown.
 func Find(r io.ReaderAt, size int64) (Table, error) {
 	table, err := Read(r, size, 512)
 	if err != nil {

@@ -26,7 +26,7 @@ const MaxPartitions = 128
 // Alignment of partition starts and ends that Loam keeps, in bytes.
 const Alignment = 1 << 20
 
-// Table is a whole partition table as a value.
+// Table is a partition table as a value.
 type Table struct {
 	DiskGUID   uuid.UUID
 	SectorSize int   // bytes, 512 or 4096
@@ -70,7 +70,8 @@ type Source struct {
 // Healthy reports whether both copies are valid and equal.
 func (s Source) Healthy() bool { return s.Primary == nil && s.Backup == nil }
 
-// Partition is the one of that number, the zero Partition if there is none.
+// Partition returns the partition with this number, or the zero Partition if
+// absent.
 func (t Table) Partition(index int) Partition {
 	for _, p := range t.Partitions {
 		if p.Index == index {
@@ -84,5 +85,5 @@ func (t Table) Partition(index int) Partition {
 // header and array lie before it.
 func (t Table) firstUsable() int64 { return 2*int64(t.SectorSize) + arraySize }
 
-// endUsable is the byte after the last one that a partition may use.
+// endUsable is the end of the range that partitions may use, exclusive.
 func (t Table) endUsable() int64 { return t.DiskSize - int64(t.SectorSize) - arraySize }

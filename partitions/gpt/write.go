@@ -25,8 +25,9 @@ func (t Table) Create(d Disk) error {
 }
 
 // Write replaces both copies of the table: backup array, backup header, flush,
-// primary array, primary header, flush; the primary first if only the backup
-// was valid (Source.Used). After a power cut at any point one copy is whole.
+// primary array, primary header, flush. It begins with the primary if only the
+// backup was valid (Source.Used). After a power cut at any point one copy is
+// valid.
 func (t Table) Write(d Disk) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("write partition table: %w", err)

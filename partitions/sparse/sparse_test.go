@@ -19,6 +19,7 @@ func TestData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	want := []Extent{{mib, 2 * mib}, {4 * mib, 5 * mib}}
 
 	if err := f.Truncate(8 * mib); err != nil {
@@ -59,6 +60,7 @@ func TestWriteMakesHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	if size, err := Write(f, bytes.NewReader(want)); err != nil || size != int64(len(want)) {
 		t.Fatal(size, err)
 	}
@@ -80,6 +82,7 @@ func TestWriteOfWhatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := z.Write(make([]byte, mib)); err != nil {

@@ -9,8 +9,9 @@ import (
 	"fmt"
 )
 
-// Signature is what a verity-sig partition holds: JSON, filled up with zeros to
-// whole blocks (Discoverable Partitions Specification, "signature partitions").
+// Signature is the content of a verity-sig partition: JSON, padded with zeros
+// to full blocks (Discoverable Partitions Specification, "signature
+// partitions").
 type Signature struct {
 	// RootHash is in hex.
 	RootHash string `json:"rootHash"`
@@ -23,8 +24,8 @@ type Signature struct {
 	Signature []byte `json:"signature"`
 }
 
-// NewSignature is that of a root hash by the key of a certificate, which is in
-// DER.
+// NewSignature returns the signature of a root hash by the key of a
+// certificate, which is in DER.
 func NewSignature(rootHash [32]byte, certificate, pkcs7 []byte) Signature {
 	sum := sha256.Sum256(certificate)
 	return Signature{hex.EncodeToString(rootHash[:]), hex.EncodeToString(sum[:]), pkcs7}

@@ -49,8 +49,8 @@ func HashSize(dataBlocks int64) int64 {
 	return blocks * BlockSize
 }
 
-// hashBlocks hashes n blocks of r, block by block, on all CPUs. The result is
-// padded with zeros to whole blocks: it is the next level.
+// hashBlocks hashes n blocks of r, block by block, on all CPUs. It pads the
+// result with zeros to full blocks: the next level.
 func hashBlocks(r io.ReaderAt, n int64, salt [SaltSize]byte) ([]byte, error) {
 	out := make([]byte, (n+hashesPerBlock-1)/hashesPerBlock*BlockSize)
 	batches := make(chan int64)

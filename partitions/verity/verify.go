@@ -18,9 +18,9 @@ func (e *BlockError) Error() string {
 	return fmt.Sprintf("verify: %s block %d does not match its hash", e.Device, e.Block)
 }
 
-// Verify checks the whole hash tree and all data against the root hash, from
-// the top down, so that nothing is believed before it is verified. A mismatch
-// is a *BlockError.
+// Verify checks all of the hash tree and the data against the root hash, from
+// the top down, so that it uses nothing before it is verified. A mismatch is a
+// *BlockError.
 func Verify(data, hash io.ReaderAt, root [32]byte) error {
 	s, err := ReadSuperblock(hash)
 	if err != nil {
