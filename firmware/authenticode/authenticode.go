@@ -15,8 +15,8 @@ type Image struct {
 	// SHA256 is the Authenticode digest, 64 hex digits: of the file but for its
 	// checksum and its signatures.
 	SHA256 string `json:"sha256"`
-	// Signatures are those of the image, each as certificates (DER): its
-	// signer's, then all that lead up from it.
+	// Signatures of the image, each as certificates (DER): the signer's, then
+	// its chain up to the root.
 	Signatures [][][]byte `json:"signatures,omitempty"`
 }
 

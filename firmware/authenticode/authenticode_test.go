@@ -147,8 +147,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the bytes are, they are read or refused; what is signed is
-// signed by somebody.
+// FuzzRead: any bytes are read or refused, and a signed image has a signer.
 func FuzzRead(f *testing.F) {
 	f.Add(signed(f))
 	f.Add(stripped(f))

@@ -18,8 +18,8 @@ const (
 	securityOffset = 112 + 8*pe.IMAGE_DIRECTORY_ENTRY_SECURITY
 	// maxTable bounds the table of signatures.
 	maxTable = 1 << 20
-	// header of a WIN_CERTIFICATE, pkcsSignedData is the type of one that is a
-	// signature.
+	// header is the size of a WIN_CERTIFICATE's header, pkcsSignedData the type
+	// of a signature.
 	header, pkcsSignedData = 8, 2
 )
 

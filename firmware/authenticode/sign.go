@@ -36,8 +36,8 @@ func Sign(image []byte, by pkcs7.Signer) ([]byte, error) {
 	return pkcs7.Wrap(signed)
 }
 
-// Attach is an image with one signature, in place of those that it has. It must
-// be over the image.
+// Attach returns the image with this one signature, which replaces those that
+// it has. The signature must be over the image.
 func Attach(image, signature []byte) ([]byte, error) {
 	image, l, err := strip(image)
 	if err != nil {

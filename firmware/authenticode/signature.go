@@ -20,9 +20,9 @@ type indirectData struct {
 
 var oidIndirectData = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 4}
 
-// verify makes sure that an entry of the table is a signature over the digest
-// of an image, and returns the certificate of its signer and those that lead up
-// from it. The last bytes of an entry may be padding.
+// verify checks that an entry of the table is a signature over the digest of an
+// image. It returns the certificate of the signer and its chain. The last bytes
+// of an entry may be padding.
 func verify(entry, digest []byte) ([][]byte, error) {
 	sd, rest, err := pkcs7.Parse(entry)
 	if err != nil {
@@ -38,7 +38,7 @@ func verify(entry, digest []byte) ([][]byte, error) {
 	return sd.Verify()
 }
 
-// over makes sure that what is signed is about an image of the digest.
+// over checks that the signed content is about an image with this digest.
 func over(signed pkcs7.ContentInfo, digest []byte) error {
 	var about indirectData
 	if !signed.Type.Equal(oidIndirectData) {

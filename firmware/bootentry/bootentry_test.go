@@ -182,8 +182,8 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// TestSystemdAnalyze lets systemd compare neighbours, which with
-// TestCompareVersions settles the whole order.
+// TestSystemdAnalyze lets systemd compare neighbours. Together with
+// TestCompareVersions this proves the order of all.
 func TestSystemdAnalyze(t *testing.T) {
 	analyze := judge.Find(t, "systemd-analyze")
 	for i := 1; i < len(versions); i++ {

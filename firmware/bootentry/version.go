@@ -45,8 +45,9 @@ func CompareVersions(a, b string) int {
 	}
 }
 
-// mark compares by the mark c: a string that starts with it ranks before one
-// that does not. Both: it is dropped, and again is true.
+// mark compares by the mark c: a string that starts with it ranks before a
+// string that does not. If both start with it, mark drops it, and again is
+// true.
 func mark(a, b *string, c byte) (result int, again bool) {
 	inA := strings.HasPrefix(*a, string(c))
 	inB := strings.HasPrefix(*b, string(c))

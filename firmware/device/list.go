@@ -22,7 +22,7 @@ type Entry struct {
 	Pattern string
 	// KiB is the size of all of them, rounded up.
 	KiB int64
-	// Arch is the only one that they are for; "" is all.
+	// Arch is the only architecture that needs the files; "" is all.
 	Arch string
 }
 

@@ -34,7 +34,7 @@ const (
 	// attributes of PK, KEK and db: non-volatile, for boot and runtime,
 	// authenticated by time (UEFI 8.2).
 	attributes = 0x27
-	// timeSize is that of an EFI_TIME, certHeader that of a
+	// timeSize is the size of an EFI_TIME, certHeader of a
 	// WIN_CERTIFICATE_UEFI_GUID without its data.
 	timeSize, certHeader = 16, 24
 )
@@ -42,9 +42,9 @@ const (
 // pkcs7GUID is EFI_CERT_TYPE_PKCS7_GUID (UEFI 8.2.2).
 const pkcs7GUID = "4aafd29d-68df-49ee-8aa9-347d375665a7"
 
-// Authenticate is what sets a variable in firmware that asks who does it: an
-// EFI_VARIABLE_AUTHENTICATION_2 and the value (UEFI 8.2.2). Firmware takes it
-// only if its time is later than that of what it has.
+// Authenticate returns the bytes that set an authenticated variable: an
+// EFI_VARIABLE_AUTHENTICATION_2 and the value (UEFI 8.2.2). Firmware accepts
+// them only if their time is later than the time of the current value.
 func Authenticate(
 	name, vendor string, value []byte, at time.Time, by pkcs7.Signer,
 ) ([]byte, error) {

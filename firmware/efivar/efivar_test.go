@@ -100,12 +100,12 @@ func TestParseSignaturesRefuses(t *testing.T) {
 		{
 			"a digest of another length",
 			list(SHA256, strings.Repeat("1", 20)),
-			"signatures of 36 bytes, those of type " + string(SHA256) + " have 48",
+			"signatures of 36 bytes, type " + string(SHA256) + " has 48",
 		},
 		{
 			"a revoked certificate without time",
 			list(X509SHA256, strings.Repeat("1", 32)),
-			"have 64",
+			"has 64",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

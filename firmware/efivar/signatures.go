@@ -61,7 +61,7 @@ func ParseSignatures(b []byte) ([]Signature, error) {
 			)
 		case fixed(kind) != 0 && each != owner+fixed(kind):
 			return nil, fmt.Errorf(
-				"signature list at byte %d: signatures of %d bytes, those of type %s have %d",
+				"signature list at byte %d: signatures of %d bytes, type %s has %d",
 				at, each, kind, owner+fixed(kind),
 			)
 		}
@@ -76,8 +76,8 @@ func ParseSignatures(b []byte) ([]Signature, error) {
 	return all, nil
 }
 
-// sizes are those of a list, of its second header, and of each signature with
-// its owner.
+// sizes are the sizes of a list, of its second header, and of each signature
+// with its owner.
 func sizes(list []byte) (size, header, each int64) {
 	le := binary.LittleEndian
 	return int64(le.Uint32(list[16:])), int64(le.Uint32(list[20:])), int64(le.Uint32(list[24:]))

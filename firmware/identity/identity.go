@@ -17,7 +17,7 @@ func Serial(root fs.FS) string {
 	return read(root, "sys/firmware/devicetree/base/serial-number")
 }
 
-// UUID is that of SMBIOS, in lower case.
+// UUID is the SMBIOS system UUID, in lower case.
 func UUID(root fs.FS) string { return strings.ToLower(read(root, "sys/class/dmi/id/product_uuid")) }
 
 // read is without the newline of sysfs and the zero byte of a device tree.

@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 )
 
-// Path is the loader's on the ESP: the one that firmware starts without any
-// variable (UEFI 2.10, 3.5.1.1). goarch is an architecture as Go names it.
+// Path is the loader's path on the ESP. Firmware starts it without any variable
+// (UEFI 2.10, 3.5.1.1). goarch is an architecture as Go names it.
 func Path(goarch string) string {
 	return "EFI/BOOT/BOOT" + strings.ToUpper(suffix(goarch)) + ".EFI"
 }

@@ -28,6 +28,7 @@ func TestVersionOfDebiansLoader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stub.Close()
+
 	if version, err := Version(stub); err == nil {
 		t.Errorf("the stub is a loader of version %q", version)
 	}

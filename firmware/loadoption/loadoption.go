@@ -75,7 +75,7 @@ func guid(u uuid.UUID) []byte {
 	return b
 }
 
-// Name is that of the variable of a number.
+// Name is the name of the variable with a number.
 func Name(number uint16) string { return fmt.Sprintf("Boot%04X", number) }
 
 // ParseOrder reads the value of BootOrder, EncodeOrder makes one; BootNext is
@@ -95,8 +95,8 @@ func EncodeOrder(numbers ...uint16) (value []byte) {
 	return value
 }
 
-// Place says which number an option gets: that under which it is there already,
-// or else the first that is free. There is none if all are taken.
+// Place returns the number for an option: the number that it has already, or
+// else the first free one. ok is false if all are taken.
 func Place(there map[uint16][]byte, option []byte) (number uint16, known, ok bool) {
 	free := -1
 	for n := range 1 << 16 {

@@ -11,8 +11,8 @@ const (
 	ImageVersion = "IMAGE_VERSION"
 )
 
-// Parse is the assignments of the text, quotes taken away. What is none is left
-// out.
+// Parse returns the assignments of the text, without quotes. It skips other
+// lines.
 func Parse(text []byte) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(text)) {

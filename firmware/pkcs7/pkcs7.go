@@ -83,7 +83,7 @@ func tagged(tag int, content []byte) asn1.RawValue {
 	}
 }
 
-// untagged is content without its own tag and length: that is what is signed
+// untagged is content without its own tag and length: these bytes are signed
 // (RFC 2315, 9.3).
 func untagged(content []byte) ([]byte, error) {
 	var outer asn1.RawValue

@@ -131,7 +131,7 @@ func TestKeysThatFirmwareDoesNotVerifyAreRefused(t *testing.T) {
 	}{
 		{"RSA of 1024 bits", keys.Write(t, "short", short), short, "want an RSA key of 2048 bits"},
 		{"an elliptic curve", keys.Write(t, "curve", curve), curve, "want an RSA key"},
-		{"a certificate of another key", one, two.Private, "it is of another key"},
+		{"a certificate of another key", one, two.Private, "it belongs to another key"},
 	} {
 		_, err := pkcs7.NewSigner(tc.of.Certificate, tc.key)
 		if err == nil || !strings.Contains(err.Error(), tc.err) {
@@ -154,7 +154,7 @@ func TestASignatureThatIsNotTheCertificatesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Detached([]byte("content")); err == nil ||
-		!strings.Contains(err.Error(), `sign by "CN=one": the signature is of another key`) {
+		!strings.Contains(err.Error(), `sign by "CN=one": the signature belongs to another key`) {
 		t.Error(err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// Signer signs with one key, RSA. No time is in what it makes, so that what is
-// signed twice is the same bytes.
+// Signer signs with one key, RSA. Its signatures carry no time, so that signing
+// twice gives the same bytes.
 type Signer struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer
@@ -29,7 +29,8 @@ func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error)
 			"hint: firmware verifies no other", certificate.Subject, minBits)
 	}
 	if !public.Equal(key.Public()) {
-		return Signer{}, fmt.Errorf("certificate %q: it is of another key", certificate.Subject)
+		return Signer{}, fmt.Errorf("certificate %q: it belongs to another key",
+			certificate.Subject)
 	}
 	return Signer{certificate, key}, nil
 }
@@ -94,7 +95,7 @@ func (s Signer) sign(content []byte) ([]byte, error) {
 	err = rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256,
 		sum[:], signature)
 	if err != nil {
-		return nil, fmt.Errorf("sign by %q: the signature is of another key: %w\n"+
+		return nil, fmt.Errorf("sign by %q: the signature belongs to another key: %w\n"+
 			"hint: does the URI of the token name the key of this certificate?",
 			s.Certificate.Subject, err)
 	}

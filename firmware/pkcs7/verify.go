@@ -34,9 +34,9 @@ func Parse(der []byte) (sd SignedData, rest []byte, err error) {
 	return sd, rest, nil
 }
 
-// Verify makes sure that the content is signed by a certificate that is in it,
-// and returns that (DER) and those that lead up from it. When they are valid
-// does not matter, as it does not to firmware.
+// Verify checks that a certificate in the message signed the content, and
+// returns this certificate (DER) and its chain. It ignores validity periods, as
+// firmware does.
 func (sd SignedData) Verify() (chain [][]byte, err error) {
 	content, err := untagged(sd.Content.Content.Bytes)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s signerInfo) messageDigest() (sum []byte, err error) {
 			return sum, err
 		}
 	}
-	return nil, errors.New("there is none")
+	return nil, errors.New("not present")
 }
 
 // upFrom is a certificate, and all that lead up from it.

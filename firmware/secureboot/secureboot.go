@@ -19,7 +19,7 @@ import (
 
 // State is what firmware goes by.
 type State struct {
-	// On: what is not allowed is not started.
+	// On: firmware starts only allowed programs.
 	On bool
 	// Allowed is db, Forbidden is dbx, each with what shim adds for the images
 	// that its loader starts.
@@ -158,13 +158,13 @@ func (s State) allows(signer chain) bool {
 	})
 }
 
-// chain is a signer's certificate, and those that lead up from it.
+// chain is a signer's certificate and its issuers.
 type chain []*x509.Certificate
 
 func parseChain(signature [][]byte) (chain, error) {
 	c, err := x509.ParseCertificates(bytes.Join(signature, nil))
 	if err == nil && len(c) == 0 {
-		err = errors.New("it has none")
+		err = errors.New("no certificate")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("certificates of a signature: %w", err)
@@ -174,9 +174,9 @@ func parseChain(signature [][]byte) (chain, error) {
 
 func (c chain) in(list []efivar.Signature) bool { return slices.ContainsFunc(list, c.has) }
 
-// has reports whether an entry of db or dbx is about one of the certificates,
-// or about one that has issued it. Since when it is revoked does not matter:
-// our images bear no time that anybody vouches for.
+// has reports whether an entry of db or dbx matches one of the certificates, or
+// the issuer of one. The time of revocation does not matter: our images carry
+// no trusted timestamp.
 func (c chain) has(entry efivar.Signature) bool {
 	anchor, err := x509.ParseCertificate(entry.Data)
 	sum := map[efivar.Type]crypto.Hash{
@@ -187,7 +187,7 @@ func (c chain) has(entry efivar.Signature) bool {
 
 	return slices.ContainsFunc(c, func(of *x509.Certificate) bool {
 		switch {
-		case entry.Type == efivar.X509: // Firmware may hold one that Go does not read.
+		case entry.Type == efivar.X509: // Firmware may hold a certificate that Go cannot parse.
 			return bytes.Equal(entry.Data, of.Raw) || err == nil && pkcs7.Issued(anchor, of)
 		case sum.Available():
 			h := sum.New()

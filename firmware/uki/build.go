@@ -117,7 +117,7 @@ func (im *image) add(s Section) error {
 // match refuses a kernel for another machine than the stub's. It drops the
 // stub's claim to run with non-executable data pages if the kernel does not
 // make it: the stub's claim counts for both, and firmware that enforces it
-// would not start such a kernel.
+// would not start the kernel.
 func (im *image) match(kernel []byte) error {
 	f, err := pe.NewFile(bytes.NewReader(kernel))
 	if err != nil {

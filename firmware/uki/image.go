@@ -15,7 +15,7 @@ const (
 	// checksumOffset of the field in the optional header.
 	checksumOffset = 64
 	// maxImage bounds a UKI: PE positions are 32 bits, and firmware loads the
-	// whole image below 4 GiB.
+	// image below 4 GiB.
 	maxImage = 1 << 31
 )
 
@@ -29,7 +29,7 @@ type image struct {
 	data     []byte
 }
 
-// parseImage takes a stub apart. The headers are those of an EFI application,
+// parseImage takes a stub apart. Its headers must describe an EFI application,
 // unsigned, without symbol table.
 func parseImage(data []byte) (*image, error) {
 	f, err := pe.NewFile(bytes.NewReader(data))
@@ -104,7 +104,7 @@ func (im *image) checkContents() error {
 		case slices.ContainsFunc(im.sections[:i], func(o pe.SectionHeader32) bool {
 			return name(o) == name(s)
 		}):
-			return fmt.Errorf("section %s: there twice", name(s))
+			return fmt.Errorf("section %s: appears twice", name(s))
 		}
 	}
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Parse reads the sections of a UKI, those of the stub's code left out. A file
-// without .linux is no UKI.
+// Parse reads the sections of a UKI except the stub's code. A file without
+// .linux is no UKI.
 func Parse(r io.ReaderAt) (Sections, error) {
 	f, err := pe.NewFile(r)
 	if err != nil {
@@ -23,7 +23,7 @@ func Parse(r io.ReaderAt) (Sections, error) {
 			continue
 		}
 		if _, twice := found.Section(s.Name); twice {
-			return nil, fmt.Errorf("parse UKI: section %s: there twice", s.Name)
+			return nil, fmt.Errorf("parse UKI: section %s: appears twice", s.Name)
 		}
 
 		data, err := io.ReadAll(io.LimitReader(s.Open(), int64(min(s.VirtualSize, s.Size))))
@@ -55,7 +55,7 @@ func ReadSection(r io.ReaderAt, name string) ([]byte, error) {
 
 	s := f.Section(name)
 	if s == nil || s.VirtualSize > s.Size || s.VirtualSize > maxSection {
-		return nil, fmt.Errorf("read section %s of a UKI: it has none", name)
+		return nil, fmt.Errorf("read section %s of a UKI: absent, or of invalid size", name)
 	}
 
 	data := make([]byte, s.VirtualSize)
@@ -66,5 +66,5 @@ func ReadSection(r io.ReaderAt, name string) ([]byte, error) {
 	return data, nil
 }
 
-// maxSection is how large a section may be that is read whole for what it says.
+// maxSection is the largest section that is read into memory.
 const maxSection = 1 << 20

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Replace gives a UKI, which is not signed, another last section: in place of
-// that of the same name, if it has one.
+// Replace returns an unsigned UKI with another last section. It replaces the
+// section with the same name, if present.
 func Replace(image []byte, s Section) ([]byte, error) {
 	im, err := parseImage(image)
 	if err != nil {

@@ -36,7 +36,7 @@ func Names() []string {
 	}
 }
 
-// SBOM is the section that has an SPDX document of what is in the image.
+// SBOM is the section with an SPDX document about the content of the image.
 const SBOM = ".sbom"
 
 // LoaderSignature is the section that has the signature (Authenticode) of the
