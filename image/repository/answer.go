@@ -53,8 +53,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// checkAnswer refuses what holds for every request. 403 is how some object
-// stores say that there is no such file.
+// checkAnswer checks what every response must fulfil. Some object stores answer
+// 403 for a file that does not exist.
 func checkAnswer(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusNotFound, code == http.StatusGone, code == http.StatusForbidden:

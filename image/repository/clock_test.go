@@ -98,8 +98,8 @@ func TestTheClock(t *testing.T) {
 	}
 }
 
-// TestAWrongClockIsNotRemembered: neither the node's own, nor that of whoever
-// signs, once that is set right.
+// TestAWrongClockIsNotRemembered: neither the node's own wrong clock nor the
+// signer's, once it is correct again.
 func TestAWrongClockIsNotRemembered(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// dirStore is a directory. Links cannot lead out of it: it may be on a stick
-// that somebody brings.
+// dirStore is a directory. Links cannot lead out of it: it may be on a USB disk
+// of unknown origin.
 type dirStore struct{ path string }
 
 func openDir(path string) (Store, error) {

@@ -10,16 +10,16 @@ import (
 // What is wrong with the metadata of a repository. None of these goes away by
 // asking the same server again at once.
 var (
-	// ErrExpired: nobody has vouched for the metadata for too long. A frozen
+	// ErrExpired: the signatures of the metadata have expired. A frozen
 	// repository looks like this.
 	ErrExpired = errors.New("expired")
 	// ErrRollback: older than what this node has seen.
 	ErrRollback = errors.New("older than what was seen before")
 	// ErrUnsigned: too few of the signatures that root.json asks for.
 	ErrUnsigned = errors.New("not signed by enough trusted keys")
-	// ErrMixed: a file is not the one that the signed file before it names.
+	// ErrMixed: a file differs from the file that the signed metadata names.
 	ErrMixed = errors.New("not the file that the signed metadata name")
-	// ErrInvalid: the file does not say what such a file has to say.
+	// ErrInvalid: a file lacks required content.
 	ErrInvalid = errors.New("not valid")
 	// ErrNotKept: the node cannot read or write what it has seen.
 	ErrNotKept = errors.New("trusted metadata")
@@ -27,7 +27,7 @@ var (
 
 func hints() map[error]string {
 	return map[error]string{
-		ErrExpired: "sign the repository anew (its timestamp at least), or set this " +
+		ErrExpired: "sign the repository again (at least its timestamp), or set this " +
 			"machine's clock",
 		ErrRollback: "this is an old copy of the repository, or somebody plays one back",
 		ErrUnsigned: "is this the repository whose root.json the node trusts?",

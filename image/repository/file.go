@@ -29,7 +29,7 @@ func linkFile(to, from string) error {
 	return CopyFile(to, from)
 }
 
-// CopyFile replaces the file to by a copy: whole, or not at all.
+// CopyFile replaces the file to by a copy, completely or not at all.
 func CopyFile(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
@@ -48,6 +48,7 @@ func replace(file string, write func(*os.File) error) error {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // not there any more after the rename
+
 	if err := errors.Join(write(tmp), tmp.Sync(), tmp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}

@@ -94,6 +94,7 @@ func (s *httpStore) Get(ctx context.Context, name string, limit int64) ([]byte, 
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: server answers %s", name, resp.Status)
 	}

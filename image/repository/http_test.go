@@ -337,6 +337,7 @@ func TestTheLeastSpeed(t *testing.T) {
 				body := &watched{ReadCloser: server, ctx: ctx, cancel: cancel}
 				var group sync.WaitGroup
 				defer group.Wait()
+
 				defer body.Close()
 
 				group.Go(func() {
@@ -388,8 +389,8 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAMirrorIsNotFollowed has one send its readers elsewhere, and one that
-// knows no ranges.
+// TestAMirrorIsNotFollowed has one mirror redirect its readers, and one that
+// does not support ranges.
 func TestAMirrorIsNotFollowed(t *testing.T) {
 	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "0123456789")

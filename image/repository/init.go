@@ -31,6 +31,7 @@ func Init(dir string, keys Keys, threshold int, e Expiries, now time.Time) error
 		return err
 	}
 	defer unlock()
+
 	st := newState()
 	s := signer{
 		dir:      dir,
@@ -79,8 +80,8 @@ func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Tim
 	return nil
 }
 
-// root signs a new root.json by signers, in which the signer's keys are those
-// of the roles.
+// root signs a new root.json with the signers' keys. It gives all roles the
+// keys of signer.
 func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) error {
 	if threshold < 1 || threshold > len(s.keys.Root) {
 		return fmt.Errorf("root.json: a threshold of %d with %d root keys",
@@ -90,7 +91,6 @@ func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) erro
 	signed := &st.root.Signed
 	signed.Version++
 	signed.Expires = s.until(s.expiries.Root)
-
 	signed.Keys = map[string]*metadata.Key{}
 
 	signed.Roles = map[string]*metadata.Role{}

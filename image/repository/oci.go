@@ -15,7 +15,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// ArtifactType is that of a repository in a registry: an OCI artifact whose
+// ArtifactType is the type of a repository in a registry: an OCI artifact whose
 // layers are its files, by the annotation org.opencontainers.image.title
 // (image-spec 1.1, "Guidance for artifacts").
 const ArtifactType = "application/vnd.loam.repository.v1"
@@ -148,7 +148,8 @@ func (s *ociStore) Range(ctx context.Context, name string, off, n int64) (io.Rea
 	return s.blobs.Range(s.scoped(ctx), "blobs/"+d.Digest.String(), off, n)
 }
 
-// scoped says what a token is to be for, so that it is asked for once.
+// scoped adds the scope of the token to the context, so that one request gets
+// it.
 func (s *ociStore) scoped(ctx context.Context) context.Context {
 	return auth.AppendRepositoryScope(ctx,
 		registry.Reference{Registry: s.ref.Host, Repository: s.ref.Name}, auth.ActionPull)

@@ -14,8 +14,8 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 )
 
-// Permit allows nodes to go down to an older release than the one that they
-// run. It is signed by the keys of the role targets, as the releases are.
+// Permit allows nodes to go down to a release older than the running one. It is
+// signed by the keys of the role targets, as releases are.
 type Permit struct {
 	ImageID string `json:"imageID"`
 	Version string `json:"version"`
@@ -24,12 +24,12 @@ type Permit struct {
 	Expires time.Time `json:"expires"`
 }
 
-// permitType keeps what is signed apart from TUF's metadata, which the same
-// keys sign.
+// permitType separates the signed text from TUF's metadata, which the same keys
+// sign.
 const permitType = "application/vnd.loam.permit.v1+json"
 
-// envelope is that of DSSE (protocol 1.0.0): signatures of a payload of some
-// type.
+// envelope is a DSSE envelope (protocol 1.0.0): signatures of a payload with
+// its type.
 type envelope struct {
 	PayloadType string          `json:"payloadType"`
 	Payload     []byte          `json:"payload"`
@@ -41,7 +41,7 @@ type envelopeProof struct {
 	Sig   []byte `json:"sig"`
 }
 
-// signed is the text that signatures are of.
+// signed is the text that the signatures cover.
 func (e envelope) signed() []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s",
 		len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
@@ -109,8 +109,8 @@ func enveloped(kind string, payload []byte, keys ...ed25519.PrivateKey) ([]byte,
 	return append(text, '\n'), err
 }
 
-// Permit reads one, which must be signed by the keys that the repository's
-// targets are signed by now, and not have expired: else its error is
+// Permit reads a permit. It must be signed by the current keys of the
+// repository's targets role, and not have expired: otherwise the error is
 // ErrInvalid, ErrUnsigned or ErrExpired.
 func (n News) Permit(text []byte) (p Permit, err error) {
 	var e envelope
@@ -149,8 +149,8 @@ func (n News) Permit(text []byte) (p Permit, err error) {
 	return p, nil
 }
 
-// strictly decodes JSON of which each field is known: a condition that is not
-// understood is none that is met.
+// strictly decodes JSON and refuses unknown fields: a condition that is not
+// understood counts as not met.
 func strictly(text []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

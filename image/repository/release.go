@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// Release is one that the repository offers. All of it is signed.
+// Release is a release in the repository. All of it is signed.
 type Release struct {
 	Version, Arch, Profile, ImageID string
 	// Epoch is the security epoch.

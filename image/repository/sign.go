@@ -73,7 +73,7 @@ func put[T metadata.Roles](
 }
 
 // commit signs the targets, then the snapshot that names them, then the
-// timestamp that names the snapshot. Before the last, nobody sees any of it.
+// timestamp that names the snapshot. Before the last, no reader sees any of it.
 // between is called right before the last.
 func (s signer) commit(to state, between func() error) error {
 	to.targets.Signed.Version++
@@ -140,7 +140,7 @@ func Lock(dir string) (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("repository %s: somebody else publishes: %w", dir, err)
+		return nil, fmt.Errorf("repository %s: another process publishes: %w", dir, err)
 	}
 	return func() { f.Close() }, nil
 }

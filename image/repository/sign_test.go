@@ -123,7 +123,7 @@ func TestPublishRefuses(t *testing.T) {
 			unlock, err := Lock(f.dir)
 			f.ok(err)
 			f.Cleanup(unlock)
-		}, "somebody else publishes"},
+		}, "another process publishes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)

@@ -8,18 +8,17 @@ import (
 )
 
 // watched is a body whose request ends when no byte of it comes for a while, or
-// too few in a window, counted only while somebody waits for it.
+// too few in a window. Only the time that a reader waits for it counts.
 type watched struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// waited and got are of this window.
+	// waited and got count in this window.
 	waited time.Duration
 	got    int
 }
 
-// stalling watches the bodies of all answers, also of those that come before
-// the one that was asked for.
+// stalling watches the bodies of all responses, also of redirects.
 type stalling struct{ http.RoundTripper }
 
 func (s stalling) RoundTrip(req *http.Request) (*http.Response, error) {

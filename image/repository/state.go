@@ -37,8 +37,8 @@ func newState() state {
 	return st
 }
 
-// readState reads a repository as a node does, but takes what expired: nobody
-// adds to what does not verify.
+// readState reads a repository as a node does, but accepts expired metadata. A
+// repository that does not verify cannot be added to.
 func readState(dir string) (state, error) {
 	first, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
 	if err != nil {

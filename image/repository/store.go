@@ -27,8 +27,8 @@ import (
 // Store reads published files, by their slash-separated names. Nothing in it is
 // trusted.
 type Store interface {
-	// Get is the whole file: ErrNotFound if there is none, ErrTooLarge if it
-	// has more than max bytes.
+	// Get returns the content of a file: ErrNotFound if absent, ErrTooLarge if
+	// it has more than max bytes.
 	Get(ctx context.Context, name string, max int64) ([]byte, error)
 	// Range reads n bytes from off on. The reader gives exactly n bytes, or an
 	// error: io.ErrUnexpectedEOF if there are fewer.
@@ -57,11 +57,11 @@ type options struct {
 	mirror bool
 }
 
-// Mirror is for a store that nobody has to trust: it does not send its readers
-// elsewhere, and a server has to know ranges.
+// Mirror is for a store that need not be trusted: it must not redirect its
+// readers, and a server must support ranges.
 func Mirror() Option { return func(o *options) { o.mirror = true } }
 
-// CAs adds certificate authorities, in PEM, to those of the system for https.
+// CAs adds certificate authorities, in PEM, to the system's for https.
 func CAs(pem []byte) Option { return func(o *options) { o.cas = append(o.cas, pem...) } }
 
 // Open opens a directory (a path, or file://), or a web server's (http:// or

@@ -104,6 +104,7 @@ func readRange(t testing.TB, s Store, name string, off, n int64) ([]byte, error)
 		return nil, err
 	}
 	defer body.Close()
+
 	return io.ReadAll(body)
 }
 

@@ -34,8 +34,8 @@ type Trusted struct {
 	Targets   []byte   `json:"targets,omitempty"`
 }
 
-// Load reads what k keeps. A damaged file counts as none: a node that can be
-// updated no more is worse than one that forgot what it saw.
+// Load reads what k keeps. A damaged file counts as absent: a node that can
+// never update again is worse than a node that forgot what it saw.
 func Load(k Keeper) (Trusted, error) {
 	text, err := k.Read(TrustedName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,9 +72,9 @@ func (t Trusted) equal(o Trusted) bool {
 		bytes.Equal(t.Snapshot, o.Snapshot) && bytes.Equal(t.Targets, o.Targets)
 }
 
-// begin is t for a node that is told to trust root. If t comes from another
-// root.json, its Root is not trusted any more; the rest still has to be signed
-// by the keys of the new one, and then is as good as ever.
+// begin is t for a node that is configured to trust root. If t comes from
+// another root.json, its Root is not trusted any more; the rest must still be
+// signed by the keys of the new one, and then stays valid.
 func (t Trusted) begin(root []byte) Trusted {
 	if slices.Contains(t.Anchors, anchor(root)) && usable(t.Root) {
 		return t

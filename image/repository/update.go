@@ -10,10 +10,10 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata/trustedmetadata"
 )
 
-// Update reads the metadata of s as the TUF specification has a client do it
-// (5.3 to 5.6), and returns its releases, newest first. root is the root.json
-// that the node was given; k keeps what is verified, each file before the next
-// is asked for, and is written only for what is new.
+// Update reads the metadata of s as a client does by the TUF specification (5.3
+// to 5.6), and returns its releases, newest first. root is the root.json of the
+// node's configuration. k stores verified metadata, each file before the
+// request for the next; an unchanged file is not written.
 func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News, error) {
 	u, err := update(ctx, s, k, root, c)
 	if err != nil {
@@ -91,12 +91,12 @@ type updater struct {
 	store  Store
 	keeper Keeper
 	clock  Clock
-	// saved is what the keeper has, kept what it is to have.
+	// saved is what the keeper has, kept what it should have.
 	saved, kept Trusted
 	set         *trustedmetadata.TrustedMetadata
 }
 
-// save gives the keeper what is new.
+// save stores what changed.
 func (u *updater) save() error {
 	if u.kept.equal(u.saved) {
 		return nil
@@ -127,11 +127,11 @@ func (u *updater) fresh(file string, expires time.Time) error {
 			ErrExpired, stamp(expires), stamp(u.set.RefTime), behind))
 }
 
-// since moves the time on to when the timestamp was signed, which is in the
-// past, and looks again at what was fresh before. No other time that the node
-// has seen is kept for later, least of all the clock's: one that was ahead once
-// would have everything expire for ever. What a signer with a wrong clock has
-// said, the next timestamp of the same key sets right.
+// since moves the reference time forward to the time of the timestamp's
+// signature, which is in the past, and checks again what was fresh before. The
+// node stores no other time that it has seen, least of all the clock's: a clock
+// that was ahead once would make everything expire for ever. If a signer's
+// clock was wrong, the next timestamp by the same key corrects it.
 func (u *updater) since(signed time.Time) error {
 	if u.clock == (Clock{}) || !signed.After(u.set.RefTime) {
 		return nil

@@ -20,6 +20,7 @@ func TestFromABuildToItsBytes(t *testing.T) {
 	f.ok(err)
 	server := httptest.NewServer(http.FileServer(http.Dir(f.dir)))
 	defer server.Close()
+
 	s, err := Open(server.URL)
 	f.ok(err)
 

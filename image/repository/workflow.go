@@ -8,7 +8,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 )
 
-// Limits of what is read before it is verified.
+// Limits of files that are read before they are verified.
 const (
 	maxRoot      = 512 << 10
 	maxTimestamp = 16 << 10

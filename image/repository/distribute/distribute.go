@@ -33,7 +33,7 @@ const (
 	sums      = "SHA256SUMS"
 )
 
-// Login is who pushes to a registry; empty for nobody.
+// Login is the account for pushes to a registry; empty for an anonymous push.
 type Login struct{ User, Password string }
 
 // To copies the repository in dir to a directory or a registry, and reports
@@ -159,6 +159,7 @@ func describe(file string) (d ocispec.Descriptor, err error) {
 		return d, err
 	}
 	defer f.Close()
+
 	hash := digest.SHA256.Digester()
 	d.MediaType = "application/octet-stream"
 
