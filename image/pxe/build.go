@@ -109,12 +109,12 @@ func (b *Build) Close() error {
 // Arch is as Go names it.
 func (b *Build) Arch() string { return b.manifest.Arch }
 
-// String is what a person calls it.
+// String is the name of the build in messages.
 func (b *Build) String() string {
 	return fmt.Sprintf("%s %s %s", b.manifest.ImageID, b.manifest.Version, b.manifest.Profile)
 }
 
-// RootHash is that of the system.
+// RootHash is the root hash of the system.
 func (b *Build) RootHash() string { return b.manifest.RootHash }
 
 // Path is where a file of the build is on this server, without a slash at the

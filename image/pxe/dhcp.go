@@ -16,9 +16,9 @@ type Proxy struct {
 	Server netip.Addr
 	// Installed reports whether the machine boots from its own disk.
 	Installed func(mac string) bool
-	// Admit is the reason to boot no such machine.
+	// Admit returns the reason to refuse a machine, nil to boot it.
 	Admit func(Request) error
-	// Said is told what a machine was told, or why it was told nothing.
+	// Said records the answer to a machine, or why it got none.
 	Said func(Request, Offer, error)
 }
 

@@ -26,27 +26,25 @@ type Identity struct {
 	Arch         string
 }
 
-// ErrNone has a machine start without a machine.yaml. It is no fs.ErrNotExist,
-// which is also what is said of a list of tokens that is away.
+// ErrNone has a machine start without a machine.yaml. It is not fs.ErrNotExist,
+// which a missing list of tokens also returns.
 var ErrNone = errors.New("no machine.yaml")
 
 // Machines is what this server knows of machines.
 type Machines interface {
-	// Machine is the machine.yaml for a machine, and, for a person, where it is
-	// from; ErrNone if there is none. The texts of all errors go to the
-	// machine.
+	// Machine is the machine.yaml for a machine, and, for the log, its origin;
+	// ErrNone if absent. The texts of all errors go to the machine.
 	Machine(ctx context.Context, id Identity) (text []byte, from string, err error)
 
 	// Installed has the machine boot from its own disk from now on. It returns
-	// how a person takes that back.
+	// the command that the operator undoes this with.
 	Installed(id Identity) (undo string, err error)
 
 	// IsInstalled reports whether it does.
 	IsInstalled(mac string) bool
 }
 
-// Said is told what was asked, by whom (a MAC, or an address), and what came of
-// it.
+// Said records a request, its client (a MAC, or an address), and its result.
 type Said func(who, asked, got string)
 
 // Handler answers what machines ask over HTTP.
@@ -96,8 +94,8 @@ func host(r *http.Request) string {
 	return address
 }
 
-// answerIPXE gives iPXE its script. What it says of itself is written to a
-// person's terminal only if it is known.
+// answerIPXE gives iPXE its script. It prints what iPXE says of itself only if
+// the value is known, as it goes to a terminal.
 func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Machines, said Said) {
 	arch := r.FormValue("arch")
 	who := host(r)
@@ -118,7 +116,7 @@ func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Mach
 	fmt.Fprint(w, o.Script(arch, installed))
 }
 
-// answer has ask say what a machine gets, and what a person is told of that.
+// answer sends the machine the answer of ask, and records it.
 func answer(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -151,7 +149,7 @@ func answer(
 	}
 }
 
-// named is the serial number, for a person.
+// named is the serial number, for messages.
 func (id Identity) named() string {
 	if id.Serial == "" {
 		return ""
@@ -170,7 +168,7 @@ func identify(q url.Values) (Identity, error) {
 	for _, text := range q["mac"] {
 		mac, err := net.ParseMAC(text)
 		if err != nil || len(mac) != 6 {
-			return id, fmt.Errorf("mac %.40q is none", text)
+			return id, fmt.Errorf("mac %.40q: not a MAC address", text)
 		}
 		if !slices.Contains(id.MACs, mac.String()) {
 			id.MACs = append(id.MACs, mac.String())

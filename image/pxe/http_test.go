@@ -48,6 +48,7 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+
 	o := Offers{URL: "http://192.0.2.1:8080", Builds: map[string]*Build{"amd64": b}}
 	s := &site{}
 	var said []string
@@ -160,13 +161,13 @@ func TestHandler(t *testing.T) {
 			name:   "a MAC that is none",
 			path:   "/v1/machine?mac=../../x",
 			status: 400,
-			want:   "mac \"../../x\" is none\n",
+			want:   "mac \"../../x\": not a MAC address\n",
 		},
 		{
 			name:   "a MAC that is too long",
 			path:   "/v1/machine?mac=00:00:00:00:fe:80:00:00",
 			status: 400,
-			want:   "mac \"00:00:00:00:fe:80:00:00\" is none\n",
+			want:   "mac \"00:00:00:00:fe:80:00:00\": not a MAC address\n",
 		},
 		{
 			name:   "a serial number of a novel",

@@ -46,7 +46,7 @@ func listenOn(ctx context.Context, device string, at netip.AddrPort) (net.Packet
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return nil, fmt.Errorf("%w\n"+
-			"hint: ports below 1024 are for root, or for who has CAP_NET_BIND_SERVICE", err)
+			"hint: ports below 1024 need root or CAP_NET_BIND_SERVICE", err)
 	case errors.Is(err, unix.EADDRINUSE):
 		return nil, fmt.Errorf("%w\n"+
 			"hint: another DHCP or PXE server runs on this machine: ss -ulnp shows which", err)

@@ -9,7 +9,8 @@ import (
 
 // Neighbour finds the MAC of an address in the text of /proc/net/arp
 // (proc_pid_net(5)): one line of headers, then address, type, flags, MAC and
-// more. "" is one that is not there, such as that of a machine behind a router.
+// more. It returns "" for an unknown address, such as a machine behind a
+// router.
 func Neighbour(table io.Reader, address netip.Addr) string {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {

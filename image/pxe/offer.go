@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Offer is what a machine is told.
+// Offer is the answer to a machine.
 type Offer struct {
 	// Class is option 60, which has to begin as the machine's own.
 	Class string
@@ -13,8 +13,8 @@ type Offer struct {
 	// File is option 67: a name for TFTP, or a URL.
 	File string
 
-	// Disk says that the machine is to start from its own disk. Who is told
-	// nothing waits for minutes.
+	// Disk has the machine start from its own disk. A machine without an answer
+	// waits for minutes.
 	Disk bool
 }
 

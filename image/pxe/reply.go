@@ -27,9 +27,9 @@ var (
 	useDisk = []byte{6, 1, 3, 9, 7, 0, 0, 4, 'd', 'i', 's', 'k', 10, 5, 0, 'd', 'i', 's', 'k', 255}
 )
 
-// answers says what kind of message answers p that came to a port: an offer
-// beside that of the DHCP server, or, once the machine has its address, an ACK;
-// false if none does.
+// answers returns the type of the message that answers p on a port: an offer
+// beside the DHCP server's, or, once the machine has its address, an ACK. ok is
+// false if p gets no answer.
 func answers(p *dhcpv4.DHCPv4, port int) (dhcpv4.MessageType, bool) {
 	switch kind := p.MessageType(); {
 	case port == DHCPPort && kind == dhcpv4.MessageTypeDiscover:

@@ -14,7 +14,7 @@ import (
 // Kind is what a machine asks by.
 type Kind string
 
-// The kinds that there are; "" is none of them, which is not answered.
+// The kinds of request; "" is any other request, which gets no answer.
 const (
 	Firmware Kind = "UEFI PXE"
 	HTTPBoot Kind = "UEFI HTTP boot"
@@ -35,7 +35,8 @@ const (
 type Request struct {
 	Kind Kind
 
-	// Arch is as Go names it, "" for one that there is no Loam for.
+	// Arch is as Go names it, "" for an architecture that Loam does not
+	// support.
 	Arch string
 
 	// MAC is in lower case, with colons.
@@ -111,8 +112,8 @@ func uuids(field []byte) []string {
 	return []string{id.String(), turned.String()}
 }
 
-// arch is option 93, of which the first is the one that boots, or else what
-// option 60 says of it: "PXEClient:Arch:00007:UNDI:003016".
+// arch is the first entry of option 93, which is the architecture that boots,
+// or else the one that option 60 names: "PXEClient:Arch:00007:UNDI:003016".
 func arch(p *dhcpv4.DHCPv4, class string) iana.Arch {
 	if field := p.Options.Get(dhcpv4.OptionClientSystemArchitectureType); len(field) >= 2 {
 		return iana.Arch(binary.BigEndian.Uint16(field))

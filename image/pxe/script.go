@@ -8,9 +8,9 @@ import (
 // ScriptPath is where iPXE finds what to do, after the server's URL.
 const ScriptPath = "/v1/ipxe"
 
-// askScript has iPXE ask again with what it is: names of architectures are
-// those of its setting buildarch, and netX is the network device that it used
-// last.
+// askScript has iPXE send a second request that describes the machine: the
+// architecture is in the words of its setting buildarch, and netX is the
+// network device that it used last.
 const askScript = "#!ipxe\nchain %s" + ScriptPath + "?arch=${buildarch}&mac=${netX/mac}\n"
 
 // buildarch are iPXE's names of architectures. It is i386 also on a processor

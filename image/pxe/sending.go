@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// patience is how long a client may take nothing of what is sent to it.
+// patience is how long a client may accept no data.
 const patience = 30 * time.Second
 
 // sending is an answer that ends if its client takes nothing for a while, so
@@ -36,7 +36,7 @@ func (s *sending) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Amount says, for a person, what was sent, and whether it was all.
+// Amount says how much was sent, and whether it was all, for messages.
 func Amount(bytes int64, took time.Duration, err error) string {
 	if err != nil {
 		return fmt.Sprintf("not sent: %v", err)

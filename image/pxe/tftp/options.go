@@ -21,7 +21,7 @@ const (
 type terms struct {
 	block  int
 	window int
-	// timeout is the client's own wish, 0 for none.
+	// timeout is the client's own choice, 0 if unset.
 	timeout time.Duration
 }
 

@@ -41,7 +41,7 @@ var (
 	errWrite = errors.New("a request to write")
 )
 
-// operation is the first field of a packet, 0 for one that has none.
+// operation is the first field of a packet, 0 if absent.
 func operation(p []byte) int {
 	if len(p) < 2 {
 		return 0
@@ -50,7 +50,7 @@ func operation(p []byte) int {
 }
 
 // parseRequest reads RRQ: name, mode, and pairs of option and value, each ended
-// by a zero. What follows the last whole pair is nothing, as some firmware
+// by a zero. It ignores what follows the last complete pair, as some firmware
 // pads.
 func parseRequest(p []byte) (request, error) {
 	switch operation(p) {

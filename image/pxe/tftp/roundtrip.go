@@ -8,8 +8,8 @@ type roundTrip struct {
 	mean, variability time.Duration
 }
 
-// measured takes an answer to something that was sent once: of one that was
-// sent twice, nobody knows to which it answers (Karn's algorithm).
+// measured takes an answer to a packet that was sent once: an answer to a
+// repeated packet may belong to either copy (Karn's algorithm).
 func (r *roundTrip) measured(d time.Duration) {
 	if !r.known {
 		r.known = true

@@ -24,21 +24,20 @@ const (
 	maxOfOneHost = 4
 )
 
-// File is what is sent.
+// File is the content of a file.
 type File struct {
 	Content io.ReaderAt
 	Size    int64
 }
 
-// Transfer is one that has ended.
+// Transfer is a finished transfer.
 type Transfer struct {
 	Client netip.AddrPort
 	Name   string
 	Size   int64
 	Took   time.Duration
 
-	// Err is nil if the client has the file, ErrNotFound if there is none of
-	// that name.
+	// Err is nil if the client has the file, ErrNotFound if it does not exist.
 	Err error
 }
 
@@ -54,15 +53,15 @@ type Server struct {
 	// client.
 	Dial func(client netip.AddrPort) (net.Conn, error)
 
-	// Ended is told of each transfer, but not of a client that only asked how
-	// long a file is.
+	// Ended is called after each transfer, but not for a client that only asked
+	// for the size of a file.
 	Ended func(Transfer)
 
 	mu     sync.Mutex
 	active map[netip.AddrPort]bool
 }
 
-// Serve answers until ctx ends, and waits for what is under way.
+// Serve answers until ctx ends, and waits for transfers in progress.
 func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
@@ -115,7 +114,8 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 	}
 }
 
-// refusal is the answer to what is no request to read bytes; code 0 is none.
+// refusal is the answer to a packet that is no request to read bytes; code 0 is
+// no answer.
 func refusal(p []byte, err error) (code uint16, text string) {
 	switch {
 	case errors.Is(err, errWrite):
@@ -144,6 +144,7 @@ func (s *Server) send(
 		return
 	}
 	defer conn.Close()
+
 	terms, agreed := negotiate(options, file.Size)
 	t := transfer{
 		conn:    conn,

@@ -153,7 +153,7 @@ func TestALineThatLoses(t *testing.T) {
 	}
 }
 
-// TestAClientThatGoes ends a transfer to nobody.
+// TestAClientThatGoes ends a transfer without a client.
 func TestAClientThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, _ := pair(func([]byte, func([]byte)) {})

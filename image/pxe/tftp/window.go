@@ -20,8 +20,8 @@ func (w *window) last() int64 { return w.size/int64(w.block) + 1 }
 
 func (w *window) done() bool { return w.acked == w.last() }
 
-// next is the range of blocks to send now; empty if there are none before an
-// ACK.
+// next returns the range of blocks to send now. It is empty if the window waits
+// for an ACK.
 func (w *window) next() (from, to int64) {
 	from = w.sent + 1
 	to = min(w.acked+int64(w.window), w.last())
@@ -29,18 +29,18 @@ func (w *window) next() (from, to int64) {
 	return from, to
 }
 
-// rewind has the blocks sent anew that were not acknowledged.
+// rewind sends all unacknowledged blocks again.
 func (w *window) rewind() {
 	w.sent = w.acked
 	w.rewound = true
 }
 
-// ack takes the number of a block, and reports whether it is news. A client
-// that misses a block acknowledges the last before it (RFC 7440, section 4),
-// and gets all from there anew. But it also answers blocks that it has already,
-// so what was sent twice is not sent again for an ACK: that would go on for
-// ever (the "Sorcerer's Apprentice", RFC 1123, section 4.2.3.1). Time mends it,
-// as it does the loss of a window's first block.
+// ack takes the number of a block, and reports whether it moves the window. A
+// client that misses a block acknowledges the last before it (RFC 7440, section
+// 4), and gets all from there again. But it also answers blocks that it has
+// already, so an ACK never repeats a block that was sent twice: that would go
+// on for ever (the "Sorcerer's Apprentice", RFC 1123, section 4.2.3.1). A
+// timeout repairs it, as it does the loss of a window's first block.
 func (w *window) ack(number uint16) bool {
 	ahead := int64(number - uint16(w.acked))
 	if ahead == 0 || w.acked+ahead > w.sent {
