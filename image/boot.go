@@ -24,6 +24,7 @@ func stateTemplate(ctx context.Context, run runner, dir string, detail io.Writer
 	const size = 256 << 20
 	file := filepath.Join(dir, "state.ext4")
 	defer os.Remove(file)
+
 	const fixed = "6c6f616d-0000-4000-8000-000000000001"
 	cmd := run(ctx, "env", "SOURCE_DATE_EPOCH=1", "E2FSPROGS_FAKE_TIME=1", "mke2fs", "-q", "-t",
 		"ext4", "-b", "4096", "-L", "loam-state", "-U", fixed,

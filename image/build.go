@@ -44,7 +44,7 @@ type Build struct {
 	BuildFlags []string
 }
 
-// Run builds: Out is either what it was before or a whole, verified build.
+// Run builds: afterwards Out is either unchanged or a complete, verified build.
 func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err := b.resolve(); err != nil {
 		return manifest.Manifest{}, err
@@ -108,7 +108,7 @@ func lock(out string) (unlock func(), err error) {
 
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: another build is under way: %w", out, err)
+		return nil, fmt.Errorf("%s: another build is running: %w", out, err)
 	}
 
 	return func() { f.Close() }, nil
@@ -139,6 +139,7 @@ func syncAll(dir string) error {
 		return err
 	}
 	defer f.Close()
+
 	if err := unix.Syncfs(int(f.Fd())); err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
@@ -272,7 +273,8 @@ func (b *Build) output(dir, suffix string) string {
 	return filepath.Join(dir, b.Plan.Base()+suffix)
 }
 
-// identity derives a UUID from what is built, so that equal builds are equal.
+// identity derives a UUID from the inputs of the build, so that equal builds
+// are equal.
 func (b *Build) identity(purpose string) uuid.UUID {
 	r := b.Plan.Spec.Release
 	return uuid.NewSHA1(uuid.NameSpaceURL,

@@ -16,7 +16,7 @@ func TestBuildReplacesOnlyABuildAndOneAtATime(t *testing.T) {
 	}
 
 	if _, err := lock(b.Out); err == nil ||
-		!strings.Contains(err.Error(), "another build is under way") {
+		!strings.Contains(err.Error(), "another build is running") {
 		t.Errorf("a second build beside the first: %v", err)
 	}
 

@@ -19,18 +19,20 @@ type parts struct {
 	uki          []byte
 	loader       []byte // systemd-boot
 
-	// stub, software, linux and microcode, nil for none, are of every UKI;
+	// stub, software, linux and microcode, nil if absent, are in every UKI;
 	// template is the empty state file system.
 	stub, software, linux, microcode, template []byte
 }
 
-// writeRaw writes the disk image: sparse, so that only what is used takes room.
+// writeRaw writes the disk image as a sparse file, so that only used parts take
+// room.
 func writeRaw(file string, p Plan, in parts) (err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	if err := f.Truncate(p.Table.DiskSize); err != nil {
 		return fmt.Errorf("size of %s: %w", file, err)
 	}
@@ -44,6 +46,7 @@ func writeRaw(file string, p Plan, in parts) (err error) {
 	if err := writePart(f, p.slot(partitions.Root), in.root); err != nil {
 		return err
 	}
+
 	if err := writePart(f, p.slot(partitions.RootVerity), in.verity); err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/loam-os/loam/image/initramfs"
 )
 
-// firmwareFiles are the firmware in a root tree, but for processors' microcode,
-// as an initramfs has it: drivers of network interfaces ask for it when they
-// are loaded. There is none in a tree for virtual machines.
+// firmwareFiles are the firmware files of a root tree as an initramfs has them,
+// except processors' microcode: drivers of network interfaces request them when
+// they are loaded. A tree for virtual machines has none.
 func firmwareFiles(tree string) (entries []initramfs.Entry, err error) {
 	dir := filepath.Join(tree, device.Dir)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

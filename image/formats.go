@@ -44,8 +44,8 @@ func writePacked(dst, src *os.File, size int64) error {
 	return packDisk(dst, src, size, zstd.SpeedBetterCompression)
 }
 
-// writePackedFast is for what has little in it but a packed disk: the rest is
-// zeros.
+// writePackedFast is for an image that holds little besides a packed disk: the
+// rest is zeros.
 func writePackedFast(dst, src *os.File, size int64) error {
 	return packDisk(dst, src, size, zstd.SpeedFastest)
 }

@@ -71,6 +71,7 @@ func TestPackedHolesAreZeros(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer z.Close()
+
 			if have, err := io.ReadAll(z); err != nil || !bytes.Equal(have, whole) {
 				t.Errorf("%d bytes, %v", len(have), err)
 			}

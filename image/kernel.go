@@ -15,7 +15,7 @@ import (
 )
 
 // module reads a kernel module and undoes its compression: the initramfs is
-// compressed as a whole, and the node has better to do than to unpack xz.
+// compressed as one, and the node should not spend time on xz.
 func module(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -24,7 +24,7 @@ type Keys struct {
 	Enroll map[string][]byte
 	When   When
 
-	// Sums signs SHA256SUMS; nil for nobody.
+	// Sums signs SHA256SUMS; nil leaves them unsigned.
 	Sums SumsSigner
 }
 
@@ -61,8 +61,11 @@ func (k Keys) check(program []byte) error {
 	}
 
 	if err := (secureboot.State{On: true, Allowed: allowed}).Check(im); err != nil {
-		return fmt.Errorf("a machine that enrolled db.auth would not start what is signed: %w\n"+
-			"hint: `loamctl keys --db` with the certificate that signs makes one that does", err)
+		return fmt.Errorf(
+			"a machine with this db.auth enrolled would not start the signed programs: %w\n"+
+				"hint: make another with `loamctl keys --db` and the signing certificate",
+			err,
+		)
 	}
 
 	return nil

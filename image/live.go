@@ -76,8 +76,8 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 	return convert(stick+".zst", stick, writePackedFast)
 }
 
-// stickSize is that of a stick's file system, in bytes: FAT32 with clusters of
-// 8 KiB has at least 512 MiB.
+// stickSize is the size of a USB installer's file system in bytes: FAT32 with
+// clusters of 8 KiB has at least 512 MiB.
 const stickSize = 768 << 20
 
 // stickTable is the partition table of an installer's stick: sticks have
@@ -116,6 +116,7 @@ func writeStick(file, sum string, files []esp.File) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	part := table.Partitions[0]
 	err = errors.Join(f.Truncate(table.DiskSize), table.Create(f),
 		esp.Write(io.NewOffsetWriter(f, part.Start), part.Size, table.SectorSize,

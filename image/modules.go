@@ -29,7 +29,8 @@ var bootModules = struct{ required, others []string }{
 		"mmc_block", "sdhci_pci", "sdhci_acpi", "ufshcd_pci",
 		// arm64 boards
 		"sdhci_iproc", "sdhci_of_arasan", "bcm2835", "pcie_brcmstb", "phy_generic",
-		// watchdogs, and the kernel's own for where there is none
+		// watchdogs, and the kernel's software watchdog for machines without
+		// one
 		"i6300esb", "iTCO_wdt", "sp5100_tco", "wdat_wdt", "sbsa_gwdt", "bcm2835_wdt", "softdog",
 		// processor extensions that speed up dm-verity
 		"sha256_ssse3", "sha256_ce", "sha2_ce",

@@ -29,8 +29,8 @@ type Plan struct {
 	// Cmdline is the kernel command line; roothash= is in it after Settle.
 	Cmdline string
 
-	// LiveCmdline is that of a system which runs from memory, got over the
-	// network; it is known after Pack.
+	// LiveCmdline is the command line of a system that runs from memory,
+	// fetched over the network; it is known after Pack.
 	LiveCmdline string
 
 	// RootHash is unknown before Settle.
@@ -136,7 +136,7 @@ func (p Plan) about() bundle.Sources {
 	}
 }
 
-// Images are the outputs that hold the system, in whole or in part.
+// Images are the outputs that contain the system or part of it.
 func (p Plan) Images() []string {
 	var names []string
 	for _, suffix := range []string{
@@ -157,8 +157,8 @@ const (
 	stickSuffix  = ".usb.raw"
 )
 
-// Suffixes of the signature of the root hash, and of the SPDX document of what
-// is in the image.
+// Suffixes of the signature of the root hash, and of the SPDX document about
+// the content of the image.
 const (
 	sigSuffix  = ".verity-sig"
 	sbomSuffix = ".spdx.json"
@@ -168,12 +168,12 @@ const (
 const (
 	ManifestName = "manifest.json"
 	SumsName     = "SHA256SUMS"
-	// SumsSignature is the detached signature of SumsName, if somebody has
-	// signed it.
+	// SumsSignature is the detached signature of SumsName, if the build has
+	// one.
 	SumsSignature = SumsName + ".gpg"
 )
 
-// String shows the plan to a person.
+// String shows the plan as text.
 func (p Plan) String() string {
 	var b strings.Builder
 	r := p.Spec.Release

@@ -30,6 +30,7 @@ func Sign(dir string, keys Keys) (manifest.Manifest, error) {
 		return manifest.Manifest{}, err
 	}
 	defer unlock()
+
 	if _, err := Verify(dir); err != nil {
 		return manifest.Manifest{}, err
 	}
@@ -256,7 +257,7 @@ func (s *signing) file(name string) error {
 	return os.Link(from, to)
 }
 
-// program signs one that firmware starts. A UKI gets the signature of the
+// program signs a program that firmware starts. A UKI gets the signature of the
 // loader as well.
 func (s *signing) program(image []byte) ([]byte, error) {
 	image, err := authenticode.Strip(image)

@@ -22,8 +22,9 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// disk makes a signed disk image of another: all of it but for the ESP, which
-// is made anew, and the signature of the root hash.
+// disk makes a signed disk image from an unsigned one: it copies everything
+// except the ESP, which it makes again, and adds the signature of the root
+// hash.
 func (s *signing) disk(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *signing) disk(to, from string) error {
 	return nil
 }
 
-// copyAround copies what is not in a partition, without the holes.
+// copyAround copies the parts outside of partitions, without the holes.
 func copyAround(dst, src *os.File, p gpt.Partition, size int64) error {
 	if err := dst.Truncate(size); err != nil {
 		return err
@@ -95,7 +96,7 @@ func copyAround(dst, src *os.File, p gpt.Partition, size int64) error {
 	return nil
 }
 
-// esp makes the ESP anew, with all its programs signed.
+// esp makes the ESP again, with all its programs signed.
 func (s *signing) esp(dst, src *os.File, sectorSize int, p gpt.Partition) error {
 	part := io.NewSectionReader(src, p.Start, p.Size)
 	fs, err := fat.Open(fat.ReadOnly(part), p.Size, sectorSize)
@@ -122,8 +123,8 @@ func (s *signing) esp(dst, src *os.File, sectorSize int, p gpt.Partition) error 
 		binary.LittleEndian.Uint32(id[:]), files)
 }
 
-// files are those of an ESP, or of a stick, with all its programs signed and
-// the keys for firmware.
+// files are the files of an ESP, or of a USB installer, with all programs
+// signed and the keys for firmware.
 func (s *signing) files(files []esp.File) (_ []esp.File, err error) {
 	if err := s.signLoader(files); err != nil {
 		return nil, err

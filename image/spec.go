@@ -13,7 +13,8 @@ import (
 type Spec struct {
 	Arch    string // amd64, arm64
 	Profile string // cloud, metal
-	// SectorSize is that of the disks that the image is for: 512 or 4096 bytes.
+	// SectorSize is the sector size of the disks that the image is for: 512 or
+	// 4096 bytes.
 	SectorSize int
 	Release    Release
 }
@@ -21,7 +22,7 @@ type Spec struct {
 // Release is what the file os-release says: the only place of a version.
 type Release struct {
 	ImageID, Version string
-	// Text is the whole file.
+	// Text is the content of the file.
 	Text []byte
 }
 
@@ -60,7 +61,7 @@ func (s Spec) Validate() error {
 	}
 
 	if !slices.Contains(SectorSizes(), s.SectorSize) {
-		return fmt.Errorf("sector size %d: disks have none such\nhint: 512 or 4096", s.SectorSize)
+		return fmt.Errorf("sector size %d: want 512 or 4096", s.SectorSize)
 	}
 
 	_, err := bootentry.Format(s.entry())

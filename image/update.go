@@ -84,7 +84,7 @@ func ReadUpdate(dir string) (repository.Bundle, error) {
 func verifyUpdate(dir string, m manifest.Manifest, signature *verity.Signature) error {
 	b, _, err := readUpdate(dir, m)
 	if err == nil && !reflect.DeepEqual(b.Index.Signature, signature) {
-		err = fmt.Errorf("%s: another signature of the root hash than that of the build",
+		err = fmt.Errorf("%s: its signature of the root hash differs from the build",
 			filepath.Base(b.Pack))
 	}
 	return err

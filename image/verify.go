@@ -98,8 +98,8 @@ func verifyFiles(dir string, files []manifest.File) error {
 	return nil
 }
 
-// verifySums compares SHA256SUMS with what the manifest, of which text is the
-// whole file, makes it.
+// verifySums compares SHA256SUMS with the sums in the manifest. text is the
+// content of the manifest's file.
 func verifySums(dir string, m manifest.Manifest, text []byte) error {
 	have, err := os.ReadFile(filepath.Join(dir, SumsName))
 	if err != nil {

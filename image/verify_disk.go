@@ -59,8 +59,8 @@ func describePartitions(t gpt.Table) []manifest.Partition {
 	return out
 }
 
-// verifySlot hashes the whole root partition of slot A, and the root file
-// system that is a file of its own.
+// verifySlot hashes all of the root partition of slot A, and the separate file
+// with the root file system.
 func verifySlot(out outputs, t gpt.Table, m manifest.Manifest) error {
 	disk := out[".raw"]
 	hash, err := verity.ParseRootHash(m.RootHash)

@@ -17,9 +17,9 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// verifyLive checks what a node starts from without a disk: that PXE set and
-// stick are of one kernel and initramfs, and know the packed disk image that is
-// there.
+// verifyLive checks the files that a diskless node starts from: PXE set and USB
+// installer must have one kernel and initramfs, and name the packed disk image
+// of this build.
 func verifyLive(dir string, out outputs, m manifest.Manifest) error {
 	packed, _ := m.Output(".raw.zst")
 	network := m.Cmdline + " loam.from=network loam.disk=sha256:" + packed.SHA256

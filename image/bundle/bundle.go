@@ -41,7 +41,7 @@ type Index struct {
 	// RootHash is the root of the verity tree, 64 hex digits.
 	RootHash string `json:"rootHash"`
 
-	// Signature is that of RootHash, if it is signed.
+	// Signature is the signature of RootHash, if it is signed.
 	Signature *verity.Signature `json:"signature,omitempty"`
 
 	// Authenticode is what firmware with Secure Boot on goes by, of the UKI;

@@ -16,6 +16,7 @@ func compressed(t testing.TB, plain []byte, options ...zstd.EOption) []byte {
 		t.Fatal(err)
 	}
 	defer enc.Close()
+
 	return enc.EncodeAll(plain, nil)
 }
 

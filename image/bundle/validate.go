@@ -30,7 +30,7 @@ func Base(imageID, version, arch string) (string, error) {
 	return strings.TrimSuffix(file, ".efi"), err
 }
 
-// Validate reports what is wrong with the index.
+// Validate returns the faults of the index.
 func (ix Index) Validate() error {
 	if ix.Format != Format {
 		return fmt.Errorf("index: format %d, this program knows %d", ix.Format, Format)

@@ -55,6 +55,7 @@ func Write(pack io.Writer, in Sources) (Index, error) {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
 	defer enc.Close()
+
 	w := &packer{
 		out:  pack,
 		sum:  sha256.New(),

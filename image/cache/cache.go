@@ -1,6 +1,6 @@
-// Package cache keeps what is slow to build, by name: a directory that is
-// there is complete. A name holds a digest of all that went into its content,
-// so nothing in the cache is ever out of date.
+// Package cache stores slow builds by name: a directory that exists is
+// complete. A name holds a digest of all inputs, so an entry of the cache is
+// never out of date.
 package cache
 
 import (

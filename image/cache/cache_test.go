@@ -76,6 +76,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 

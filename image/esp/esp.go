@@ -29,7 +29,7 @@ import (
 type File struct {
 	Path string // "EFI/BOOT/BOOTX64.EFI": ASCII, slashes, relative to the root of the file system
 	Data []byte
-	// ReadOnly is the attribute: the firmware does not rename such a file.
+	// ReadOnly is the attribute: firmware does not rename a file that has it.
 	ReadOnly bool
 }
 
@@ -50,11 +50,10 @@ const (
 	maxSize = 1 << 40
 )
 
-// Write writes a file system of size bytes with the files to w, which reads as
-// zero everywhere: only what is not zero is written. Its sectors are those of
-// the disk, of 512 or 4096 bytes: Linux mounts no other. Equal inputs give
-// equal bytes: all times are 1980-01-01, and nothing depends on the order of
-// files.
+// Write writes a file system of size bytes with the files to w. It skips zeros,
+// as w must read as zero everywhere. sectorSize is the disk's, 512 or 4096
+// bytes: Linux mounts no other. Equal inputs give equal bytes: all times are
+// 1980-01-01, and nothing depends on the order of files.
 func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []File) error {
 	g, err := newGeometry(size, sectorSize)
 	if err != nil {
@@ -91,7 +90,7 @@ func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []F
 	return nil
 }
 
-// sparse writes what is not zero, and keeps the first error.
+// sparse skips zeros, and keeps the first error.
 type sparse struct {
 	w   io.WriterAt
 	err error

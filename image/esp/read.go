@@ -10,10 +10,10 @@ import (
 	"github.com/diskfs/go-diskfs/filesystem/fat32"
 )
 
-// Read reads a file of a FAT32 file system with such sectors that starts at
-// byte 0 of r, by a path like "EFI/BOOT/BOOTX64.EFI". It is go-diskfs that
-// reads, so that the builder checks its own writer with another's reader. It
-// cannot read an empty file: that is an error.
+// Read reads a file of a FAT32 file system with this sector size that starts at
+// byte 0 of r, by a path like "EFI/BOOT/BOOTX64.EFI". It uses go-diskfs, so
+// that an independent reader checks the builder's writer. go-diskfs cannot read
+// an empty file: that is an error.
 func Read(r io.ReaderAt, sectorSize int, path string) ([]byte, error) {
 	fsys, err := fat32.Read(storage{io.NewSectionReader(r, 0, fat32.Fat32MaxSize)},
 		fat32.Fat32MaxSize, 0, int64(sectorSize))

@@ -24,8 +24,8 @@ type node struct {
 	first    uint32 // first cluster; 0 for an empty file
 }
 
-// newTree makes the tree of directories and files. The order in directories is
-// that of the sorted paths, after the fillers.
+// newTree makes the tree of directories and files. In a directory the fillers
+// come first, then the entries in the order of the sorted paths.
 func newTree(files []File) (*node, error) {
 	root := &node{dir: true}
 	boot, err := root.mkdir(strings.Split(BootDir, "/"))

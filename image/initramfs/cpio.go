@@ -48,7 +48,7 @@ func Write(w io.Writer, entries []Entry) error {
 }
 
 // complete checks the entries, adds their parents and sorts them: a directory
-// comes before what is in it.
+// comes before its content.
 func complete(entries []Entry) ([]Entry, error) {
 	byPath := map[string]Entry{}
 	for _, e := range entries {

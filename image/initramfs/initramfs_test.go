@@ -147,6 +147,7 @@ func TestCompress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dec.Close()
+
 	if got, err := dec.DecodeAll(a, nil); err != nil || !bytes.Equal(got, in) {
 		t.Errorf("does not decompress to what it was (error %v)", err)
 	}

@@ -80,7 +80,7 @@ func Compare(a, b Image) (Comparison, error) {
 	return c, nil
 }
 
-// told are sections without those whose content is compared.
+// told returns the sections without those whose content is compared.
 func told(all []Section) []Section {
 	return slices.DeleteFunc(slices.Clone(all), func(s Section) bool {
 		return s.Name == ".cmdline" || s.Name == ".uname" || s.Name == uki.SBOM

@@ -15,7 +15,7 @@ import (
 // Enrollment is a set of keys on the ESP, which the loader enrolls in firmware
 // that has none. Each is the subjects of certificates.
 type Enrollment struct {
-	// Name is that of the set: the loader takes one called auto by itself.
+	// Name is the name of the set: the loader enrolls the set auto by itself.
 	Name string   `json:"name"`
 	PK   []string `json:"pk,omitempty"`
 	KEK  []string `json:"kek,omitempty"`
@@ -59,7 +59,7 @@ func readEnrollments(esp *fat.FS) (all []Enrollment, err error) {
 	return all, nil
 }
 
-// subjects names what is in a variable of signatures.
+// subjects names the entries in a variable of signatures.
 func subjects(r io.Reader) (names []string, err error) {
 	content, err := io.ReadAll(r)
 	if err != nil {

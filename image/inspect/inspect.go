@@ -1,5 +1,5 @@
-// Package inspect reads what is in an image, a disk or a UKI, from its bytes
-// alone.
+// Package inspect reads the content of an image, a disk or a UKI, from its
+// bytes alone.
 package inspect
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Image is what is in a file. Sizes and offsets are in bytes.
+// Image is the content of a file. Sizes and offsets are in bytes.
 type Image struct {
 	File string `json:"file"`
 
@@ -39,7 +39,7 @@ type Image struct {
 	// Disk is nil for a UKI.
 	Disk *Disk `json:"disk,omitempty"`
 
-	// UKIs are those that the loader shows, in the order in which it prefers
+	// UKIs are the UKIs that the loader shows, in the order in which it prefers
 	// them.
 	UKIs []UKI `json:"ukis"`
 }
@@ -61,12 +61,12 @@ type Disk struct {
 	// Enroll are keys that the loader enrolls in firmware that has none.
 	Enroll []Enrollment `json:"enroll,omitempty"`
 
-	// Damage is what is wrong with either copy of the table, "" if nothing is.
+	// Damage is the fault of either copy of the table, "" if both are valid.
 	Damage string `json:"damage,omitempty"`
 }
 
-// Partition is one of a disk. Role is in the words of repart.d(5), "" if it is
-// none of Loam's.
+// Partition is a partition of a disk. Role is in the words of repart.d(5), ""
+// if Loam does not use the partition.
 type Partition struct {
 	Index int             `json:"index"`
 	Role  partitions.Role `json:"role,omitempty"`
@@ -92,8 +92,8 @@ type UKI struct {
 	Signers  []string  `json:"signers,omitempty"`
 	Sections []Section `json:"sections"`
 
-	// Packages are those of the distribution, and Go modules, which have no
-	// architecture; none if it does not say.
+	// Packages are the distribution's packages and Go modules, which have no
+	// architecture; empty if the image does not say.
 	Packages []manifest.Package `json:"packages,omitempty"`
 }
 
@@ -208,7 +208,8 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	return nil
 }
 
-// name is that of an entry; of another file, one that comes after all entries.
+// name is the name of an entry; other files get a name that sorts after all
+// entries.
 func (u UKI) name() bootentry.Name {
 	n, err := bootentry.Parse(u.Path[strings.LastIndexByte(u.Path, '/')+1:])
 	if err != nil {

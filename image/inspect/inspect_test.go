@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// TestALoaderThatCannotBeRead is not one that is missing.
+// TestALoaderThatCannotBeRead: an unreadable loader is not a missing loader.
 func TestALoaderThatCannotBeRead(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"none", "loader/loader.conf", ""},

@@ -17,7 +17,7 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Open reads what is in a file, as OpenSource has it.
+// Open reads the content of a file, as OpenSource does.
 func Open(name string) (Image, error) {
 	s, err := OpenSource(name)
 	if err != nil {
@@ -42,8 +42,8 @@ func Open(name string) (Image, error) {
 type Source struct {
 	io.ReaderAt
 
-	// File is where it was found, Format as Image has it; Size is that of the
-	// disk, in bytes.
+	// File is where it was found, Format as Image has it; Size is the size of
+	// the disk in bytes.
 	File, Format string
 	Size         int64
 	files        []*os.File
@@ -163,7 +163,7 @@ func (s *Source) unpack(f *os.File) error {
 
 	s.Size, err = sparse.Write(raw, z)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends in the middle of what is packed\n" +
+		return errors.New("the packed data is cut off\n" +
 			"hint: get it again, and compare it with SHA256SUMS")
 	}
 

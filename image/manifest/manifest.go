@@ -25,10 +25,11 @@ type Manifest struct {
 	Profile string `json:"profile"`
 	// RootHash is the root of the verity tree, 64 hex digits.
 	RootHash string `json:"rootHash"`
-	// Kernel is the kernel release, Cmdline its whole command line.
+	// Kernel is the kernel release, Cmdline its full command line.
 	Kernel  string `json:"kernel"`
 	Cmdline string `json:"cmdline"`
-	// LiveCmdline is that of the PXE set, "" for a build that has none.
+	// LiveCmdline is the command line of the PXE set, "" for a build without
+	// one.
 	LiveCmdline string `json:"liveCmdline,omitempty"`
 	// UKI is the path of the unified kernel image on the ESP.
 	UKI        string      `json:"uki"`

@@ -21,9 +21,9 @@ type Key struct {
 	key    openpgp.Key
 }
 
-// ReadKey reads a file with one private key, armored or not. It must sign alike
-// whenever it does: RSA and EdDSA do. now is the time, as keys expire. unlock
-// has the passphrase of one that has one.
+// ReadKey reads a file with one private key, armored or not. The key must give
+// equal signatures each time: RSA and EdDSA do. now is the time, as keys
+// expire. unlock returns the passphrase of a protected key.
 func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error)) (Key, error) {
 	all, err := read(file)
 	if err != nil {
@@ -52,7 +52,7 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 
 	if k.key.PublicKey.Version != 4 {
 		return Key{}, fmt.Errorf(
-			"%s: a key of version %d: GnuPG, which systemd asks, knows version 4",
+			"%s: a key of version %d: want version 4, which GnuPG and so systemd know",
 			file, k.key.PublicKey.Version,
 		)
 	}
@@ -133,7 +133,8 @@ func Signer(signature []byte) (string, error) {
 	return fmt.Sprintf("%016X", *s.IssuerKeyId), nil
 }
 
-// armored begins what is text: a file may have several, one after the other.
+// armored begins the text form of a key: a file may have several, one after the
+// other.
 const armored = "-----BEGIN PGP"
 
 func read(file string) (all openpgp.EntityList, err error) {

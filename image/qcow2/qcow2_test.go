@@ -112,8 +112,8 @@ func TestHolesDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestLayoutCountsItself: the refcounts cover the whole file, their own blocks
-// included, also where one cluster more tips it over.
+// TestLayoutCountsItself: the refcounts cover all of the file, their own blocks
+// included, also where one cluster more needs another block.
 func TestLayoutCountsItself(t *testing.T) {
 	for n := int64(refcounts - 12); n < refcounts+3; n++ {
 		data := make([]int64, n)

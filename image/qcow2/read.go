@@ -82,7 +82,7 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 	return q, nil
 }
 
-// Size is that of the disk, in bytes.
+// Size is the size of the disk in bytes.
 func (q *Reader) Size() int64 { return q.size }
 
 // mapped is how much of the disk one L2 table maps.
@@ -124,7 +124,7 @@ const (
 	isZero       = 1
 )
 
-// readCluster reads what is within one cluster.
+// readCluster reads a range within one cluster.
 func (q *Reader) readCluster(p []byte, off, within int64) error {
 	clear(p)
 	table := q.l1[off/q.mapped()] & offsetMask
@@ -156,7 +156,7 @@ func (q *Reader) readCluster(p []byte, off, within int64) error {
 }
 
 // decompress reads a compressed cluster: its offset is not aligned, its length
-// told in sectors of 512 bytes from the first that it touches.
+// is given in sectors of 512 bytes from the first that it touches.
 func (q *Reader) decompress(entry uint64) ([]byte, error) {
 	split := 62 - (q.bits - 8)
 	at := int64(entry & (1<<split - 1))

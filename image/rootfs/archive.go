@@ -20,6 +20,7 @@ func writeArchive(name string, files []File, epoch int64) error {
 		return err
 	}
 	defer f.Close()
+
 	w := tar.NewWriter(f)
 	when := time.Unix(epoch, 0)
 	for _, dir := range parents(files) {

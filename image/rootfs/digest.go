@@ -72,6 +72,7 @@ func digestContent(sum io.Writer, path string, size int64) error {
 		return err
 	}
 	defer f.Close()
+
 	_, err = io.Copy(sum, f)
 
 	return err

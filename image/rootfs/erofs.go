@@ -76,6 +76,7 @@ func (p ImageParams) add(ctx context.Context, t tools.Tree, base, dst string) er
 		return err
 	}
 	defer os.RemoveAll(work)
+
 	archive := filepath.Join(work, "files.tar")
 	image := filepath.Join(work, "root.erofs")
 

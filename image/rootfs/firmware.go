@@ -35,7 +35,7 @@ func prune(dir string, list device.List) error {
 		return os.Remove(path)
 	})
 
-	for i := len(dirs) - 1; i >= 0 && err == nil; i-- { // what is in a directory comes after it
+	for i := len(dirs) - 1; i >= 0 && err == nil; i-- { // the content of a directory comes after it
 		if left, readErr := os.ReadDir(dirs[i]); readErr != nil || len(left) == 0 {
 			err = errors.Join(readErr, os.Remove(dirs[i]))
 		}

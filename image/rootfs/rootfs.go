@@ -88,9 +88,9 @@ func open(entry string) (Root, error) {
 	return root, nil
 }
 
-// digest names a tree by what it is made from, 12 hex digits: the mkosi
-// configuration and the parameters. The versions of the packages are not
-// known before they are installed; they are recorded in Root.Packages.
+// digest names a tree by its inputs, 12 hex digits: the mkosi configuration and
+// the parameters. The versions of the packages are not known before they are
+// installed; Root.Packages records them.
 func (p Params) digest(t tools.Tree) (string, error) {
 	config, err := Digest(p.Config)
 	if err != nil {

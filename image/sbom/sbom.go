@@ -28,7 +28,7 @@ type About struct {
 	Namespace string
 	Created   time.Time
 
-	// Packages are those of the distribution, Programs the paths of Go
+	// Packages are the distribution's packages, Programs the paths of Go
 	// programs.
 	Packages []manifest.Package
 	Programs []string
@@ -150,8 +150,7 @@ func escape(text string) string {
 	return strings.NewReplacer("%", "%25", ":", "%3A", "+", "%2B").Replace(text)
 }
 
-// modules are those that any of the programs is built of, and Go itself, sorted
-// by name.
+// modules are the modules of all programs, and Go itself, sorted by name.
 func modules(programs []string) ([]manifest.Package, error) {
 	var all []manifest.Package
 	for _, file := range programs {
@@ -176,9 +175,9 @@ func modules(programs []string) ([]manifest.Package, error) {
 	return slices.Compact(all), nil
 }
 
-// Decode reads the packages of a document, those of the distribution and Go
-// modules, the latter without an architecture. The document may be anybody's:
-// tools-golang, which panics at a package that is null, does not read it.
+// Decode reads the packages of a document, the distribution's and Go modules,
+// the latter without an architecture. The document may be from any source:
+// Decode does not use tools-golang, which panics at a package that is null.
 func Decode(text []byte) ([]manifest.Package, error) {
 	var doc struct {
 		SPDXVersion string

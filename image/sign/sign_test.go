@@ -73,7 +73,7 @@ func TestWhatIsNoKeyIsRefused(t *testing.T) {
 			"a certificate of another key",
 			one.KeyFile,
 			other.CertificateFile,
-			other.CertificateFile + `: certificate "CN=other": it is of another key`,
+			other.CertificateFile + `: certificate "CN=other": it belongs to another key`,
 		},
 	} {
 		_, err := Open(tc.key, tc.certificate, Tokens{})

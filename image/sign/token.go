@@ -145,8 +145,8 @@ func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, er
 	return stdout.Bytes(), nil
 }
 
-// reach is what env(1) sets, and which paths a program has to see, for it to
-// find the token. The library is that of the tools tree, or one of this
+// reach returns what env(1) must set, and which paths a program must see, so
+// that it finds the token. The library is in the tools tree, or on this
 // machine.
 func (t token) reach(tree tools.Tree) (env, binds []string, err error) {
 	env = []string{"PKCS11_PROVIDER_MODULE=" + t.module}
@@ -169,7 +169,7 @@ func (t token) reach(tree tools.Tree) (env, binds []string, err error) {
 	}
 
 	if strings.HasPrefix(t.module, "/usr/") {
-		return nil, nil, fmt.Errorf("%s: library %s: the tools tree has none there\n"+
+		return nil, nil, fmt.Errorf("%s: library %s: not in the tools tree\n"+
 			"hint: copy it to a directory outside of /usr", t.uri, t.module)
 	}
 
@@ -183,6 +183,7 @@ func pipe(content []byte) (*os.File, error) {
 		return nil, err
 	}
 	defer w.Close()
+
 	_, err = w.Write(content) // Short enough for the pipe to hold it.
 	return r, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/loam-os/loam/test/keys"
 )
 
-// softHSM is that of the tools tree.
+// softHSM is the library in the tools tree.
 const softHSM = "/usr/lib/softhsm/libsofthsm2.so"
 
 // inToken puts two keys into a new token of SoftHSM, db and spare, and is what
@@ -101,7 +101,7 @@ func TestAKeyInATokenSignsAsOneInAFile(t *testing.T) {
 			"a key that is not the certificate's",
 			strings.Replace(uri, "=db", "=spare", 1) +
 				"&pin-source=file:" + pin,
-			`sign by "CN=one": the signature is of another key`,
+			`sign by "CN=one": the signature belongs to another key`,
 		},
 		{
 			"a key that is not there",

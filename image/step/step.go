@@ -1,4 +1,4 @@
-// Package step shows long work to a person: a line a step with the time it
+// Package step shows the progress of long work: a line a step with the time it
 // took, the detail in a log file, and the end of that file when a step fails.
 package step
 

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// binfmtMisc is where the kernel lists the programs by which it runs those of
-// other architectures (Documentation/admin-guide/binfmt-misc.rst).
+// binfmtMisc is where the kernel lists the programs that run other
+// architectures' programs (Documentation/admin-guide/binfmt-misc.rst).
 const binfmtMisc = "/proc/sys/fs/binfmt_misc"
 
 // machines are the ELF machines of architectures, and QEMU's names for them.
@@ -27,10 +27,11 @@ var machines = map[string]struct {
 	"arm64": {elf.EM_AARCH64, "aarch64"},
 }
 
-// Emulate makes this machine run programs of arch, which is not its own. If it
-// cannot yet, the kernel is told of the tree's emulator, for the time until the
-// next boot: it keeps the file open, so that it serves in every chroot and
-// mount namespace. Emulate returns what runs the programs.
+// Emulate makes this machine run programs of arch, which is another
+// architecture. If it cannot yet, Emulate registers the tree's emulator with
+// the kernel until the next boot: the kernel keeps the file open, so that it
+// serves in every chroot and mount namespace. Emulate returns the name of the
+// emulator.
 func (t Tree) Emulate(arch string) (interpreter string, err error) {
 	if err := mountBinfmt(); err != nil {
 		return "", fmt.Errorf("mount %s: %w", binfmtMisc, err)

@@ -49,13 +49,14 @@ func TestBinfmtRuns(t *testing.T) {
 	}
 }
 
-// TestELFHeader compares the header with that of a real program: this one.
+// TestELFHeader compares the header with a real program's: this one.
 func TestELFHeader(t *testing.T) {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	header, mask := elfHeader(runtime.GOARCH)
 	got := make([]byte, len(header))
 	if _, err := f.ReadAt(got, 0); err != nil {

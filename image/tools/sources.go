@@ -32,8 +32,8 @@ func Mirror(uris ...string) []Source {
 	return sources
 }
 
-// HostMirrors asks apt for the Debian archives this machine uses. There are
-// none on other distributions.
+// HostMirrors asks apt for the Debian archives that this machine uses. It
+// returns none on other distributions.
 func HostMirrors(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format",
 		"$(LABEL)|$(REPO_URI)", "Created-By: Packages").Output()

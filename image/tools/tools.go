@@ -109,8 +109,8 @@ func (e Env) sources(ctx context.Context) ([]Source, error) {
 	return Mirror(host...), err
 }
 
-// digest names the tree by what is in it, 12 hex digits. A mirror is not: all
-// of them hold the same packages.
+// digest names the tree by its content, 12 hex digits. The mirror is not part
+// of it: all mirrors hold the same packages.
 func (e Env) digest() string {
 	sum := sha256.Sum256([]byte(Release + "\n" + strings.Join(e.Packages, "\n")))
 	return fmt.Sprintf("%x", sum[:6])
