@@ -58,7 +58,7 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 	return cmd
 }
 
-// maxTry is the longest trial: one that is forgotten ends within a month.
+// maxTry is the longest trial: a forgotten trial ends within a month.
 const maxTry = 30 * 24 * time.Hour
 
 func (a applying) run(cmd *cobra.Command) error {
@@ -86,8 +86,8 @@ func (a applying) run(cmd *cobra.Command) error {
 	return a.ask(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), doc)
 }
 
-// plan prints what is to be expected. A mistake in the document ends it here;
-// any other trouble with looking does not keep the agent from acting.
+// plan prints the expected changes. A mistake in the document ends the command
+// here; after any other error the agent still acts.
 func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 	p, err := foresee(cmd.Context(), a.env, doc)
 	_, wrong := errors.AsType[document.Errors](err)

@@ -47,7 +47,7 @@ done with it. It reads, and writes nothing.`,
 	return cmd
 }
 
-// showDisks lists what there is, as one who claims nothing is told.
+// showDisks lists the disks, as the refusal of a missing claim does.
 func showDisks(out io.Writer, disks []volume.Disk) error {
 	_, err := volume.Decide(volume.Facts{Disks: disks}, volume.Claim{})
 	refusal := &volume.Refusal{}

@@ -22,7 +22,7 @@ func main() {
 // errToDo is no error: it makes `loam plan --exit-code` exit with 2.
 var errToDo = errors.New("there is something to do")
 
-// exitCode says what is wrong, and is what to exit with.
+// exitCode prints the error, and returns the exit code.
 func exitCode(err error) int {
 	switch {
 	case err == nil:

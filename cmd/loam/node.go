@@ -82,7 +82,7 @@ func write(out io.Writer, format string, value any, text func() string) error {
 	return fmt.Errorf("output format %q: not known\nhint: text or json", format)
 }
 
-// look opens the node, does what is to be done, and closes it.
+// look opens the node, calls do, and closes it.
 func look(env agent.OfflineEnv, do func(*agent.Offline) error) error {
 	node, err := agent.OpenOffline(env)
 	if err != nil {

@@ -65,6 +65,7 @@ func addGeneration(root string, number int, doc source.Document) error {
 		return err
 	}
 	defer state.Close()
+
 	store := generation.Open(durable.New(state, nil))
 	m := generation.Manifest{
 		Number:    number,

@@ -102,7 +102,7 @@ func foresee(ctx context.Context, env agent.OfflineEnv, doc source.Document) (pr
 			return err
 		}
 
-		current, _, _ := node.Current() // Plan has said what is wrong with it.
+		current, _, _ := node.Current() // Plan has reported the error.
 		var pending *generation.Journal
 		if under {
 			pending = &journal

@@ -86,7 +86,7 @@ func looks(root, document string) [][]string {
 	}
 }
 
-// loam runs the command in a process of its own, as who asks for it.
+// loam runs the command in a process of its own, as the given user.
 func loam(t *testing.T, as *syscall.Credential, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)

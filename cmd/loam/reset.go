@@ -55,7 +55,7 @@ func reset(cmd *cobra.Command, client control.Client) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()
 	fmt.Fprintln(cmd.ErrOrStderr(),
-		"asked the agent, which stops pods and units and takes away what is theirs...")
+		"asked the agent: it stops pods and units and removes their data...")
 
 	_, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
@@ -72,7 +72,8 @@ func reset(cmd *cobra.Command, client control.Client) error {
 	return err
 }
 
-// agree shows what is lost and has a person on a terminal type the host name.
+// agree shows what will be lost, and asks the operator on a terminal to type
+// the host name.
 func agree(cmd *cobra.Command, env agent.OfflineEnv) error {
 	var host string
 	err := look(env, func(node *agent.Offline) error {
@@ -87,7 +88,7 @@ func agree(cmd *cobra.Command, env agent.OfflineEnv) error {
 	}
 
 	if in, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
-		return errors.New("not reset: without a terminal nobody can be asked\n" +
+		return errors.New("not reset: no terminal to ask for confirmation\n" +
 			"hint: loam reset --yes")
 	}
 

@@ -26,7 +26,8 @@ func statusCommand() *cobra.Command {
 	}
 
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
-	cmd.Flags().StringVar(&file, "file", status.Path, "the agent's status, or that of another node")
+	cmd.Flags().StringVar(&file, "file", status.Path,
+		"status file of the agent, or of another node")
 	return cmd
 }
 
@@ -69,7 +70,7 @@ func showStatus(out io.Writer, file, format string) error {
 	return fmt.Errorf("output format %q: not known\nhint: table or json", format)
 }
 
-// width of the terminal, 80 columns where there is none.
+// width is the width of the terminal, 80 columns if there is no terminal.
 func width(out io.Writer) int {
 	if f, ok := out.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {

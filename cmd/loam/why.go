@@ -28,7 +28,8 @@ journal. They are not tried again without 'loam upgrade --again'.`,
 		},
 	}
 
-	cmd.Flags().StringVar(&file, "file", status.Path, "the agent's status, or that of another node")
+	cmd.Flags().StringVar(&file, "file", status.Path,
+		"status file of the agent, or of another node")
 	return cmd
 }
 

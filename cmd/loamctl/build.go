@@ -24,7 +24,7 @@ import (
 type buildOptions struct {
 	arch, profile, out, source string
 	sectorSize                 int
-	// release is an os-release(5) file, "" for that of the sources.
+	// release is an os-release(5) file, "" for the file in the sources.
 	release    string
 	mirrors    []string
 	flagsForGo []string
@@ -41,8 +41,8 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
 	f.StringVar(&o.release, "os-release", "",
-		"os-release file of the image, which has its version (default: that of the sources)")
-	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: those of this machine)")
+		"os-release file of the image, which has its version (default: in the sources)")
+	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: this machine's)")
 	o.sign.flags(f, "sign-")
 	o.sums.flags(f)
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
@@ -86,6 +86,7 @@ and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 				return err
 			}
 			defer b.steps.Close()
+
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b.plan)
 			_, err = b.build(cmd.Context())
 

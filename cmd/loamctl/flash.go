@@ -53,7 +53,7 @@ stick (.usb.raw) makes an installer, which then needs no network.`,
 	cmd.Flags().StringVar(&f.machine, "machine", "",
 		"machine.yaml of the node, to put on its ESP, or on the stick")
 	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "",
-		"do not ask: `SERIAL` is that of the disk, or its device if it has none")
+		"do not ask: `SERIAL` is the serial number of the disk, or its device")
 	return cmd
 }
 
@@ -80,6 +80,7 @@ func (f *flashing) run(ctx context.Context) error {
 		return err
 	}
 	defer source.Close()
+
 	layers := flash.NewOverlay(source)
 	im, err := flash.Prepare(layers, source.Size, config)
 	if err != nil {
@@ -100,7 +101,7 @@ func (f *flashing) run(ctx context.Context) error {
 	}
 
 	err = machineHere().Still(disk)
-	if err == nil { // A person has thought about it meanwhile.
+	if err == nil { // The question may have taken a while.
 		err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
 	}
 
@@ -131,7 +132,7 @@ func obstacle(d volume.Disk, im flash.Image) error {
 	switch {
 	case len(d.Uses) > 0:
 		return fmt.Errorf("%s: it is in use: %s\n"+
-			"hint: unmount it first, if it is the one that is meant: lsblk %s",
+			"hint: unmount it first, if it is the right disk: lsblk %s",
 			d.Device, strings.Join(d.Uses, ", "), d.Device)
 	case d.ReadOnly:
 		return fmt.Errorf("%s: it is read-only\nhint: an SD card has a switch for that", d.Device)
@@ -163,11 +164,11 @@ func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
 	_ = w.Flush()
 }
 
-// word is what a person has to say to have a disk overwritten: its serial
-// number, or its node if it has none.
+// word is what the operator must type to overwrite a disk: its serial number,
+// or its node if it has no serial number.
 func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
 
-// confirm has a person say which disk it is.
+// confirm asks the operator to name the disk.
 func (f *flashing) confirm(d volume.Disk) error {
 	said := f.wipe
 	if said == "" {

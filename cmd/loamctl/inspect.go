@@ -21,7 +21,7 @@ func inspectCommand() *cobra.Command {
 	var asJSON, packages bool
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE [OTHER]",
-		Short: "Show what is in an image, or what differs in another",
+		Short: "Show the content of an image, or its differences to another",
 		Long: `inspect shows what is in an image: partitions, boot entries, versions, packages, and who has
 signed it; or what differs in another, and whether a node has to restart to go from one to the
 other. An image is a disk or a stick (raw, packed, qcow2, a block device), a UKI, that of the

@@ -72,9 +72,9 @@ have from Microsoft. Without them such a machine may show nothing any more.`,
 	o.kek.flags(f, "kek-")
 	f.StringArrayVar(&o.moreKEK, "more-kek", nil,
 		"certificates of others that may change db and dbx")
-	f.StringArrayVar(&o.db, "db", nil, "certificates of those whose programs are started")
+	f.StringArrayVar(&o.db, "db", nil, "certificates whose programs firmware starts")
 	f.StringVar(&o.source, "source", ".",
-		"directory of Loam's sources, whose tools reach keys in tokens")
+		"directory of Loam's sources; its tools tree reads keys in tokens")
 
 	// they are flags, see above
 	_ = errors.Join(cmd.MarkFlagRequired("pk-key"), cmd.MarkFlagRequired("pk-certificate"),

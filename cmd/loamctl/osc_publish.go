@@ -55,7 +55,7 @@ one that is there now, which each Node shows once it has applied it.`,
 
 	o.flags(cmd.Flags())
 	cmd.Flags().StringVar(&file, "kubeconfig", "",
-		"kubeconfig of the cluster (default: that of KUBECONFIG, or ~/.kube/config)")
+		"kubeconfig of the cluster (default: KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&context, "context", "",
 		"context of the kubeconfig (default: its current one)")
 

@@ -20,7 +20,7 @@ import (
 )
 
 // machineYAML is the node that `run` makes: configured by its hypervisor, with
-// a shell for the person at this terminal.
+// a shell for this terminal.
 const machineYAML = `apiVersion: loam.dev/v1alpha1
 kind: Machine
 hostname: hello
@@ -111,6 +111,7 @@ func (o runOptions) run(ctx context.Context) error {
 			node.Console().Mirror(detail)
 			wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
 			defer cancel()
+
 			applied, _, _, err = node.Console().Expect(wait, 0, appliedLine)
 
 			return err
@@ -128,7 +129,7 @@ func (o runOptions) run(ctx context.Context) error {
 
 	show(os.Stdout, s, applied.At)
 	if !settled(s) {
-		return errors.New("the node does not run all that the configuration wants")
+		return errors.New("the node does not run all of the configuration")
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
 		return attach(node)
@@ -187,7 +188,7 @@ func show(out io.Writer, s status.Status, sincePowerOn time.Duration) {
 	_ = w.Flush()
 }
 
-// attach gives the terminal to the person until Ctrl-].
+// attach connects the terminal until Ctrl-].
 func attach(node *vm.VM) error {
 	const quit = 0x1d
 	fmt.Print(`

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": main}) }
 
-// TestScripts runs what a person would type, and compares what is printed.
-// `make golden` takes what is printed into the scripts.
+// TestScripts runs commands as an operator would type them, and compares their
+// output. `make golden` writes the output into the scripts.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",

@@ -109,12 +109,12 @@ func updates(files fs.FS, out io.Writer) http.Handler {
 	return pxe.Patient(logged(http.FileServerFS(files), out))
 }
 
-// serve serves until ctx ends, and then for a second what is under way.
+// serve serves until ctx ends, and then gives requests in progress one second.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	// No request has a body to wait for. ReadTimeout also ends the context of
-	// one that is still being answered, for which a token may be made;
-	// WriteTimeout leaves a minute for what is said then. A file has longer,
-	// while its client takes it (pxe.Patient).
+	// No request has a body to wait for. ReadTimeout also ends the context of a
+	// request that is still being answered, as when a token is made for it;
+	// WriteTimeout leaves a minute for the answer. A file has longer, while its
+	// client takes it (pxe.Patient).
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,

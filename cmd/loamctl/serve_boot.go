@@ -46,8 +46,8 @@ func (o bootOptions) serve(
 	own := address.Addr().Is4() && address.Addr().IsLoopback() ||
 		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
 	if err != nil || address.Addr().IsUnspecified() || own {
-		return fmt.Errorf("--listen %s: machines have to be told one address\n"+
-			"hint: write the one that this machine has on their network, such as 192.0.2.1:8080 "+
+		return fmt.Errorf("--listen %s: machines need one address of this server\n"+
+			"hint: use the address of this machine on their network, such as 192.0.2.1:8080 "+
 			"or [2001:db8::1]:8080", listen)
 	}
 
@@ -125,6 +125,7 @@ func listenAndServe(
 		return err
 	}
 	defer dhcp.Close()
+
 	defer proxy.Close()
 
 	files, err := net.ListenUDP("udp4",
@@ -133,6 +134,7 @@ func listenAndServe(
 		return err
 	}
 	defer files.Close()
+
 	fmt.Fprintf(log.out, "network   %s: ProxyDHCP, TFTP, HTTP\n", offers.URL)
 	answers := pxe.Proxy{
 		Offers:    offers,

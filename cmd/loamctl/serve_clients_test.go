@@ -73,6 +73,7 @@ func TestFiftyMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	offers := newOffers(conn)
 
 	hub.Apart("server0", netip.MustParsePrefix("192.0.2.1/24"), func() error {

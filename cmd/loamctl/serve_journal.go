@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/image/pxe"
 )
 
-// again is the time in which what is said twice is the same: firmware asks
+// again is the time in which an equal message is not repeated: firmware asks
 // several times.
 const again = 15 * time.Second
 
@@ -64,6 +64,7 @@ func called(address netip.Addr) string {
 		return address.String()
 	}
 	defer table.Close()
+
 	if mac := pxe.Neighbour(table, address); mac != "" {
 		return mac
 	}
@@ -71,7 +72,7 @@ func called(address netip.Addr) string {
 	return address.String()
 }
 
-// offered says what a machine was told over DHCP.
+// offered records the answer to a machine over DHCP.
 func (j *journal) offered(offers pxe.Offers) func(pxe.Request, pxe.Offer, error) {
 	return func(r pxe.Request, offer pxe.Offer, err error) {
 		asks := string(r.Kind) + " asks what to boot"

@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/image/pxe"
 )
 
-// site is what is known of the machines.
+// site is the state of the machines.
 type site struct {
 	*enroll.Record
 	machines  *os.Root // nil for none
@@ -59,8 +59,8 @@ func (o bootOptions) site(out io.Writer) (*site, error) {
 	return s, err
 }
 
-// check refuses an inventory with a mistake, and one that wants tokens that
-// nobody gets.
+// check refuses an inventory with a mistake, and an inventory that needs tokens
+// when the server has none.
 func (o bootOptions) check(root *os.Root, out io.Writer) error {
 	entries, err := inventory.Check(root)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 		case e.WantsToken() && !e.Own() && !o.everybody:
 			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of "+
 				"their own\n"+
-				"hint: --tokens-for-all gives one to whoever asks", o.machines, e.Name,
+				"hint: --tokens-for-all gives a token to any machine", o.machines, e.Name,
 				inventory.Placeholder)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *site) close() {
 	}
 }
 
-// Admit is the reason to boot no such machine.
+// Admit returns the reason to refuse a machine, nil to boot it.
 func (s *site) Admit(r pxe.Request) error {
 	if s.machines == nil {
 		return nil
@@ -136,7 +136,7 @@ func (s *site) find(id pxe.Identity) (e inventory.Entry, name string, err error)
 	}
 
 	if e.WantsToken() && !s.everybody {
-		err = fmt.Errorf("%s wants a join token, which is for machines with a file of their own",
+		err = fmt.Errorf("%s needs a join token, which only machines with a file of their own get",
 			e.Name)
 	}
 

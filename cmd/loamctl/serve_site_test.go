@@ -189,6 +189,7 @@ func TestWhoIsInstalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.close()
+
 		var said string
 		web := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got })
 		answer := httptest.NewRecorder()
@@ -217,6 +218,7 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
+
 	web := httptest.NewServer(pxe.Offers{}.Handler(s, func(string, string, string) {}))
 	defer web.Close()
 	node := netboot.Server{
@@ -248,9 +250,9 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingIsNoMachineWithoutAFile has what a machine.yaml is made of
-// go while the server runs: a node that was told that there is none for it
-// would start without.
+// TestWhatIsMissingIsNoMachineWithoutAFile removes parts of a machine.yaml
+// while the server runs: a node that heard that it has none would start
+// without.
 func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -38,6 +38,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
+
 	cmd := serveCommand()
 	cmd.SetArgs([]string{dir, "--listen", "127.0.0.1:0"})
 	cmd.SetOut(w)

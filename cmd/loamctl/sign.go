@@ -42,8 +42,8 @@ func (o *enrollOptions) flags(f *pflag.FlagSet) {
 		"put what loamctl keys has written into that directory on the ESP, for firmware "+
 			"in setup mode")
 	f.StringVar(&o.when, "enroll-when", string(image.IfSafe),
-		"who enrolls it: if-safe: the loader in virtual machines, elsewhere a person by its "+
-			"menu; manual: a person; force: the loader")
+		"who enrolls it: if-safe: the loader in virtual machines, elsewhere the operator in its "+
+			"menu; manual: the operator; force: the loader")
 }
 
 // sumsOptions are the flags of who signs SHA256SUMS.
@@ -112,7 +112,7 @@ func signCommand() *cobra.Command {
 	var source string
 	cmd := &cobra.Command{
 		Use:   "sign BUILD_DIR",
-		Short: "Sign a build with own keys, for Secure Boot and for who fetches it",
+		Short: "Sign a build with your own keys, for Secure Boot and for downloads",
 		Long: `sign signs, in all files of a build, the boot loader, the unified kernel images and the root
 hash; the root file system stays as it is. Signatures that the build has are replaced. The
 directory has the build as it was before, or all of it signed. The same keys make the same bytes.
@@ -164,7 +164,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 	enroll.flags(cmd.Flags())
 	sums.flags(cmd.Flags())
 	cmd.Flags().StringVar(&source, "source", ".",
-		"directory of Loam's sources, whose tools reach keys in tokens")
+		"directory of Loam's sources; its tools tree reads keys in tokens")
 
 	return cmd
 }

@@ -18,7 +18,7 @@ func verifyCommand() *cobra.Command {
 	var sumsKey string
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Check a finished build against its manifest, and who has signed it",
+		Short: "Check a finished build against its manifest, and its signatures",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := image.Verify(args[0])

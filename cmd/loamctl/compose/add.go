@@ -66,7 +66,7 @@ func (d *Document) extend(spec *yaml.Node, name string, parts []part) error {
 	return nil
 }
 
-// child is the value of the field name, made if there is none.
+// child returns the value of the field name, and adds it if absent.
 func child(node *yaml.Node, name string, kind yaml.Kind) (*yaml.Node, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s has no place", name)

@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// Check is everything that is wrong with the document, as document.Errors: each
-// with the file that a person has to change, warnings among them.
+// Check returns all faults of the document, as document.Errors: each with the
+// file to change, warnings among them.
 func (d Document) Check() error {
 	asked, wrong := osc.Decode(d.Name, d.Text)
 	err := osc.Check(wrong, asked, osc.Env{})
@@ -30,7 +30,7 @@ func (d Document) Check() error {
 	return nil
 }
 
-// locate finds each error of the whole in the directory's files.
+// locate maps each error in the composed document to the directory's file.
 func (d Document) locate(errs document.Errors) document.Errors {
 	var base osc.OperatingSystemConfig
 	var located document.Errors

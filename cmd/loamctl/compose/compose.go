@@ -81,8 +81,8 @@ func readDir(dir string) (Document, error) {
 	return d, err
 }
 
-// known refuses a directory with names that mean nothing, as unit/ for units/:
-// what is in them would be left out in silence.
+// known refuses a directory with an unknown name, such as unit/ for units/: its
+// content would be ignored without a word.
 func known(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

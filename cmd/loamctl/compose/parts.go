@@ -100,7 +100,7 @@ func readUnit(path string, e fs.DirEntry) (string, error) {
 	return string(text), err
 }
 
-// readFiles reads the tree of dir as that of a node's root directory.
+// readFiles reads the tree of dir as the root directory of a node.
 func readFiles(dir string) ([]part, error) {
 	var parts []part
 	var errs []error

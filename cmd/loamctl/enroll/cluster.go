@@ -32,13 +32,13 @@ func (c Cluster) Next(_ func(string) bool, now time.Time) (string, time.Time, er
 	return random[:6] + "." + random[6:22], now.Add(c.For).UTC().Truncate(time.Second), nil
 }
 
-// Good reports whether half of its time is left: a machine that gets it again
-// begins anew, and installs itself before it joins.
+// Good reports whether half of its time is left: a machine that gets the token
+// again starts over, and installs itself before it joins.
 func (c Cluster) Good(_ string, expires, now time.Time) (bool, error) {
 	return now.Add(c.For / 2).Before(expires), nil
 }
 
-// Publish makes the Secret. One that is there is from a try that was cut off.
+// Publish makes the Secret. If it exists, an earlier try was interrupted.
 func (c Cluster) Publish(ctx context.Context, token string, expires time.Time) error {
 	id, secret, _ := strings.Cut(token, ".")
 	data := map[string]string{

@@ -32,18 +32,18 @@ const (
 	lockFile     = "lock"
 )
 
-// maxMACs bounds what somebody who invents them can have a grant keep.
+// maxMACs bounds the MACs that a grant keeps, as a client may invent them.
 const maxMACs = 256
 
 // Grant is a token that was given.
 type Grant struct {
 	Token string `json:"token"`
 
-	// Name is that of the machine's own file, "" for one that has none, which
-	// is known by its MACs.
+	// Name is the name of the machine's own file, "" for a machine without one,
+	// which is known by its MACs.
 	Name string `json:"name,omitzero"`
 
-	// MACs are all that were said when it was asked for.
+	// MACs are all MACs of the requests for this token.
 	MACs  []string  `json:"macs"`
 	Given time.Time `json:"given"`
 
@@ -69,7 +69,7 @@ type Source interface {
 // ErrSpent is a machine that is installed: it has had its token.
 var ErrSpent = errors.New("is installed, and has had its token")
 
-// Record is what is known of the machines, in a directory that no other process
+// Record is the record of the machines, in a directory that no other process
 // writes to.
 type Record struct {
 	dir    *durable.Dir
@@ -153,7 +153,7 @@ func (r *Record) Token(ctx context.Context, name string, macs []string) (string,
 	return g.Token, nil
 }
 
-// grant is the one that is to be had, a new one if there is none.
+// grant returns the grant for a machine, and adds it if absent.
 func (r *Record) grant(name string, macs []string) (Grant, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +219,8 @@ func (r *Record) published(token string) error {
 	return r.save(grants)
 }
 
-// known are macs, and those that a machine has asked for its token with before:
-// what it says is another each time, if somebody else says that he is it.
+// known are macs, and the MACs that this machine used in earlier requests for
+// its token. An impostor's requests have other MACs each time.
 func (r *Record) known(name string, macs []string) []string {
 	known := macs
 	for _, g := range r.grants {
@@ -253,8 +253,8 @@ func (r *Record) given(token string) bool {
 	return slices.ContainsFunc(r.grants, func(g Grant) bool { return g.Token == token })
 }
 
-// save makes these the grants. They are secrets. What is not durable is not
-// known either: nobody gets it.
+// save stores these grants. They are secrets. They become valid when they are
+// durable, so that no token is lost after it was handed out.
 func (r *Record) save(grants []Grant) error {
 	text, err := json.MarshalIndent(grants, "", "  ")
 	if err != nil {

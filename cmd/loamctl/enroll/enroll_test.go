@@ -100,8 +100,8 @@ func TestATokenIsForOneMachine(t *testing.T) {
 	}
 }
 
-// TestATokenThatIsTakenBack has a person remove a line, as of a token that has
-// expired.
+// TestATokenThatIsTakenBack removes a line, as the operator does for an expired
+// token.
 func TestATokenThatIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.gets(one, first, "")
@@ -147,11 +147,11 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 		t.Error("still installed")
 	}
 
-	w.gets(one, second, "") // installed anew, it joins anew
+	w.gets(one, second, "") // installed again, it joins again
 }
 
-// TestAFileHasOneToken has somebody say a serial number that there is a file
-// for, with one MAC after the other.
+// TestAFileHasOneToken has a client claim a serial number that has a file, with
+// one MAC after the other.
 func TestAFileHasOneToken(t *testing.T) {
 	w := newWorld(t)
 	ask := func(name string, macs []string, want, wantErr string) {
@@ -221,8 +221,8 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestWhoInventsMACsTakesNobodysPlace has somebody say again and again that a
-// machine is installed, with other MACs each time.
+// TestWhoInventsMACsTakesNobodysPlace has a client report again and again that
+// a machine is installed, with other MACs each time.
 func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 	w := newWorld(t)
 	var err error
@@ -397,7 +397,7 @@ func TestListRefuses(t *testing.T) {
 				"ABCDEF.0000000000000001\n",
 			":2: not a bootstrap token",
 		},
-		{"one twice", first + "\n" + first + "\n", ":2: a token that is there twice"},
+		{"one twice", first + "\n" + first + "\n", ":2: the token appears twice"},
 	} {
 		name := filepath.Join(t.TempDir(), "tokens")
 		if err := os.WriteFile(name, []byte(test.text), 0o600); err != nil {

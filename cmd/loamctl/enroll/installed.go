@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Machines without a file of their own share a directory, and a limit for what
-// somebody who invents them can write. One that has a file has a directory of
-// that name, for maxMACs.
+// Machines without a file of their own share a directory, and a limit that
+// bounds what a client with invented MACs can write. A machine with a file has
+// a directory of that name, for maxMACs.
 const (
 	others    = "others"
 	maxOthers = 100_000
 )
 
-// Installed notes that a machine boots from its own disk, and that its token is
-// used. name is that of its file, "" for one that has none. It returns what
-// takes that back.
+// Installed records that a machine boots from its own disk, and that its token
+// is used. name is the name of its file, "" without one. It returns the command
+// that removes the record.
 func (r *Record) Installed(name string, macs []string, about string) (undo string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *Record) Installed(name string, macs []string, about string) (undo strin
 
 	if len(have)+len(macs) > most {
 		return "", fmt.Errorf("%d network devices of installed machines are too many; hint: "+
-			"remove those in %s that nobody has",
+			"remove unused ones in %s",
 			len(have), filepath.Join(r.dir.Root().Name(), dir))
 	}
 
@@ -59,14 +59,13 @@ func (r *Record) Installed(name string, macs []string, about string) (undo strin
 	return removal(r.marks(macs...)), r.save(grants)
 }
 
-// IsInstalled reports whether a machine was noted as installed, and nobody has
-// taken that back.
+// IsInstalled reports whether a machine is recorded as installed.
 func (r *Record) IsInstalled(mac string) bool {
 	return mac != "" && !strings.ContainsAny(mac, "/.") && len(r.marks(mac)) > 0
 }
 
-// marks are the files that note one of macs. They are looked for each time, as
-// a person removes them.
+// marks are the files that record one of macs. They are read each time, as the
+// operator removes them.
 func (r *Record) marks(macs ...string) (files []string) {
 	machines, _ := fs.ReadDir(r.dir.Root().FS(), installedDir)
 	for _, m := range machines {
@@ -80,9 +79,9 @@ func (r *Record) marks(macs ...string) (files []string) {
 	return files
 }
 
-// marksOf are those that say that the machine with the file of that name has
-// had its token: none of another file, as machines may have a MAC in common,
-// that of the network device which a management controller shows over USB.
+// marksOf are the records that the machine with the file of this name has had
+// its token. It ignores records of other files, as machines may share a MAC:
+// the network device that a management controller shows over USB.
 func (r *Record) marksOf(name string, macs []string) []string {
 	ofAnother := func(mark string) bool {
 		dir := filepath.Base(filepath.Dir(mark))

@@ -15,9 +15,9 @@ import (
 // token.
 var tokenPattern = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// List is a file with a token on each line, which somebody made in the cluster
-// before. Blank lines and those that begin with # are none. It is read each
-// time, so more can be added.
+// List is a file with a token on each line, made in the cluster before. Blank
+// lines and lines that begin with # are ignored. List reads the file each time,
+// so tokens can be added.
 type List string
 
 // Next is the first that was not given.
@@ -60,7 +60,7 @@ func (l List) Tokens() ([]string, error) {
 				"hint: write it as 6 characters, a dot, and 16 characters, all of "+
 				"a-z and 0-9", string(l), i+1)
 		case slices.Contains(tokens, line):
-			return nil, fmt.Errorf("%s:%d: a token that is there twice\n"+
+			return nil, fmt.Errorf("%s:%d: the token appears twice\n"+
 				"hint: keep one of them", string(l), i+1)
 		default:
 			tokens = append(tokens, line)

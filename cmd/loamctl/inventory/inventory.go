@@ -75,9 +75,9 @@ func Check(root *os.Root) ([]Entry, error) {
 }
 
 // Find returns the file of a machine with these MACs, serial number and UUID,
-// "" for none, else Default. An error is pxe.ErrNone if there is neither. It
-// reads anew each time, so a change counts at once, and a mistake in what is
-// for others does not.
+// "" if unknown, else Default. The error is pxe.ErrNone if there is neither.
+// Find reads the files each time, so a change counts at once, and a mistake in
+// another machine's file does not.
 func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
 	names, _, err := byIdentity(root)
 	if err != nil {
@@ -123,8 +123,9 @@ func Admit(root *os.Root, mac string, uuids []string) error {
 	return err
 }
 
-// byIdentity are the names of the files by what they are called by, Default by
-// itself, and what is wrong with those that are for nobody.
+// byIdentity maps each identity to the files that have it in their names;
+// Default is its own identity. strays are the faults of files that no machine
+// can have.
 func byIdentity(root *os.Root) (names map[string][]string, strays []error, err error) {
 	list, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {

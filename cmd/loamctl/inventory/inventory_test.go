@@ -205,7 +205,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestAChangeCounts reads an inventory that somebody edits.
+// TestAChangeCounts reads an inventory while it is edited.
 func TestAChangeCounts(t *testing.T) {
 	root := files(t, Default)
 	entries, err := Check(root)

@@ -17,7 +17,7 @@ import (
 // timeout is for one request.
 const timeout = 30 * time.Second
 
-// connect makes the client; relative paths are those of files beside dir's.
+// connect makes the client; relative paths are relative to dir.
 func connect(c cluster, u user, dir string) (*Server, error) {
 	base, err := url.Parse(c.Server)
 	if err != nil || base.Scheme != "https" || base.Host == "" {
@@ -122,8 +122,8 @@ func (u user) token(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// content is that of a field: data in base64 goes before a file; nil for
-// neither.
+// content returns the content of a field: data in base64 takes precedence over
+// a file; nil if both are empty.
 func content(dir, field, path, data string) ([]byte, error) {
 	if data != "" {
 		text, err := base64.StdEncoding.DecodeString(data)

@@ -43,6 +43,7 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 		return err
 	}
 	defer response.Body.Close()
+
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:

@@ -30,13 +30,13 @@ type API interface {
 	Do(ctx context.Context, method, path string, body, into any) error
 }
 
-// tries is how often somebody else may come first.
+// tries is how often a concurrent writer may come first.
 const tries = 10
 
 const secretsPath = "/api/v1/namespaces/" + Namespace + "/secrets"
 
-// Publish creates or updates the Secret. What somebody else changes meanwhile
-// is read again, not overwritten.
+// Publish creates or updates the Secret. After a concurrent change it reads the
+// Secret again and does not overwrite the change.
 func (s Secret) Publish(ctx context.Context, api API) (Outcome, error) {
 	for try := 1; ; try++ {
 		outcome, err := s.publish(ctx, api)
@@ -71,7 +71,8 @@ func (s Secret) publish(ctx context.Context, api API) (Outcome, error) {
 		secretsPath+"/"+s.Name, want, nil)
 }
 
-// code is that of the server's answer, 0 if there was none or it was good.
+// code is the status code of the server's answer, 0 if there was no answer or a
+// good one.
 func code(err error) int {
 	if status, is := errors.AsType[*kubeconfig.StatusError](err); is {
 		return status.Code

@@ -73,8 +73,8 @@ func (s Secret) Write(out io.Writer) error {
 	return encoder.Close()
 }
 
-// in is the API's object with this Secret in it: have, what it is now, with
-// everything kept that others put there; nil if there is none.
+// in returns the API's object with this Secret in it. have is the current
+// object, nil if absent; in keeps all fields that others have set.
 func (s Secret) in(have map[string]any) map[string]any {
 	object := maps.Clone(have)
 	if object == nil {
@@ -102,7 +102,7 @@ func (s Secret) annotations() map[string]any {
 	return all
 }
 
-// with is the mapping have with fields set, or without those that are nil.
+// with is the mapping have with these fields; a nil field is removed.
 func with(have any, fields map[string]any) map[string]any {
 	old, _ := have.(map[string]any)
 	merged := maps.Clone(old)
