@@ -15,7 +15,7 @@ import (
 // with the flags --kubeconfig (of admin), --address, --certificate and --key,
 // and answers /readyz with 200 as soon as it can judge.
 type Authorizer struct {
-	// Name is that of the authorizer in the API server's configuration.
+	// Name is the name of the authorizer in the API server's configuration.
 	Name string
 
 	// Program is the path of the program, and Args are more flags for it.

@@ -194,7 +194,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	})
 }
 
-// startScheduler does not wait: nobody sees the scheduler but by a pod.
+// startScheduler does not wait: only a pod shows whether the scheduler runs.
 func (c *Cluster) startScheduler(context.Context) error {
 	if err := c.writeKubeconfig("scheduler.kubeconfig", "system:kube-scheduler"); err != nil {
 		return err

@@ -70,7 +70,7 @@ func connect(t *testing.T, port int, address string, code int) (net.Conn, *bufio
 	return conn, in
 }
 
-// echo is the address of a server that sends back what it is sent.
+// echo is the address of a server that sends back what it receives.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -16,7 +16,7 @@ const (
 )
 
 // etcdFlags: a test's data need not survive a power cut. etcd insists on an
-// address for peers; port 0 is one that nobody will use.
+// address for peers; port 0 stays unused.
 func etcdFlags(url, data string) []string {
 	const peers = "http://127.0.0.1:0"
 	return []string{

@@ -24,7 +24,7 @@ type Layer map[string]File
 
 // Image is what Push makes an OCI image of. The same image has the same digest.
 type Image struct {
-	Arch   string // as GOARCH; that of the host if empty
+	Arch   string // as GOARCH; the host's if empty
 	Layers []Layer
 	// Entrypoint is what a container runs by default; nil for nothing.
 	Entrypoint []string

@@ -30,9 +30,9 @@ func networkOf(bind string) (network, error) {
 	return network{}, fmt.Errorf("bind to %s: only to %s or %s", bind, ipv4.loopback, ipv6.loopback)
 }
 
-// freePort is a port that nothing listens on now. It lies below those that
-// Linux gives to outgoing connections (ip_local_port_range, from 32768), so
-// that none of these takes it while a server is stopped.
+// freePort is a port that no process listens on now. It lies below the range
+// that Linux uses for outgoing connections (ip_local_port_range, from 32768),
+// so that none of these takes it while a server is stopped.
 func freePort(ip string) (int, error) {
 	var err error
 	for range 100 {

@@ -46,6 +46,7 @@ func (h *host) start(name string, args ...string) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
+
 	p := &process{
 		name:   name,
 		cmd:    exec.Command(h.programs[name], args...),
@@ -69,7 +70,7 @@ func (h *host) start(name string, args ...string) (*process, error) {
 }
 
 // run holds one thread until the process has ended: the kernel sends the death
-// signal when the thread that started it ends, not the whole process
+// signal when the thread that started it ends, not when its process ends
 // (prctl(2)).
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
@@ -88,8 +89,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// await asks until the answer is nil: no program here says when it is ready.
-// The error of one that does not get so has the end of its log.
+// await asks until the answer is nil: no program here announces that it is
+// ready. The error for a program that never gets ready has the end of its log.
 func (h *host) await(ctx context.Context, p *process, ready func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// PushImage pushes an image under a reference without host, as "loam/os:v1",
-// and returns the digest of its manifest. A reference without tag is one that
-// only the digest finds.
+// PushImage pushes an image under a reference without host, such as
+// "loam/os:v1", and returns the digest of its manifest. Only the digest finds
+// an image whose reference has no tag.
 func (r *Registry) PushImage(ref string, image Image) (string, error) {
 	name, tag := split(ref)
 	m, err := r.manifest(name, image)

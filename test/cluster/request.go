@@ -64,9 +64,9 @@ func do(client *http.Client, r request) (response, error) {
 	return response{header: a.Header, body: body}, nil
 }
 
-// Do asks the API server as admin and returns the body of its answer; a path
-// is as /api/v1/nodes. A body is JSON, that of a PATCH a merge patch. An answer
-// that is not 2xx is a *StatusError.
+// Do sends a request to the API server as admin and returns the body of its
+// answer; a path is as /api/v1/nodes. A body is JSON, for a PATCH a merge
+// patch. An answer that is not 2xx is a *StatusError.
 func (c *Cluster) Do(method, path, body string) ([]byte, error) {
 	return c.ask(c.admin, method, path, body, http.Header{})
 }

@@ -64,8 +64,8 @@ func Program(t testing.TB, name string) string {
 	return programs(t, name)[name]
 }
 
-// programs returns the path of each program. If one of those named is not built
-// yet, that is a skip for a person, and in CI a reason to build all.
+// programs returns the path of each program. A program that is not built yet is
+// a reason to skip, and in CI a reason to build all.
 func programs(t testing.TB, names ...string) map[string]string {
 	t.Helper()
 	find := locate

@@ -120,7 +120,7 @@ func start(t *testing.T, tree string) int {
 	go func() { exited <- cmd.Wait() }()
 
 	t.Cleanup(func() {
-		// The kernel ends the whole PID namespace with its process 1.
+		// The kernel ends all of the PID namespace with its process 1.
 		_ = cmd.Process.Kill()
 		<-exited
 	})

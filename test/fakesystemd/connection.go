@@ -15,8 +15,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// connection is one peer. What is to be sent waits, so that a slow peer holds
-// nobody up.
+// connection is one peer. It queues messages, so that a slow peer blocks no
+// other.
 type connection struct {
 	stream net.Conn
 

@@ -127,7 +127,7 @@ func (p *peer) signals() []string {
 	return told
 }
 
-// ask is all that is compared, by what it is.
+// ask returns all answers that are compared, by request.
 func ask(t *testing.T, socket string) map[string]any {
 	t.Helper()
 	p := &peer{TB: t, over: make(chan struct{}, 16)}

@@ -30,8 +30,8 @@ const (
 	managerInterface = "org.freedesktop.systemd1.Manager"
 )
 
-// imageUnits is how many units the manager has loaded besides those that it is
-// asked for: as many as the container of this project has at its start.
+// imageUnits is how many units the manager has loaded besides the requested
+// ones: as many as this project's container has at its start.
 const imageUnits = 118
 
 // Manager is process 1.

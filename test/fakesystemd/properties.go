@@ -11,9 +11,9 @@ import (
 const propertiesInterface = "org.freedesktop.DBus.Properties"
 
 // table is every property of a running service, as systemd 257 of the image has
-// it, a line each: interface, name, type, whether a change is told with the
-// value ("changes") or without ("invalidates"), and the value in the text form
-// of GVariant, "-" for one that is in structures.
+// it, a line each: interface, name, type, whether a change is announced with
+// the value ("changes") or without ("invalidates"), and the value in the text
+// form of GVariant, "-" for a structure.
 //
 //go:embed properties.tsv
 var table string
@@ -137,8 +137,8 @@ func (p property) of(own map[string]any) dbus.Variant {
 	return p.value
 }
 
-// all are the properties of u in an interface, "" for each that it has. A unit
-// without a file has those of units alone.
+// all are the properties of u in an interface, "" for all its interfaces. A
+// unit without a file has only the properties of every unit.
 func (u *unit) all(name string) map[string]dbus.Variant {
 	own := u.own()
 	found := map[string]dbus.Variant{}
@@ -153,8 +153,8 @@ func (u *unit) all(name string) map[string]dbus.Variant {
 	return found
 }
 
-// changed tells every connection what may have changed of u: first its own
-// type's properties, then those of all units.
+// changed announces to every connection what may have changed of u: first the
+// properties of its own type, then the properties of every unit.
 func (m *Manager) changed(u *unit) {
 	own := u.own()
 	for _, name := range []string{

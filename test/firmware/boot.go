@@ -139,9 +139,9 @@ func (l Loader) Boot() (Entry, error) {
 	return shown[0], nil
 }
 
-// count renames the entry, if its name has tries, even if none is left. What
-// cannot be renamed is booted all the same: the name is taken, the file is
-// read-only, or it has a date that is none.
+// count renames the entry, if its name has tries, even if none is left. If the
+// rename is impossible the entry is booted all the same: the name is taken, the
+// file is read-only, or its date is invalid.
 func (l Loader) count(d directory, e Entry) error {
 	before, left, done, counted := tries(e.Name)
 	to := fmt.Sprintf("%s+%d-%d.efi", before, max(0, left-1), done+1)

@@ -30,10 +30,10 @@ type slot struct {
 
 // Entry is a file in a directory.
 type Entry struct {
-	Name string // the long one, or the short one if that is torn or there is none
+	Name string // the long name, or the short one if the long name is incomplete or absent
 	Size int64
 
-	// Orphan says that the name before it is torn: the firmware knows the file
+	// Orphan says that the long name is incomplete: the firmware knows the file
 	// by its short name, in which systemd-boot finds no tries.
 	Orphan bool
 
@@ -44,8 +44,8 @@ type Entry struct {
 // short is the slot that has everything but the long name.
 func (e Entry) short() slot { return e.slots[len(e.slots)-1] }
 
-// directory is one that was read: entries, where the slots are that follow its
-// end, and the slots of the directories on the way to it.
+// directory is a directory in memory: entries, the places of the slots that
+// follow its end, and the slots of the directories on the way to it.
 type directory struct {
 	first   int64 // cluster
 	entries []Entry

@@ -125,8 +125,8 @@ func put(t testing.TB, s system, link place) func(f *fat.FS) error {
 	}
 }
 
-// update is one that is good, if it is, or falls back after three tries. It
-// returns the system that stays.
+// update upgrades to a system that stays if it is good, and falls back after
+// three tries otherwise. It returns the system that stays.
 func update(t testing.TB, r *Recorder, old, trial system, link place, good bool) system {
 	t.Helper()
 	edit(t, r, put(t, trial, link))
@@ -166,7 +166,7 @@ func bless(t testing.TB, f *fat.FS, s system) error {
 func entryFile(f *fat.FS, s system) (string, error) {
 	entries, err := f.ReadDir(fat.BootDir)
 	for _, e := range entries {
-		if n, _ := nameOf(e.Name); n.Version == s.version { // a filler's is none
+		if n, _ := nameOf(e.Name); n.Version == s.version { // a filler has no content
 			return e.Name, err
 		}
 	}

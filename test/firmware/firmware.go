@@ -20,7 +20,7 @@ type Disk interface {
 	io.WriterAt
 }
 
-// SectorSize is the unit that a disk writes whole or not at all.
+// SectorSize is the unit that a disk writes completely or not at all.
 const SectorSize = 512
 
 // Loader is the firmware with systemd-boot as \EFI\BOOT\BOOTX64.EFI of an ESP.

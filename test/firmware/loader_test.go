@@ -13,7 +13,8 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// names are the entries of a system with these tries, then those of another.
+// names are the entries of a system with these tries, then the entries of
+// another.
 func names(t *testing.T, a system, aTries string, b system, bTries string) []string {
 	t.Helper()
 	name := func(s system, tries string) string {

@@ -71,6 +71,7 @@ func (m *machine) start() (code byte, all []Request) {
 	m.write()
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
+
 	out, err := m.tools.Command(ctx, []string{m.dir}, "qemu-system-x86_64",
 		m.arguments()...).CombinedOutput()
 	exit, is := errors.AsType[*exec.ExitError](err)

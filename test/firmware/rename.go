@@ -19,8 +19,8 @@ const (
 )
 
 // rename does what EDK2 does: it marks the old set deleted, puts another at the
-// end of the directory, even if there is room before, gives it a short name
-// anew, and notes the time in the entries of the directories on the way.
+// end of the directory, even if there is room before, gives it a new short
+// name, and updates the time in the entries of the directories on the way.
 func (l Loader) rename(d directory, e Entry, to string) error {
 	short, err := d.shorten(to, e)
 	if err != nil {
@@ -66,7 +66,8 @@ func removed(e Entry) (changed []slot) {
 	return changed
 }
 
-// write is that of EDK2's cache: each sector once, in the order of the disk.
+// write writes as EDK2's cache does: each sector once, in the order of the
+// disk.
 func (l Loader) write(changed []slot) error {
 	sectors := Sectors{}
 	for _, s := range changed {

@@ -53,8 +53,8 @@ func (s *states) first(disk Memory) bool {
 	return first
 }
 
-// falls: within four starts the loader starts what is blessed, and all that it
-// starts is whole.
+// falls: within four starts the loader starts the blessed system, and all that
+// it starts is complete.
 func (s *states) falls(disk Memory) error {
 	for range 4 {
 		e, content, err := Start(disk, espStart)

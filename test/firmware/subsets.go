@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// few changed sectors are those of which all subsets are tried.
+// few is the number of changed sectors up to which all subsets are tried.
 const few = 14
 
 // Subsets calls do for what a disk may have, after a power cut, of the writes

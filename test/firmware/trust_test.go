@@ -151,7 +151,7 @@ func digestOf(t *testing.T, b []byte) []byte {
 
 func certificate(id *identity) []byte { return SignatureList(string(efivar.X509), string(id.Raw)) }
 
-// revocation is that of a certificate, for all times.
+// revocation is the revocation of a certificate, for all times.
 func revocation(id *identity) []byte {
 	sum := sha256.Sum256(id.RawTBSCertificate)
 	return SignatureList(string(efivar.X509SHA256), string(sum[:])+string(make([]byte, 16)))

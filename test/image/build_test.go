@@ -1,7 +1,6 @@
-// Package image tests a finished build, the one that LOAM_BUILD names: what
-// real tools say of it, what its root file system holds and what it must not,
-// that a second build is the same to the byte, and that no change of it goes
-// unnoticed.
+// Package image tests a finished build, the directory in LOAM_BUILD: what real
+// tools say of it, what its root file system must and must not hold, that a
+// second build has the same bytes, and that verification finds every change.
 package image
 
 import (
@@ -46,7 +45,7 @@ func underTest(t *testing.T) build {
 	return open(t, judge.Dir(t, "LOAM_BUILD"))
 }
 
-// name is that of the file with the suffix.
+// name is the name of the file with the suffix.
 func (b build) name(t *testing.T, suffix string) string {
 	t.Helper()
 	for _, f := range b.manifest.Files {

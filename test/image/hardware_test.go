@@ -15,10 +15,11 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// hardware is what has to work, by the module that drives it: a machine boots
-// from a disk on it, so that it is in every initramfs, or by network, so that
-// it is in the one that has it, or it is enough that it is in the root file
-// system. Kernels of the profile cloud have no drivers for real machines.
+// hardware is the hardware that must work, by the module that drives it: a
+// machine boots from a disk on it, so that the module is in every initramfs, or
+// by network, so that it is in the initramfs with network, or the root file
+// system is enough. Kernels of the profile cloud have no drivers for real
+// machines.
 var hardware = []struct {
 	name, module string
 	boots        how

@@ -58,8 +58,8 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 }
 
 // TestSignedBuild: all that firmware starts is signed, in all files, and
-// nothing else is another. With LOAM_PLACES=1, the same bytes come of a build
-// that somebody else has signed before.
+// everything else is unchanged. With LOAM_PLACES=1, a build that was signed by
+// another key before gives the same bytes.
 func TestSignedBuild(t *testing.T) {
 	plain := underTest(t)
 	key := keys.New(t, "owner")
@@ -176,7 +176,7 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 	}
 }
 
-// programs are those that firmware starts, by where they are.
+// programs are the programs that firmware starts, by path.
 func (b build) programs(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -206,6 +206,7 @@ func (b build) onESP(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer raw.Close()
+
 	part := b.partition(t, partitions.ESP)
 	content, err := esp.Read(io.NewSectionReader(raw, part.Start, part.Size),
 		b.manifest.SectorSize, path)

@@ -127,8 +127,7 @@ func TestSysupdate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// It takes the first free partition: that of slot A, whose system is not
-	// signed.
+	// It takes the first free partition: slot A's, whose system is not signed.
 	sig := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool {
 		return p.UUID == partitions.SigUUID(hash)
 	})
@@ -149,7 +148,7 @@ func TestSysupdate(t *testing.T) {
 	}
 }
 
-// openPGPKey is one that gpg has made, and a keyring with its public half.
+// openPGPKey returns a key made by gpg, and a keyring with its public half.
 func openPGPKey(t *testing.T) (key openpgp.Key, keyring string) {
 	t.Helper()
 	home, err := os.MkdirTemp("", "pgp") // t.TempDir is too long for the socket of gpg's agent.
@@ -187,6 +186,7 @@ func sameFile(t *testing.T, file string, off int64, want string) {
 			t.Fatal(err)
 		}
 		defer f.Close()
+
 		h := sha256.New()
 		got, err := io.Copy(h, io.NewSectionReader(f, off, n))
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/loam-os/loam/partitions"
 )
 
-// TestVerifyFindsEveryChange changes one thing of a build at a time. For what
-// a machine boots Verify must say more than that a checksum differs: somebody
+// TestVerifyFindsEveryChange changes one thing of a build at a time. For what a
+// machine boots Verify must say more than that a checksum differs: an attacker
 // could have changed the checksums as well.
 func TestVerifyFindsEveryChange(t *testing.T) {
 	b := underTest(t)

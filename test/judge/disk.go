@@ -147,6 +147,7 @@ type Entry struct{ Type, ID, Version, Options string }
 func (d Disk) Entries(t testing.TB) (got []Entry) {
 	t.Helper()
 	tree := tools.Tree{Dir: Dir(t, "LOAM_TOOLS_TREE")}
+
 	esp := d.ESP(t)
 	if _, err := os.Stat(filepath.Join(esp, "loader/random-seed")); err == nil {
 		t.Error("the ESP has a random seed, which the loader would write to")

@@ -1,5 +1,5 @@
-// Package judge runs real tools that tests trust more than our own code.
-// `make test` puts those of the tools tree first in PATH.
+// Package judge runs real tools that tests trust more than our own code. `make
+// test` puts the tools tree first in PATH.
 package judge
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Lacking ends a test that cannot run here: a skip for a person, a failure
+// Lacking ends a test that cannot run here: it skips by default, and fails
 // where CI is set.
 func Lacking(t testing.TB, what any) {
 	t.Helper()
@@ -45,9 +45,9 @@ func Try(t testing.TB, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Dir is the directory that an environment variable names: LOAM_BUILD, a
-// finished build; LOAM_ROOT_TREE, its root tree; LOAM_TOOLS_TREE, the tools
-// tree. `make test` sets them; one that is not set is Lacking.
+// Dir is the directory in an environment variable: LOAM_BUILD, a finished
+// build; LOAM_ROOT_TREE, its root tree; LOAM_TOOLS_TREE, the tools tree. `make
+// test` sets them; if the variable is unset, the test is Lacking.
 func Dir(t testing.TB, variable string) string {
 	t.Helper()
 	dir := os.Getenv(variable)

@@ -24,8 +24,8 @@ type Sysupdate struct {
 	// Signed transfers signatures of root hashes, too.
 	Signed bool
 
-	// Keyring has the OpenPGP keys of who signs the list of digests; "" if
-	// nobody does.
+	// Keyring has the OpenPGP keys that sign the list of digests; "" if the
+	// list is unsigned.
 	Keyring string
 }
 
@@ -82,7 +82,7 @@ func (s Sysupdate) Try(t testing.TB, verb string) (string, error) {
 	cmd := tools.Tree{Dir: Dir(t, "LOAM_TOOLS_TREE")}.Command(t.Context(),
 		[]string{os.TempDir(), filepath.Dir(s.Disk)}, program, args...)
 
-	// Its own keyring is that of systemd-pull(8), which knows Ubuntu's keys.
+	// Its own keyring is systemd-pull(8)'s, which has Ubuntu's keys.
 	cmd.Args = slices.Insert(cmd.Args, slices.Index(cmd.Args, "--"), "--ro-bind", s.Keyring,
 		"/usr/lib/systemd/import-pubring.gpg")
 	out, err := cmd.CombinedOutput()

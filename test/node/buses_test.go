@@ -13,11 +13,11 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 )
 
-// buses are those of vm.Config that a disk may hang on: what sysfs then shows
+// buses are the buses of vm.Config that a disk may be on: what sysfs then shows
 // of the disk, and the partition that has the root. Where firmware cannot start
-// from it, QEMU starts the kernel: EDK2 knows no UAS, and QEMU's device speaks
-// nothing else; Debian's builds have no driver for SD, and the one for arm64
-// none for AHCI.
+// from the bus, QEMU starts the kernel: EDK2 has no UAS, and QEMU's device
+// speaks nothing else; Debian's builds have no driver for SD, and the build for
+// arm64 none for AHCI.
 var buses = []struct {
 	name, bus, device, root string
 	notCloud                bool
@@ -122,8 +122,8 @@ func TestDisksOnEveryBus(t *testing.T) {
 	}
 }
 
-// TestTheLeastProcessor boots on the one that Proxmox and QEMU give a machine
-// that asks for none: x86-64-v1.
+// TestTheLeastProcessor boots on the default processor of Proxmox and QEMU:
+// x86-64-v1.
 func TestTheLeastProcessor(t *testing.T) {
 	matrix(t)
 	b := open(t)
@@ -141,8 +141,8 @@ func TestTheLeastProcessor(t *testing.T) {
 	n.applied()
 }
 
-// paths are the names that a disk gets in /dev/disk/by-path where no udev is,
-// and those that udev has given it.
+// paths are the names that a disk gets in /dev/disk/by-path without udev, and
+// the names that udev gives it.
 func (n *node) paths(disk string) (ours, udevs []string) {
 	n.t.Helper()
 	root := fstest.MapFS{"sys/block/" +

@@ -37,7 +37,7 @@ func newWorks(t *testing.T, arch string) *works {
 	return w
 }
 
-// put makes a Secret of kube-system what it is to be.
+// put creates or updates a Secret of kube-system.
 func (w *works) put(name, key, value string) {
 	w.Helper()
 	if err := w.Put(name, key, value); err != nil {

@@ -48,7 +48,7 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	v2 := next(t)
 	w := newWorks(t, v2.manifest.Arch)
 
-	// The kubelet does not start where cgroups are those of version 1.
+	// The kubelet does not start with cgroups version 1.
 	bad := v2.publish(t,
 		withCmdline("systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1")(t))
 	good := v2.publish(t, nil)

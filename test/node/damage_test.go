@@ -25,6 +25,7 @@ func damaged(t *testing.T, change func(m *machine, disk *os.File)) *machine {
 		t.Fatal(err)
 	}
 	defer disk.Close()
+
 	change(m, disk)
 
 	return m

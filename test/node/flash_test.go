@@ -26,6 +26,7 @@ func TestAFlashedDiskBoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
+
 	layers := flash.NewOverlay(source)
 	im, err := flash.Prepare(layers, source.Size, []byte(machineYAML(b.manifest.Arch, "")))
 	if err != nil {

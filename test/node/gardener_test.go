@@ -94,8 +94,8 @@ func TestWorkersOfAGardenerShoot(t *testing.T) {
 	})
 }
 
-// worker starts a new machine of a pool, with an empty disk beside that of the
-// image. The pool is named after its document.
+// worker starts a new machine of a pool, with an empty disk beside the image's.
+// The pool is named after its document.
 func (g *gardened) worker(b build, pool string) *node {
 	g.Helper()
 	g.publish(pool, pool)

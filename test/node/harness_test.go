@@ -171,6 +171,7 @@ func (n *node) shell() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
+
 	if _, _, _, err := n.Console().Expect(ctx, 0, verifiedLine); err != nil {
 		n.t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func (n *node) invocations(units ...string) map[string]string {
 	return ids
 }
 
-// write puts a file on the node, whole at every moment.
+// write puts a file on the node atomically.
 func (n *node) write(path, text string) {
 	n.t.Helper()
 	// Short lines: a terminal takes 4095 bytes of one.

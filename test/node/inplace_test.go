@@ -144,7 +144,7 @@ const (
 		"/var/lib/gardener-node-agent/credentials/kubeconfig | base64 -d"
 )
 
-// serial is that of the certificate which a command writes.
+// serial returns the serial number of the certificate that a command prints.
 func (n *node) serial(command string) string {
 	n.t.Helper()
 	block, _ := pem.Decode([]byte(n.sh(command)))

@@ -72,9 +72,8 @@ func (m *machine) stick() (file string) {
 	return file
 }
 
-// loaded is a machine whose firmware starts the UKI of the PXE set, from a
-// drive, as it would one that it has loaded over the network; the system is at
-// p.
+// loaded is a machine whose firmware starts the UKI of the PXE set from a
+// drive, as if it had loaded it over the network; the system is at p.
 func (b build) loaded(t *testing.T, p *origin) *machine {
 	t.Helper()
 	m := b.flash(t, b.file(".raw"))
@@ -146,7 +145,7 @@ func TestPXEToDisk(t *testing.T) {
 
 	n.sh("echo kept >/var/kept; sync")
 	_, _ = n.Shell().Write([]byte("systemctl reboot\n"))
-	n.expect(onDisk) // The firmware has it before the drive by now.
+	n.expect(onDisk) // By this time the firmware lists it before the drive.
 	n.shell()
 	n.want("cat /var/kept", "kept")
 
@@ -200,8 +199,8 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 	n.off()
 }
 
-// TestStick: the installer's stick, of which a person has edited machine.yaml,
-// installs a machine without a network, and is not needed any more.
+// TestStick: the USB installer, with an edited machine.yaml, installs a machine
+// without a network, and is not needed any more.
 func TestStick(t *testing.T) {
 	matrix(t)
 	b := open(t)
@@ -264,6 +263,7 @@ func sumOf(t *testing.T, file string) (sum [32]byte) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err := errors.Join(err, sparse.Copy(h, f, size)); err != nil {

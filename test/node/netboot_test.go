@@ -19,7 +19,7 @@ import (
 	"github.com/loam-os/loam/test/ethernet"
 )
 
-// siteMAC is the one that QEMU gives to a network device.
+// siteMAC is the MAC that QEMU gives to a network device.
 const siteMAC = "52:54:00:12:34:56"
 
 // site is loamctl serve, on a network with a DHCP server of its own.
@@ -75,7 +75,7 @@ func serving(t *testing.T, args ...string) *site {
 	return s
 }
 
-// loamctl is the one that `make` built.
+// loamctl is the program that `make` built.
 func loamctl(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../build/loamctl")
@@ -234,7 +234,7 @@ func TestNetboot(t *testing.T) {
 
 // TestNetbootInstalls has a machine put its system on its disk and boot from
 // there: the server sends it on to its disk from then on, and boots it from the
-// network again when a person says so.
+// network again when the operator says so.
 func TestNetbootInstalls(t *testing.T) {
 	matrix(t)
 	if !ethernet.Own(t) {

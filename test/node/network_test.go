@@ -21,8 +21,8 @@ network:
   - {name: storage, vlan: {id: 42, interface: second}, mtu: 1600, addresses: [192.0.2.10/24]}
 `
 
-// TestNetworkOfMachineYAML: it is there at the first boot, and at one that
-// cannot read the document.
+// TestNetworkOfMachineYAML: the network is up at the first boot, and at a boot
+// that cannot read the document.
 func TestNetworkOfMachineYAML(t *testing.T) {
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))

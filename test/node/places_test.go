@@ -120,7 +120,7 @@ func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 }
 
 // TestDrivesForTheNode has a node without machine.yaml find drives that are
-// none, or too many; the console says so.
+// unusable, or too many; the console says so.
 func TestDrivesForTheNode(t *testing.T) {
 	matrix(t)
 	b := open(t)

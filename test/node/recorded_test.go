@@ -147,7 +147,7 @@ type replay struct {
 	rng    *rand.Rand
 	disk   *os.File
 	table  gpt.Table // as it was; no partition moves
-	// whole are partitions whose content is known to be that of their system.
+	// whole are partitions whose content is known to belong to their system.
 	whole                      map[int]bool
 	states, booted, esps, vars int
 }
@@ -400,7 +400,7 @@ func (l layer) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt takes whole sectors, as firmware writes them.
+// WriteAt takes full sectors, as firmware writes them.
 func (l layer) WriteAt(p []byte, off int64) (int, error) {
 	for i := 0; i < len(p); i += firmware.SectorSize {
 		l.over[off/firmware.SectorSize+
@@ -481,6 +481,7 @@ func (r *replay) ext4(image string) {
 		r.t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
+
 	if out, err := r.run("debugfs", "-R", "rdump /lib/loam "+dir, image); err != nil {
 		r.t.Errorf("debugfs: %v\n%s", err, out)
 	}
@@ -501,8 +502,8 @@ func exitCode(err error) int {
 	return exit.ExitCode()
 }
 
-// readable makes sure that the systems' configurations are whole, and the
-// journals what somebody wrote.
+// readable checks that the systems' configurations are complete, and that each
+// journal was written by the node.
 func readable(dir string, builds []build) error {
 	g := generation.Read(os.DirFS(dir))
 	for i, b := range builds {

@@ -11,9 +11,9 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// TestANodeWhoseBootEntryIsGone is started by the recovery entry, makes its own
-// anew, and is started by that, although a power cut has torn the superblock of
-// its state partition meanwhile.
+// TestANodeWhoseBootEntryIsGone: the recovery entry starts the node, which
+// makes its own entry again and is started by that, although a power cut has
+// corrupted the superblock of its state partition meanwhile.
 func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 	m := damaged(t, func(m *machine, disk *os.File) {
 		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)),

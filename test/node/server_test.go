@@ -145,7 +145,7 @@ func TestABadServer(t *testing.T) {
 	n.off()
 }
 
-// inverted is no byte as it was: some of a range nobody asks for.
+// inverted changes every byte: the client asked for none of the range.
 func inverted(b []byte) []byte {
 	for i := range b {
 		b[i] = ^b[i]
@@ -153,8 +153,8 @@ func inverted(b []byte) []byte {
 	return b
 }
 
-// chunks is how many of a partition's are those of a file, and how many are
-// neither that nor what they were before, zeros.
+// chunks counts the chunks of a partition that equal a file's, and the chunks
+// that are neither equal nor zeros, as they were before.
 func (n *upgradable) chunks(index int, file string) (right, wrong int) {
 	n.node.t.Helper()
 	disk, err := os.Open(n.config.Disk)
@@ -168,6 +168,7 @@ func (n *upgradable) chunks(index int, file string) (right, wrong int) {
 		n.node.t.Fatal(err)
 	}
 	defer want.Close()
+
 	have := make([]byte, bundle.ChunkSize)
 	is := make([]byte, bundle.ChunkSize)
 	for off := n.partition(index); ; off += bundle.ChunkSize {

@@ -170,7 +170,7 @@ func newUpgradable(t *testing.T, u updates) *upgradable {
 	return n
 }
 
-// prepareUpgradable is one that is off.
+// prepareUpgradable prepares a machine and leaves it off.
 func prepareUpgradable(t *testing.T, u updates) *upgradable {
 	t.Helper()
 	b := open(t)
@@ -345,8 +345,8 @@ func (n *upgradable) back(version, slot string) {
 }
 
 // bad are changes of a UKI that make a system which must not stay, and what the
-// old one then says of it. Those that are slow, as somebody waits for minutes,
-// run with `make upgrades` only.
+// old one then says of it. The slow ones, which wait for minutes, run with
+// `make upgrades` only.
 var bad = map[string]struct {
 	change func(t *testing.T) func(uki.Sections) uki.Sections
 	why    string

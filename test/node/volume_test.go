@@ -83,9 +83,9 @@ spec:
     content: {inline: {data: "kind: KubeletConfiguration\n"}}
 `
 
-// TestADataVolume on a machine with several disks: the one that is claimed is
-// formatted, and no other is written to; it grows; without it the machine is
-// up, says so, and the kubelet waits.
+// TestADataVolume on a machine with several disks: the node formats the claimed
+// disk, and writes to no other; the volume grows; without it the machine is up,
+// says so, and the kubelet waits.
 func TestADataVolume(t *testing.T) {
 	t.Parallel()
 	b := open(t)

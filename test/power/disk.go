@@ -30,8 +30,8 @@ type node struct {
 	synced     []byte
 	syncedMode fs.FileMode
 
-	// entries are a directory's as programs see them, durable those that are on
-	// the disk whatever happens.
+	// entries are a directory's as programs see them, durable the entries that
+	// survive a power cut.
 	entries, durable map[string]*node
 }
 
@@ -49,7 +49,7 @@ func newDir() *node {
 const maxLinks = 40
 
 // lookup is the node called name, through relative links as an os.Root goes;
-// nil if there is none. The last element is not followed.
+// nil if absent. The last element is not followed.
 func (d *Disk) lookup(name string) *node {
 	parent, base := d.parent(name)
 	if parent == nil || base == "." {
@@ -58,7 +58,7 @@ func (d *Disk) lookup(name string) *node {
 	return parent.entries[base]
 }
 
-// parent is the directory that name is in, nil if there is none.
+// parent is the directory that name is in, nil if absent.
 func (d *Disk) parent(name string) (*node, string) {
 	name = path.Clean(name)
 	for range maxLinks {

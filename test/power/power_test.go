@@ -147,7 +147,7 @@ func TestWhatACutLeaves(t *testing.T) {
 }
 
 // TestRecordsAllThatDurableDoes: Recording itself compares the tree with the
-// record, here of every operation, also of those that fail.
+// record, here of every operation, including failed ones.
 func TestRecordsAllThatDurableDoes(t *testing.T) {
 	r, root := record(t, func(root *os.Root, hook durable.Hook) error {
 		dir := durable.New(root, hook)

@@ -33,8 +33,8 @@ type Module struct {
 	// modules, -modfile). Its go.sum is beside it.
 	ModFile string
 
-	// Release is the path of the module of which the programs are told the
-	// version as that of Kubernetes (k8s.io/component-base/version), if any.
+	// Release is the path of the module whose version the programs report as
+	// the version of Kubernetes (k8s.io/component-base/version), if any.
 	Release string
 
 	// Tags are the build tags.
@@ -181,8 +181,8 @@ func (m Module) build(ctx context.Context, out io.Writer, tmp string) error {
 	return nil
 }
 
-// flags are those of go build. A binary of Kubernetes that the linker does not
-// tell its version takes itself for v0.0.0.
+// flags are flags of go build. Without a version from the linker, a binary of
+// Kubernetes reports v0.0.0.
 func (m Module) flags(version string) []string {
 	flags := []string{
 		"-trimpath", "-buildvcs=false",

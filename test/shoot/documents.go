@@ -64,7 +64,7 @@ type File struct {
 	Content []byte
 }
 
-// File returns the content of the inline file, or nil if there is none.
+// File returns the content of the inline file, or nil if absent.
 func (d Document) File(path string) []byte {
 	for _, f := range d.Files {
 		if f.Path == path {

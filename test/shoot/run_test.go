@@ -191,6 +191,7 @@ func until(t testing.TB, done func() bool) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 

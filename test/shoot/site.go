@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Site is where the nodes of a test are: a control plane and a registry of the
-// test instead of those that the documents were rendered for.
+// Site is the environment of a test's nodes: a control plane and a registry of
+// the test instead of the ones in the documents.
 type Site struct {
 	// Server is the URL of the API server as nodes reach it, and CA the
 	// certificate of the authority of all its certificates, PEM.
@@ -98,8 +98,8 @@ func (s Site) config(inline map[string]any) (string, error) {
 	return string(text), err
 }
 
-// mirror adds the site's registry as the mirror of those that documents name,
-// as the extensions for registries do.
+// mirror adds the site's registry as the mirror of the registries in the
+// documents, as the extensions for registries do.
 func (s Site) mirror(spec map[string]any) {
 	containerd, ok := spec["criConfig"].(map[string]any)["containerd"].(map[string]any)
 	if !ok {

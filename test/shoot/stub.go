@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/test/program"
 )
 
-// Stub builds the program that stands in for those of a document which a test
+// Stub builds the program that replaces programs of a document which a test
 // does not have, for a processor as GOARCH names it; see test/shoot/stub.
 func Stub(t testing.TB, arch string) []byte {
 	t.Helper()

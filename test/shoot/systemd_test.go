@@ -125,9 +125,9 @@ func newNode(t *testing.T, c *container.Container) *node {
 }
 
 // withVolume returns the root directory of a node that has claimed a data
-// volume, as the provision document of such a pool has it do. It is not the
-// container's own, where no volume could be made and the kubelet would wait for
-// it.
+// volume, as the provision document of this kind of pool asks for. It is not
+// the container's own, where no volume could be made and the kubelet would wait
+// for it.
 func withVolume(t *testing.T) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())

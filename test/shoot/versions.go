@@ -26,8 +26,8 @@ type version struct {
 	tags string // build tags of test/gardener, for what the version cannot do
 }
 
-// versions are all that are tested, newest first. The first is that of
-// test/gardener/go.mod, and its authorizer is the one of [Run].
+// versions are all tested versions, newest first. The first is the version in
+// test/gardener/go.mod, and [Run] uses its authorizer.
 //
 // A new version is one line here, and `sh version.sh VERSION` in test/gardener,
 // which writes the go.mod of it; `make gardener-diff` shows what it changes.

@@ -17,7 +17,7 @@ type Repository struct {
 	t    testing.TB
 	Dir  string
 	keys repository.Keys
-	// SignSums signs SHA256SUMS; nil for nobody.
+	// SignSums signs SHA256SUMS; nil leaves them unsigned.
 	SignSums func(text []byte) ([]byte, error)
 }
 

@@ -26,6 +26,7 @@ func Accelerator(
 	kvm.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	if !boots(ctx) {
 		return "tcg"
 	}

@@ -1,4 +1,4 @@
-// Package vm runs a Loam image in QEMU as a person would: firmware, disk,
+// Package vm runs a Loam image in QEMU as an operator would: firmware, disk,
 // serial consoles, and credentials handed over by SMBIOS.
 package vm
 
@@ -63,7 +63,8 @@ type Config struct {
 	// is the time.
 	Clock string
 
-	// TPM is a directory that has the state of a TPM 2.0; "" is none.
+	// TPM is a directory that has the state of a TPM 2.0; "" runs without a
+	// TPM.
 	TPM string
 
 	// NoReboot ends the machine where it would restart.

@@ -50,7 +50,7 @@ func (c *Console) read(r io.Reader, log io.Writer, started time.Time) {
 	}
 }
 
-// take stores the whole lines of text and returns what is left.
+// take stores the complete lines of text and returns the rest.
 func (c *Console) take(text, fresh []byte, at time.Duration) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type Image struct {
 	Base string
 	// DiskSize as qemu-img(1) takes it: 8G.
 	DiskSize string
-	// SectorSize is that of the disks which the image is for.
+	// SectorSize is the sector size of the disks that the image is for.
 	SectorSize int
 }
 
@@ -75,6 +75,7 @@ func firmwareStarts(ctx context.Context, run Runner, c Config) bool {
 		return false
 	}
 	defer os.RemoveAll(trial)
+
 	c.Accel = "kvm"
 	c.Disk = ""
 	c.Dir = trial
@@ -87,6 +88,7 @@ func firmwareStarts(ctx context.Context, run Runner, c Config) bool {
 		return false
 	}
 	defer v.Kill()
+
 	_, _, _, err = v.Console().Expect(ctx, 0, anything)
 
 	return err == nil

@@ -46,9 +46,9 @@ func NewShell(conn net.Conn) *Shell {
 	return s
 }
 
-// Open waits for the shell. It asks again and again, since a serial port
-// forgets what is written while nobody listens; ever more seldom, as a machine
-// that starts slowly gets to read most of it, and answers each.
+// Open waits for the shell. It repeats its request, since a serial port drops
+// input while no process reads; with growing pauses, as a machine that starts
+// slowly reads most requests in the end, and answers each.
 func (s *Shell) Open(ctx context.Context) error {
 	for wait := 2 * time.Second; ; wait = min(2*wait, 16*time.Second) {
 		// The quotes keep the terminal's echo of the line from looking like the
@@ -83,9 +83,9 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	s.used++
 	mark := fmt.Sprintf("%s-%d", s.id, s.used)
 
-	// A group, so that the command reads nothing of what follows it. The first
-	// word after it is the only one that sees its code. The group begins when
-	// all of it was read: a terminal that echoes has done so before "begin".
+	// A group, so that the command reads none of the lines behind it. Only the
+	// first word after it sees its exit code. The group begins when all of it
+	// was read: a terminal that echoes has done so before "begin".
 	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s\n"+
 		"} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-$?\n", mark, command, mark)
 	if _, err := io.WriteString(s.conn, line); err != nil {
@@ -133,8 +133,8 @@ func (s *Shell) until(ctx context.Context, mark string) (string, error) {
 	}
 }
 
-// Attach connects a person's terminal to the shell until quit is typed or the
-// machine is off.
+// Attach connects a terminal to the shell until quit is typed or the machine is
+// off.
 func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 	if _, err := io.WriteString(s.conn, "stty echo onlcr sane; PS1='loam# '\n"); err != nil {
 		return fmt.Errorf("debug shell: %w", err)
@@ -171,9 +171,8 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 	}
 }
 
-// Join connects conn to the shell until one of them ends, and closes it. What
-// was running for it then is interrupted, and what that still writes is
-// nobody's.
+// Join connects conn to the shell until one of them ends, and closes it. It
+// then interrupts the running command, and drops its further output.
 func (s *Shell) Join(conn io.ReadWriteCloser) {
 	for len(s.data) > 0 {
 		<-s.data

@@ -84,6 +84,7 @@ func visit(t *testing.T, s *Shell, command string) (string, error) {
 	visitor := NewShell(near)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+
 	if err := visitor.Open(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ func (c Config) plugTPM(ctx context.Context, run Runner, qemu *exec.Cmd) (wait f
 		fmt.Sprintf("type=unixio,clientfd=%d", tpmFD), "--terminate")
 	theirs := os.NewFile(uintptr(pair[0]), "swtpm")
 	defer theirs.Close()
+
 	chip.ExtraFiles = []*os.File{
 		theirs,
 	}

@@ -43,6 +43,7 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 			return nil, fmt.Errorf("listen for QEMU: %w", err)
 		}
 		defer l.Close()
+
 		listeners[name] = l
 	}
 

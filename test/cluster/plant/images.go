@@ -65,6 +65,7 @@ func Program(ctx context.Context, arch, text string) ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+
 	source := filepath.Join(dir, "main.go")
 	program := filepath.Join(dir, "program")
 

@@ -55,7 +55,7 @@ func (p *Plant) Furnish(ctx context.Context, kubelet string) error {
 	return p.Put(Token, Token, "first")
 }
 
-// Put makes a Secret of kube-system what it is to be.
+// Put creates or updates a Secret of kube-system.
 func (p *Plant) Put(name, key, value string) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata":   map[string]any{"name": name},

@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/test/vm"
 )
 
-// readManifest is that of the build, whose nodes the kubelet is for.
+// readManifest reads the manifest of the build. The kubelet is for its nodes.
 func readManifest(build string) (manifest.Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(build, image.ManifestName))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 	return config, run, s.plant.Connect(&config)
 }
 
-// toolsTree is the one that built the image, from the cache.
+// toolsTree is the tools tree that built the image, from the cache.
 func toolsTree(ctx context.Context) (tools.Tree, error) {
 	packages, err := tools.ReadList("mkosi/tools.list")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command play runs a real cluster with the image as a Node of it, on this
-// machine, for a person to play with: `make cluster`. `play shell` is a shell
-// on that node, `play shell COMMAND` one command of it.
+// Command play runs a real cluster on this machine with the image as one of its
+// Nodes, for trying things out: `make cluster`. `play shell` opens a shell on
+// that node, `play shell COMMAND` runs one command there.
 package main
 
 import (
@@ -65,6 +65,7 @@ func play(ctx context.Context, build string) error {
 		return err
 	}
 	defer steps.Close()
+
 	s := &session{build: build, steps: steps}
 	defer s.end()
 

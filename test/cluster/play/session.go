@@ -24,7 +24,7 @@ type session struct {
 	ends     []func() // in the order of what they end
 }
 
-// stage is one line of what a person sees.
+// stage is one line of the progress on the terminal.
 type stage struct {
 	name  string
 	limit time.Duration
@@ -99,8 +99,8 @@ func (s *session) attend(ctx context.Context) error {
 	return nil
 }
 
-// explain is the end of what the node's services wrote, or of its console if
-// nobody there answers.
+// explain is the end of the log of the node's services, or of its console if
+// the node does not answer.
 func (s *session) explain(ctx context.Context) string {
 	select {
 	case <-s.node.Done():

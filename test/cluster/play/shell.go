@@ -17,8 +17,8 @@ import (
 // quit is Ctrl-].
 const quit = 0x1d
 
-// serveShell connects who asks for it to the shell, one after the other. end is
-// for when the machine is off, which ends the last of them.
+// serveShell connects clients to the shell, one after the other. end is closed
+// when the machine is off, which ends the last of them.
 func serveShell(s *vm.Shell) (end func(), err error) {
 	_ = os.Remove(shellFile) // of a session that was killed
 	l, err := net.Listen("unix", shellFile)
@@ -53,6 +53,7 @@ func shell(ctx context.Context, command []string) error {
 			"hint: `make cluster` has to run in this directory, with its Node Ready", err)
 	}
 	defer conn.Close()
+
 	s := vm.NewShell(conn)
 	open, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -66,7 +66,7 @@ func (s *session) writeFiles() error {
 	)
 }
 
-// publishCommand is how a person publishes, too.
+// publishCommand is the command that an operator would use, too.
 var publishCommand = []string{
 	"build/loamctl", "osc", "publish", oscFile, "--name", plant.Secret, "--pool", "play",
 	"--kubeconfig", kubeconfig,

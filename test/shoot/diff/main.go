@@ -98,7 +98,7 @@ func byName(ctx context.Context, version string) (map[string]shoot.Document, err
 	return named, nil
 }
 
-// describe returns the plan from one document to another, or why there is none.
+// describe returns the plan from one document to another, or why it has none.
 func describe(ctx context.Context, image *os.Root, from, to shoot.Document) string {
 	have, err := manifest(ctx, image, from, 1)
 	if err != nil {
