@@ -88,7 +88,7 @@ crash: image next ## cut the power, or kill the agent, at every moment of upgrad
 	go test -count=1 -timeout 30m -v -run '^TestAllThat|^TestCrashStates|Killed|^TestSeeded' ./agent/upgrade $(layers); \
 	go test -count=1 -timeout 30m -v -run '^TestPowerCuts' ./test/firmware $(layers); \
 	go test -count=1 -timeout 30m -v -run '^TestPowerCutsOfARecordedNode' $(machines) $(layers)
-	@LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -v -run '^TestCrash' ./agent/apply $(layers)
+	@LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -v -run '^TestCrash' ./test/crash/config $(layers)
 
 crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS); it always comes back (a night; CUTS=50 an hour)
 	@$(loamctl) judges $(flags) build/judges
@@ -96,7 +96,7 @@ crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS); it al
 
 pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact (up to 40 minutes)
 	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_PAIRS=1000 go test -count=1 -timeout 40m -run '^TestPairs$$' -v ./agent/apply
+	. build/judges/env && CI=true LOAM_PAIRS=1000 go test -count=1 -timeout 40m -run '^TestPairs$$' -v ./test/crash/systemdmodel
 
 upgrades: image next ## upgrade to every kind of bad system in a VM, each falls back; drills (an hour)
 	@$(loamctl) build $(flags)-4096 --sector-size 4096

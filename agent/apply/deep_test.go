@@ -26,7 +26,7 @@ func TestDeepPaths(t *testing.T) {
 		}
 		accept(t, e)
 		for _, name := range names {
-			through := path.Join(n.root.Name(), stateDir, "generations", m.Name(), "root", name)
+			through := path.Join(n.root.Name(), "var/lib/loam/generations", m.Name(), "root", name)
 			if text, err := os.ReadFile(through); err != nil || string(text) != content {
 				t.Errorf("%s in its generation: %q %v", name, text, err)
 			}

@@ -14,6 +14,19 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
+var errPower = errors.New("power cut")
+
+// cutAt is a hook that ends the operation at durable step number n, from 0.
+func cutAt(n int) durable.Hook {
+	return func(durable.Step) error {
+		n--
+		if n < 0 {
+			return errPower
+		}
+		return nil
+	}
+}
+
 // filesOf is a configuration of files: paths and texts in turn.
 func filesOf(pairs ...string) config.Desired {
 	var d config.Desired

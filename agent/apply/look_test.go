@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 )
@@ -76,7 +77,10 @@ func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 	e := n.executor(t, func(s durable.Step) error { steps = append(steps, s); return nil })
 	for _, d := range []string{"one\n", "two\n"} {
 		c := first()
-		c.Files = append(c.Files, conf("/opt/bin/kubelet", d, 0o755), conf("/etc/kubernetes/manifests/a.yaml", d, 0o600))
+		c.Files = append(c.Files,
+			config.File{Path: "/opt/bin/kubelet", Mode: 0o755, Content: config.Text(d)},
+			config.File{Path: "/etc/kubernetes/manifests/a.yaml", Mode: 0o600, Content: config.Text(d)},
+		)
 		mustApply(t, e, c)
 		accept(t, e)
 		m, _, err := e.Current()

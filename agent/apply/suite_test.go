@@ -119,6 +119,10 @@ func text(s string) *string { return &s }
 
 const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 
+func unitsOf(units ...config.Unit) config.Desired { return config.Desired{Units: units} }
+
+func ownUnit(name, content string) config.Unit { return config.Unit{Name: name, Content: &content} }
+
 func first() config.Desired {
 	return config.Desired{
 		Files: []config.File{

@@ -2,9 +2,9 @@
 // container, for tests of what the agent asks of systemd. It takes a third of
 // a second and needs root and Linux namespaces, nothing else.
 //
-// make pairs walks through random configurations here and compares what became
-// of every unit with the plan, and with an oracle that knows nothing of the
-// engine.
+// make pairs walks through random configurations here
+// (test/crash/systemdmodel) and compares what became of every unit with the
+// plan, and with an oracle that knows nothing of the engine.
 package container
 
 import (

@@ -1,4 +1,4 @@
-package apply_test
+package systemdmodel_test
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func TestPairs(t *testing.T) {
 	onMachine(t, func(t *testing.T, m machine) {
 		pairs, seed := number(t, pairsVariable, 200), number(t, seedVariable, uint64(time.Now().UnixNano()))
 		w, began := newWorld(seed), time.Now()
-		e := m.executor(t, nil)
+		e := m.executor(t)
 		have, total := config.Desired{}, map[string]int{}
 		before := m.snapshot(t)
 		for n := range pairs {

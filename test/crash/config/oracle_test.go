@@ -1,4 +1,4 @@
-package apply_test
+package config_test
 
 import (
 	"context"
@@ -157,6 +157,8 @@ func (n *crashNode) atRest() error {
 	}
 	return nil
 }
+
+func request(d config.Desired) apply.Request { return apply.Request{Desired: d, Source: "test"} }
 
 // applyGood applies d and finds it good.
 func applyGood(e *apply.Executor, d config.Desired) error {

@@ -1,4 +1,4 @@
-package apply_test
+package systemdmodel_test
 
 import (
 	"fmt"

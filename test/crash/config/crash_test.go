@@ -1,29 +1,13 @@
-package apply_test
+package config_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/loam-os/loam/agent/durable"
 )
-
-var errPower = errors.New("power cut")
-
-// cutAt is a hook that ends the operation at durable step number n, from 0.
-func cutAt(n int) durable.Hook {
-	return func(durable.Step) error {
-		n--
-		if n < 0 {
-			return errPower
-		}
-		return nil
-	}
-}
 
 // crashSeed is LOAM_CRASH_SEED, or the same for everybody.
 func crashSeed() uint64 {

@@ -1,4 +1,4 @@
-package apply_test
+package config_test
 
 import (
 	"errors"

@@ -1,7 +1,9 @@
-package apply_test
+package systemdmodel_test
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,7 +46,7 @@ func TestSituations(t *testing.T) {
 			{"what the kubelet keeps stays mounted", kubeletMount},
 		} {
 			t.Run(s.name, func(t *testing.T) {
-				begin := stage{m, m.executor(t, nil)}
+				begin := stage{m, m.executor(t)}
 				begin.apply(t, config.Desired{})
 				s.test(t, begin)
 			})
@@ -92,6 +94,14 @@ func (s stage) becomes(t *testing.T, d config.Desired, want outcome) {
 	}
 }
 
+// owes fails the test unless the node owes these units a start.
+func (s stage) owes(t *testing.T, want ...string) {
+	t.Helper()
+	if got, err := s.e.Owed(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("owed %v %v, not %v", got, err, want)
+	}
+}
+
 func unitsOf(units ...config.Unit) config.Desired { return config.Desired{Units: units} }
 
 func ownUnit(name, content string) config.Unit { return config.Unit{Name: name, Content: &content} }
@@ -104,13 +114,13 @@ func withDropIn(u config.Unit, text string) config.Unit {
 func vendorDropIn(t *testing.T, s stage) {
 	journald := config.Unit{Name: "systemd-journald.service"}
 	s.becomes(t, unitsOf(withDropIn(journald, "[Service]\nEnvironment=A=1\n")), outcome{journald.Name: "new"})
-	got := strings.Join(show(t, s.node, journald.Name).DropInPaths, " ")
+	got := strings.Join(s.show(t, journald.Name).DropInPaths, " ")
 	if got != "/etc/systemd/system/systemd-journald.service.d/10-a.conf" {
 		t.Errorf("drop-ins: %s", got)
 	}
 	s.becomes(t, unitsOf(), outcome{journald.Name: "new"})
 	stale := strings.TrimSpace(s.Command(t, "systemctl", "show", "-P", "NeedDaemonReload", journald.Name))
-	if left := show(t, s.node, journald.Name); len(left.DropInPaths) > 0 || stale != "no" {
+	if left := s.show(t, journald.Name); len(left.DropInPaths) > 0 || stale != "no" {
 		t.Errorf("afterwards, stale %s: %+v", stale, left)
 	}
 }
@@ -199,7 +209,7 @@ func socketOfRunning(t *testing.T, s stage) {
 func underBothNames(t *testing.T, s stage) {
 	real, alias := ownUnit("real.service", sleeper+"Alias=alias.service\n"), config.Unit{Name: "alias.service"}
 	s.becomes(t, unitsOf(real), outcome{"real.service": "new"})
-	if id := show(t, s.node, "alias.service").ID; id != "real.service" {
+	if id := s.show(t, "alias.service").ID; id != "real.service" {
 		t.Errorf("the alias is of %s", id)
 	}
 	s.becomes(t, unitsOf(alias, real), outcome{})
@@ -210,22 +220,31 @@ func underBothNames(t *testing.T, s stage) {
 }
 
 func maskedByImage(t *testing.T, s stage) {
-	image := tree(t, map[string]string{"usr/lib/systemd/system/plain.service": sleeper})
-	if err := image.Symlink("/dev/null", "usr/lib/systemd/system/masked.service"); err != nil {
+	image, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	err = errors.Join(
+		image.MkdirAll("usr/lib/systemd/system", 0o755),
+		image.WriteFile("usr/lib/systemd/system/plain.service", []byte(sleeper), 0o644),
+		image.Symlink("/dev/null", "usr/lib/systemd/system/masked.service"),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	// An image does not change while an agent runs.
 	s.image = image
-	s.e = s.executor(t, nil)
+	s.e = s.executor(t)
 	before, _, _ := s.e.Current()
 	s.reloads.count = 0
 	var wrong *generation.Error
-	_, err := s.e.Apply(t.Context(), request(unitsOf(config.Unit{Name: "masked.service"}, ownUnit("new.service", sleeper))))
+	_, err = s.e.Apply(t.Context(), request(unitsOf(config.Unit{Name: "masked.service"}, ownUnit("new.service", sleeper))))
 	if !errors.As(err, &wrong) || wrong.Unit != "masked.service" || !strings.Contains(err.Error(), "the image masks masked.service") {
 		t.Errorf("error: %v", err)
 	}
 	after, _, _ := s.e.Current()
-	if before.Name() != after.Name() || s.reloads.count != 0 || !absent(s.node, "etc/systemd/system/new.service") {
+	if before.Name() != after.Name() || s.reloads.count != 0 || !s.absent("etc/systemd/system/new.service") {
 		t.Errorf("something was touched: now %s, %d daemon-reloads", after.Name(), s.reloads.count)
 	}
 }
@@ -238,7 +257,7 @@ func slowStart(t *testing.T, s stage) {
 	if err == nil || !strings.Contains(err.Error(), "restart slow.service: waiting for the job") {
 		t.Errorf("a job that takes longer than is waited for: %v", err)
 	}
-	if v := s.settled(t, s.e); v.Word != health.Good || !show(t, s.node, "slow.service").Running() {
+	if v := s.settled(t, s.e); v.Word != health.Good || !s.show(t, "slow.service").Running() {
 		t.Errorf("it was given the time: %+v", v)
 	}
 	s.e.JobWait = time.Minute
@@ -278,7 +297,7 @@ func failsLater(t *testing.T, s stage) {
 	s.apply(t, unitsOf(ownUnit("late.service", sleeper)))
 	s.takenBack(t, unitsOf(ownUnit("late.service", "[Service]\nExecStart=sh -c 'sleep 1; exit 3'\n")),
 		"unit late.service failed: exit-code, exit code 3")
-	if s := show(t, s.node, "late.service"); !s.Running() || s.ExitCode != 0 {
+	if s := s.show(t, "late.service"); !s.Running() || s.ExitCode != 0 {
 		t.Errorf("the unit from before does not run: %+v", s)
 	}
 }
@@ -287,7 +306,7 @@ func neverStaysUp(t *testing.T, s stage) {
 	s.apply(t, unitsOf(ownUnit("loop.service", sleeper)))
 	s.takenBack(t, unitsOf(ownUnit("loop.service", "[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'sleep 0.1'\n")),
 		"unit loop.service does not stay up")
-	if s := show(t, s.node, "loop.service"); !s.Running() {
+	if s := s.show(t, "loop.service"); !s.Running() {
 		t.Errorf("the unit from before does not run: %+v", s)
 	}
 }
@@ -327,19 +346,19 @@ func neverWell(t *testing.T, s stage) {
 		if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 			t.Fatal(err) // Its job is done when the process is there.
 		}
-		before := show(t, s.node, "loop.service").Restarts
+		before := s.show(t, "loop.service").Restarts
 		s.until(t, "loop.service", func() bool {
 			if v, err := s.e.Judge(t.Context()); err != nil || v.Word != health.Wait {
 				t.Fatalf("verdict: %+v %v", v, err)
 			}
-			return show(t, s.node, "loop.service").Restarts > before+3
+			return s.show(t, "loop.service").Restarts > before+3
 		})
 		s.clock.Store(s.clock.Load().(time.Duration) + s.e.Steady)
 		v := s.settled(t, s.e)
 		if v.Word != health.Good || len(v.Unwell) != 1 || !strings.Contains(v.Unwell[0].How, "does not stay up") {
 			t.Errorf("verdict: %+v", v)
 		}
-		owes(t, s.e)
+		s.owes(t)
 	}
 
 	s.e.Steady = 0
@@ -359,13 +378,13 @@ func waitsForToken(t *testing.T, s stage) {
 	if v := s.settled(t, s.e); v.Word != health.Good || len(v.Unwell) != 1 {
 		t.Errorf("verdict: %+v", v)
 	}
-	owes(t, s.e, "collector.service")
+	s.owes(t, "collector.service")
 
-	put(t, s.node, "run/pairs-token", "secret")
-	if left, err := s.e.Retry(t.Context()); err != nil || len(left) > 0 || !show(t, s.node, "collector.service").Running() {
+	s.put(t, "run/pairs-token", "secret")
+	if left, err := s.e.Retry(t.Context()); err != nil || len(left) > 0 || !s.show(t, "collector.service").Running() {
 		t.Errorf("tried again: %v %v", left, err)
 	}
-	owes(t, s.e)
+	s.owes(t)
 }
 
 func runtimeFirst(t *testing.T, s stage) {
@@ -395,7 +414,7 @@ func kubeletMount(t *testing.T, s stage) {
 	unit := "[Unit]\nBefore=kubelet.service\n[Mount]\nWhat=/dev/disk/by-label/KUBEDEV\nWhere=/var/lib/kubelet\nType=ext4\n[Install]\nWantedBy=local-fs.target\n"
 	for _, d := range []config.Desired{unitsOf(ownUnit(name, unit)), unitsOf(ownUnit(name, unit+"[Mount]\nOptions=prjquota\n")), unitsOf()} {
 		s.becomes(t, d, outcome{})
-		if after := show(t, s.node, name); !after.Running() || after.Job || mounts() != before {
+		if after := s.show(t, name); !after.Running() || after.Job || mounts() != before {
 			t.Errorf("%+v, mounts %s, not %s", after, mounts(), before)
 		}
 	}

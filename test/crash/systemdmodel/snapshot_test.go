@@ -1,4 +1,4 @@
-package apply_test
+package systemdmodel_test
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func onMachine(t *testing.T, test func(t *testing.T, m machine)) {
 		if out := m.Command(t, "umount", "/run/notify"); out != "" {
 			t.Fatal(out)
 		}
-		put(t, m.node, "etc/systemd/system.conf.d/limit.conf", "[Manager]\nDefaultStartLimitBurst=100000\n")
+		m.put(t, "etc/systemd/system.conf.d/limit.conf", "[Manager]\nDefaultStartLimitBurst=100000\n")
 		if err := systemd.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func (s snapshot) misread(fragments map[string]string, dropIns map[string][]stri
 // await waits until a unit has that ActiveState.
 func (m machine) await(t *testing.T, name, active string) {
 	t.Helper()
-	m.until(t, name, func() bool { return show(t, m.node, name).Active == active })
+	m.until(t, name, func() bool { return m.show(t, name).Active == active })
 }
 
 // until waits for what comes with a change of a unit.
@@ -233,7 +233,7 @@ func (m machine) until(t *testing.T, name string, is func() bool) {
 	}
 	for !is() {
 		if _, ok := <-changes; !ok {
-			t.Fatalf("it does not come to that: %+v", show(t, m.node, name))
+			t.Fatalf("it does not come to that: %+v", m.show(t, name))
 		}
 	}
 }
@@ -252,7 +252,7 @@ func (m machine) trigger(t *testing.T, stem string) {
 			conn.Close()
 		}
 	case "p":
-		put(t, m.node, "run/pairs-touched", "")
+		m.put(t, "run/pairs-touched", "")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,88 @@
+package systemdmodel_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+
+// node is a root directory and the systemd that runs on it.
+type node struct {
+	root, image *os.Root
+	units       apply.Units
+	clock       *atomic.Value // of time.Duration, the uptime
+}
+
+func newNode(root, image *os.Root, units apply.Units) node {
+	n := node{root, image, units, &atomic.Value{}}
+	n.clock.Store(time.Hour)
+	return n
+}
+
+// executor returns a new agent's executor.
+func (n node) executor(t *testing.T) *apply.Executor {
+	t.Helper()
+	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	state, err := n.root.OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
+
+	return &apply.Executor{
+		State:     durable.New(state, nil),
+		Node:      durable.New(n.root, nil),
+		Image:     n.image.FS(),
+		Units:     n.units,
+		OSVersion: "0.1.0",
+		BootID:    "boot-1",
+		JobWait:   time.Minute,
+		Limit:     time.Minute,
+		Now:       func() time.Time { return time.Unix(0, 0) },
+		Uptime:    func() time.Duration { return n.clock.Load().(time.Duration) },
+	}
+}
+
+// put writes a file on the node as another program does.
+func (n node) put(t *testing.T, name, text string) {
+	t.Helper()
+	err := errors.Join(
+		n.root.MkdirAll(path.Dir(name), 0o755),
+		n.root.WriteFile(name, []byte(text), 0o644),
+		n.root.Chmod(name, 0o644),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n node) absent(name string) bool {
+	_, err := n.root.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (n node) show(t *testing.T, name string) unit.State {
+	t.Helper()
+	states, err := n.units.Show(t.Context(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states[0]
+}
+
+func request(d config.Desired) apply.Request { return apply.Request{Desired: d, Source: "test"} }
+
+func text(s string) *string { return &s }
