@@ -1,5 +1,6 @@
-// Package block reads what sysfs says of block devices
-// (Documentation/ABI/stable/sysfs-block).
+// Package block reads what sysfs says about block devices
+// (Documentation/ABI/stable/sysfs-block). List is the only scanner of the disks
+// of a machine. Its callers say which kinds of devices they have no use for.
 package block
 
 import (

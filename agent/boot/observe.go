@@ -20,6 +20,18 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
+// noSystem are the kinds of devices that cannot hold a system: drives whose
+// medium can be missing, and what the kernel makes of memory, files or disks.
+var noSystem = []block.Kind{
+	block.RAM,
+	block.ZRAM,
+	block.Loop,
+	block.Mapped,
+	block.RAID,
+	block.Optical,
+	block.Floppy,
+}
+
 // Observe reads the facts. It changes nothing. A disk that cannot be read is
 // a fact too (Disk.Problem).
 func Observe() (Facts, error) {
@@ -28,13 +40,14 @@ func Observe() (Facts, error) {
 		return Facts{}, fmt.Errorf("read kernel command line: %w", err)
 	}
 	f := Facts{Arch: runtime.GOARCH, Cmdline: strings.TrimSpace(string(text)), LoaderPartition: loaderPartition()}
-	names, err := os.ReadDir("/sys/block")
+
+	disks, err := block.List(os.DirFS("/"), noSystem...)
 	if err != nil {
 		return Facts{}, fmt.Errorf("list disks: %w", err)
 	}
-	for _, n := range names {
-		if d, ok := observeDisk(n.Name()); ok {
-			f.Disks = append(f.Disks, d)
+	for _, d := range disks {
+		if d.Size > 0 {
+			f.Disks = append(f.Disks, observeDisk(d))
 		}
 	}
 	return f, nil
@@ -54,43 +67,19 @@ func loaderPartition() uuid.UUID {
 	return id
 }
 
-// observeDisk reads one entry of /sys/block; ok is false for devices that can
-// hold no system: empty drives, RAM disks, loops, mappings.
-func observeDisk(name string) (d Disk, ok bool) {
-	for _, prefix := range []string{"ram", "loop", "dm-", "sr", "fd", "zram", "md"} {
-		if strings.HasPrefix(name, prefix) {
-			return Disk{}, false
-		}
+// observeDisk reads the partition table of a disk and what its partitions hold.
+func observeDisk(b block.Disk) Disk {
+	d := Disk{
+		Device:     block.Node(b.Name),
+		Size:       b.Size,
+		SectorSize: b.SectorSize,
+		Removable:  b.Removable,
+		ReadOnly:   b.ReadOnly,
 	}
-	dir := filepath.Join("/sys/block", name)
-	sectors := sysNumber(dir, "size")
-	if sectors == 0 {
-		return Disk{}, false
-	}
-	d = Disk{
-		Device:     block.Node(name),
-		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always
-		SectorSize: int(sysNumber(dir, "queue/logical_block_size")),
-		Removable:  sysNumber(dir, "removable") == 1 || onUSB(dir),
-		ReadOnly:   sysNumber(dir, "ro") == 1,
-	}
-	if err := d.readTable(dir); err != nil {
+	if err := d.readTable(filepath.Join("/sys/block", b.Name)); err != nil {
 		d.Problem = err.Error()
 	}
-	return d, true
-}
-
-// onUSB reports whether a disk hangs on a USB port, which hides that it can be
-// unplugged from the attribute "removable".
-func onUSB(dir string) bool {
-	path, err := filepath.EvalSymlinks(dir)
-	return err == nil && strings.Contains(path, "/usb")
-}
-
-// sysNumber is 0 for what sysfs does not tell.
-func sysNumber(dir, name string) int64 {
-	n, _ := block.Number(dir, name)
-	return n
+	return d
 }
 
 func (d *Disk) readTable(dir string) error {

@@ -30,24 +30,30 @@ type Drive struct {
 // String is what a person is told of it.
 func (d Drive) String() string { return fmt.Sprintf("drive %s (%s)", d.Device, d.Label) }
 
-// notDrives are block devices that nobody hands over: this system makes them itself; or a floppy's, which takes seconds to say that it is
-// empty.
-var notDrives = []string{"ram", "loop", "dm-", "zram", "md", "nbd", "fd"}
+// notDrives are the kinds of devices on which files are not handed over: this
+// system makes them itself, or, for a floppy drive, it takes seconds to find out
+// that there is no medium.
+var notDrives = []block.Kind{
+	block.RAM,
+	block.ZRAM,
+	block.Loop,
+	block.Mapped,
+	block.RAID,
+	block.NBD,
+	block.Floppy,
+}
 
 // Find lists the drives that have one of the labels, whatever its case. A disk that has it as a whole is one drive, also if it has partitions
 // too. A disk that cannot be read is an error only if none was found: it may have been meant, or it is just broken.
 func Find(labels ...string) ([]Drive, error) {
-	disks, err := os.ReadDir("/sys/block")
+	disks, err := block.List(os.DirFS("/"), notDrives...)
 	if err != nil {
 		return nil, fmt.Errorf("list drives: %w", err)
 	}
 	var found []Drive
 	var unread []error
 	for _, disk := range disks {
-		if slices.ContainsFunc(notDrives, func(no string) bool { return strings.HasPrefix(disk.Name(), no) }) {
-			continue
-		}
-		drives, err := onDisk(disk.Name(), labels)
+		drives, err := onDisk(disk.Name, labels)
 		found, unread = append(found, drives...), append(unread, err)
 	}
 	if len(found) > 0 {

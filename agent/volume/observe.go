@@ -31,14 +31,29 @@ type Machine struct {
 	Open func(node string, exclusive bool) (Device, error)
 }
 
-// notDisks are the names of devices that can hold no volume: those without a medium of their own, and
-// those made of others. What they are made of is in use.
-var notDisks = [...]string{"ram", "loop", "dm-", "sr", "fd", "zram", "md", "nbd", "mtdblock", "bcache", "drbd", "zd"}
+// noVolume are the kinds of devices that cannot hold a volume: those without a
+// medium of their own, those made of other devices, which are in use by that,
+// and the boot partitions of an eMMC, which are small and empty.
+var noVolume = []block.Kind{
+	block.RAM,
+	block.ZRAM,
+	block.Loop,
+	block.Mapped,
+	block.RAID,
+	block.Bcache,
+	block.DRBD,
+	block.ZVol,
+	block.NBD,
+	block.MTD,
+	block.MMCBoot,
+	block.Optical,
+	block.Floppy,
+}
 
 // Observe reads the facts of all disks, in the order of their names. It changes nothing. A disk that
 // cannot be read is a fact, too.
 func Observe(m Machine) ([]Disk, error) {
-	entries, err := fs.ReadDir(m.Root, "sys/block")
+	found, err := block.List(m.Root, noVolume...)
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
@@ -48,15 +63,10 @@ func Observe(m Machine) ([]Disk, error) {
 	}
 	paths := m.paths()
 	var disks []Disk
-	for _, entry := range entries {
-		name := entry.Name()
-		notDisk := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		boot := strings.HasPrefix(name, "mmcblk") && strings.Contains(name, "boot") // an eMMC's own, small and empty
-		sectors := m.number(path.Join("sys/block", name, "size"))
-		if slices.ContainsFunc(notDisks[:], notDisk) || boot || sectors == 0 || m.number(path.Join("sys/block", name, "hidden")) == 1 {
-			continue
+	for _, b := range found {
+		if b.Size > 0 && !b.Hidden {
+			disks = append(disks, m.disk(b, uses, paths[b.Name]))
 		}
-		disks = append(disks, m.disk(name, sectors*512, uses, paths[name]))
 	}
 	return disks, nil
 }
@@ -64,19 +74,19 @@ func Observe(m Machine) ([]Disk, error) {
 // ObserveOne reads the facts of the disk of a device node.
 func ObserveOne(m Machine, device string) (Disk, error) {
 	name := strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
-	sectors := m.number(path.Join("sys/block", name, "size"))
 	if parent, _ := fs.Glob(m.Root, path.Join("sys/block/*", name, "partition")); len(parent) > 0 {
 		disk := path.Base(path.Dir(path.Dir(parent[0])))
 		return Disk{}, fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk))
 	}
-	if sectors == 0 {
+	b := block.Read(m.Root, name)
+	if b.Size == 0 {
 		return Disk{}, fmt.Errorf("%s: no disk, or one without a medium\nhint: lsblk lists them", device)
 	}
 	uses, err := m.uses()
 	if err != nil {
 		return Disk{}, err
 	}
-	return m.disk(name, sectors*512, uses, m.paths()[name]), nil
+	return m.disk(b, uses, m.paths()[name]), nil
 }
 
 // Still says why the node of a disk is not that disk's any more, or what is on it has changed; nil if neither is so. A disk that is pulled out,
@@ -95,17 +105,22 @@ func (m Machine) Still(d Disk) error {
 	return nil
 }
 
-func (m Machine) disk(name string, size int64, uses map[string][]string, paths []string) Disk {
-	dir := path.Join("sys/block", name)
+func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Disk {
+	dir := path.Join("sys/block", b.Name)
 	target, _ := fs.ReadLink(m.Root, dir)
 	d := Disk{
-		Device: block.Node(name), Size: size, SectorSize: int(m.number(dir + "/queue/logical_block_size")), Paths: paths,
-		Serial: m.serial(dir, target), Model: m.first(dir+"/device/model", dir+"/device/name"), WWID: m.first(dir+"/wwid", dir+"/device/wwid"),
-		Removable: m.number(dir+"/removable") == 1 || strings.Contains(target, "/usb"),
-		ReadOnly:  m.number(dir+"/ro") == 1,
+		Device:     block.Node(b.Name),
+		Size:       b.Size,
+		SectorSize: b.SectorSize,
+		Paths:      paths,
+		Serial:     m.serial(dir, target),
+		Model:      m.first(dir+"/device/model", dir+"/device/name"),
+		WWID:       m.first(dir+"/wwid", dir+"/device/wwid"),
+		Removable:  b.Removable,
+		ReadOnly:   b.ReadOnly,
 	}
 	if len(d.Paths) == 0 {
-		d.Paths = block.Paths(m.Root, name) // as in the initramfs, where no udev is
+		d.Paths = block.Paths(m.Root, b.Name) // as in the initramfs, where no udev is
 	}
 	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
 	parts, _ := fs.Glob(m.Root, dir+"/*/partition")
@@ -117,7 +132,7 @@ func (m Machine) disk(name string, size int64, uses map[string][]string, paths [
 		d.Parts = append(d.Parts, partition)
 	}
 	var busy bool
-	if d.Content, busy = m.look(d.Device, size); busy && len(d.Uses) == 0 {
+	if d.Content, busy = m.look(d.Device, b.Size); busy && len(d.Uses) == 0 {
 		d.Uses = append(d.Uses, ErrBusy.Error())
 	}
 	return d
