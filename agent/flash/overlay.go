@@ -103,5 +103,5 @@ type section struct {
 	io.WriterAt
 }
 
-// Sync is of fat.Device.
+// Sync implements [device.Device].
 func (section) Sync() error { return nil }

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // stride is how much is written at once.
@@ -16,13 +18,6 @@ const stride = 4 << 20
 
 // Progress is told how many bytes of how many are done; doing is "write", then "verify".
 type Progress func(doing string, done, all int64)
-
-// Disk is an open disk, of that size, for direct I/O: offsets, lengths and memory are multiples of align.
-type Disk interface {
-	io.ReaderAt
-	io.WriterAt
-	Sync() error
-}
 
 // Open opens a disk for nobody else: it is an error if the kernel uses it or a partition of it (open(2), O_EXCL).
 func Open(device string) (*os.File, error) {
@@ -37,10 +32,11 @@ func Open(device string) (*os.File, error) {
 // said that all on it may go.
 const Mark = "LOAM SYSTEM, BEING WRITTEN\n"
 
-// Write writes an image to a disk of size bytes, reads it back, and makes it durable. The Mark comes first, and what an older backup table has at the
+// Write writes an image to a disk of size bytes, reads it back, and makes it durable. All is done as direct I/O wants it: offsets, lengths and memory are
+// multiples of align. The Mark comes first, and what an older backup table has at the
 // end of a larger disk goes with it; the start of the disk, with the table, comes last, and its first sector, which replaces the Mark, alone, when all else
 // has been read back. So a power cut leaves what was there before, a disk with the Mark, or all of the image, and a disk that fails keeps the Mark.
-func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image, progress Progress) error {
+func Write(ctx context.Context, to device.Device, size int64, from io.ReaderAt, im Image, progress Progress) error {
 	if err := clearEnds(to, size, im.Table.DiskSize); err != nil {
 		return err
 	}
@@ -67,7 +63,7 @@ func Write(ctx context.Context, to Disk, size int64, from io.ReaderAt, im Image,
 }
 
 // clearEnds makes the start of a disk zeros after the Mark, and all zeros what could have a backup table after the image.
-func clearEnds(to Disk, size, image int64) error {
+func clearEnds(to device.Device, size, image int64) error {
 	clear := make([]byte, stride)
 	copy(clear, Mark)
 	tail := max(image, size-1<<20)
@@ -118,7 +114,7 @@ func split(all []Extent, at int64) (before, after []Extent) {
 
 // copier copies extents, and compares them.
 type copier struct {
-	disk      Disk
+	disk      device.Device
 	from      io.ReaderAt
 	progress  Progress
 	done, all int64

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/test/judge"
@@ -81,7 +82,7 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		b.Fatal(err)
 	}
 	defer image.Close()
-	open := func(d volume.Disk) (Target, error) { return os.OpenFile(d.Device, os.O_RDWR|unix.O_DIRECT, 0) }
+	open := func(d volume.Disk) (block.Handle, error) { return os.OpenFile(d.Device, os.O_RDWR|unix.O_DIRECT, 0) }
 	begin := time.Now()
 	err = Write(b.Context(), open, c, Wish{}, image, size, []byte("kind: Machine\n"), func(doing string, _, all int64) {
 		if doing == "verify" && wrote == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
@@ -189,7 +190,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				if choice.Installed {
 					return nil
 				}
-				return Write(t.Context(), func(volume.Disk) (Target, error) { return d, nil }, choice, test.wish, from, layout.DiskSize, []byte("kind: Machine\n"), func(string, int64, int64) {})
+				return Write(t.Context(), func(volume.Disk) (block.Handle, error) { return d, nil }, choice, test.wish, from, layout.DiskSize, []byte("kind: Machine\n"), func(string, int64, int64) {})
 			}
 			whole := fresh(0)
 			if err := try(whole); err != nil {
@@ -236,7 +237,7 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 			choice := Choice{Disk: d.seen()}
 			test.change(&d)
 			before := len(d.Over)
-			err := Write(t.Context(), func(volume.Disk) (Target, error) { return d, nil }, choice, Wish{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
+			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) { return d, nil }, choice, Wish{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}

@@ -8,20 +8,14 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Target is a disk that is open for nobody else.
-type Target interface {
-	flash.Disk
-	io.Seeker
-	io.Closer
-}
-
 // Open opens a disk to install on, if it is still the one that was chosen: the image has taken its time to come.
-func Open(m volume.Machine, chosen volume.Disk) (Target, error) {
+func Open(m volume.Machine, chosen volume.Disk) (block.Handle, error) {
 	disk, err := flash.Open(chosen.Device)
 	if err != nil {
 		return nil, err
@@ -44,7 +38,7 @@ func Table(d Disk) (gpt.Table, error) {
 
 // Write writes an image of size bytes, with machine.yaml on its ESP, to the disk that was chosen, and reads it back. Between the decision
 // and this somebody may have taken the disk: so it is looked at once more when nobody else can have it.
-func Write(ctx context.Context, open func(volume.Disk) (Target, error), c Choice, w Wish, image io.ReaderAt, size int64, machine []byte, progress flash.Progress) (err error) {
+func Write(ctx context.Context, open func(volume.Disk) (block.Handle, error), c Choice, w Wish, image io.ReaderAt, size int64, machine []byte, progress flash.Progress) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("install on %s: %w", c.Disk.Device, err)
@@ -73,7 +67,7 @@ func Write(ctx context.Context, open func(volume.Disk) (Target, error), c Choice
 }
 
 // unchanged looks again at a disk that was chosen: it has to be as large, and as empty.
-func unchanged(disk Target, chosen Disk, w Wish) error {
+func unchanged(disk block.Handle, chosen Disk, w Wish) error {
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != chosen.Size {
 		return errors.Join(fmt.Errorf("it has %d bytes, the disk that was chosen %d", size, chosen.Size), err)
 	}

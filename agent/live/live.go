@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/install"
 	"github.com/loam-os/loam/agent/machine"
@@ -200,7 +201,7 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) erro
 	}
 	defer image.Close()
 	n.Done("get the system")
-	open := func(d volume.Disk) (install.Target, error) { return install.Open(disks(), d) }
+	open := func(d volume.Disk) (block.Handle, error) { return install.Open(disks(), d) }
 	if err := install.Write(ctx, open, c, w, image, size, n.text, n.progress()); err != nil {
 		return err
 	}

@@ -9,13 +9,6 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Target is a disk that is formatted. Zero makes n bytes zeros (BLKZEROOUT).
-type Target interface {
-	io.WriterAt
-	Sync() error
-	Zero(offset, n int64) error
-}
-
 // Mkfs is the command that makes the file system in a sparse file as large as the disk, with project quota. Nothing that
 // it leaves a hole may be relied on to be zero on the disk: so the inode tables are left to the kernel, which zeroes them
 // in the background, and ext4's journal to its checksums, which are keyed by the new UUID.
@@ -42,7 +35,7 @@ const (
 //
 // The FormatMark is there before all else, and the first sector, which replaces it, comes last and alone. So a power
 // cut anywhere leaves a disk that is empty, or has the mark, or the volume.
-func Format(target Target, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
+func Format(target Writable, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
 	first := make([]byte, sectorSize)
 	if _, err := image.ReadAt(first, 0); err != nil {
 		return fmt.Errorf("read new file system: %w", err)
@@ -72,7 +65,7 @@ func Format(target Target, image io.ReaderAt, data []sparse.Extent, sectorSize i
 }
 
 // writeSynced writes the first sector.
-func writeSynced(target Target, sector []byte) error {
+func writeSynced(target Writable, sector []byte) error {
 	if _, err := target.WriteAt(sector, 0); err != nil {
 		return err
 	}

@@ -28,6 +28,10 @@ func (r *recorded) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
+func (r *recorded) ReadAt(b []byte, off int64) (int, error) { return r.disk.ReadAt(b, off) }
+func (r *recorded) Seek(int64, int) (int64, error)          { return r.disk.size, nil }
+func (r *recorded) Close() error                            { return r.Sync() }
+
 // Zero is durable at once: zeros are no evidence.
 func (r *recorded) Zero(off, n int64) error {
 	for at := range r.disk.sectors {

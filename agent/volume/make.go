@@ -14,12 +14,11 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Writable is a disk that is open to be formatted, for nobody else.
+// Writable is a disk that is open to be formatted.
 type Writable interface {
-	Target
-	io.ReaderAt
-	io.Seeker
-	io.Closer
+	block.Handle
+	// Zero makes n bytes zeros (BLKZEROOUT).
+	Zero(offset, n int64) error
 }
 
 // Maker makes volumes.

@@ -105,13 +105,6 @@ func (p *plant) Unmount(dir string) error {
 	return nil
 }
 
-// memoryTarget is a disk in memory that is open to be written.
-type memoryTarget struct{ *recorded }
-
-func (m *memoryTarget) ReadAt(b []byte, off int64) (int, error) { return m.disk.ReadAt(b, off) }
-func (m *memoryTarget) Seek(int64, int) (int64, error)          { return m.disk.size, nil }
-func (m *memoryTarget) Close() error                            { return m.Sync() }
-
 func (p *plant) node() Node {
 	root, err := os.OpenRoot(p.dir)
 	if err != nil {
@@ -122,7 +115,7 @@ func (p *plant) node() Node {
 		Machine: Machine{Root: os.DirFS(p.dir), Open: func(node string, _ bool) (Device, error) { return opened{p.disks[node]}, nil }},
 		Maker: Maker{
 			Open: func(node string) (Writable, error) {
-				return &memoryTarget{&recorded{disk: p.disks[node], atSync: func() {}}}, nil
+				return &recorded{disk: p.disks[node], atSync: func() {}}, nil
 			},
 			Run: func(_ context.Context, command []string) error { // Only the superblock of ext4, as the disk is not mounted.
 				p.did = append(p.did, command[0])

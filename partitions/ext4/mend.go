@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // The superblock is two sectors of 512 bytes, and its checksum is in the
@@ -96,10 +98,7 @@ func Mended(r io.ReaderAt) (Superblock, []byte, error) {
 }
 
 // Mend writes the result of Mended, if the superblock is broken.
-func Mend(d interface {
-	io.ReaderAt
-	io.WriterAt
-}) error {
+func Mend(d device.Device) error {
 	if _, err := ReadSuperblock(d); err == nil {
 		return nil
 	}

@@ -3,11 +3,13 @@ package fat
 import (
 	"errors"
 	"fmt"
+
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // disk turns reads and writes of any bytes into reads and writes of blocks.
 type disk struct {
-	d     Device
+	d     device.Device
 	size  int64
 	block int64
 	err   error // of the first write or flush that failed

@@ -26,21 +26,12 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Device is a partition: offsets are from its start, and they and the lengths
-// are multiples of the block size given to Open. The memory is not aligned. To
-// compare what was staged with what the disk has, ReadAt should not read from a
-// cache.
-type Device interface {
-	io.ReaderAt
-	io.WriterAt
-	Sync() error // returns when all that was written is durable
-}
-
 // ReadOnly is a partition that nothing is written to.
-func ReadOnly(r io.ReaderAt) Device { return readOnly{r} }
+func ReadOnly(r io.ReaderAt) device.Device { return readOnly{r} }
 
 type readOnly struct{ io.ReaderAt }
 
@@ -76,13 +67,15 @@ type FS struct {
 
 // Open reads the boot sector, or its copy if that is damaged (Check tells), and
 // both FATs of a partition of size bytes. blockSize is what reads and writes of
-// d are multiples of, 512 or 4096: a disk's logical sector size.
-func Open(d Device, size int64, blockSize int) (*FS, error) {
+// d are multiples of, 512 or 4096: a disk's logical sector size. The memory
+// that they are given is not aligned. To compare what was staged with what the
+// disk has, d should not read from a cache.
+func Open(d device.Device, size int64, blockSize int) (*FS, error) {
 	return open(d, size, blockSize, minClusters)
 }
 
 // open is Open for tests too, which try a hundred thousand small file systems.
-func open(d Device, size int64, blockSize int, least int64) (*FS, error) {
+func open(d device.Device, size int64, blockSize int, least int64) (*FS, error) {
 	if blockSize != 512 && blockSize != 4096 || size%int64(blockSize) != 0 || size <= 0 {
 		return nil, fmt.Errorf(
 			"open FAT32: %d bytes in blocks of %d: want whole blocks of 512 or 4096",

@@ -1,7 +1,6 @@
 package fat
 
 import (
-	"bytes"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -11,103 +10,53 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/partitions/device"
 )
 
-const pageSize = 4096
-
-// memory is a Device of zeros, but for its pages.
+// memory is a device in memory.
 type memory struct {
-	size  int64
+	*device.Memory
 	block int // it takes only what is aligned to it; 0: anything
-	pages map[int64][]byte
 }
 
-func newMemory(size int64) *memory { return &memory{size: size, pages: map[int64][]byte{}} }
+func newMemory(size int64) *memory { return &memory{Memory: device.NewMemory(size)} }
 
-func (m *memory) clone() *memory {
-	c := newMemory(m.size)
-	for at, page := range m.pages {
-		c.pages[at] = bytes.Clone(page)
-	}
-	return c
-}
+func (m *memory) clone() *memory { return &memory{Memory: m.Memory.Clone()} }
 
-// each calls do for the part of p in every page.
-func (m *memory) each(p []byte, off int64, do func(page, in int64, part []byte)) (int, error) {
-	if off < 0 || off+int64(len(p)) > m.size {
-		return 0, io.ErrUnexpectedEOF
-	}
-	if m.block != 0 && (off%int64(m.block) != 0 || len(p)%m.block != 0) {
-		return 0, os.ErrInvalid
-	}
-
-	for n := 0; n < len(p); {
-		in := (off + int64(n)) % pageSize
-		part := p[n:min(len(p), n+int(pageSize-in))]
-		do((off+int64(n))/pageSize, in, part)
-		n += len(part)
-	}
-
-	return len(p), nil
+func (m *memory) aligned(p []byte, off int64) bool {
+	return m.block == 0 || off%int64(m.block) == 0 && len(p)%m.block == 0
 }
 
 func (m *memory) ReadAt(p []byte, off int64) (int, error) {
-	return m.each(p, off, func(page, in int64, part []byte) {
-		if have := m.pages[page]; have != nil {
-			copy(part, have[in:])
-		} else {
-			clear(part)
-		}
-	})
+	if !m.aligned(p, off) {
+		return 0, os.ErrInvalid
+	}
+	return m.Memory.ReadAt(p, off)
 }
 
 func (m *memory) WriteAt(p []byte, off int64) (int, error) {
-	return m.each(p, off, func(page, in int64, part []byte) {
-		if m.pages[page] == nil {
-			m.pages[page] = make([]byte, pageSize)
-		}
-		copy(m.pages[page][in:], part)
-	})
+	if !m.aligned(p, off) {
+		return 0, os.ErrInvalid
+	}
+	return m.Memory.WriteAt(p, off)
 }
 
-func (m *memory) Sync() error { return nil }
-
-// file is the memory as a sparse file, for judges.
+// file writes the memory to a sparse file, for judges.
 func (m *memory) file(t testing.TB, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
+	if err := m.WriteFile(path); err != nil {
 		t.Fatal(err)
-	}
-	defer f.Close()
-
-	if err := f.Truncate(m.size); err != nil {
-		t.Fatal(err)
-	}
-
-	for at, page := range m.pages {
-		if _, err := f.WriteAt(page, at*pageSize); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
-// load reads the pages that a judge left in the file.
+// load reads what a judge left in the file.
 func load(t testing.TB, path string) *memory {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	m, err := device.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	m := newMemory(int64(len(data)))
-	for at := int64(0); at < m.size; at += pageSize {
-		if page := data[at : at+pageSize]; bytes.Count(page, []byte{0}) < pageSize {
-			m.pages[at/pageSize] = bytes.Clone(page)
-		}
-	}
-
-	return m
+	return &memory{Memory: m}
 }
 
 const testSize = 520 << 20 // little more than the least that is FAT32 in clusters of 8 KiB
@@ -150,7 +99,7 @@ func builtFor(t testing.TB, sector int) *memory {
 	return m
 }
 
-func opened(t testing.TB, d Device) *FS {
+func opened(t testing.TB, d device.Device) *FS {
 	t.Helper()
 	f, err := Open(d, testSize, 512)
 	if err != nil {
@@ -168,7 +117,7 @@ func (t tree) equal(o tree) bool { return maps.Equal(t, o) }
 // treeOf reads everything, each directory and file once.
 func treeOf(f *FS, seed maphash.Seed) (tree, error) {
 	t := tree{}
-	return t, t.read(f, "", f.root, seed, make([]byte, pageSize))
+	return t, t.read(f, "", f.root, seed, make([]byte, 4096))
 }
 
 func (t tree) read(f *FS, dir string, first uint32, seed maphash.Seed, buf []byte) error {

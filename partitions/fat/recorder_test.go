@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // written is a sector as a write left it.
@@ -14,10 +16,10 @@ type written struct {
 	data   []byte
 }
 
-// recorder is a Device that keeps what was written between two flushes, by
+// recorder is a device that keeps what was written between two flushes, by
 // sectors of 512 bytes.
 type recorder struct {
-	Device
+	device.Device
 	epochs [][]written
 	now    []written
 	skip   int // mutant: this flush, from 1 on, does nothing

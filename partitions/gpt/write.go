@@ -3,18 +3,13 @@ package gpt
 import (
 	"fmt"
 	"hash/crc32"
-	"io"
-)
 
-// Disk is where a table is written: *os.File has both methods.
-type Disk interface {
-	io.WriterAt
-	Sync() error // returns when all that was written is durable
-}
+	"github.com/loam-os/loam/partitions/device"
+)
 
 // Create writes the protective MBR, then the table. For a disk that has no GPT
 // yet.
-func (t Table) Create(d Disk) error {
+func (t Table) Create(d device.Device) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("create partition table: %w", err)
 	}
@@ -28,7 +23,7 @@ func (t Table) Create(d Disk) error {
 // primary array, primary header, flush. It begins with the primary if only the
 // backup was valid (Source.Used). After a power cut at any point one copy is
 // valid.
-func (t Table) Write(d Disk) error {
+func (t Table) Write(d device.Device) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("write partition table: %w", err)
 	}
@@ -51,7 +46,7 @@ func (t Table) Write(d Disk) error {
 
 // write writes one copy, the array before the header that vouches for it, and
 // flushes.
-func (t Table) write(d Disk, h header, array []byte) error {
+func (t Table) write(d device.Device, h header, array []byte) error {
 	if _, err := d.WriteAt(array, int64(h.array)*int64(t.SectorSize)); err != nil {
 		return fmt.Errorf("array: %w", err)
 	}
