@@ -12,13 +12,14 @@ import (
 	"github.com/loam-os/loam/agent/uevent"
 )
 
-// Await tries again when a disk comes or goes, or something is mounted; without news after again, and no sooner where what is there does not work: what
-// looks at a disk is news, too.
-const again = 30 * time.Second
+// pollInterval is how long Await waits for a change before it tries again.
+const pollInterval = 30 * time.Second
 
-// Await mounts the data volume that the node has had as soon as its disk is there, and returns when it, or what another has mounted, is at
-// Mountpoint, or none is claimed any more. tell is told what it waits for.
-func (n Node) Await(ctx context.Context, tell func(error)) error {
+// Await mounts the data volume that the node has had before as soon as its disk
+// is there. It returns when a volume is mounted at Mountpoint, by Await or by
+// another process, when no volume is claimed, or when ctx ends. It calls notify
+// with what it waits for, once for each reason.
+func (n Node) Await(ctx context.Context, notify func(error)) error {
 	events, err := uevent.Open(uevent.Kernel|uevent.Udev, "block")
 	if err != nil {
 		return err
@@ -29,20 +30,42 @@ func (n Node) Await(ctx context.Context, tell func(error)) error {
 		return err
 	}
 	defer mounts.Close()
-	for said := ""; ; {
-		s, err := n.Use(ctx)
+	change := func(ctx context.Context) { events.Next(ctx, mounts.Poll()) }
+	return await(ctx, n.Use, change, notify)
+}
+
+// await is Await with the ways to mount the volume and to wait for a change of
+// the disks or mounts.
+func await(
+	ctx context.Context,
+	use func(context.Context) (State, error),
+	change func(context.Context),
+	notify func(error),
+) error {
+	said := ""
+	for {
+		s, err := use(ctx)
 		if s.Device != "" || err == nil {
 			return err
 		}
 		if err.Error() != said {
 			said = err.Error()
-			tell(err)
+			notify(err)
 		}
-		if missing := errors.Is(err, ErrNone) || errors.Is(err, ErrNew); !missing {
-			time.Sleep(again)
-			continue
+
+		// Events are worth nothing while the volume does not work: the attempt to
+		// mount it opens the disk, which causes some.
+		wait, stop := context.WithTimeout(ctx, pollInterval)
+		if errors.Is(err, ErrNone) || errors.Is(err, ErrNew) {
+			change(wait)
+		} else {
+			<-wait.Done()
 		}
-		events.Wait(time.Now().Add(again), mounts.Poll())
+		stop()
+
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 }
 
