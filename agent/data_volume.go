@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/uevent"
 	"github.com/loam-os/loam/agent/volume"
@@ -44,8 +45,8 @@ func DataVolume(root *os.Root, path string, units Units) volume.Node {
 	if units != nil {
 		node.InUse = func(ctx context.Context) bool {
 			states, err := units.Show(ctx, []string{kubeletUnit})
-			mounts, _ := nodeMounts().Table()
-			return err != nil || len(toUnmount(mountPoints(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && !slices.Contains([]string{"inactive", "failed"}, states[0].Active)
+			mounts, _ := mount.Node().Table()
+			return err != nil || len(mount.ToUnmount(mount.Points(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && !slices.Contains([]string{"inactive", "failed"}, states[0].Active)
 		}
 	}
 	return node
@@ -68,7 +69,7 @@ func (linux) Mount(device, dir, fileSystem, options string) error {
 	return unix.Mount(device, dir, fileSystem, unix.MS_NOATIME, options)
 }
 
-func (linux) Empty(dir string) error { return empty(dir) }
+func (linux) Empty(dir string) error { return mount.Empty(dir) }
 
 func (linux) Unmount(dir string) error { return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW) }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -37,7 +38,7 @@ type Reset struct {
 	}
 	// Pods stops and removes every pod.
 	Pods   func(ctx context.Context) error
-	Mounts Mounts
+	Mounts mount.Mounts
 	// Root is the root directory, Node the same.
 	Root string
 	Node *durable.Dir
@@ -60,7 +61,7 @@ type Reset struct {
 // newReset is the node's. A record that cannot be read is a warning.
 func (n *node) newReset() *Reset {
 	r := &Reset{
-		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: nodeMounts(), Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
+		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: mount.Node(), Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
 	}
 	var err error
 	if r.record, err = readReset(r.Node); err != nil {
@@ -84,7 +85,7 @@ func (r *Reset) run(ctx context.Context) error {
 	left, besides := []error{r.stopKubelet(ctx)}, []error{r.stopPods(ctx)}
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
-		if r.Mounts.has(r.path(dir)) {
+		if r.Mounts.Has(r.path(dir)) {
 			// A volume of its own, which may go with the configuration, and not what is on it.
 			left = append(left, r.empty(ctx, r.path(dir)))
 		}
@@ -157,7 +158,7 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 
 // empty unmounts what is beneath dir, and deletes what is in it and is not mounted.
 func (r *Reset) empty(ctx context.Context, dir string) error {
-	return errors.Join(r.Mounts.below(ctx, dir), empty(dir))
+	return errors.Join(r.Mounts.Below(ctx, dir), mount.Empty(dir))
 }
 
 func (r *Reset) path(name string) string { return filepath.Join(r.Root, name) }

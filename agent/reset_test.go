@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -77,7 +79,7 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
 	r := &Reset{
 		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
 		Now: time.Now, End: func(why error) { n.ended = why },
-		Mounts: Mounts{
+		Mounts: mount.Mounts{
 			Table: func() (string, error) {
 				var text strings.Builder
 				for _, p := range n.mounts {
@@ -430,4 +432,27 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
 		t.Errorf("%+v, %v", record, err)
 	}
+}
+
+func writeText(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// treeOf is all that is beneath dir.
+func treeOf(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
+		if name != "." {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }

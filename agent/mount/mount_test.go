@@ -1,4 +1,4 @@
-package agent
+package mount
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func TestToUnmount(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, toUnmount(mountPoints(mountinfo), tt.dir)); diff != "" {
+			if diff := cmp.Diff(tt.want, ToUnmount(Points(mountinfo), tt.dir)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -83,7 +83,7 @@ func TestUnmountBelow(t *testing.T) {
 					return nil
 				},
 			}
-			err := m.below(t.Context(), "/d")
+			err := m.Below(t.Context(), "/d")
 			if diff := cmp.Diff(tt.left, have); diff != "" || (err != nil) != (len(tt.busy) > 0) {
 				t.Errorf("left (-want +got):\n%s%v", diff, err)
 			}
@@ -122,16 +122,16 @@ func TestEmptyGoesIntoNoMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nodeMounts().below(t.Context(), dir); !errors.Is(err, unix.EBUSY) {
+	if err := Node().Below(t.Context(), dir); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("unmount what is in use: %v", err)
 	}
-	if err := empty(dir); !errors.Is(err, errMounted) || !strings.Contains(err.Error(), point) {
+	if err := Empty(dir); !errors.Is(err, errMounted) || !strings.Contains(err.Error(), point) {
 		t.Errorf("with a mount that stays: %v", err)
 	}
 	if diff := cmp.Diff([]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, treeOf(t, dir)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if err := errors.Join(held.Close(), nodeMounts().below(t.Context(), dir), empty(dir)); err != nil {
+	if err := errors.Join(held.Close(), Node().Below(t.Context(), dir), Empty(dir)); err != nil {
 		t.Error(err)
 	}
 	if left := treeOf(t, dir); len(left) > 0 {
@@ -140,7 +140,7 @@ func TestEmptyGoesIntoNoMount(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(outside, "data")); err != nil {
 		t.Error(err)
 	}
-	if err := empty(filepath.Join(dir, "absent")); err != nil {
+	if err := Empty(filepath.Join(dir, "absent")); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package mount
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// empty deletes all that is in the directory name, durably, and nothing of another
+// Empty deletes all that is in the directory name, durably, and nothing of another
 // mount: the kernel itself goes into none (openat2(2), RESOLVE_NO_XDEV, which
 // holds of bind mounts too). A directory that is not there is empty.
-func empty(name string) error {
+func Empty(name string) error {
 	dir, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -31,7 +31,7 @@ func empty(name string) error {
 	return nil
 }
 
-// emptyDir is empty for an open directory called name. One entry that stays does
+// emptyDir is Empty for an open directory called name. One entry that stays does
 // not keep it from the others.
 func emptyDir(dir *os.File, name string) []error {
 	entries, err := dir.ReadDir(-1)

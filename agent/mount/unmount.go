@@ -1,4 +1,6 @@
-package agent
+// Package mount reads the mount table, unmounts what is beneath a directory, and
+// empties a directory without what is mounted there.
+package mount
 
 import (
 	"cmp"
@@ -14,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountPoints are those of the text of /proc/self/mountinfo, in its order, in
+// Points are those of the text of /proc/self/mountinfo, in its order, in
 // which what is mounted over something comes after it (proc_pid_mountinfo(5)).
-func mountPoints(mountinfo string) []string {
+func Points(mountinfo string) []string {
 	var points []string
 	for line := range strings.Lines(mountinfo) {
 		if fields := strings.Fields(line); len(fields) > 4 {
@@ -43,9 +45,9 @@ func unescape(field string) string {
 	return out.String()
 }
 
-// toUnmount are the mount points beneath dir, and not dir itself, in the order to
+// ToUnmount are the mount points beneath dir, and not dir itself, in the order to
 // unmount them: the deepest first, of those on one directory the uppermost.
-func toUnmount(points []string, dir string) []string {
+func ToUnmount(points []string, dir string) []string {
 	below := slices.DeleteFunc(slices.Clone(points), func(p string) bool { return !strings.HasPrefix(p, dir+"/") })
 	slices.Reverse(below)
 	slices.SortStableFunc(below, func(a, b string) int { return cmp.Compare(strings.Count(b, "/"), strings.Count(a, "/")) })
@@ -59,16 +61,16 @@ type Mounts struct {
 	Unmount func(ctx context.Context, point string) error
 }
 
-// below unmounts what is mounted beneath dir. The error tells what stays. What was
+// Below unmounts what is mounted beneath dir. The error tells what stays. What was
 // hidden under another mount goes once that is gone.
-func (m Mounts) below(ctx context.Context, dir string) error {
+func (m Mounts) Below(ctx context.Context, dir string) error {
 	var errs []error
 	for before := -1; ctx.Err() == nil; {
 		text, err := m.Table()
 		if err != nil {
 			return fmt.Errorf("read the mounts: %w", err)
 		}
-		points := toUnmount(mountPoints(text), dir)
+		points := ToUnmount(Points(text), dir)
 		if len(points) == 0 {
 			return nil
 		}
@@ -85,18 +87,18 @@ func (m Mounts) below(ctx context.Context, dir string) error {
 	return ctx.Err()
 }
 
-// has reports whether something is mounted on dir.
-func (m Mounts) has(dir string) bool {
+// Has reports whether something is mounted on dir.
+func (m Mounts) Has(dir string) bool {
 	text, err := m.Table()
-	return err == nil && slices.Contains(mountPoints(text), dir)
+	return err == nil && slices.Contains(Points(text), dir)
 }
 
 // unmountLimit is how long a mount may take to go: one of a server that does not
 // answer may take forever.
 const unmountLimit = 30 * time.Second
 
-// nodeMounts are the node's.
-func nodeMounts() Mounts {
+// Node are the node's.
+func Node() Mounts {
 	return Mounts{
 		Table: func() (string, error) {
 			text, err := os.ReadFile("/proc/self/mountinfo")
