@@ -45,8 +45,8 @@ func DataVolume(root *os.Root, path string, units Units) volume.Node {
 	if units != nil {
 		node.InUse = func(ctx context.Context) bool {
 			states, err := units.Show(ctx, []string{kubeletUnit})
-			mounts, _ := mount.Node().Table()
-			return err != nil || len(mount.ToUnmount(mount.Points(mounts), volume.Mountpoint)) > 0 || len(states) > 0 && !slices.Contains([]string{"inactive", "failed"}, states[0].Active)
+			mounts, _ := mount.Kernel{}.Table()
+			return err != nil || len(mounts.Below(volume.Mountpoint)) > 0 || len(states) > 0 && !slices.Contains([]string{"inactive", "failed"}, states[0].Active)
 		}
 	}
 	return node

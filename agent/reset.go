@@ -38,7 +38,7 @@ type Reset struct {
 	}
 	// Pods stops and removes every pod.
 	Pods   func(ctx context.Context) error
-	Mounts mount.Mounts
+	Mounts mount.System
 	// Root is the root directory, Node the same.
 	Root string
 	Node *durable.Dir
@@ -61,7 +61,7 @@ type Reset struct {
 // newReset is the node's. A record that cannot be read is a warning.
 func (n *node) newReset() *Reset {
 	r := &Reset{
-		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: mount.Node(), Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
+		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: mount.Kernel{}, Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
 	}
 	var err error
 	if r.record, err = readReset(r.Node); err != nil {
@@ -85,7 +85,7 @@ func (r *Reset) run(ctx context.Context) error {
 	left, besides := []error{r.stopKubelet(ctx)}, []error{r.stopPods(ctx)}
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
-		if r.Mounts.Has(r.path(dir)) {
+		if r.isMountPoint(dir) {
 			// A volume of its own, which may go with the configuration, and not what is on it.
 			left = append(left, r.empty(ctx, r.path(dir)))
 		}
@@ -158,7 +158,17 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 
 // empty unmounts what is beneath dir, and deletes what is in it and is not mounted.
 func (r *Reset) empty(ctx context.Context, dir string) error {
-	return errors.Join(r.Mounts.Below(ctx, dir), mount.Empty(dir))
+	return errors.Join(mount.UnmountBelow(ctx, r.Mounts, dir), mount.Empty(dir))
+}
+
+// isMountPoint reports whether something is mounted at dir.
+func (r *Reset) isMountPoint(dir string) bool {
+	table, err := r.Mounts.Table()
+	if err != nil {
+		return false
+	}
+	_, mounted := table.At(r.path(dir))
+	return mounted
 }
 
 func (r *Reset) path(name string) string { return filepath.Join(r.Root, name) }

@@ -73,28 +73,31 @@ func (n *resetNode) Show(_ context.Context, names []string) ([]unit.State, error
 	return []unit.State{{Name: names[0], Active: n.kubelet}}, nil
 }
 
+// Table implements mount.System.
+func (n *resetNode) Table() (mount.Table, error) {
+	var table mount.Table
+	for _, point := range n.mounts {
+		table = append(table, mount.Mount{Point: point})
+	}
+	return table, nil
+}
+
+// Unmount implements mount.System.
+func (n *resetNode) Unmount(_ context.Context, point string) error {
+	if err := n.step("unmount " + filepath.Base(point)); err != nil {
+		return err
+	}
+	n.mounts = slices.DeleteFunc(n.mounts, func(have string) bool { return have == point })
+	return nil
+}
+
 // reset is as a start of the agent has it, with a machine.yaml.
 func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
 	t.Helper()
 	r := &Reset{
 		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
 		Now: time.Now, End: func(why error) { n.ended = why },
-		Mounts: mount.Mounts{
-			Table: func() (string, error) {
-				var text strings.Builder
-				for _, p := range n.mounts {
-					text.WriteString("1 1 0:1 / " + p + " rw - tmpfs tmpfs rw\n")
-				}
-				return text.String(), nil
-			},
-			Unmount: func(_ context.Context, p string) error {
-				if err := n.step("unmount " + filepath.Base(p)); err != nil {
-					return err
-				}
-				n.mounts = slices.DeleteFunc(n.mounts, func(have string) bool { return have == p })
-				return nil
-			},
-		},
+		Mounts: n,
 	}
 	var err error
 	if r.record, err = readReset(r.Node); err != nil {

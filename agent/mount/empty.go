@@ -10,9 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Empty deletes all that is in the directory name, durably, and nothing of another
-// mount: the kernel itself goes into none (openat2(2), RESOLVE_NO_XDEV, which
-// holds of bind mounts too). A directory that is not there is empty.
+// ErrMounted means that an entry of a directory is a mount point, which [Empty]
+// does not touch.
+var ErrMounted = errors.New("something is mounted there: left alone")
+
+// Empty deletes everything in the directory name, durably, and nothing on
+// another mount. The kernel itself refuses to enter a mount (openat2(2),
+// RESOLVE_NO_XDEV, which covers bind mounts too). An absent directory is empty.
 func Empty(name string) error {
 	dir, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,7 +26,8 @@ func Empty(name string) error {
 		return fmt.Errorf("empty %s: %w", name, err)
 	}
 	defer dir.Close()
-	if err := errors.Join(emptyDir(dir, name)...); err != nil {
+
+	if err := errors.Join(emptyOpen(dir, name)...); err != nil {
 		return errors.Join(err, dir.Sync())
 	}
 	if err := dir.Sync(); err != nil {
@@ -31,46 +36,54 @@ func Empty(name string) error {
 	return nil
 }
 
-// emptyDir is Empty for an open directory called name. One entry that stays does
-// not keep it from the others.
-func emptyDir(dir *os.File, name string) []error {
+// emptyOpen empties the open directory dir, called name. It goes on after an
+// entry that it cannot delete.
+func emptyOpen(dir *os.File, name string) []error {
 	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return []error{fmt.Errorf("empty %s: %w", name, err)}
 	}
+
 	var errs []error
-	for _, e := range entries {
-		errs = append(errs, deleteEntry(dir, e, filepath.Join(name, e.Name()))...)
+	for _, entry := range entries {
+		errs = append(errs, deleteEntry(dir, entry, filepath.Join(name, entry.Name()))...)
 	}
 	return errs
 }
 
-func deleteEntry(dir *os.File, e fs.DirEntry, name string) []error {
+func deleteEntry(dir *os.File, entry fs.DirEntry, name string) []error {
 	flags := 0
-	if e.IsDir() {
-		child, err := enter(dir, e.Name())
+	if entry.IsDir() {
+		child, err := enter(dir, entry.Name())
 		if err != nil {
 			return []error{fmt.Errorf("delete %s: %w", name, err)}
 		}
-		errs := emptyDir(child, name)
-		if errs = append(errs, child.Close()); errors.Join(errs...) != nil {
-			return errs // It cannot be empty.
+
+		// A directory that still has an entry cannot be deleted.
+		errs := emptyOpen(child, name)
+		errs = append(errs, child.Close())
+		if errors.Join(errs...) != nil {
+			return errs
 		}
 		flags = unix.AT_REMOVEDIR
 	}
-	if err := unix.Unlinkat(int(dir.Fd()), e.Name(), flags); err != nil && !errors.Is(err, fs.ErrNotExist) {
+
+	err := unix.Unlinkat(int(dir.Fd()), entry.Name(), flags)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return []error{fmt.Errorf("delete %s: %w", name, err)}
 	}
 	return nil
 }
 
-var errMounted = errors.New("something is mounted there: left alone")
-
+// enter opens the directory name in dir; [ErrMounted] if it is a mount point.
 func enter(dir *os.File, name string) (*os.File, error) {
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH}
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH,
+	}
 	fd, err := unix.Openat2(int(dir.Fd()), name, &how)
 	if errors.Is(err, unix.EXDEV) {
-		return nil, errMounted
+		return nil, ErrMounted
 	}
 	if err != nil {
 		return nil, err

@@ -15,84 +15,72 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountinfo is that of a node with pods.
-const mountinfo = `22 1 254:0 / / ro,relatime shared:1 - erofs /dev/dm-0 ro
-30 22 259:5 /var /var rw,relatime shared:2 - ext4 /dev/nvme0n1p5 rw
-41 30 259:6 / /var/lib/kubelet rw,relatime shared:3 - ext4 /dev/nvme0n1p6 rw
-50 41 0:44 / /var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/token rw,relatime shared:9 - tmpfs tmpfs rw,size=64k
-51 41 0:45 / /var/lib/kubelet/pods/a/volumes/kubernetes.io~nfs/data rw shared:10 - nfs4 server:/export rw
-52 51 0:45 /sub /var/lib/kubelet/pods/a/volumes/kubernetes.io~nfs/data/sub rw shared:11 - nfs4 server:/export rw
-53 41 0:46 / /var/lib/kubelet/pods/a/volumes/with\040blank\134 rw shared:12 - tmpfs tmpfs rw
-54 53 0:47 / /var/lib/kubelet/pods/a/volumes/with\040blank\134 rw shared:13 - tmpfs tmpfs rw
-60 30 0:48 / /var/lib/kubelet-other rw shared:14 - tmpfs tmpfs rw
-cut off
-`
+// fakeSystem has mounts in the kernel's order. It does not unmount what is busy,
+// nor what another mount is on or covers.
+type fakeSystem struct {
+	points, busy []string
+}
 
-func TestToUnmount(t *testing.T) {
-	const pod = "/var/lib/kubelet/pods/a/volumes/"
-	for _, tt := range []struct {
-		name, dir string
-		want      []string
-	}{
-		{name: "nothing is beneath", dir: "/var/lib/gardener-node-agent", want: []string{}},
-		{name: "a name that begins alike is not beneath", dir: "/var/lib/kubelet-", want: []string{}},
-		{
-			name: "the deepest first, the uppermost first, the directory itself stays", dir: "/var/lib/kubelet",
-			want: []string{
-				pod + "kubernetes.io~nfs/data/sub", pod + "kubernetes.io~nfs/data", pod + "kubernetes.io~projected/token",
-				pod + `with blank\`, pod + `with blank\`,
-			},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, ToUnmount(Points(mountinfo), tt.dir)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+func (f *fakeSystem) Table() (Table, error) {
+	var table Table
+	for _, point := range f.points {
+		table = append(table, Mount{Device: "0:1", Point: point})
 	}
+	return table, nil
+}
+
+func (f *fakeSystem) Unmount(_ context.Context, point string) error {
+	at := slices.Index(f.points, point)
+	for _, later := range f.points[at+1:] {
+		if strings.HasPrefix(later, point+"/") || strings.HasPrefix(point, later+"/") {
+			return unix.EBUSY
+		}
+	}
+	if slices.Contains(f.busy, point) {
+		return unix.EBUSY
+	}
+	f.points = slices.Delete(f.points, at, at+1)
+	return nil
 }
 
 func TestUnmountBelow(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		have, busy []string
-		left       []string
+		name               string
+		points, busy, left []string
 	}{
-		{name: "all of it", have: []string{"/d", "/d/a", "/d/a/b"}, left: []string{"/d"}},
-		{name: "what is busy stays with what it is on", have: []string{"/d", "/d/a", "/d/a/b", "/d/c"}, busy: []string{"/d/a/b"}, left: []string{"/d", "/d/a", "/d/a/b"}},
-		{name: "what was hidden goes in a second round", have: []string{"/d/a/b/c", "/d/a"}, left: []string{}},
+		{
+			name:   "all mounts beneath the directory go",
+			points: []string{"/d", "/d/a", "/d/a/b"},
+			left:   []string{"/d"},
+		},
+		{
+			name:   "a busy mount stays, with the mount that it is on",
+			points: []string{"/d", "/d/a", "/d/a/b", "/d/c"},
+			busy:   []string{"/d/a/b"},
+			left:   []string{"/d", "/d/a", "/d/a/b"},
+		},
+		{
+			name:   "a mount that was covered goes in a second round",
+			points: []string{"/d/a/b/c", "/d/a"},
+			left:   []string{},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			have := slices.Clone(tt.have)
-			m := Mounts{
-				Table: func() (string, error) {
-					var text strings.Builder
-					for _, p := range have {
-						text.WriteString("1 1 0:1 / " + p + " rw - tmpfs tmpfs rw\n")
-					}
-					return text.String(), nil
-				},
-				Unmount: func(_ context.Context, p string) error {
-					i := slices.Index(have, p)
-					above := slices.ContainsFunc(have, func(other string) bool { return strings.HasPrefix(other, p+"/") && slices.Index(have, other) > i })
-					hidden := slices.ContainsFunc(have, func(other string) bool { return strings.HasPrefix(p, other+"/") && slices.Index(have, other) > i })
-					if above || hidden || slices.Contains(tt.busy, p) {
-						return unix.EBUSY
-					}
-					have = slices.Delete(have, i, i+1)
-					return nil
-				},
+			system := &fakeSystem{points: slices.Clone(tt.points), busy: tt.busy}
+
+			err := UnmountBelow(t.Context(), system, "/d")
+			if (err != nil) != (len(tt.busy) > 0) {
+				t.Errorf("UnmountBelow: %v", err)
 			}
-			err := m.Below(t.Context(), "/d")
-			if diff := cmp.Diff(tt.left, have); diff != "" || (err != nil) != (len(tt.busy) > 0) {
-				t.Errorf("left (-want +got):\n%s%v", diff, err)
+			if diff := cmp.Diff(tt.left, system.points); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestEmptyGoesIntoNoMount runs itself in a mount namespace of its own.
-func TestEmptyGoesIntoNoMount(t *testing.T) {
+// TestEmptyEntersNoMount runs itself in a mount namespace of its own.
+func TestEmptyEntersNoMount(t *testing.T) {
 	if os.Getenv("LOAM_TEST_EMPTY") == "" {
 		args := []string{"--mount", "--propagation", "private", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}
 		if os.Getuid() != 0 {
@@ -105,16 +93,18 @@ func TestEmptyGoesIntoNoMount(t *testing.T) {
 		}
 		return
 	}
+
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"pods/a/volume/of/the/pod", "pods/a/etc-hosts", "pki/current"} {
 		writeText(t, filepath.Join(dir, name), "x")
 	}
 	writeText(t, filepath.Join(outside, "data"), "of the network")
-	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "pods/a/bound"), 0o755)); err != nil {
+	point := filepath.Join(dir, "pods/a/bound")
+	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), os.Mkdir(point, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	// A bind mount is of the same device as what is around it.
-	point := filepath.Join(dir, "pods/a/bound")
+
+	// A bind mount is on the same device as the directory around it.
 	if err := unix.Mount(outside, point, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -122,16 +112,18 @@ func TestEmptyGoesIntoNoMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Node().Below(t.Context(), dir); !errors.Is(err, unix.EBUSY) {
-		t.Fatalf("unmount what is in use: %v", err)
+
+	if err := UnmountBelow(t.Context(), Kernel{}, dir); !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("unmount a mount in use: %v", err)
 	}
-	if err := Empty(dir); !errors.Is(err, errMounted) || !strings.Contains(err.Error(), point) {
+	if err := Empty(dir); !errors.Is(err, ErrMounted) || !strings.Contains(err.Error(), point) {
 		t.Errorf("with a mount that stays: %v", err)
 	}
 	if diff := cmp.Diff([]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, treeOf(t, dir)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if err := errors.Join(held.Close(), Node().Below(t.Context(), dir), Empty(dir)); err != nil {
+
+	if err := errors.Join(held.Close(), UnmountBelow(t.Context(), Kernel{}, dir), Empty(dir)); err != nil {
 		t.Error(err)
 	}
 	if left := treeOf(t, dir); len(left) > 0 {
@@ -152,7 +144,7 @@ func writeText(t *testing.T, name, text string) {
 	}
 }
 
-// treeOf is all that is beneath dir.
+// treeOf returns the names of everything beneath dir.
 func treeOf(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string

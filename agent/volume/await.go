@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/uevent"
 )
 
@@ -74,7 +75,7 @@ type MountTable struct{ *os.File }
 
 // OpenMounts opens the table of this process.
 func OpenMounts() (MountTable, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	f, err := os.Open("/" + mount.Path)
 	if err != nil {
 		return MountTable{}, fmt.Errorf("watch the mounts: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/mount"
 )
 
 // Mountpoint is where the data volume belongs: what the kubelet keeps.
@@ -217,23 +218,22 @@ func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
 	return warnings
 }
 
-// Mounted is the volume at Mountpoint.
+// Mounted returns the volume that is mounted at Mountpoint.
 func (n Node) Mounted() (State, error) {
-	text, err := n.Dir.Root().ReadFile("proc/self/mountinfo")
+	text, err := n.Dir.Root().ReadFile(mount.Path)
 	if err != nil {
 		return State{}, fmt.Errorf("list mounts: %w", err)
 	}
-	var s State
-	for line := range strings.Lines(string(text)) { // The last one covers those before.
-		before, after, _ := strings.Cut(line, " - ")
-		if at, what := strings.Fields(before), strings.Fields(after); len(at) > 4 && at[4] == Mountpoint && len(what) > 1 {
-			s = State{Device: what[1], FileSystem: what[0]}
-		}
+
+	m, _ := mount.Parse(string(text)).At(Mountpoint)
+	if m.Source == "" {
+		return State{}, nil
 	}
-	if s.Device != "" {
-		s.Size = n.Machine.number(sizeFile(s.Device)) * 512
-	}
-	return s, nil
+	return State{
+		Device:     m.Source,
+		FileSystem: m.FileSystem,
+		Size:       n.Machine.number(sizeFile(m.Source)) * 512,
+	}, nil
 }
 
 func sizeFile(device string) string {

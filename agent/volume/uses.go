@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/agent/mount"
 )
 
 // holders are what the kernel has made of a device: mappings, arrays.
@@ -19,21 +21,20 @@ func (m Machine) holders(dir string) []string {
 	return out
 }
 
-// uses are what devices are used for, by their numbers as in sysfs (8:1): mounts (proc_pid_mountinfo(5))
-// and swap areas.
+// uses returns what devices are used for, mounts and swap areas, by their numbers
+// as in sysfs (8:1).
 func (m Machine) uses() (map[string][]string, error) {
 	out := map[string][]string{}
-	mounts, err := fs.ReadFile(m.Root, "proc/self/mountinfo")
+	mounts, err := fs.ReadFile(m.Root, mount.Path)
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			if use := "mounted at " + f[4]; !slices.Contains(out[f[2]], use) {
-				out[f[2]] = append(out[f[2]], use)
-			}
+	for _, at := range mount.Parse(string(mounts)) {
+		if use := "mounted at " + at.Point; !slices.Contains(out[at.Device], use) {
+			out[at.Device] = append(out[at.Device], use)
 		}
 	}
+
 	swaps, err := fs.ReadFile(m.Root, "proc/swaps")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list swap areas: %w", err)
