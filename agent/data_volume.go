@@ -33,6 +33,9 @@ import (
 // ErrDataVolume means that the data volume can be had now: the agent ends, to be started again with it.
 var ErrDataVolume = errors.New("the data volume is there")
 
+// kubeletUnit uses the data volume.
+const kubeletUnit = "kubelet.service"
+
 // DataVolume is the node's, whose root directory is at path. units may be nil for one that the kubelet waits for.
 func DataVolume(root *os.Root, path string, units Units) volume.Node {
 	node := volume.Node{

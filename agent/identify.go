@@ -41,7 +41,7 @@ func (n *node) identify(ctx context.Context) {
 
 // inReset reports whether the node is in a reset, which another machine.yaml may end.
 func (n *node) inReset(text []byte) bool {
-	in, err := n.reset.meets(text, n.machine)
+	in, err := n.reset.Observe(text)
 	if err != nil {
 		n.status.Error = describe(err)
 	}

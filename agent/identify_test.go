@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/volume"
 )
@@ -80,7 +81,7 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			n := unidentified(t)
 			for name, text := range map[string]string{
-				source.RunPath: test.machine, resetName: test.reset,
+				source.RunPath: test.machine, reset.RecordName: test.reset,
 				"var/lib/gardener-node-agent/config-v1.1.0.yaml": test.nodeAgent, "var/lib/gardener-node-agent/cluster-ca.crt": test.nodeAgent,
 			} {
 				if text != "" {
@@ -114,7 +115,7 @@ func (n *node) identified(t *testing.T) identified {
 	}
 	i := identified{
 		Hostname: n.status.Hostname, Contents: n.status.Contents, Claim: record.Claim.Serial,
-		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.record != nil,
+		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.Active(),
 	}
 	if n.source != nil {
 		i.Source = fmt.Sprintf("%T", n.source)

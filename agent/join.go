@@ -77,7 +77,7 @@ func (n *node) join(config cluster.Config, token string) {
 		},
 		BootID: id, Addresses: addresses, Now: n.Now, Uptime: n.Uptime, Part: rand.Float64, Log: n.Log,
 	})
-	n.source, n.reset.config, n.tokens = n.cluster, config, config.Tokens
+	n.source, n.tokens = n.cluster, config.Tokens
 	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
 }
 

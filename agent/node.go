@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/probe"
+	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -34,7 +35,7 @@ type node struct {
 	managed, contents *drift.Watcher
 	wishes            Wishes
 	queries           Queries
-	reset             *Reset
+	reset             *reset.Reset
 	data              *dataVolume
 
 	// status is what is known of the node before its loop begins.

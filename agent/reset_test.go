@@ -19,8 +19,8 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -73,6 +73,9 @@ func (n *resetNode) Show(_ context.Context, names []string) ([]unit.State, error
 	return []unit.State{{Name: names[0], Active: n.kubelet}}, nil
 }
 
+// TokenFiles is what machine.yaml names.
+func (n *resetNode) TokenFiles() []string { return []string{"/srv/token"} }
+
 // Table implements mount.System.
 func (n *resetNode) Table() (mount.Table, error) {
 	var table mount.Table
@@ -94,20 +97,17 @@ func (n *resetNode) Unmount(_ context.Context, point string) error {
 // reset is as a start of the agent has it, with a machine.yaml.
 func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
 	t.Helper()
-	r := &Reset{
-		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
-		Now: time.Now, End: func(why error) { n.ended = why },
-		Mounts: n,
-	}
-	var err error
-	if r.record, err = readReset(r.Node); err != nil {
+	r, err := reset.Open(reset.Env{
+		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Mounts: n, Tokens: n, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
+		Now: time.Now, JobWait: jobWait,
+	})
+	if err != nil {
 		t.Log(err)
 	}
-	from := machine.Source{Cluster: &machine.Cluster{Server: "https://api", Secret: "s", Tokens: []machine.Token{{Secret: "t", Path: "/srv/token"}}}}
-	if _, err := r.meets([]byte(machineYAML), machine.Machine{Source: from}); err != nil {
+	if _, err := r.Observe([]byte(machineYAML)); err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return &Reset{Node: r, End: func(why error) { n.ended = why }}
 }
 
 // start is a life of the agent in a bubble, up to the end of step.
@@ -119,7 +119,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 		w.text, w.source, w.units, w.wishes = "one", make(chan struct{}, 1), make(chan string), make(Wishes)
 		p := person{w.wishes, n.reset(t, machineYAML), nil}
 		a := w.agent()
-		if a.Status.Reset = p.reset.status(); a.Status.Reset != nil {
+		if a.Status.Reset = p.reset.Node.Status(); a.Status.Reset != nil {
 			a.Source = nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +127,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 		go func() { done <- a.Run(ctx) }()
 		time.Sleep(time.Second) // of the bubble's clock
 		synctest.Wait()
-		if p.reset.undone() {
+		if p.reset.unfinished() {
 			p.goOn(ctx, a.Log)
 			synctest.Wait()
 		}
@@ -154,10 +154,23 @@ func (n *resetNode) begin(t *testing.T) {
 	}
 }
 
-// record is the record on disk.
+// resetRecord is what the tests read of the record.
+type resetRecord struct {
+	Tokens []string `json:"tokens"`
+	Done   bool     `json:"done"`
+}
+
+// record is the record on disk, nil for none.
 func (n *resetNode) record(t *testing.T) *resetRecord {
 	t.Helper()
-	r, err := readReset(durable.New(n.root, nil))
+	text, err := n.root.ReadFile(reset.RecordName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r := &resetRecord{}
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,10 +289,10 @@ func TestResetThatIsCutOffGoesOn(t *testing.T) {
 		}
 		n.hook = func(durable.Step) error { return cut() }
 		r := n.reset(t, "a")
-		err := r.begin()
+		err := r.Node.Begin()
 		if err == nil {
 			r = n.reset(t, "a")
-			err = r.run(t.Context())
+			err = r.Node.Run(t.Context())
 		}
 		whole = err == nil
 		n.hook = nil
@@ -348,7 +361,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 
 func TestDamagedRecordOfAResetIsAReset(t *testing.T) {
 	n := newResetNode(t)
-	writeText(t, filepath.Join(n.root.Name(), resetName), `{"at":`)
+	writeText(t, filepath.Join(n.root.Name(), reset.RecordName), `{"at":`)
 	n.start(t, "", func(t *testing.T, w *world, p person) {
 		if len(n.did) > 0 || len(w.did) > 0 || w.last().Reset == nil {
 			t.Errorf("it did %v, %v; status %+v", n.did, w.did, w.last())
@@ -365,76 +378,6 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 		t.Errorf("did %v, want %v", n.did, want)
 	}
 	n.isForgotten(t)
-}
-
-func TestPodsAreOnlyAskedForWhereThereMayBeSome(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		socket   bool
-		shims    string
-		want     []string
-		kubelet  string
-		startErr error
-	}{
-		{name: "containerd answers", socket: true, kubelet: "inactive", want: []string{"pods"}},
-		{name: "containerd never ran", kubelet: "inactive"},
-		{name: "containerd was stopped, and its pods were not", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service", "pods"}},
-		{name: "containerd does not start", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service"}, startErr: errors.New("failed")},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newResetNode(t)
-			n.kubelet, n.fails["start containerd.service"] = tt.kubelet, tt.startErr
-			if !tt.socket {
-				if err := n.root.Remove("run/containerd/containerd.sock"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tt.shims != "" {
-				writeText(t, filepath.Join(n.root.Name(), tt.shims), "1")
-			}
-			r := n.reset(t, "a")
-			if err := errors.Join(r.stopKubelet(t.Context()), r.stopPods(t.Context())); (err != nil) != (tt.startErr != nil) {
-				t.Error(err)
-			}
-			if !slices.Equal(n.did, tt.want) {
-				t.Errorf("did %v, want %v", n.did, tt.want)
-			}
-		})
-	}
-}
-
-func TestRecordHasNoSecret(t *testing.T) {
-	text, err := json.Marshal(resetRecord{At: time.Unix(0, 0).UTC(), Machine: "ab", Tokens: []string{"/srv/token"}, Done: true})
-	if err != nil || string(text) != `{"at":"1970-01-01T00:00:00Z","machine":"ab","tokens":["/srv/token"],"done":true}` {
-		t.Errorf("%s %v", text, err)
-	}
-}
-
-// TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and what
-// names their files goes before they do.
-func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	const carried = "var/lib/gardener-node-agent/config-v1.149.0.yaml"
-	text := strings.Replace(nodeAgentText, "controllers: {", "controllers: {token: {syncConfigs: [{secretName: t, path: /var/lib/log/token}]}, ", 1)
-	for name, text := range map[string]string{carried: text, "var/lib/loam/x": ""} {
-		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	source := machine.Source{Cluster: &machine.Cluster{Server: "https://api", Secret: "s", Tokens: []machine.Token{{Secret: "t", Path: "/srv/token"}}}}
-	r := &Reset{Node: durable.New(root, nil), Now: time.Now, source: source}
-	if err := r.begin(); err != nil {
-		t.Fatal(err)
-	}
-	record, err := readReset(r.Node)
-	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
-		t.Errorf("%+v, %v", record, err)
-	}
 }
 
 func writeText(t *testing.T, name, text string) {

@@ -19,6 +19,44 @@ var (
 	ErrFollows = errors.New("the reset is over")
 )
 
+// Resetter makes the node one that was never configured; see reset.Reset.
+type Resetter interface {
+	// Active reports whether the node is in a reset. It may be called while Run runs.
+	Active() bool
+	// Status is nil if the node is in no reset.
+	Status() *status.Reset
+	// Begin records a reset, Run carries it out, and Forget ends it.
+	Begin() error
+	Run(ctx context.Context) error
+	Forget() error
+	// Over reports whether another machine.yaml has ended the reset.
+	Over() bool
+}
+
+// Reset is a reset as the loop carries it out.
+type Reset struct {
+	Node Resetter
+	// End ends the agent, to be started again.
+	End func(why error)
+
+	// ran says that this agent has carried it out, and failed is the error.
+	ran    bool
+	failed error
+}
+
+// done reports whether neither configuration nor identity is left.
+func (r *Reset) done() bool {
+	s := r.Node.Status()
+	return s != nil && s.Done
+}
+
+// unfinished reports whether an agent before this one has begun a reset, and none
+// has completed it.
+func (r *Reset) unfinished() bool {
+	s := r.Node.Status()
+	return s != nil && !s.Done
+}
+
 // person is what a person can ask of an agent that runs on a node.
 type person struct {
 	Wishes
@@ -53,7 +91,7 @@ func (p person) Reset(ctx context.Context) (control.Outcome, error) {
 
 // Apply ends a reset, and is then for the next agent.
 func (p person) Apply(ctx context.Context, request control.ApplyRequest) (control.Outcome, error) {
-	if p.reset.record == nil { // Which stays so until the agent ends.
+	if !p.reset.Node.Active() { // Which stays so until the agent ends.
 		return p.Wishes.Apply(ctx, request)
 	}
 	a := p.ask(ctx, Wish{Follow: p.reset}, nil)
@@ -87,7 +125,7 @@ func (l *loop) reset(ctx context.Context, wish Wish) {
 	r := wish.Reset
 	switch {
 	case l.status.Reset == nil:
-		if err := r.begin(); err != nil {
+		if err := r.Node.Begin(); err != nil {
 			wish.fail(err)
 			return
 		}
@@ -96,17 +134,17 @@ func (l *loop) reset(ctx context.Context, wish Wish) {
 		wish.fail(ErrReset)
 		r.End(ErrReset)
 		return
-	case r.ran && r.record.Done:
+	case r.ran && r.done():
 		r.ran = false
 		r.answer(&wish)
 		return
 	}
-	l.Log.Warn("reset", zap.Time("asked", r.record.At))
+	l.Log.Warn("reset", zap.Time("asked", r.Node.Status().At))
 	l.accept()
 	l.status.AppliedAt, l.changing = 0, true
 	l.publish(status.Applying)
 	l.start(func() func() {
-		err := r.run(ctx)
+		err := r.Node.Run(ctx)
 		return func() {
 			r.ran, r.failed, l.changing = true, err, false
 			l.wasReset(ctx, r)
@@ -117,9 +155,9 @@ func (l *loop) reset(ctx context.Context, wish Wish) {
 
 // wasReset shows what a reset has come to.
 func (l *loop) wasReset(ctx context.Context, r *Reset) {
-	l.status.Reset = r.status()
+	l.status.Reset = r.Node.Status()
 	switch {
-	case !r.record.Done:
+	case !r.done():
 		l.refuse("", &status.Error{Problem: "reset: " + r.failed.Error(), Hint: resetAgain})
 	case r.failed != nil:
 		l.warn("reset", r.failed)
@@ -127,7 +165,7 @@ func (l *loop) wasReset(ctx context.Context, r *Reset) {
 		l.Log.Info("the node is reset")
 	}
 	l.show(ctx)
-	if r.over() {
+	if r.Node.Over() {
 		if err := l.endReset(r); err != nil {
 			l.warn("another machine.yaml", err)
 		}
@@ -137,7 +175,7 @@ func (l *loop) wasReset(ctx context.Context, r *Reset) {
 // answer tells what the reset has come to.
 func (r *Reset) answer(wish *Wish) {
 	switch {
-	case !r.record.Done:
+	case !r.done():
 		wish.fail(fmt.Errorf("the reset is not complete: %w\nhint: %s", r.failed, resetAgain))
 	case r.failed != nil:
 		wish.fail(fmt.Errorf("the node is reset, but: %w", r.failed))
@@ -148,7 +186,7 @@ func (r *Reset) answer(wish *Wish) {
 
 // follow ends a reset, as a person wants it.
 func (l *loop) follow(wish Wish) {
-	if !wish.Follow.record.Done {
+	if !wish.Follow.done() {
 		wish.fail(errNotReset)
 		return
 	}
@@ -160,10 +198,17 @@ func (l *loop) follow(wish Wish) {
 }
 
 func (l *loop) endReset(r *Reset) error {
-	if err := r.forget(); err != nil {
+	if err := r.Node.Forget(); err != nil {
 		return err
 	}
 	l.Log.Info("the reset is over: the agent starts anew")
 	r.End(ErrFollows)
 	return nil
+}
+
+// goOn carries out what an agent before this one has begun.
+func (p person) goOn(ctx context.Context, log *zap.Logger) {
+	if _, err := p.Reset(ctx); err != nil && ctx.Err() == nil {
+		log.Error("reset", zap.Error(err))
+	}
 }

@@ -69,13 +69,12 @@ func (n *node) own(ctx context.Context) (err error) {
 func (n *node) live(ctx context.Context) error {
 	n.reset = n.newReset()
 	n.identify(ctx)
-	n.status.Reset = n.reset.status()
+	n.status.Reset = n.reset.Status()
 	if err := n.data.start(ctx, n.Uptime(), unit.Ready); err != nil {
 		n.warn(err)
 	}
 	n.remember()
 	life, end := context.WithCancelCause(ctx)
-	n.reset.End = end
 	defer n.others.Wait()
 	defer end(nil)
 	if err := n.startUpgrades(life); err != nil {
@@ -84,7 +83,7 @@ func (n *node) live(ctx context.Context) error {
 		}
 		n.warn(err)
 	}
-	people := person{n.wishes, n.reset, n.upgrades}
+	people := person{n.wishes, &Reset{Node: n.reset, End: end}, n.upgrades}
 	n.startOthers(life, end, people)
 	err := serve(life, n.agent(), filepath.Join(n.Root, control.Socket), people)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
@@ -108,7 +107,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, peo
 	n.others.Go(func() { n.watchOver(ctx) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Metrics, metrics.Handler(n.queries.Take)) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
-	if n.reset.undone() {
+	if people.reset.unfinished() {
 		n.others.Go(func() { people.goOn(ctx, n.Log) })
 	}
 }

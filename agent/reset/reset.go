@@ -1,4 +1,5 @@
-package agent
+// Package reset makes of a node one that was never configured.
+package reset
 
 import (
 	"context"
@@ -11,23 +12,18 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Reset makes of a node one that was never configured. The agent that is asked for
-// it records that and ends: so that nothing else is left of it, a session with the
-// cluster least of all, the work is the next one's, as it is after a power cut.
-type Reset struct {
+// Env is the node that is reset, and what a reset needs of it.
+type Env struct {
 	Engine interface {
 		Reset(ctx context.Context) error
 	}
@@ -39,49 +35,49 @@ type Reset struct {
 	// Pods stops and removes every pod.
 	Pods   func(ctx context.Context) error
 	Mounts mount.System
+	// Tokens names the files with tokens of the cluster that machine.yaml names.
+	Tokens interface{ TokenFiles() []string }
 	// Root is the root directory, Node the same.
 	Root string
 	Node *durable.Dir
 	Now  func() time.Time
-	// End ends the agent, to be started again.
-	End func(why error)
+	// JobWait is how long a unit may take to start or stop.
+	JobWait time.Duration
+}
 
+// Reset makes of a node one that was never configured. The agent that is asked for
+// it records that and ends: so that nothing else is left of it, a session with the
+// cluster least of all, the work is the next one's, as it is after a power cut.
+type Reset struct {
+	Env
 	// record is that of the reset which this agent carries out, nil for none.
-	record *resetRecord
-	// machine is the digest of machine.yaml, source what it names, config the
-	// cluster that it named at the start.
+	record *record
+	// machine is the digest of machine.yaml.
 	machine string
-	source  machine.Source
-	config  cluster.Config
-	// ran says that it was carried out by this agent, with that error.
-	ran    bool
-	failed error
 }
 
-// newReset is the node's. A record that cannot be read is a warning.
-func (n *node) newReset() *Reset {
-	r := &Reset{
-		Engine: n.engine, Units: n.systemd, Pods: pods.Runtime{}.RemoveAll, Mounts: mount.Kernel{}, Root: n.Root, Node: durable.New(n.root, nil), Now: n.Now,
-	}
-	var err error
-	if r.record, err = readReset(r.Node); err != nil {
-		n.warn(err)
-	}
-	return r
+// Open reads the record of a reset. A record that cannot be read is an error, and
+// a reset all the same.
+func Open(env Env) (*Reset, error) {
+	record, err := readRecord(env.Node)
+	return &Reset{Env: env, record: record}, err
 }
 
-// status is what a person sees of it, nil where the node is in no reset.
-func (r *Reset) status() *status.Reset {
+// Active reports whether the node is in a reset, at any time after Observe.
+func (r *Reset) Active() bool { return r.record != nil }
+
+// Status is what a person sees of it, nil where the node is in no reset.
+func (r *Reset) Status() *status.Reset {
 	if r.record == nil {
 		return nil
 	}
 	return &status.Reset{At: r.record.At, Done: r.record.Done}
 }
 
-// run carries out the reset, or all of it once more: each step finds what is left.
+// Run carries out the reset, or all of it once more: each step finds what is left.
 // One that fails does not keep it from the next. It is done when configuration and
 // identity are gone.
-func (r *Reset) run(ctx context.Context) error {
+func (r *Reset) Run(ctx context.Context) error {
 	left, besides := []error{r.stopKubelet(ctx)}, []error{r.stopPods(ctx)}
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
@@ -116,7 +112,7 @@ func (r *Reset) stopKubelet(ctx context.Context) error {
 	if len(states) == 1 && states[0].Stopped() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, jobWait)
+	ctx, cancel := context.WithTimeout(ctx, r.JobWait)
 	defer cancel()
 	return r.Units.Stop(ctx, kubeletUnit)
 }
@@ -130,7 +126,7 @@ func (r *Reset) stopPods(ctx context.Context) error {
 		if left, err := os.ReadDir(r.path(running)); errors.Is(err, fs.ErrNotExist) || err == nil && len(left) == 0 {
 			return nil
 		}
-		starting, cancel := context.WithTimeout(ctx, jobWait)
+		starting, cancel := context.WithTimeout(ctx, r.JobWait)
 		defer cancel()
 		if err := r.Units.Start(starting, cri.Unit); err != nil {
 			return fmt.Errorf("pods: %w", err)
@@ -172,14 +168,3 @@ func (r *Reset) isMountPoint(dir string) bool {
 }
 
 func (r *Reset) path(name string) string { return filepath.Join(r.Root, name) }
-
-// undone reports whether an agent before this one has begun it, and none was done
-// with it.
-func (r *Reset) undone() bool { return r.record != nil && !r.record.Done }
-
-// goOn carries out what an agent before this one has begun.
-func (p person) goOn(ctx context.Context, log *zap.Logger) {
-	if _, err := p.Reset(ctx); err != nil && ctx.Err() == nil {
-		log.Error("reset", zap.Error(err))
-	}
-}

@@ -1,0 +1,159 @@
+package reset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// fixture is the node that a test resets: a root directory, and a log of the
+// steps. fails has the errors of steps by their names in the log.
+type fixture struct {
+	root  *os.Root
+	did   []string
+	fails map[string]error
+	// kubelet is the state of its unit.
+	kubelet string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "run/containerd/containerd.sock"), "")
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return &fixture{root: root, fails: map[string]error{}}
+}
+
+func (f *fixture) step(name string) error {
+	f.did = append(f.did, name)
+	return f.fails[name]
+}
+
+func (f *fixture) Reset(context.Context) error { return f.step("engine") }
+
+func (f *fixture) Start(_ context.Context, name string) error { return f.step("start " + name) }
+
+func (f *fixture) Stop(_ context.Context, name string) error { return f.step("stop " + name) }
+
+func (f *fixture) Show(_ context.Context, names []string) ([]unit.State, error) {
+	return []unit.State{{Name: names[0], Active: f.kubelet}}, nil
+}
+
+func (f *fixture) Table() (mount.Table, error) { return nil, nil }
+
+func (f *fixture) Unmount(_ context.Context, point string) error { return f.step("unmount " + point) }
+
+func (f *fixture) TokenFiles() []string { return []string{"/srv/token"} }
+
+func (f *fixture) reset(t *testing.T) *Reset {
+	t.Helper()
+	r, err := Open(Env{
+		Engine:  f,
+		Units:   f,
+		Pods:    func(context.Context) error { return f.step("pods") },
+		Mounts:  f,
+		Tokens:  f,
+		Root:    f.root.Name(),
+		Node:    durable.New(f.root, nil),
+		Now:     time.Now,
+		JobWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPodsAreOnlyAskedForWhereThereMayBeSome(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		socket   bool
+		shims    string
+		want     []string
+		kubelet  string
+		startErr error
+	}{
+		{name: "containerd answers", socket: true, kubelet: "inactive", want: []string{"pods"}},
+		{name: "containerd never ran", kubelet: "inactive"},
+		{name: "containerd was stopped, and its pods were not", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service", "pods"}},
+		{name: "containerd does not start", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service"}, startErr: errors.New("failed")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newFixture(t)
+			n.kubelet, n.fails["start containerd.service"] = tt.kubelet, tt.startErr
+			if !tt.socket {
+				if err := n.root.Remove("run/containerd/containerd.sock"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.shims != "" {
+				writeText(t, filepath.Join(n.root.Name(), tt.shims), "1")
+			}
+			r := n.reset(t)
+			if err := errors.Join(r.stopKubelet(t.Context()), r.stopPods(t.Context())); (err != nil) != (tt.startErr != nil) {
+				t.Error(err)
+			}
+			if !slices.Equal(n.did, tt.want) {
+				t.Errorf("did %v, want %v", n.did, tt.want)
+			}
+		})
+	}
+}
+
+func TestRecordHasNoSecret(t *testing.T) {
+	text, err := json.Marshal(record{At: time.Unix(0, 0).UTC(), Machine: "ab", Tokens: []string{"/srv/token"}, Done: true})
+	if err != nil || string(text) != `{"at":"1970-01-01T00:00:00Z","machine":"ab","tokens":["/srv/token"],"done":true}` {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
+// nodeAgentText is a configuration of Gardener's node agent.
+const nodeAgentText = "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\nkind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\n" +
+	"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}\n"
+
+// TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and what
+// names their files goes before they do.
+func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	const carried = "var/lib/gardener-node-agent/config-v1.149.0.yaml"
+	text := strings.Replace(nodeAgentText, "controllers: {", "controllers: {token: {syncConfigs: [{secretName: t, path: /var/lib/log/token}]}, ", 1)
+	for name, text := range map[string]string{carried: text, "var/lib/loam/x": ""} {
+		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r := &Reset{Env: Env{Node: durable.New(root, nil), Now: time.Now, Tokens: &fixture{}}}
+	if err := r.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	record, err := readRecord(r.Node)
+	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
+		t.Errorf("%+v, %v", record, err)
+	}
+}
+
+func writeText(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
