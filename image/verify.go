@@ -35,8 +35,12 @@ func Verify(dir string) (manifest.Manifest, error) {
 		return m, err
 	}
 
-	if err := errors.Join(verifySums(dir, m, text), verifyDisk(out, m, signature),
-		verifyUpdate(dir, m, signature)); err != nil {
+	err = errors.Join(
+		verifySums(dir, m, text),
+		verifyDisk(out, m, signature),
+		verifyUpdate(dir, m, signature),
+	)
+	if err != nil {
 		return m, err
 	}
 

@@ -44,8 +44,9 @@ func explain(out io.Writer, s status.Status) error {
 	failed := s.Upgrade.Failed
 	for i := len(failed) - 1; i >= 0; i-- {
 		f := failed[i]
-		if _, err := fmt.Fprintf(out, "%s failed on %s: %s\n  root hash %s\n",
-			f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash); err != nil {
+		_, err := fmt.Fprintf(out, "%s failed on %s: %s\n  root hash %s\n",
+			f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash)
+		if err != nil {
 			return err
 		}
 		for _, line := range f.Evidence {

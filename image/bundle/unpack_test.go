@@ -85,8 +85,8 @@ func TestUnpackRefuses(t *testing.T) {
 		})
 	}
 
-	if _, err := (Chunk{SHA256: sha256.Sum256(plain), Len: int64(len(good)) + 1}).Unpack(good,
-		len(plain)); err == nil {
+	longer := Chunk{SHA256: sha256.Sum256(plain), Len: int64(len(good)) + 1}
+	if _, err := longer.Unpack(good, len(plain)); err == nil {
 		t.Error("less than the chunk has: accepted")
 	}
 }

@@ -223,8 +223,8 @@ func fsckAndMtools(t *testing.T, sectorSize int) {
 		}
 	}
 
-	if out := judge.Run(t, "mdir", "-i", f.Name(),
-		"::EFI/Linux"); !strings.Contains(out, "1980-01-01") {
+	out = judge.Run(t, "mdir", "-i", f.Name(), "::EFI/Linux")
+	if !strings.Contains(out, "1980-01-01") {
 		t.Errorf("mdir:\n%s", out)
 	}
 }

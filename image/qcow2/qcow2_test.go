@@ -88,8 +88,9 @@ func TestQemuImg(t *testing.T) {
 			}
 
 			judge.Run(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", src.Name(), img)
-			if out := judge.Run(t, "qemu-img", "info", "-f", "qcow2", img); !strings.Contains(out,
-				fmt.Sprintf("(%d bytes)", tc.size)) {
+			size := fmt.Sprintf("(%d bytes)", tc.size)
+			if out := judge.Run(t, "qemu-img", "info", "-f", "qcow2",
+				img); !strings.Contains(out, size) {
 				t.Errorf("qemu-img info:\n%s", out)
 			}
 		})

@@ -29,8 +29,8 @@ func put(t *testing.T, names ...string) (dir string) {
 
 func TestPrune(t *testing.T) {
 	dir := put(t, "a/1.bin", "a/2.old", "b/c/d", "b/e", "f")
-	if err := prune(dir,
-		device.List{Entries: []device.Entry{{Pattern: "a/*.bin"}, {Pattern: "b/e"}}}); err != nil {
+	keep := device.List{Entries: []device.Entry{{Pattern: "a/*.bin"}, {Pattern: "b/e"}}}
+	if err := prune(dir, keep); err != nil {
 		t.Fatal(err)
 	}
 

@@ -179,8 +179,7 @@ func TestReadsWhatMtoolsWrote(t *testing.T) {
 	for _, e := range entries[1:] {
 		got = append(got, e.Name)
 		data := content(t, f, "EFI/staging/"+strings.ToUpper(e.Name))
-		if !bytes.Equal(data,
-			pattern(1, 50_000)) {
+		if !bytes.Equal(data, pattern(1, 50_000)) {
 			t.Errorf("%s: %d bytes", e.Name, len(data))
 		}
 	}

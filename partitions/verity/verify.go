@@ -32,8 +32,8 @@ func Verify(data, hash io.ReaderAt, root [32]byte) error {
 	for i := len(ls) - 1; i >= 0; i-- {
 		start := ls[i].start
 		size := ls[i].blocks * BlockSize
-		if err := compare(io.NewSectionReader(hash, start*BlockSize, size), ls[i].blocks, s.Salt,
-			want, "hash", start); err != nil {
+		level := io.NewSectionReader(hash, start*BlockSize, size)
+		if err := compare(level, ls[i].blocks, s.Salt, want, "hash", start); err != nil {
 			return err
 		}
 

@@ -39,9 +39,8 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 		Cmdline:  m.Cmdline,
 		RootHash: m.RootHash,
 	}
-	if diff := cmp.Diff(want, u,
-		cmpopts.IgnoreFields(inspect.UKI{}, "Size", "Sections", "Signers",
-			"Packages")); diff != "" {
+	others := cmpopts.IgnoreFields(inspect.UKI{}, "Size", "Sections", "Signers", "Packages")
+	if diff := cmp.Diff(want, u, others); diff != "" {
 		t.Errorf("the UKI (-manifest +inspect):\n%s", diff)
 	}
 
@@ -86,8 +85,8 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 	}
 
 	for name, want := range judge.Inspect(t, b.file(t, ".efi")) {
-		if !slices.Contains(u.Sections,
-			inspect.Section{Name: name, Size: want.Size, SHA256: want.SHA256}) {
+		section := inspect.Section{Name: name, Size: want.Size, SHA256: want.SHA256}
+		if !slices.Contains(u.Sections, section) {
 			t.Errorf("section %s, as ukify has it: %+v; all: %+v", name, want, u.Sections)
 		}
 	}

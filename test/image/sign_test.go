@@ -68,8 +68,8 @@ func TestSignedBuild(t *testing.T) {
 	if os.Getenv("LOAM_PLACES") != "" {
 		again := plain.copied(t).signed(t, other, key)
 		for _, name := range []string{image.SumsName, image.ManifestName} {
-			if readFile(t, filepath.Join(b.dir, name)) != readFile(t,
-				filepath.Join(again.dir, name)) {
+			first := readFile(t, filepath.Join(b.dir, name))
+			if first != readFile(t, filepath.Join(again.dir, name)) {
 				t.Errorf("%s: signed by another before, it is another", name)
 			}
 		}

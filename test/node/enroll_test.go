@@ -84,8 +84,8 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 func (b build) signed(t *testing.T, by image.Keys) build {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "build")
-	if out, err := exec.Command("cp", "-r", "--sparse=always", b.dir,
-		dir).CombinedOutput(); err != nil {
+	out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput()
+	if err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
 
@@ -113,8 +113,8 @@ func (b build) securely(t *testing.T) *machine {
 func (b build) tampered(t *testing.T, text string) build {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.raw")
-	if out, err := exec.Command("cp", "--sparse=always", b.file(".raw"),
-		disk).CombinedOutput(); err != nil {
+	out, err := exec.Command("cp", "--sparse=always", b.file(".raw"), disk).CombinedOutput()
+	if err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
 

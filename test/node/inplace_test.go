@@ -88,9 +88,8 @@ func (w *works) allowPods() {
 			w.Fatal(err)
 		}
 
-		if _, err := w.Do(http.MethodPost,
-			"/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+
-				"s", string(body)); err != nil {
+		path := "/apis/rbac.authorization.k8s.io/v1/" + strings.ToLower(of.Kind) + "s"
+		if _, err := w.Do(http.MethodPost, path, string(body)); err != nil {
 			w.Fatal(err)
 		}
 	}

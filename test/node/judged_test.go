@@ -22,8 +22,9 @@ func judged(t *testing.T, d judge.Disk, u updates, runs, back build) {
 
 	for _, b := range []build{runs, back} {
 		got := d.Dissect(t, b.manifest.RootHash)
-		if !got.UseBootableUefi || !strings.Contains(strings.Join(got.OSRelease, "\n"),
-			"IMAGE_VERSION="+b.manifest.Version+"\n") {
+		release := strings.Join(got.OSRelease, "\n")
+		version := "IMAGE_VERSION=" + b.manifest.Version + "\n"
+		if !got.UseBootableUefi || !strings.Contains(release, version) {
 			t.Errorf("systemd-dissect: %+v", got)
 		}
 	}

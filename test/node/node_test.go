@@ -99,8 +99,7 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 			defer os.Remove(raw)
 
 			out := m.tool("sfdisk", "--verify", raw)
-			if !strings.Contains(out,
-				"No errors detected.") {
+			if !strings.Contains(out, "No errors detected.") {
 				t.Errorf("sfdisk: %s", out)
 			}
 		},

@@ -165,16 +165,16 @@ func TestADataVolume(t *testing.T) {
 	})
 
 	n.want(units, "inactive\nactivating")
-	if err := n.Command("device_add",
-		map[string]any{
-			"driver":              "scsi-hd",
-			"bus":                 "scsi.0",
-			"id":                  "disk-data",
-			"drive":               "data",
-			"serial":              "S-data",
-			"logical_block_size":  4096,
-			"physical_block_size": 4096,
-		}); err != nil {
+	device := map[string]any{
+		"driver":              "scsi-hd",
+		"bus":                 "scsi.0",
+		"id":                  "disk-data",
+		"drive":               "data",
+		"serial":              "S-data",
+		"logical_block_size":  4096,
+		"physical_block_size": 4096,
+	}
+	if err := n.Command("device_add", device); err != nil {
 		t.Fatal(err)
 	}
 

@@ -111,8 +111,8 @@ func (b builder) sees(store repository.Store) (versions []string) {
 		}
 	}
 
-	if _, err := store.Get(b.Context(), "metadata/9.root.json", 1<<20); !errors.Is(err,
-		repository.ErrNotFound) {
+	_, err = store.Get(b.Context(), "metadata/9.root.json", 1<<20)
+	if !errors.Is(err, repository.ErrNotFound) {
 		b.Errorf("a file that is not there: %v", err)
 	}
 
@@ -208,8 +208,8 @@ func TestAnArtifactOfAnotherTypeIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := store.Get(t.Context(), "metadata/timestamp.json", 1<<20); !errors.Is(err,
-		repository.ErrNotFound) {
+	_, err = store.Get(t.Context(), "metadata/timestamp.json", 1<<20)
+	if !errors.Is(err, repository.ErrNotFound) {
 		t.Errorf("a tag that is not there: %v", err)
 	}
 }
