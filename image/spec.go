@@ -13,6 +13,7 @@ import (
 type Spec struct {
 	Arch    string // amd64, arm64
 	Profile string // cloud, metal
+
 	// SectorSize is the sector size of the disks that the image is for: 512 or
 	// 4096 bytes.
 	SectorSize int

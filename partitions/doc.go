@@ -1,5 +1,6 @@
-// Package partitions says what is on a Loam disk: the definitions in *.conf, in the format of repart.d(5) and accepted by
-// systemd-repart, and the partition table that follows from them. Types and UUIDs are those of the Discoverable
+// Package partitions says what is on a Loam disk: the definitions in *.conf, in
+// the format of repart.d(5) and accepted by systemd-repart, and the partition
+// table that follows from them. Types and UUIDs are those of the Discoverable
 // Partitions Specification (DPS).
 //
 // # The disk

@@ -20,25 +20,32 @@ type Manifest struct {
 	Format  int    `json:"format"`
 	ImageID string `json:"imageID"`
 	Version string `json:"version"`
+
 	// Arch as Go names it: amd64, arm64. Profile: cloud, metal.
 	Arch    string `json:"arch"`
 	Profile string `json:"profile"`
+
 	// RootHash is the root of the verity tree, 64 hex digits.
 	RootHash string `json:"rootHash"`
+
 	// Kernel is the kernel release, Cmdline its full command line.
 	Kernel  string `json:"kernel"`
 	Cmdline string `json:"cmdline"`
+
 	// LiveCmdline is the command line of the PXE set, "" for a build without
 	// one.
 	LiveCmdline string `json:"liveCmdline,omitempty"`
+
 	// UKI is the path of the unified kernel image on the ESP.
 	UKI        string      `json:"uki"`
 	DiskGUID   uuid.UUID   `json:"diskGUID"`
 	SectorSize int         `json:"sectorSize"`
 	DiskSize   int64       `json:"diskSize"`
 	Partitions []Partition `json:"partitions"`
+
 	// Files are the build's outputs, by name.
 	Files []File `json:"files"`
+
 	// Packages are the distribution packages in the root file system.
 	Packages []Package `json:"packages"`
 }

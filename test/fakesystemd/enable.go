@@ -12,11 +12,12 @@ import (
 const unitDir = "/etc/systemd/system"
 
 // linkChange is what EnableUnitFiles and DisableUnitFiles answer for each link
-// (org.freedesktop.systemd1(5)): "symlink" or "unlink", the link, and its target.
+// (org.freedesktop.systemd1(5)): "symlink" or "unlink", the link, and its
+// target.
 type linkChange struct{ Type, Link, Target string }
 
-// enable makes the links that the [Install] sections of the unit files ask for. It
-// reports whether there is any such section.
+// enable makes the links that the [Install] sections of the unit files ask for.
+// It reports whether there is any such section.
 func (m *Manager) enable(names []string) (bool, []linkChange, error) {
 	installs := false
 	changes := []linkChange{}
@@ -25,6 +26,7 @@ func (m *Manager) enable(names []string) (bool, []linkChange, error) {
 		if err != nil {
 			return false, nil, err
 		}
+
 		installs = installs || len(links) > 0
 
 		for _, link := range links {
@@ -33,16 +35,20 @@ func (m *Manager) enable(names []string) (bool, []linkChange, error) {
 				Link:   link,
 				Target: path.Join(unitDir, name),
 			}
+
 			err := m.link(change)
 			if errors.Is(err, fs.ErrExist) {
 				continue
 			}
+
 			if err != nil {
 				return false, nil, err
 			}
+
 			changes = append(changes, change)
 		}
 	}
+
 	m.tellLinks(changes)
 	return installs, changes, nil
 }
@@ -70,6 +76,7 @@ func (m *Manager) disable(names []string) ([]linkChange, error) {
 			})
 		}
 	}
+
 	m.tellLinks(changes)
 	return changes, nil
 }
@@ -81,6 +88,7 @@ func (m *Manager) installLinks(name string) ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, failure("NoSuchUnit", "Unit %s does not exist", name)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("fake systemd: %w", err)
 	}
@@ -99,6 +107,7 @@ func (m *Manager) installLinks(name string) ([]string, error) {
 			links = append(links, path.Join(unitDir, target+suffix, name))
 		}
 	}
+
 	return links, nil
 }
 

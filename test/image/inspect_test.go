@@ -39,6 +39,7 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 		Cmdline:  m.Cmdline,
 		RootHash: m.RootHash,
 	}
+
 	others := cmpopts.IgnoreFields(inspect.UKI{}, "Size", "Sections", "Signers", "Packages")
 	if diff := cmp.Diff(want, u, others); diff != "" {
 		t.Errorf("the UKI (-manifest +inspect):\n%s", diff)

@@ -20,9 +20,9 @@ var reference = program.Module{
 	}},
 }
 
-// NodeAgent returns the path of Gardener's own node agent, which Loam is measured
-// beside, and its version, which is in the name of its configuration file. As
-// [Run], it skips the test where the program has not been built.
+// NodeAgent returns the path of Gardener's own node agent, which Loam is
+// measured beside, and its version, which is in the name of its configuration
+// file. As [Run], it skips the test where the program has not been built.
 func NodeAgent(t testing.TB) (path, version string) {
 	t.Helper()
 
