@@ -183,9 +183,9 @@ func TestNodeOfACluster(t *testing.T) {
 		n.want("find /var/lib/kubelet /var/lib/gardener-node-agent /var/lib/loam/generations "+
 			"/var/lib/loam/store -mindepth 1 -not -type d", "")
 		n.want(
-			"systemctl is-active kubelet.service; ls "+
-				"/run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null; find /etc "+
-				"-lname '/run/loam/current/*'; true",
+			"systemctl is-active kubelet.service; "+
+				"ls /run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null; "+
+				"find /etc -lname '/run/loam/current/*'; true",
 			"inactive",
 		)
 	})

@@ -38,11 +38,12 @@ func TestNodeGoesBack(t *testing.T) {
 
 	t.Run("what something else changes is repaired", func(t *testing.T) {
 		n.t = t
-		n.sh("rm /etc/demo/one; echo drift >/var/lib/demo/real; rm -r " +
-			"/etc/systemd/system/multi-user.target.wants/one.service; mv /etc/demo /etc/moved")
+		n.sh("rm /etc/demo/one; echo drift >/var/lib/demo/real; " +
+			"rm -r /etc/systemd/system/multi-user.target.wants/one.service; " +
+			"mv /etc/demo /etc/moved")
 		n.sh("until test \"$(cat /etc/demo/one)$(cat /var/lib/demo/real)\" = 1real && test -L " +
-			"/etc/systemd/system/multi-user.target.wants/one.service; do sleep 0.1; done " +
-			"2>/dev/null")
+			"/etc/systemd/system/multi-user.target.wants/one.service; do sleep 0.1; " +
+			"done 2>/dev/null")
 
 		n.want("echo through >/etc/demo/one; true", "bash: /etc/demo/one: Read-only file system")
 		n.says(func(s status.Status) bool {
@@ -60,8 +61,8 @@ func TestNodeGoesBack(t *testing.T) {
 		n.write(watched, header+dying("one")+service("two")+"  files:\n"+
 			strings.Replace(files, "\"1\"", "\"2\"", 1)+file("/etc/demo/two", "2"))
 		n.expect(regexp.MustCompile(`was taken back`))
-		n.want("cat /etc/demo/one; systemctl is-active one.service; systemctl show -P LoadState "+
-			"two.service", "1active\nnot-found")
+		n.want("cat /etc/demo/one; systemctl is-active one.service; "+
+			"systemctl show -P LoadState two.service", "1active\nnot-found")
 
 		n.says(func(s status.Status) bool {
 			return s.Generation == good && s.Phase == status.Failed && s.Error.Hint != ""

@@ -60,8 +60,8 @@ func measureIdle(t *testing.T, n *node, w *works) {
 	n.sh("pid=$(systemctl show -P MainPID loam-agent.service)")
 	n.sh("count() { cat /proc/$pid/task/*/status | awk '/^voluntary/ {n += $2} END {print n}'; }")
 
-	out := n.sh("before=$(count); sleep 60; echo $(($(count) - before)); awk " +
-		"'/^(VmRSS|RssAnon|RssFile)/ {print $2}' /proc/$pid/status")
+	out := n.sh("before=$(count); sleep 60; echo $(($(count) - before)); " +
+		"awk '/^(VmRSS|RssAnon|RssFile)/ {print $2}' /proc/$pid/status")
 	if _, err := fmt.Sscan(out, &wakeups, &resident, &anonymous, &file); err != nil {
 		t.Fatalf("%q: %v", out, err)
 	}

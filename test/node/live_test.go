@@ -165,8 +165,8 @@ func TestNetworkCards(t *testing.T) {
 			n.applied()
 			n.shell()
 			n.sh("ls -d /sys/bus/pci/drivers/" + card.module + "/*/net/*")
-			n.want("networkctl list --no-legend | grep -c routable; systemctl --failed "+
-				"--no-legend | wc -l", "1\n0")
+			n.want("networkctl list --no-legend | grep -c routable; "+
+				"systemctl --failed --no-legend | wc -l", "1\n0")
 			n.off()
 		})
 	}
@@ -198,8 +198,8 @@ func TestPXEToMemoryWithIPv6Only(t *testing.T) {
 	s.says(t, "loads root by HTTP: [1-9]")
 	n.applied()
 	n.shell()
-	n.want("ip -br -4 address show scope global; systemctl is-active systemd-networkd; systemctl "+
-		"--failed --no-legend | wc -l", "active\n0")
+	n.want("ip -br -4 address show scope global; systemctl is-active systemd-networkd; "+
+		"systemctl --failed --no-legend | wc -l", "active\n0")
 	n.off()
 }
 

@@ -260,8 +260,8 @@ func TestNetbootInstalls(t *testing.T) {
 	n := m.on(t, credentials)
 	s.says(t, siteMAC+" +loads disk.raw.zst by HTTP: [1-9]")
 	undo := s.says(t,
-		siteMAC+" +is installed.*: boots from its disk from now on; from the network "+
-			"again: rm (.*)$")
+		siteMAC+" +is installed.*: boots from its disk from now on; "+
+			"from the network again: rm (.*)$")
 
 	n.applied()
 	n.shell()

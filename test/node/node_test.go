@@ -246,8 +246,8 @@ func badInput(n *node, good string) {
 	}
 
 	state := func() string {
-		return n.sh("find /var/lib/loam /etc -not -path '*/.*' | sort | sha256sum; systemctl " +
-			"show -P InvocationID one.service")
+		return n.sh("find /var/lib/loam /etc -not -path '*/.*' | sort | sha256sum; " +
+			"systemctl show -P InvocationID one.service")
 	}
 
 	n.proven()

@@ -226,8 +226,8 @@ func TestADataVolumeForANodeThatHadNone(t *testing.T) {
 		t.Errorf("volume %+v", v)
 	}
 
-	n.sh("mkdir -p /var/lib/kubelet/pki; echo secret >/var/lib/kubelet/pki/key; chmod 400 " +
-		"/var/lib/kubelet/pki/key; ln -s key /var/lib/kubelet/pki/current; sync")
+	n.sh("mkdir -p /var/lib/kubelet/pki; echo secret >/var/lib/kubelet/pki/key; " +
+		"chmod 400 /var/lib/kubelet/pki/key; ln -s key /var/lib/kubelet/pki/current; sync")
 	n.off()
 
 	n = m.on(t, map[string]string{"loam.machine": claimed, "loam.config": kubelet})
@@ -252,8 +252,8 @@ func TestADataVolumeForANodeThatHadNone(t *testing.T) {
 
 	n.want("findmnt -no FSTYPE,OPTIONS /var/lib/kubelet | tr -s ' ' | grep -c '^xfs "+
 		"rw,noatime.*prjquota'", "1")
-	n.want("cat /var/lib/kubelet/pki/current; stat -c %a /var/lib/kubelet/pki/key; ls -A1 "+
-		"/var/lib/kubelet", "secret\n400\nconfig\npki\nstarts")
+	n.want("cat /var/lib/kubelet/pki/current; stat -c %a /var/lib/kubelet/pki/key; "+
+		"ls -A1 /var/lib/kubelet", "secret\n400\nconfig\npki\nstarts")
 	n.want("systemctl is-active kubelet.service", "active")
 	n.sh("mkdir /run/below && mount --bind /var/lib /run/below && test -z \"$(ls -A " +
 		"/run/below/kubelet)\"")
