@@ -19,8 +19,8 @@ func volumeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("INVOCATION_ID") == "" {
-				return errors.New("it mounts a disk when systemd says so, see `systemctl status " +
-					"loam-data-volume`\nhint: `loam disks` shows the disks")
+				return errors.New("it mounts a disk when systemd says so, " +
+					"see `systemctl status loam-data-volume`\nhint: `loam disks` shows the disks")
 			}
 
 			root, err := os.OpenRoot("/")

@@ -221,8 +221,8 @@ func (b *builder) ready(ctx context.Context) error {
 		return err
 	}
 
-	hint := "in a container, install qemu-user-static on the machine itself; anywhere, the " +
-		"kernel needs CONFIG_BINFMT_MISC"
+	hint := "in a container, install qemu-user-static on the machine itself; anywhere, " +
+		"the kernel needs CONFIG_BINFMT_MISC"
 	return b.steps.Do("emulation of "+o.arch+" (binfmt_misc)", hint, func(w io.Writer) error {
 		interpreter, err := b.tools.Emulate(o.arch)
 		fmt.Fprintln(w, o.arch, "programs are run by", interpreter)

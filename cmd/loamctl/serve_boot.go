@@ -47,8 +47,8 @@ func (o bootOptions) serve(
 		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
 	if err != nil || address.Addr().IsUnspecified() || own {
 		return fmt.Errorf("--listen %s: machines need one address of this server\n"+
-			"hint: use the address of this machine on their network, such as 192.0.2.1:8080 "+
-			"or [2001:db8::1]:8080", listen)
+			"hint: use the address of this machine on their network, "+
+			"such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
 	}
 
 	offers, err := o.open(address)
@@ -112,8 +112,8 @@ func listenAndServe(
 
 	if address.Addr().Is6() {
 		fmt.Fprintf(log.out,
-			"network   %s: HTTP. The network's DHCPv6 server has to give, as boot file URL "+
-				"(option 59):\n", offers.URL)
+			"network   %s: HTTP. The network's DHCPv6 server has to give, "+
+				"as boot file URL (option 59):\n", offers.URL)
 		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
 			fmt.Fprintf(log.out, "          %-33s %s\n", whom, offers.BootFiles()[whom])
 		}

@@ -73,10 +73,13 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\n"+
 				"hint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
 		case e.WantsToken() && !e.Own() && !o.everybody:
-			return fmt.Errorf("--machines %s: %s has %s, which is for machines with a file of "+
-				"their own\n"+
-				"hint: --tokens-for-all gives a token to any machine", o.machines, e.Name,
-				inventory.Placeholder)
+			return fmt.Errorf(
+				"--machines %s: %s has %s, which is for machines with a file of their own\n"+
+					"hint: --tokens-for-all gives a token to any machine",
+				o.machines,
+				e.Name,
+				inventory.Placeholder,
+			)
 		}
 	}
 

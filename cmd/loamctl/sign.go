@@ -39,11 +39,11 @@ type enrollOptions struct{ dir, when string }
 
 func (o *enrollOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "enroll", "",
-		"put what loamctl keys has written into that directory on the ESP, for firmware "+
-			"in setup mode")
+		"put what loamctl keys has written into that directory on the ESP, "+
+			"for firmware in setup mode")
 	f.StringVar(&o.when, "enroll-when", string(image.IfSafe),
-		"who enrolls it: if-safe: the loader in virtual machines, elsewhere the operator in its "+
-			"menu; manual: the operator; force: the loader")
+		"who enrolls it: if-safe: the loader in virtual machines, "+
+			"elsewhere the operator in its menu; manual: the operator; force: the loader")
 }
 
 // sumsOptions are the flags of who signs SHA256SUMS.
@@ -141,8 +141,8 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 
 			if err == nil && k.None() {
 				err = errors.New("no key\n" +
-					"hint: --key and --certificate sign for Secure Boot, --sums-key " +
-					"signs SHA256SUMS")
+					"hint: --key and --certificate sign for Secure Boot, " +
+					"--sums-key signs SHA256SUMS")
 			}
 
 			if err != nil {

@@ -19,8 +19,8 @@ type Offer struct {
 }
 
 // ErrBIOS is a reason to offer nothing.
-var ErrBIOS = errors.New("its firmware starts as a BIOS, Loam by UEFI: switch that on in its " +
-	"setup, or start iPXE")
+var ErrBIOS = errors.New("its firmware starts as a BIOS, Loam by UEFI: " +
+	"switch that on in its setup, or start iPXE")
 
 // goOnPath is where nothing is, so that HTTP boot of firmware ends at once.
 const goOnPath = "/v1/disk"

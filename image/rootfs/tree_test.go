@@ -85,8 +85,8 @@ func TestUnitsVerify(t *testing.T) {
 
 	// The binary comes with the image, not with the tree.
 	complaint := strings.ReplaceAll(string(out),
-		"loam-agent.service: Command /usr/bin/loam is not executable: No such file "+
-			"or directory", "")
+		"loam-agent.service: Command /usr/bin/loam is not executable: "+
+			"No such file or directory", "")
 	if strings.TrimSpace(complaint) != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}

@@ -70,8 +70,8 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 			source = value
 		default: // pin-value would be seen by everybody on this machine.
 			return nil, fmt.Errorf("%s: attribute %s: not taken\n"+
-				"hint: module-path=FILE names the token's library, pin-source=file:FILE has the "+
-				"PIN; else it is asked for", path, name)
+				"hint: module-path=FILE names the token's library, "+
+				"pin-source=file:FILE has the PIN; else it is asked for", path, name)
 		}
 	}
 

@@ -80,8 +80,8 @@ func ReadSuperblock(r io.ReaderAt) (Superblock, error) {
 	copy(s.UUID[:], b[16:])
 	copy(s.Salt[:], b[88:])
 	if !bytes.Equal(b, s.encode()) {
-		return Superblock{}, fmt.Errorf("read verity superblock: version %d, type %d, algorithm "+
-			"%q, blocks of %d and %d, salt of %d bytes: "+
+		return Superblock{}, fmt.Errorf("read verity superblock: version %d, type %d, "+
+			"algorithm %q, blocks of %d and %d, salt of %d bytes: "+
 			"want 1, 1, %q, %d, %d, %d and zero padding",
 			le.Uint32(b[8:]), le.Uint32(b[12:]), bytes.TrimRight(b[32:64], "\x00"),
 			le.Uint32(b[64:]), le.Uint32(b[68:]), le.Uint16(b[80:]), algorithm, BlockSize,

@@ -172,8 +172,8 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 				{2, 1, names(t, two, "+0-11", one, "+0-0")},
 			}},
 		{
-			"an older one that fails, before a newer one that was put behind it: that is counted " +
-				"too, in two sectors",
+			"an older one that fails, before a newer one that was put behind it: " +
+				"that is counted too, in two sectors",
 			[]change{retry(two, "+0-0"), again},
 			[]started{
 				{1, 1, names(t, one, "+2-1", two, "+0-0")},
@@ -182,8 +182,8 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 				{2, 2, names(t, two, "+0-1", one, "+0-3")}},
 		},
 		{
-			"an older one that fails, before a newer one at rest that was put behind it: that is " +
-				"not counted",
+			"an older one that fails, before a newer one at rest that was put behind it: " +
+				"that is not counted",
 			[]change{rested(two), again},
 			[]started{
 				{1, 1, names(t, one, "+2-1", two, "+0-0")},

@@ -244,8 +244,8 @@ func TestPowerCutsOfTheRealLoader(t *testing.T) {
 		}
 	}
 
-	t.Logf("L2: %d states of what %d real starts of OVMF and systemd-boot write, and the two "+
-		"after; %d kinds of them started for real; in %s",
+	t.Logf("L2: %d states of what %d real starts of OVMF and systemd-boot write, "+
+		"and the two after; %d kinds of them started for real; in %s",
 		s.checked, starts, len(kinds), time.Since(began).Round(time.Second))
 
 	if s.err != nil {

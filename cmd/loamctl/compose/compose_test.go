@@ -57,8 +57,8 @@ func TestBaseThatIsAddedTo(t *testing.T) {
 		{
 			"a name that is used twice",
 			head + "spec: {units: [{name: a.service, content: \"[Unit]\\n\"}]}\n",
-			"DIR/units/a.service: spec.units[1].content: given twice, first at " +
-				"spec.units[0].content; hint: keep one of them",
+			"DIR/units/a.service: spec.units[1].content: given twice, " +
+				"first at spec.units[0].content; hint: keep one of them",
 		},
 		{"nothing", "", "DIR/osc.yaml:1: document: empty; hint: begin with apiVersion and kind"},
 		{
@@ -79,8 +79,8 @@ func TestBaseThatIsAddedTo(t *testing.T) {
 			"a second document",
 			head + "---\n" +
 				"kind: x\n",
-			"DIR/osc.yaml:3: document: a second document begins; hint: keep one " +
-				"document in a file: remove the line ---",
+			"DIR/osc.yaml:3: document: a second document begins; hint: " +
+				"keep one document in a file: remove the line ---",
 		},
 		{"an alias in the place of a list", head + "metadata: {a: &a []}\n" +
 			"spec: {units: *a}\n", "DIR/osc.yaml: add to it: units is not a plain list or mapping"},

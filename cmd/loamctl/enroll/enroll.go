@@ -135,8 +135,8 @@ func (r *Record) Close() error { return r.lock.Close() }
 // anybody has it. Nobody else waits for the cluster.
 func (r *Record) Token(ctx context.Context, name string, macs []string) (string, error) {
 	if r.source == nil {
-		return "", errors.New("there are no tokens here; hint: the server needs --tokens or " +
-			"--kubeconfig")
+		return "", errors.New("there are no tokens here; hint: " +
+			"the server needs --tokens or --kubeconfig")
 	}
 
 	g, err := r.grant(name, macs)

@@ -57,8 +57,8 @@ func (l List) Tokens() ([]string, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case !tokenPattern.MatchString(line):
 			return nil, fmt.Errorf("%s:%d: not a bootstrap token\n"+
-				"hint: write it as 6 characters, a dot, and 16 characters, all of "+
-				"a-z and 0-9", string(l), i+1)
+				"hint: write it as 6 characters, a dot, and 16 characters, "+
+				"all of a-z and 0-9", string(l), i+1)
 		case slices.Contains(tokens, line):
 			return nil, fmt.Errorf("%s:%d: the token appears twice\n"+
 				"hint: keep one of them", string(l), i+1)

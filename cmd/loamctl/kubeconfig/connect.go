@@ -75,8 +75,8 @@ func (u user) supported() error {
 
 func (c cluster) tls(dir string) (*tls.Config, error) {
 	if c.Insecure {
-		return nil, errors.New("insecure-skip-tls-verify is not supported: a configuration has " +
-			"secrets\nhint: give certificate-authority")
+		return nil, errors.New("insecure-skip-tls-verify is not supported: " +
+			"a configuration has secrets\nhint: give certificate-authority")
 	}
 
 	config := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
