@@ -143,7 +143,7 @@ func Build(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	for _, m := range []program.Module{judging, reference} {
+	for _, m := range []program.Module{judging, reference, validating} {
 		if _, err := m.Ensure(ctx, out); err != nil {
 			return err
 		}

@@ -20,6 +20,14 @@ var reference = program.Module{
 	}},
 }
 
+// validating is the module of the program validate, of the newest version.
+var validating = program.Module{
+	Name:     "gardener-validator",
+	Dir:      "test/gardener",
+	Release:  "github.com/gardener/gardener",
+	Programs: []program.Program{{Name: "validate", Package: "./validate"}},
+}
+
 // NodeAgent returns the path of Gardener's own node agent, which Loam is
 // measured beside, and its version, which is in the name of its configuration
 // file. As [Run], it skips the test where the program has not been built.
