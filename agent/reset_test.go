@@ -99,7 +99,7 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
 	t.Helper()
 	r, err := reset.Open(reset.Env{
 		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Mounts: n, Tokens: n, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
-		Now: time.Now, JobWait: jobWait,
+		Now: time.Now, JobTimeout: jobWait,
 	})
 	if err != nil {
 		t.Log(err)

@@ -29,8 +29,8 @@ type Resetter interface {
 	Begin() error
 	Run(ctx context.Context) error
 	Forget() error
-	// Over reports whether another machine.yaml has ended the reset.
-	Over() bool
+	// Superseded reports whether a new machine.yaml has ended the reset.
+	Superseded() bool
 }
 
 // Reset is a reset as the loop carries it out.
@@ -165,7 +165,7 @@ func (l *loop) wasReset(ctx context.Context, r *Reset) {
 		l.Log.Info("the node is reset")
 	}
 	l.show(ctx)
-	if r.Node.Over() {
+	if r.Node.Superseded() {
 		if err := l.endReset(r); err != nil {
 			l.warn("another machine.yaml", err)
 		}

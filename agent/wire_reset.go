@@ -10,15 +10,15 @@ import (
 // newReset opens the reset of the node. A record that cannot be read is a warning.
 func (n *node) newReset() *reset.Reset {
 	r, err := reset.Open(reset.Env{
-		Engine:  n.engine,
-		Units:   n.systemd,
-		Pods:    pods.Runtime{}.RemoveAll,
-		Mounts:  mount.Kernel{},
-		Tokens:  n,
-		Root:    n.Root,
-		Node:    durable.New(n.root, nil),
-		Now:     n.Now,
-		JobWait: jobWait,
+		Engine:     n.engine,
+		Units:      n.systemd,
+		Pods:       pods.Runtime{}.RemoveAll,
+		Mounts:     mount.Kernel{},
+		Tokens:     n,
+		Root:       n.Root,
+		Node:       durable.New(n.root, nil),
+		Now:        n.Now,
+		JobTimeout: jobWait,
 	})
 	if err != nil {
 		n.warn(err)

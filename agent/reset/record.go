@@ -13,33 +13,36 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// RecordName is the record of a reset, beneath the root directory. While it is there
-// the agent reads no source and joins no cluster.
+// RecordName is the record of a reset, beneath the root directory. While it
+// exists, the agent reads no source and joins no cluster.
 const RecordName = "var/lib/loam/reset.json"
 
-// record is a reset that was asked for.
+// record is a reset that an operator requested.
 type record struct {
 	At time.Time `json:"at"`
-	// Machine is the digest of the machine.yaml of then, "" without one: another
-	// ends the reset.
+	// Machine is the digest of machine.yaml at the request, empty without one. A
+	// different digest ends the reset.
 	Machine string `json:"machine,omitempty"`
-	// Tokens are files with tokens: what names them may be gone before they are.
+	// Tokens are files with tokens. They are kept here because the files that name
+	// them may go first.
 	Tokens []string `json:"tokens,omitempty"`
-	// Done says that neither configuration nor identity is left.
+	// Done says that configuration and identity are gone.
 	Done bool `json:"done"`
 
-	// damaged says that the rest of it is unknown.
+	// damaged says that the file could not be read: the fields above are not what
+	// the operator requested.
 	damaged bool
 }
 
-// readRecord reads the record; nil if there is none. Of one that is damaged, which
-// is an error too, only that there was a reset is certain: nothing more is taken
-// away for it, and only a person ends it.
+// readRecord reads the record; nil if it is absent. Of an unreadable record, which
+// is an error too, only the reset itself is certain: it removes nothing more, and
+// only an operator ends it.
 func readRecord(node *durable.Dir) (*record, error) {
 	text, err := node.Root().ReadFile(RecordName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	r := &record{}
 	if err == nil {
 		err = json.Unmarshal(text, r)
@@ -61,14 +64,17 @@ func (r record) write(node *durable.Dir) error {
 	return nil
 }
 
-// Observe notes machine.yaml, and reports whether the node is in a reset. One that
-// is done is over with another machine.yaml than it had: then its record goes.
+// Observe takes in the text of machine.yaml, and reports whether the node is in a
+// reset. It removes the record of a completed reset if machine.yaml has changed
+// since. It must be called before any other method but Active and Status, and not
+// beside one.
 func (r *Reset) Observe(machineYAML []byte) (bool, error) {
 	sum := sha256.Sum256(machineYAML)
 	r.machine = hex.EncodeToString(sum[:])
-	if !r.Over() {
+	if !r.Superseded() {
 		return r.record != nil, nil
 	}
+
 	if err := r.Forget(); err != nil {
 		return true, err
 	}
@@ -76,26 +82,36 @@ func (r *Reset) Observe(machineYAML []byte) (bool, error) {
 	return false, nil
 }
 
-// Over reports whether the reset has ended by itself.
-func (r *Reset) Over() bool {
-	return r.record != nil && r.record.Done && !r.record.damaged && r.machine != "" && r.machine != r.record.Machine
-}
-
-// Begin records that the node is to be reset.
-func (r *Reset) Begin() error {
-	record := record{At: r.Now().UTC().Truncate(time.Second), Machine: r.machine}
-	// Best effort: a file that is damaged must not keep the node from its reset.
-	carried, _ := cluster.CarriedTokens(r.Node.Root().FS())
-	record.Tokens = r.Tokens.TokenFiles()
-	for _, t := range carried {
-		record.Tokens = append(record.Tokens, t.Path)
+// Superseded reports whether the reset is done and machine.yaml is not the one
+// that the node was reset with.
+func (r *Reset) Superseded() bool {
+	if r.record == nil || !r.record.Done || r.record.damaged {
+		return false
 	}
-	return record.write(r.Node)
+	return r.machine != "" && r.machine != r.record.Machine
 }
 
-// Forget removes the record: the node follows its source again.
+// Begin records that the node is to be reset. The caller ends the agent, and the
+// next one calls Run.
+func (r *Reset) Begin() error {
+	files := r.env.Tokens.TokenFiles()
+
+	// Best effort: a damaged file must not keep the node from its reset.
+	carried, _ := cluster.CarriedTokens(r.env.Node.Root().FS())
+	for _, token := range carried {
+		files = append(files, token.Path)
+	}
+
+	return record{
+		At:      r.env.Now().UTC().Truncate(time.Second),
+		Machine: r.machine,
+		Tokens:  files,
+	}.write(r.env.Node)
+}
+
+// Forget removes the record: the next run of the agent follows its source again.
 func (r *Reset) Forget() error {
-	if err := r.Node.Remove(RecordName); err != nil {
+	if err := r.env.Node.Remove(RecordName); err != nil {
 		return fmt.Errorf("end the reset: %w", err)
 	}
 	return nil

@@ -1,4 +1,15 @@
-// Package reset makes of a node one that was never configured.
+// Package reset makes the node one that was never configured: it removes units,
+// files, generations and their content, pods, identity, and the kubelet's data.
+//
+// A reset takes two runs of the agent. The first calls [Reset.Begin], which only
+// writes the record, and ends. The next one calls [Open], finds the record, reads
+// no source and joins no cluster, and calls [Reset.Run]. So nothing of the agent
+// before is left, least of all a session with the cluster, and the way after a
+// power cut is the usual way: Run may be called again at any time, and each of its
+// steps finds what is left to do.
+//
+// A reset holds until an operator ends it ([Reset.Forget]) or machine.yaml changes
+// ([Reset.Observe]).
 package reset
 
 import (
@@ -22,51 +33,60 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
+// Engine removes the configuration; see apply.Executor.
+type Engine interface {
+	Reset(ctx context.Context) error
+}
+
+// Units is systemd; see unit.Systemd.
+type Units interface {
+	Show(ctx context.Context, names []string) ([]unit.State, error)
+	Start(ctx context.Context, name string) error
+	Stop(ctx context.Context, name string) error
+}
+
+// Tokens names the files with the tokens of the node's cluster.
+type Tokens interface {
+	TokenFiles() []string
+}
+
 // Env is the node that is reset, and what a reset needs of it.
 type Env struct {
-	Engine interface {
-		Reset(ctx context.Context) error
-	}
-	Units interface {
-		Show(ctx context.Context, names []string) ([]unit.State, error)
-		Start(ctx context.Context, name string) error
-		Stop(ctx context.Context, name string) error
-	}
-	// Pods stops and removes every pod.
-	Pods   func(ctx context.Context) error
+	Engine Engine
+	Units  Units
 	Mounts mount.System
-	// Tokens names the files with tokens of the cluster that machine.yaml names.
-	Tokens interface{ TokenFiles() []string }
-	// Root is the root directory, Node the same.
+	Tokens Tokens
+	// Pods stops and removes every pod.
+	Pods func(ctx context.Context) error
+	// Root is the path of the root directory, Node the directory itself.
 	Root string
 	Node *durable.Dir
 	Now  func() time.Time
-	// JobWait is how long a unit may take to start or stop.
-	JobWait time.Duration
+	// JobTimeout is how long a unit may take to start or stop.
+	JobTimeout time.Duration
 }
 
-// Reset makes of a node one that was never configured. The agent that is asked for
-// it records that and ends: so that nothing else is left of it, a session with the
-// cluster least of all, the work is the next one's, as it is after a power cut.
+// Reset is the reset of one node in one run of the agent.
 type Reset struct {
-	Env
-	// record is that of the reset which this agent carries out, nil for none.
+	env Env
+	// record is nil if the node is in no reset. Only Observe changes whether it
+	// is, only Run what it says.
 	record *record
-	// machine is the digest of machine.yaml.
+	// machine is the digest of machine.yaml, empty without one.
 	machine string
 }
 
-// Open reads the record of a reset. A record that cannot be read is an error, and
-// a reset all the same.
+// Open reads the record. An unreadable record is an error, and the node is in a
+// reset all the same.
 func Open(env Env) (*Reset, error) {
 	record, err := readRecord(env.Node)
-	return &Reset{Env: env, record: record}, err
+	return &Reset{env: env, record: record}, err
 }
 
-// Active reports whether the node is in a reset, at any time after Observe.
+// Active reports whether the node is in a reset. It may be called while Run runs.
 func (r *Reset) Active() bool { return r.record != nil }
 
-// Status is what a person sees of it, nil where the node is in no reset.
+// Status returns what the node's status shows, nil if the node is in no reset.
 func (r *Reset) Status() *status.Reset {
 	if r.record == nil {
 		return nil
@@ -74,76 +94,92 @@ func (r *Reset) Status() *status.Reset {
 	return &status.Reset{At: r.record.At, Done: r.record.Done}
 }
 
-// Run carries out the reset, or all of it once more: each step finds what is left.
-// One that fails does not keep it from the next. It is done when configuration and
-// identity are gone.
+// Run carries out the reset, or all of it again. A step that fails does not keep
+// it from the next one. The reset is done when configuration and identity are
+// gone, even if the error names pods or processes that are still there.
 func (r *Reset) Run(ctx context.Context) error {
-	left, besides := []error{r.stopKubelet(ctx)}, []error{r.stopPods(ctx)}
+	required := []error{r.stopKubelet(ctx)}
+	bestEffort := []error{r.stopPods(ctx)}
+
+	// The data volume has to be empty before the engine runs, which may unmount it.
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
 		if r.isMountPoint(dir) {
-			// A volume of its own, which may go with the configuration, and not what is on it.
-			left = append(left, r.empty(ctx, r.path(dir)))
+			required = append(required, r.empty(ctx, r.path(dir)))
 		}
 	}
-	if err := r.Engine.Reset(ctx); errors.Is(err, apply.ErrUnfinished) {
-		left = append(left, err)
+
+	err := r.env.Engine.Reset(ctx)
+	if errors.Is(err, apply.ErrUnfinished) {
+		required = append(required, err)
 	} else {
-		besides = append(besides, err)
+		bestEffort = append(bestEffort, err)
 	}
-	left = append(left, r.forgetIdentity(ctx), ctx.Err())
-	if errors.Join(left...) == nil {
+
+	required = append(required, r.forgetIdentity(ctx), ctx.Err())
+	if errors.Join(required...) == nil {
 		done := *r.record
 		done.Done = true
-		left = append(left, done.write(r.Node))
+		required = append(required, done.write(r.env.Node))
 	}
-	r.record.Done = errors.Join(left...) == nil
-	return errors.Join(slices.Concat(left, besides)...)
+	r.record.Done = errors.Join(required...) == nil
+	return errors.Join(slices.Concat(required, bestEffort)...)
 }
 
-// kubeletUnit is stopped first: it would start pods again, and write what is to go.
+// kubeletUnit is stopped first: the kubelet would start pods again, and write
+// files that the reset removes.
 const kubeletUnit = "kubelet.service"
 
 func (r *Reset) stopKubelet(ctx context.Context) error {
-	states, err := r.Units.Show(ctx, []string{kubeletUnit})
+	states, err := r.env.Units.Show(ctx, []string{kubeletUnit})
 	if err != nil {
 		return fmt.Errorf("observe %s: %w", kubeletUnit, err)
 	}
 	if len(states) == 1 && states[0].Stopped() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.JobWait)
+
+	ctx, cancel := context.WithTimeout(ctx, r.env.JobTimeout)
 	defer cancel()
-	return r.Units.Stop(ctx, kubeletUnit)
+	return r.env.Units.Stop(ctx, kubeletUnit)
 }
 
-// running has a directory for each container of a pod that runs
-// (containerd, core/runtime/v2/bundle.go), also while containerd itself does not.
-const running = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+// shims has a directory for each running container of a pod
+// (containerd, core/runtime/v2/bundle.go), even while containerd does not run.
+const shims = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 
+// stopPods starts containerd if it does not run and may have left pods.
 func (r *Reset) stopPods(ctx context.Context) error {
-	if _, err := os.Lstat(r.path(pods.Socket)); errors.Is(err, fs.ErrNotExist) {
-		if left, err := os.ReadDir(r.path(running)); errors.Is(err, fs.ErrNotExist) || err == nil && len(left) == 0 {
-			return nil
-		}
-		starting, cancel := context.WithTimeout(ctx, r.JobWait)
-		defer cancel()
-		if err := r.Units.Start(starting, cri.Unit); err != nil {
-			return fmt.Errorf("pods: %w", err)
-		}
+	_, err := os.Lstat(r.path(pods.Socket))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return r.env.Pods(ctx)
 	}
-	return r.Pods(ctx)
+
+	running, err := os.ReadDir(r.path(shims))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(running) == 0 {
+		return nil
+	}
+	if err := r.startContainerd(ctx); err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
+	return r.env.Pods(ctx)
 }
 
-// forgetIdentity takes away who the node was, to its cluster and its pods.
+func (r *Reset) startContainerd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.env.JobTimeout)
+	defer cancel()
+	return r.env.Units.Start(ctx, cri.Unit)
+}
+
+// forgetIdentity removes what identifies the node to its cluster and its pods.
 func (r *Reset) forgetIdentity(ctx context.Context) error {
 	directories, files := cluster.Identity()
 	var errs []error
 	for _, name := range slices.Concat(files, r.record.Tokens) {
 		name = strings.TrimPrefix(name, "/")
-		errs = append(errs, r.Node.Discard(name))
-		if _, err := r.Node.Root().Lstat(name); err == nil {
-			errs = append(errs, r.Node.Remove(name))
+		errs = append(errs, r.env.Node.Discard(name))
+		if _, err := r.env.Node.Root().Lstat(name); err == nil {
+			errs = append(errs, r.env.Node.Remove(name))
 		}
 	}
 	for _, dir := range directories {
@@ -152,14 +188,16 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// empty unmounts what is beneath dir, and deletes what is in it and is not mounted.
+// empty unmounts what is mounted beneath dir, and deletes what is in dir and is
+// not mounted.
 func (r *Reset) empty(ctx context.Context, dir string) error {
-	return errors.Join(mount.UnmountBelow(ctx, r.Mounts, dir), mount.Empty(dir))
+	return errors.Join(mount.UnmountBelow(ctx, r.env.Mounts, dir), mount.Empty(dir))
 }
 
-// isMountPoint reports whether something is mounted at dir.
+// isMountPoint reports whether something is mounted at dir. Best effort: without
+// the mount table, forgetIdentity empties dir later.
 func (r *Reset) isMountPoint(dir string) bool {
-	table, err := r.Mounts.Table()
+	table, err := r.env.Mounts.Table()
 	if err != nil {
 		return false
 	}
@@ -167,4 +205,4 @@ func (r *Reset) isMountPoint(dir string) bool {
 	return mounted
 }
 
-func (r *Reset) path(name string) string { return filepath.Join(r.Root, name) }
+func (r *Reset) path(name string) string { return filepath.Join(r.env.Root, name) }

@@ -2,6 +2,8 @@ package reset
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -62,15 +64,15 @@ func (f *fixture) TokenFiles() []string { return []string{"/srv/token"} }
 func (f *fixture) reset(t *testing.T) *Reset {
 	t.Helper()
 	r, err := Open(Env{
-		Engine:  f,
-		Units:   f,
-		Pods:    func(context.Context) error { return f.step("pods") },
-		Mounts:  f,
-		Tokens:  f,
-		Root:    f.root.Name(),
-		Node:    durable.New(f.root, nil),
-		Now:     time.Now,
-		JobWait: time.Minute,
+		Engine:     f,
+		Units:      f,
+		Pods:       func(context.Context) error { return f.step("pods") },
+		Mounts:     f,
+		Tokens:     f,
+		Root:       f.root.Name(),
+		Node:       durable.New(f.root, nil),
+		Now:        time.Now,
+		JobTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,37 +80,100 @@ func (f *fixture) reset(t *testing.T) *Reset {
 	return r
 }
 
-func TestPodsAreOnlyAskedForWhereThereMayBeSome(t *testing.T) {
+func TestStopPodsAsksOnlyWherePodsMayRun(t *testing.T) {
+	const shim = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid"
 	for _, tt := range []struct {
-		name     string
-		socket   bool
-		shims    string
-		want     []string
-		kubelet  string
-		startErr error
+		name string
+		// socket says that containerd listens, shim that it has left a container.
+		socket, shim bool
+		startErr     error
+		want         []string
 	}{
-		{name: "containerd answers", socket: true, kubelet: "inactive", want: []string{"pods"}},
-		{name: "containerd never ran", kubelet: "inactive"},
-		{name: "containerd was stopped, and its pods were not", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service", "pods"}},
-		{name: "containerd does not start", kubelet: "failed", shims: "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid", want: []string{"start containerd.service"}, startErr: errors.New("failed")},
+		{name: "containerd listens", socket: true, want: []string{"pods"}},
+		{name: "containerd never ran"},
+		{
+			name: "containerd was stopped, and its pods were not",
+			shim: true,
+			want: []string{"start containerd.service", "pods"},
+		},
+		{
+			name:     "containerd does not start",
+			shim:     true,
+			startErr: errors.New("failed"),
+			want:     []string{"start containerd.service"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newFixture(t)
-			n.kubelet, n.fails["start containerd.service"] = tt.kubelet, tt.startErr
+			f := newFixture(t)
+			f.fails["start containerd.service"] = tt.startErr
 			if !tt.socket {
-				if err := n.root.Remove("run/containerd/containerd.sock"); err != nil {
+				if err := f.root.Remove("run/containerd/containerd.sock"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if tt.shims != "" {
-				writeText(t, filepath.Join(n.root.Name(), tt.shims), "1")
+			if tt.shim {
+				writeText(t, filepath.Join(f.root.Name(), shim), "1")
 			}
-			r := n.reset(t)
-			if err := errors.Join(r.stopKubelet(t.Context()), r.stopPods(t.Context())); (err != nil) != (tt.startErr != nil) {
-				t.Error(err)
+
+			if err := f.reset(t).stopPods(t.Context()); !errors.Is(err, tt.startErr) {
+				t.Errorf("stopPods: %v, want %v", err, tt.startErr)
 			}
-			if !slices.Equal(n.did, tt.want) {
-				t.Errorf("did %v, want %v", n.did, tt.want)
+			if !slices.Equal(f.did, tt.want) {
+				t.Errorf("did %v, want %v", f.did, tt.want)
+			}
+		})
+	}
+}
+
+func TestStopKubeletLeavesAStoppedKubeletAlone(t *testing.T) {
+	for _, tt := range []struct {
+		state string
+		want  []string
+	}{
+		{state: "active", want: []string{"stop kubelet.service"}},
+		{state: "activating", want: []string{"stop kubelet.service"}},
+		{state: "inactive"},
+		{state: "failed"},
+	} {
+		t.Run(tt.state, func(t *testing.T) {
+			f := newFixture(t)
+			f.kubelet = tt.state
+			if err := f.reset(t).stopKubelet(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(f.did, tt.want) {
+				t.Errorf("did %v, want %v", f.did, tt.want)
+			}
+		})
+	}
+}
+
+func TestSuperseded(t *testing.T) {
+	digest := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	}
+	for _, tt := range []struct {
+		name    string
+		record  *record
+		machine string
+		want    bool
+	}{
+		{name: "no reset", machine: "b"},
+		{name: "done with another machine.yaml", record: &record{Done: true, Machine: digest("a")}, machine: "b", want: true},
+		{name: "done with the same machine.yaml", record: &record{Done: true, Machine: digest("a")}, machine: "a"},
+		{name: "done without a machine.yaml, and there is one now", record: &record{Done: true}, machine: "b", want: true},
+		{name: "done, and machine.yaml is gone", record: &record{Done: true, Machine: digest("a")}},
+		{name: "not done", record: &record{Machine: digest("a")}, machine: "b"},
+		{name: "a damaged record", record: &record{Done: true, damaged: true}, machine: "b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &Reset{record: tt.record}
+			if tt.machine != "" {
+				r.machine = digest(tt.machine)
+			}
+			if got := r.Superseded(); got != tt.want {
+				t.Errorf("Superseded() = %v, want %v", got, tt.want)
 			}
 		})
 	}
@@ -141,11 +206,11 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 		}
 	}
 
-	r := &Reset{Env: Env{Node: durable.New(root, nil), Now: time.Now, Tokens: &fixture{}}}
+	r := &Reset{env: Env{Node: durable.New(root, nil), Now: time.Now, Tokens: &fixture{}}}
 	if err := r.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	record, err := readRecord(r.Node)
+	record, err := readRecord(r.env.Node)
 	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
 		t.Errorf("%+v, %v", record, err)
 	}
