@@ -23,8 +23,8 @@ func Number(dir, name string) (int64, error) {
 // Node is the device node of a device that sysfs calls name.
 func Node(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
 
-// Partitions are the device nodes of a disk's partitions by their numbers, as far
-// as the kernel has them now; dir is the disk's directory.
+// Partitions are the device nodes of a disk's partitions by their numbers, as
+// far as the kernel has them now; dir is the disk's directory.
 func Partitions(dir string) map[int]string {
 	nodes := map[int]string{}
 	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition"))

@@ -16,7 +16,8 @@ type Kind string
 const (
 	Virtio Kind = "virtio-blk"
 	NVMe   Kind = "NVMe"
-	// SCSI is a disk of the SCSI layer that is not on USB: SATA, SAS, virtio-scsi.
+	// SCSI is a disk of the SCSI layer that is not on USB: SATA, SAS,
+	// virtio-scsi.
 	SCSI Kind = "SCSI"
 	USB  Kind = "USB"
 	// MMC is an SD card or an eMMC. MMCBoot is a boot partition of an eMMC,
@@ -111,6 +112,7 @@ func List(root fs.FS, except ...Kind) ([]Disk, error) {
 			disks = append(disks, read(root, entry.Name(), target))
 		}
 	}
+
 	return disks, nil
 }
 

@@ -32,6 +32,7 @@ func TestList(t *testing.T) {
 		usb     = pci + "usb1/1-1/1-1:1.0/host4/target4:0:0/4:0:0:0/block/"
 		sata    = pci + "ata1/host0/target0:0:0/0:0:0:0/block/"
 	)
+
 	for _, test := range []struct {
 		name   string
 		device string
@@ -41,8 +42,18 @@ func TestList(t *testing.T) {
 		{
 			name:   "a virtio-blk disk",
 			device: pci + "virtio1/block/vda",
-			files:  map[string]string{"size": "2048\n", "queue/logical_block_size": "512\n", "removable": "0\n", "ro": "0\n"},
-			want:   block.Disk{Name: "vda", Kind: block.Virtio, Size: 1 << 20, SectorSize: 512},
+			files: map[string]string{
+				"size":                     "2048\n",
+				"queue/logical_block_size": "512\n",
+				"removable":                "0\n",
+				"ro":                       "0\n",
+			},
+			want: block.Disk{
+				Name:       "vda",
+				Kind:       block.Virtio,
+				Size:       1 << 20,
+				SectorSize: 512,
+			},
 		},
 		{
 			name:   "a virtio-blk disk after the 26th",
@@ -50,16 +61,27 @@ func TestList(t *testing.T) {
 			want:   block.Disk{Name: "vdaa", Kind: block.Virtio},
 		},
 		{
-			name:   "an NVMe namespace with sectors of 4096 bytes, whose size is in sectors of 512 all the same",
+			name: "an NVMe namespace with sectors of 4096 bytes, " +
+				"whose size is in sectors of 512 all the same",
 			device: pci + "nvme/nvme0/nvme0n1",
 			files:  map[string]string{"size": "2048\n", "queue/logical_block_size": "4096\n"},
-			want:   block.Disk{Name: "nvme0n1", Kind: block.NVMe, Size: 1 << 20, SectorSize: 4096},
+			want: block.Disk{
+				Name:       "nvme0n1",
+				Kind:       block.NVMe,
+				Size:       1 << 20,
+				SectorSize: 4096,
+			},
 		},
 		{
 			name:   "one of several paths to an NVMe namespace",
 			device: pci + "nvme/nvme0/nvme0c0n1",
 			files:  map[string]string{"size": "2048\n", "hidden": "1\n"},
-			want:   block.Disk{Name: "nvme0c0n1", Kind: block.NVMe, Size: 1 << 20, Hidden: true},
+			want: block.Disk{
+				Name:   "nvme0c0n1",
+				Kind:   block.NVMe,
+				Size:   1 << 20,
+				Hidden: true,
+			},
 		},
 		{
 			name:   "a SATA disk",
@@ -77,13 +99,23 @@ func TestList(t *testing.T) {
 			name:   "a USB disk, which does not call itself removable",
 			device: usb + "sdb",
 			files:  map[string]string{"size": "2048\n", "removable": "0\n"},
-			want:   block.Disk{Name: "sdb", Kind: block.USB, Size: 1 << 20, Removable: true},
+			want: block.Disk{
+				Name:      "sdb",
+				Kind:      block.USB,
+				Size:      1 << 20,
+				Removable: true,
+			},
 		},
 		{
 			name:   "a USB stick with a write lock",
 			device: usb + "sdb",
 			files:  map[string]string{"ro": "1\n", "removable": "1\n"},
-			want:   block.Disk{Name: "sdb", Kind: block.USB, Removable: true, ReadOnly: true},
+			want: block.Disk{
+				Name:      "sdb",
+				Kind:      block.USB,
+				Removable: true,
+				ReadOnly:  true,
+			},
 		},
 		{
 			name:   "an SD card",
@@ -95,14 +127,23 @@ func TestList(t *testing.T) {
 			name:   "a boot partition of an eMMC",
 			device: pci + "mmc_host/mmc0/mmc0:0001/block/mmcblk0/mmcblk0boot1",
 			files:  map[string]string{"size": "8192\n", "ro": "1\n"},
-			want:   block.Disk{Name: "mmcblk0boot1", Kind: block.MMCBoot, Size: 4 << 20, ReadOnly: true},
+			want: block.Disk{
+				Name:     "mmcblk0boot1",
+				Kind:     block.MMCBoot,
+				Size:     4 << 20,
+				ReadOnly: true,
+			},
 		},
 		{
 			name:   "a general purpose partition of an eMMC",
 			device: pci + "mmc_host/mmc0/mmc0:0001/block/mmcblk0/mmcblk0gp0",
 			want:   block.Disk{Name: "mmcblk0gp0", Kind: block.MMC},
 		},
-		{name: "a Xen disk", device: "vbd-51712/block/xvda", want: block.Disk{Name: "xvda", Kind: block.Xen}},
+		{
+			name:   "a Xen disk",
+			device: "vbd-51712/block/xvda",
+			want:   block.Disk{Name: "xvda", Kind: block.Xen},
+		},
 		{
 			name:   "an optical drive without a medium",
 			device: pci + "ata2/host1/target1:0:0/1:0:0:0/block/sr0",
@@ -114,20 +155,72 @@ func TestList(t *testing.T) {
 			device: usb + "sr1",
 			want:   block.Disk{Name: "sr1", Kind: block.Optical, Removable: true},
 		},
-		{name: "a floppy drive", device: "platform/floppy.0/block/fd0", want: block.Disk{Name: "fd0", Kind: block.Floppy}},
+		{
+			name:   "a floppy drive",
+			device: "platform/floppy.0/block/fd0",
+			want:   block.Disk{Name: "fd0", Kind: block.Floppy},
+		},
 		{name: "an NBD", device: virtual + "nbd0", want: block.Disk{Name: "nbd0", Kind: block.NBD}},
-		{name: "an RBD", device: "rbd/0/block/rbd0", want: block.Disk{Name: "rbd0", Kind: block.RBD}},
-		{name: "a DRBD", device: virtual + "drbd0", want: block.Disk{Name: "drbd0", Kind: block.DRBD}},
-		{name: "a RAM disk", device: virtual + "ram0", want: block.Disk{Name: "ram0", Kind: block.RAM}},
-		{name: "a zram device", device: virtual + "zram0", want: block.Disk{Name: "zram0", Kind: block.ZRAM}},
-		{name: "a loop device", device: virtual + "loop0", want: block.Disk{Name: "loop0", Kind: block.Loop}},
-		{name: "a device of the device mapper", device: virtual + "dm-0", want: block.Disk{Name: "dm-0", Kind: block.Mapped}},
-		{name: "an MD array", device: virtual + "md127", want: block.Disk{Name: "md127", Kind: block.RAID}},
-		{name: "an MD array with a name", device: virtual + "md_home", want: block.Disk{Name: "md_home", Kind: block.RAID}},
-		{name: "a bcache", device: virtual + "bcache0", want: block.Disk{Name: "bcache0", Kind: block.Bcache}},
-		{name: "a ZFS volume", device: virtual + "zd0", want: block.Disk{Name: "zd0", Kind: block.ZVol}},
-		{name: "an MTD", device: virtual + "mtdblock0", want: block.Disk{Name: "mtdblock0", Kind: block.MTD}},
-		{name: "a disk of a RAID controller", device: pci + "cciss0/block/cciss!c0d0", want: block.Disk{Name: "cciss!c0d0", Kind: block.Other}},
+		{
+			name:   "an RBD",
+			device: "rbd/0/block/rbd0",
+			want:   block.Disk{Name: "rbd0", Kind: block.RBD},
+		},
+		{
+			name:   "a DRBD",
+			device: virtual + "drbd0",
+			want:   block.Disk{Name: "drbd0", Kind: block.DRBD},
+		},
+		{
+			name:   "a RAM disk",
+			device: virtual + "ram0",
+			want:   block.Disk{Name: "ram0", Kind: block.RAM},
+		},
+		{
+			name:   "a zram device",
+			device: virtual + "zram0",
+			want:   block.Disk{Name: "zram0", Kind: block.ZRAM},
+		},
+		{
+			name:   "a loop device",
+			device: virtual + "loop0",
+			want:   block.Disk{Name: "loop0", Kind: block.Loop},
+		},
+		{
+			name:   "a device of the device mapper",
+			device: virtual + "dm-0",
+			want:   block.Disk{Name: "dm-0", Kind: block.Mapped},
+		},
+		{
+			name:   "an MD array",
+			device: virtual + "md127",
+			want:   block.Disk{Name: "md127", Kind: block.RAID},
+		},
+		{
+			name:   "an MD array with a name",
+			device: virtual + "md_home",
+			want:   block.Disk{Name: "md_home", Kind: block.RAID},
+		},
+		{
+			name:   "a bcache",
+			device: virtual + "bcache0",
+			want:   block.Disk{Name: "bcache0", Kind: block.Bcache},
+		},
+		{
+			name:   "a ZFS volume",
+			device: virtual + "zd0",
+			want:   block.Disk{Name: "zd0", Kind: block.ZVol},
+		},
+		{
+			name:   "an MTD",
+			device: virtual + "mtdblock0",
+			want:   block.Disk{Name: "mtdblock0", Kind: block.MTD},
+		},
+		{
+			name:   "a disk of a RAID controller",
+			device: pci + "cciss0/block/cciss!c0d0",
+			want:   block.Disk{Name: "cciss!c0d0", Kind: block.Other},
+		},
 		{
 			name:   "a disk whose size is not a number",
 			device: pci + "virtio1/block/vda",
@@ -144,6 +237,7 @@ func TestList(t *testing.T) {
 			if diff := cmp.Diff([]block.Disk{test.want}, got); diff != "" {
 				t.Errorf("List (-want +got):\n%s", diff)
 			}
+
 			if diff := cmp.Diff(test.want, block.Read(root, test.want.Name)); diff != "" {
 				t.Errorf("Read (-want +got):\n%s", diff)
 			}
@@ -159,10 +253,12 @@ func TestListIsInTheOrderOfNames(t *testing.T) {
 	for _, name := range []string{"vdb", "nvme0n1", "loop0", "vda"} {
 		root["sys/block/"+name+"/size"] = &fstest.MapFile{}
 	}
+
 	disks, err := block.List(root, block.Loop, block.ZRAM)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.Name)

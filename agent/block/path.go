@@ -9,23 +9,28 @@ import (
 	"strings"
 )
 
-// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin path_id, and 60-persistent-storage.rules), from sysfs alone, as far as no
-// other disk can have them: of disks on PCI that are virtio, NVMe of one controller, ATA, or SCSI without a fabric; none for others. The first is the one
-// that udev prefers. root is the root directory, name that in sys/block.
+// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin
+// path_id, and 60-persistent-storage.rules), from sysfs alone, as far as no
+// other disk can have them: of disks on PCI that are virtio, NVMe of one
+// controller, ATA, or SCSI without a fabric; none for others. The first is the
+// one that udev prefers. root is the root directory, name that in sys/block.
 func Paths(root fs.FS, name string) []string {
 	target, err := fs.ReadLink(root, path.Join("sys/block", name))
 	if err != nil {
 		return nil
 	}
+
 	device := path.Join("sys/block", target)
 	controller, below := controller(device)
 	if controller == "" {
 		return nil
 	}
+
 	var names []string
 	for _, end := range ends(root, device, below) {
 		names = append(names, controller+end)
 	}
+
 	return names
 }
 
@@ -34,16 +39,20 @@ var (
 	virtio    = regexp.MustCompile(`^virtio\d+/block/[^/]+$`)
 	namespace = regexp.MustCompile(`^nvme/[^/]+/[^/]+$`)
 	ata       = regexp.MustCompile(`^(ata\d+)/host\d+/target[^/]+/\d+:0:(\d+):\d+/block/`)
-	scsi      = regexp.MustCompile(`^(virtio\d+/)?host(\d+)/target[^/]+/\d+:(\d+):(\d+):(\d+)/block/`)
+	scsi      = regexp.MustCompile(
+		`^(virtio\d+/)?host(\d+)/target[^/]+/\d+:(\d+):(\d+):(\d+)/block/`,
+	)
 )
 
-// controller is what a disk's PCI device is called, and what follows it in the disk's directory. Where PCI begins again behind a PCI device, both count; a
+// controller is what a disk's PCI device is called, and what follows it in the
+// disk's directory. Where PCI begins again behind a PCI device, both count; a
 // host bridge counts that is a platform device.
 func controller(device string) (name, below string) {
 	parts := strings.Split(device, "/")
 	for i, p := range parts[:len(parts)-1] {
 		switch {
-		case name == "" && strings.HasPrefix(p, "pci") && strings.HasPrefix(device, "sys/devices/platform/"):
+		case name == "" && strings.HasPrefix(p, "pci") &&
+			strings.HasPrefix(device, "sys/devices/platform/"):
 			name = "platform-" + parts[i-1]
 		case name == "" && strings.HasPrefix(p, "pci") && parts[i-1] != "devices":
 			return "", "" // of ACPI, for one
@@ -63,6 +72,7 @@ func ends(root fs.FS, device, below string) []string {
 	if namespace.MatchString(below) {
 		return numbered(root, device+"/nsid", "-nvme-%s")
 	}
+
 	above := strings.TrimSuffix(device, below)
 	if m := ata.FindStringSubmatch(below); m != nil {
 		names := []string{"-ata-%s." + m[2]}
@@ -71,12 +81,15 @@ func ends(root fs.FS, device, below string) []string {
 		}
 		return numbered(root, path.Join(above, m[1], "ata_port", m[1], "port_no"), names...)
 	}
+
 	m := scsi.FindStringSubmatch(below)
 	if m == nil {
 		return nil
 	}
+
 	host, _ := strconv.Atoi(m[2])
-	return []string{fmt.Sprintf("-scsi-%d:%s:%s:%s", host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])}
+	return []string{fmt.Sprintf("-scsi-%d:%s:%s:%s",
+		host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])}
 }
 
 // numbered are names with the number in a file.
@@ -90,12 +103,14 @@ func numbered(root fs.FS, file string, formats ...string) (names []string) {
 	return names
 }
 
-// firstHost is the lowest number of the SCSI hosts of a device: the kernel counts those of all devices, udev of each.
+// firstHost is the lowest number of the SCSI hosts of a device: the kernel
+// counts those of all devices, udev of each.
 func firstHost(root fs.FS, dir string) int {
 	first := -1
 	hosts, _ := fs.Glob(root, path.Join(dir, "host*"))
 	for _, h := range hosts {
-		if n, err := strconv.Atoi(strings.TrimPrefix(path.Base(h), "host")); err == nil && (first < 0 || n < first) {
+		n, err := strconv.Atoi(strings.TrimPrefix(path.Base(h), "host"))
+		if err == nil && (first < 0 || n < first) {
 			first = n
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Zero has a device write length zeros at start, by a command of its own if it has one
-// (BLKZEROOUT, linux/fs.h).
+// Zero has a device write length zeros at start, by a command of its own if it
+// has one (BLKZEROOUT, linux/fs.h).
 func Zero(f *os.File, start, length int64) error {
 	span := [2]uint64{uint64(start), uint64(length)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT,
+		uintptr(unsafe.Pointer(&span)))
+	if errno != 0 {
 		return fmt.Errorf("zero %d bytes at %d: %w", length, start, errno)
 	}
 	return nil
