@@ -9,21 +9,24 @@ import (
 	"github.com/loam-os/loam/agent/clock"
 )
 
-// setClock has the clock say no time before the image was built. systemd then only sets it
-// forward, to the last time that timesyncd knew.
+// setClock has the clock say no time before the image was built. systemd then
+// only sets it forward, to the last time that timesyncd knew.
 func (*Init) setClock() error {
 	built, err := clock.Built()
 	if err != nil {
 		return err
 	}
+
 	now := time.Now()
 	right := clock.Credible(now, built)
 	if right.Equal(now) {
 		return nil
 	}
+
 	ts := unix.NsecToTimespec(right.UnixNano())
 	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
 		return fmt.Errorf("set the clock to %s: %w", right.Format(time.DateOnly), err)
 	}
+
 	return nil
 }

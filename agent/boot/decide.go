@@ -18,28 +18,38 @@ import (
 
 // Decision is how to boot: everything that Init.Act does is in it.
 type Decision struct {
-	// Slot is "a" or "b": the first or second root partition of the disk; "memory" if Memory.
+	// Slot is "a" or "b": the first or second root partition of the disk;
+	// "memory" if Memory.
 	Slot     string `json:"slot"`
 	RootHash string `json:"rootHash"`
 	Disk     string `json:"disk"`
-	// Removable says that another disk, if one appears, may be the better choice.
+
+	// Removable says that another disk, if one appears, may be the better
+	// choice.
 	Removable bool   `json:"removable,omitempty"`
 	Root      string `json:"root"`
 	Verity    string `json:"verity"`
 	ESP       string `json:"esp,omitempty"`
+
 	// Target is the dm-verity line; Length in sectors of 512 bytes.
 	Target       string `json:"target"`
 	TargetLength uint64 `json:"targetLength"`
+
 	// VerityUUID names the mapping.
 	VerityUUID uuid.UUID `json:"verityUUID"`
 	State      State     `json:"state"`
+
 	// OtherLoader says that the loader came from another disk.
 	OtherLoader bool `json:"otherLoader,omitempty"`
-	// Memory says that the system is in memory; without a state partition, so is its state.
+
+	// Memory says that the system is in memory; without a state partition, so
+	// is its state.
 	Memory bool `json:"memory,omitempty"`
-	// Trial says that the system is to prove itself; known once the state partition
-	// is mounted.
+
+	// Trial says that the system is to prove itself; known once the state
+	// partition is mounted.
 	Trial bool `json:"trial,omitempty"`
+
 	// Warnings are facts a person should see.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -47,15 +57,22 @@ type Decision struct {
 // State is what to do with the state partition before it is mounted.
 type State struct {
 	Device string `json:"device"`
-	// Table is the partition table to write, grown to the disk or repaired; nil to leave it.
+
+	// Table is the partition table to write, grown to the disk or repaired; nil
+	// to leave it.
 	Table *gpt.Table `json:"table,omitempty"`
-	// Index is the partition's number; Start and Size in bytes, Size as it will be.
+
+	// Index is the partition's number; Start and Size in bytes, Size as it will
+	// be.
 	Index int   `json:"index"`
 	Start int64 `json:"start"`
 	Size  int64 `json:"size"`
+
 	// Mend asks for the checksum of a torn superblock.
 	Mend bool `json:"mend,omitempty"`
-	// Format asks for a new file system, Grow for one as large as the partition.
+
+	// Format asks for a new file system, Grow for one as large as the
+	// partition.
 	Format bool `json:"format,omitempty"`
 	Grow   bool `json:"grow,omitempty"`
 }
@@ -81,37 +98,55 @@ func Decide(f Facts) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
+
 	found := candidates(f, hash)
 	if len(found) == 0 {
-		return Decision{}, fmt.Errorf("root hash %x…: %w (%s)", hash[:6], ErrNotThere, seen(f.Disks))
+		return Decision{}, fmt.Errorf("root hash %x…: %w (%s)",
+			hash[:6], ErrNotThere, seen(f.Disks))
 	}
+
 	chosen, warnings := choose(found, f.LoaderPartition)
-	d := Decision{Slot: chosen.slot, RootHash: hex.EncodeToString(hash[:]), Disk: chosen.disk.Device, Removable: chosen.disk.Removable, Warnings: warnings}
+	d := Decision{
+		Slot:      chosen.slot,
+		RootHash:  hex.EncodeToString(hash[:]),
+		Disk:      chosen.disk.Device,
+		Removable: chosen.disk.Removable,
+		Warnings:  warnings,
+	}
 	if err := d.mapping(chosen, hash); err != nil {
 		return Decision{}, err
 	}
+
 	if damage := chosen.disk.Damage; damage != "" {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("partition table of %s: %s; repaired", d.Disk, damage))
+		d.Warnings = append(d.Warnings,
+			fmt.Sprintf("partition table of %s: %s; repaired", d.Disk, damage))
 	}
+
 	if p, ok := byType(chosen.disk, partitions.TypeUUID(partitions.ESP, f.Arch)); ok {
 		d.ESP = chosen.disk.Contents[p.Index].Device
 		d.OtherLoader = f.LoaderPartition != uuid.Nil && f.LoaderPartition != p.UUID
 	}
+
 	d.State, err = state(chosen.disk, partitions.TypeUUID(partitions.State, f.Arch))
 	if err != nil {
 		return Decision{}, fmt.Errorf("disk %s: %w", chosen.disk.Device, err)
 	}
+
 	return d, nil
 }
 
 func rootHash(text string) (hash [32]byte, err error) {
 	value, ok := cmdline.Parse(text).Get("roothash")
 	if !ok {
-		return hash, errors.New("kernel command line has no roothash=\nhint: the UKI carries it; was the kernel started without one?")
+		return hash, errors.New("kernel command line has no roothash=\n" +
+			"hint: the UKI carries it; was the kernel started without one?")
 	}
-	if hash, err = verity.ParseRootHash(value); err != nil {
+
+	hash, err = verity.ParseRootHash(value)
+	if err != nil {
 		return hash, fmt.Errorf("kernel command line: %w", err)
 	}
+
 	return hash, nil
 }
 
@@ -141,8 +176,8 @@ func byUUID(t *gpt.Table, id uuid.UUID) int {
 	return 0
 }
 
-// slotOf says whether the root partition is the first or the second of its disk,
-// whatever the other one holds; a disk without two slots has slot a.
+// slotOf says whether the root partition is the first or the second of its
+// disk, whatever the other one holds; a disk without two slots has slot a.
 func slotOf(t *gpt.Table, arch string, index int) string {
 	slots, err := partitions.Slots(*t, arch)
 	if err == nil && slots[1].Root == index {
@@ -167,37 +202,50 @@ func choose(found []candidate, loader uuid.UUID) (candidate, []string) {
 		if c.disk.Removable {
 			r++
 		}
+
 		return r
 	}
+
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.disk.Device, b.disk.Device))
 	})
+
 	if len(found) == 1 {
 		return found[0], nil
 	}
+
 	var names []string
 	for _, c := range found {
 		names = append(names, c.disk.Device)
 	}
-	return found[0], []string{fmt.Sprintf("%s carry the same system; running from %s", strings.Join(names, " and "), names[0])}
+
+	return found[0], []string{fmt.Sprintf("%s carry the same system; running from %s",
+		strings.Join(names, " and "), names[0])}
 }
 
 func (d *Decision) mapping(c candidate, hash [32]byte) error {
-	root, ver := c.disk.Contents[c.root], c.disk.Contents[c.verity]
+	root := c.disk.Contents[c.root]
+	ver := c.disk.Contents[c.verity]
 	if ver.Verity == nil {
-		return fmt.Errorf("verity partition %s: %s", ver.Device, cmp.Or(ver.Problem, "no superblock"))
+		return fmt.Errorf("verity partition %s: %s",
+			ver.Device, cmp.Or(ver.Problem, "no superblock"))
 	}
+
 	data := ver.Verity.DataBlocks * verity.BlockSize
 	if size := c.disk.Table.Partition(c.root).Size; data > size {
-		return fmt.Errorf("root partition %s: %d bytes, its verity tree covers %d", root.Device, size, data)
+		return fmt.Errorf("root partition %s: %d bytes, its verity tree covers %d",
+			root.Device, size, data)
 	}
+
 	d.verified(root.Device, ver.Device, *ver.Verity, hash)
 	return nil
 }
 
 // verified has the mapping be that of a hash tree with such a superblock.
 func (d *Decision) verified(root, tree string, sb verity.Superblock, hash [32]byte) {
-	d.Root, d.Verity, d.VerityUUID = root, tree, sb.UUID
+	d.Root = root
+	d.Verity = tree
+	d.VerityUUID = sb.UUID
 	d.Target = sb.Table(root, tree, hash) + corruption
 	d.TargetLength = uint64(sb.DataBlocks * verity.BlockSize / 512)
 }
@@ -218,24 +266,38 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 	if !ok {
 		return State{}, errors.New("no state partition (type var)")
 	}
+
 	c := d.Contents[p.Index]
 	if c.Device == "" {
 		return State{}, fmt.Errorf("state partition %d: %w", p.Index, ErrNotThere)
 	}
-	s := State{Device: c.Device, Index: p.Index, Start: p.Start, Size: p.Size}
-	if grown, changed := d.Table.Grow(d.Size); (changed || d.Damage != "") && !d.ReadOnly {
-		s.Table, s.Size = &grown, grown.Partition(p.Index).Size
+
+	s := State{
+		Device: c.Device,
+		Index:  p.Index,
+		Start:  p.Start,
+		Size:   p.Size,
 	}
+
+	if grown, changed := d.Table.Grow(d.Size); (changed || d.Damage != "") && !d.ReadOnly {
+		s.Table = &grown
+		s.Size = grown.Partition(p.Index).Size
+	}
+
 	switch c.Filesystem {
 	case FilesystemEmpty:
-		s.Format, s.Grow = true, true
+		s.Format = true
+		s.Grow = true
 	case FilesystemExt4, FilesystemTorn:
 		s.Mend = c.Filesystem == FilesystemTorn
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		s.Grow = s.Size-c.FilesystemSize >= slack
 	default:
-		return State{}, fmt.Errorf("state partition %s: holds data that is not ours (%s)\nhint: if nothing on it is needed, zero its first MiB from another system", c.Device, cmp.Or(c.Problem, "unknown content"))
+		return State{}, fmt.Errorf("state partition %s: holds data that is not ours (%s)\n"+
+			"hint: if nothing on it is needed, zero its first MiB from another system", c.Device,
+			cmp.Or(c.Problem, "unknown content"))
 	}
+
 	return s, nil
 }
 

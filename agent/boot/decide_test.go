@@ -29,22 +29,71 @@ var rootHashBytes = func() (h [32]byte) {
 func machine() Facts {
 	role := func(r partitions.Role) uuid.UUID { return partitions.TypeUUID(r, "amd64") }
 	id := func(n byte) uuid.UUID { return uuid.UUID{15: n} }
-	table := gpt.Table{SectorSize: 512, DiskSize: 4 * gib, Partitions: []gpt.Partition{
-		{Index: 1, Type: role(partitions.ESP), UUID: id(1), Start: mib, Size: gib},
-		{Index: 2, Type: role(partitions.RootVerity), UUID: partitions.VerityUUID(rootHashBytes), Start: mib + gib, Size: 16 * mib},
-		{Index: 3, Type: role(partitions.Root), UUID: partitions.RootUUID(rootHashBytes), Start: 17*mib + gib, Size: gib},
-		{Index: 4, Type: role(partitions.RootVerity), UUID: id(4), Start: 17*mib + 2*gib, Size: 16 * mib},
-		{Index: 5, Type: role(partitions.Root), UUID: id(5), Start: 33*mib + 2*gib, Size: gib / 2},
-		{Index: 6, Type: role(partitions.State), UUID: id(6), Start: 33*mib + 3*gib, Size: 256 * mib},
-	}}
-	return Facts{Arch: "amd64", Cmdline: "quiet roothash=" + hash, Disks: []Disk{{
-		Device: "/dev/vda", Size: 4 * gib, SectorSize: 512, Table: &table,
-		Contents: map[int]Content{
-			1: {Device: "/dev/vda1"}, 3: {Device: "/dev/vda3"}, 4: {Device: "/dev/vda4"}, 5: {Device: "/dev/vda5"},
-			2: {Device: "/dev/vda2", Verity: &verity.Superblock{DataBlocks: 25600}},
-			6: {Device: "/dev/vda6", Filesystem: FilesystemExt4, FilesystemSize: 256 * mib},
+	table := gpt.Table{
+		SectorSize: 512,
+		DiskSize:   4 * gib,
+		Partitions: []gpt.Partition{
+			{
+				Index: 1,
+				Type:  role(partitions.ESP),
+				UUID:  id(1),
+				Start: mib,
+				Size:  gib,
+			},
+			{
+				Index: 2,
+				Type:  role(partitions.RootVerity),
+				UUID:  partitions.VerityUUID(rootHashBytes),
+				Start: mib + gib,
+				Size:  16 * mib,
+			},
+			{
+				Index: 3,
+				Type:  role(partitions.Root),
+				UUID:  partitions.RootUUID(rootHashBytes),
+				Start: 17*mib + gib,
+				Size:  gib,
+			},
+			{
+				Index: 4,
+				Type:  role(partitions.RootVerity),
+				UUID:  id(4),
+				Start: 17*mib + 2*gib,
+				Size:  16 * mib,
+			},
+			{
+				Index: 5,
+				Type:  role(partitions.Root),
+				UUID:  id(5),
+				Start: 33*mib + 2*gib,
+				Size:  gib / 2,
+			},
+			{
+				Index: 6,
+				Type:  role(partitions.State),
+				UUID:  id(6),
+				Start: 33*mib + 3*gib,
+				Size:  256 * mib,
+			},
 		},
-	}}}
+	}
+
+	return Facts{
+		Arch:    "amd64",
+		Cmdline: "quiet roothash=" + hash,
+		Disks: []Disk{{
+			Device:     "/dev/vda",
+			Size:       4 * gib,
+			SectorSize: 512,
+			Table:      &table,
+			Contents: map[int]Content{
+				1: {Device: "/dev/vda1"}, 3: {Device: "/dev/vda3"}, 4: {Device: "/dev/vda4"},
+				5: {Device: "/dev/vda5"},
+				2: {Device: "/dev/vda2", Verity: &verity.Superblock{DataBlocks: 25600}},
+				6: {Device: "/dev/vda6", Filesystem: FilesystemExt4, FilesystemSize: 256 * mib},
+			},
+		}},
+	}
 }
 
 // with changes one content of the first disk.
@@ -58,12 +107,15 @@ func with(f Facts, index int, change func(*Content)) Facts {
 // stick is a removable copy of the machine's disk.
 func stick(f Facts, name string) Facts {
 	d := f.Disks[0]
-	d.Device, d.Removable = name, true
+	d.Device = name
+	d.Removable = true
+
 	d.Contents = map[int]Content{}
 	for i, c := range f.Disks[0].Contents {
 		c.Device = name + strings.TrimPrefix(c.Device, "/dev/vda")
 		d.Contents[i] = c
 	}
+
 	f.Disks = append([]Disk{d}, f.Disks...)
 	return f
 }
@@ -78,94 +130,205 @@ func TestDecide(t *testing.T) {
 		wantErr string
 		notYet  bool
 	}{
-		{name: "slot A is found by root hash", facts: machine(), check: func(d Decision) string {
-			return cmp.Diff([]string{"a", "/dev/vda3", "/dev/vda2", "/dev/vda1", "/dev/vda6"}, []string{d.Slot, d.Root, d.Verity, d.ESP, d.State.Device})
-		}},
-		{name: "corruption restarts the machine", facts: machine(), check: func(d Decision) string {
-			if !strings.HasSuffix(d.Target, " 1 restart_on_corruption") || d.TargetLength != 25600*8 {
-				return d.Target
-			}
-			return ""
-		}},
-		{name: "the second root partition is slot B", facts: func() Facts {
-			f := machine()
-			p := f.Disks[0].Table.Partitions
-			p[1].UUID, p[2].UUID, p[3].UUID, p[4].UUID = p[3].UUID, p[4].UUID, p[1].UUID, p[2].UUID
-			f.Disks[0].Contents[4] = Content{Device: "/dev/vda4", Verity: f.Disks[0].Contents[2].Verity}
-			return f
-		}(), check: func(d Decision) string { return cmp.Diff("b/dev/vda5", d.Slot+d.Root) }},
-		{name: "a formatted state partition of the right size is left alone", facts: func() Facts {
-			f := machine()
-			grown, _ := f.Disks[0].Table.Grow(f.Disks[0].Size)
-			f.Disks[0].Table = &grown
-			return with(f, 6, func(c *Content) { c.FilesystemSize = grown.Partition(6).Size })
-		}(), check: func(d Decision) string {
-			return cmp.Diff(State{Device: "/dev/vda6", Index: 6, Start: d.State.Start, Size: d.State.Size}, d.State)
-		}},
-		{name: "a state partition with a torn superblock is mended, not formatted", facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemTorn }),
-			check: func(d Decision) string { return cmp.Diff([]bool{true, false}, []bool{d.State.Mend, d.State.Format}) }},
-		{name: "an empty state partition is formatted and grown", facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemEmpty }),
-			check: func(d Decision) string { return cmp.Diff([]bool{true, true}, []bool{d.State.Format, d.State.Grow}) }},
-		{name: "a disk that has grown gives its space to the state partition", facts: func() Facts {
-			f := machine()
-			f.Disks[0].Size = 16 * gib
-			return f
-		}(), check: func(d Decision) string {
-			if d.State.Table == nil || d.State.Size < 12*gib || !d.State.Grow || d.State.Format {
-				return "not grown"
-			}
-			return ""
-		}},
-		{name: "a damaged copy of the table is repaired, and told", facts: func() Facts {
-			f := machine()
-			grown, _ := f.Disks[0].Table.Grow(f.Disks[0].Size)
-			f.Disks[0].Table, f.Disks[0].Damage = &grown, "backup copy: wrong checksum"
-			return f
-		}(), check: func(d Decision) string {
-			if d.State.Table == nil || len(d.Warnings) != 1 {
-				return "not repaired"
-			}
-			return ""
-		}},
-		{name: "a fixed disk goes before a stick with the same system", facts: stick(machine(), "/dev/sda"),
-			check: func(d Decision) string { return cmp.Diff("/dev/vda3 1", d.Root+" "+string(rune('0'+len(d.Warnings)))) }},
-		{name: "the disk of the loader goes before all others", facts: func() Facts {
-			f := stick(machine(), "/dev/sda")
-			own := *f.Disks[1].Table
-			own.Partitions = append([]gpt.Partition(nil), own.Partitions...)
-			own.Partitions[0].UUID = uuid.UUID{15: 99}
-			f.Disks[0].Table, f.LoaderPartition = &own, uuid.UUID{15: 99}
-			return f
-		}(), check: func(d Decision) string { return cmp.Diff("/dev/sda3", d.Root) }},
-		{name: "a disk without its verity tree goes last", facts: func() Facts {
-			f := stick(machine(), "/dev/sda")
-			return with(f, 2, func(c *Content) { c.Verity = nil })
-		}(), check: func(d Decision) string { return cmp.Diff("/dev/vda3", d.Root) }},
-		{name: "a system on a stick says that it may not be the best", facts: func() Facts {
-			f := stick(machine(), "/dev/sda")
-			f.Disks = f.Disks[:1]
-			return f
-		}(), check: func(d Decision) string { return cmp.Diff("/dev/sda3 true", fmt.Sprint(d.Root, " ", d.Removable)) }},
-		{name: "no root hash on the command line", facts: Facts{Cmdline: "quiet"}, wantErr: "no roothash="},
-		{name: "a root hash cut short", facts: Facts{Cmdline: "roothash=00ff"}, wantErr: "not 64 hexadecimal digits"},
-		{name: "no disk yet", facts: Facts{Cmdline: "roothash=" + hash}, wantErr: "no disk at all", notYet: true},
-		{name: "a disk with another system", facts: func() Facts {
-			f := machine()
-			f.Cmdline = "roothash=" + strings.Repeat("ab", 32)
-			return f
-		}(), wantErr: "/dev/vda: 6 partitions", notYet: true},
-		{name: "the kernel has not made the partitions yet", facts: with(machine(), 3, func(c *Content) { c.Device = "" }), wantErr: "no disk has", notYet: true},
-		{name: "a verity partition without a superblock", facts: with(machine(), 2, func(c *Content) { c.Verity, c.Problem = nil, "wrong magic" }), wantErr: "/dev/vda2: wrong magic"},
-		{name: "a verity tree for more than the root partition", facts: with(machine(), 2, func(c *Content) {
-			c.Verity = &verity.Superblock{DataBlocks: 1 << 30}
-		}), wantErr: "its verity tree covers"},
-		{name: "foreign data on the state partition is never formatted", facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemOther }), wantErr: "data that is not ours"},
-		{name: "no state partition", facts: func() Facts {
-			f := machine()
-			f.Disks[0].Table.Partitions = f.Disks[0].Table.Partitions[:5]
-			return f
-		}(), wantErr: "no state partition"},
+		{
+			name:  "slot A is found by root hash",
+			facts: machine(),
+			check: func(d Decision) string {
+				return cmp.Diff([]string{"a", "/dev/vda3", "/dev/vda2", "/dev/vda1", "/dev/vda6"},
+					[]string{d.Slot, d.Root, d.Verity, d.ESP, d.State.Device})
+			},
+		},
+		{
+			name:  "corruption restarts the machine",
+			facts: machine(),
+			check: func(d Decision) string {
+				if !strings.HasSuffix(d.Target, " 1 restart_on_corruption") ||
+					d.TargetLength != 25600*8 {
+					return d.Target
+				}
+				return ""
+			},
+		},
+		{
+			name: "the second root partition is slot B",
+			facts: func() Facts {
+				f := machine()
+				p := f.Disks[0].Table.Partitions
+				p[1].UUID, p[3].UUID = p[3].UUID, p[1].UUID
+				p[2].UUID, p[4].UUID = p[4].UUID, p[2].UUID
+				f.Disks[0].Contents[4] = Content{
+					Device: "/dev/vda4",
+					Verity: f.Disks[0].Contents[2].Verity,
+				}
+				return f
+			}(),
+			check: func(d Decision) string { return cmp.Diff("b/dev/vda5", d.Slot+d.Root) },
+		},
+		{
+			name: "a formatted state partition of the right size is left alone",
+			facts: func() Facts {
+				f := machine()
+				grown, _ := f.Disks[0].Table.Grow(f.Disks[0].Size)
+				f.Disks[0].Table = &grown
+				return with(f, 6, func(c *Content) { c.FilesystemSize = grown.Partition(6).Size })
+			}(),
+			check: func(d Decision) string {
+				return cmp.Diff(State{
+					Device: "/dev/vda6",
+					Index:  6,
+					Start:  d.State.Start,
+					Size:   d.State.Size,
+				}, d.State)
+			},
+		},
+		{
+			name:  "a state partition with a torn superblock is mended, not formatted",
+			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemTorn }),
+			check: func(d Decision) string {
+				return cmp.Diff([]bool{true, false}, []bool{d.State.Mend, d.State.Format})
+			},
+		},
+		{
+			name:  "an empty state partition is formatted and grown",
+			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemEmpty }),
+			check: func(d Decision) string {
+				return cmp.Diff([]bool{true, true}, []bool{d.State.Format, d.State.Grow})
+			},
+		},
+		{
+			name: "a disk that has grown gives its space to the state partition",
+			facts: func() Facts {
+				f := machine()
+				f.Disks[0].Size = 16 * gib
+				return f
+			}(),
+			check: func(d Decision) string {
+				if d.State.Table == nil || d.State.Size < 12*gib || !d.State.Grow ||
+					d.State.Format {
+					return "not grown"
+				}
+				return ""
+			},
+		},
+		{
+			name: "a damaged copy of the table is repaired, and told",
+			facts: func() Facts {
+				f := machine()
+				grown, _ := f.Disks[0].Table.Grow(f.Disks[0].Size)
+				f.Disks[0].Table = &grown
+				f.Disks[0].Damage = "backup copy: wrong checksum"
+				return f
+			}(),
+			check: func(d Decision) string {
+				if d.State.Table == nil || len(d.Warnings) != 1 {
+					return "not repaired"
+				}
+				return ""
+			},
+		},
+		{
+			name:  "a fixed disk goes before a stick with the same system",
+			facts: stick(machine(), "/dev/sda"),
+			check: func(d Decision) string {
+				return cmp.Diff("/dev/vda3 1", d.Root+" "+string(rune('0'+len(d.Warnings))))
+			},
+		},
+		{
+			name: "the disk of the loader goes before all others",
+			facts: func() Facts {
+				f := stick(machine(), "/dev/sda")
+				own := *f.Disks[1].Table
+				own.Partitions = append([]gpt.Partition(nil), own.Partitions...)
+				own.Partitions[0].UUID = uuid.UUID{15: 99}
+				f.Disks[0].Table = &own
+				f.LoaderPartition = uuid.UUID{15: 99}
+
+				return f
+			}(),
+			check: func(d Decision) string { return cmp.Diff("/dev/sda3", d.Root) },
+		},
+		{
+			name: "a disk without its verity tree goes last",
+			facts: func() Facts {
+				f := stick(machine(), "/dev/sda")
+				return with(f, 2, func(c *Content) { c.Verity = nil })
+			}(),
+			check: func(d Decision) string { return cmp.Diff("/dev/vda3", d.Root) },
+		},
+		{
+			name: "a system on a stick says that it may not be the best",
+			facts: func() Facts {
+				f := stick(machine(), "/dev/sda")
+				f.Disks = f.Disks[:1]
+				return f
+			}(),
+			check: func(d Decision) string {
+				return cmp.Diff("/dev/sda3 true", fmt.Sprint(d.Root, " ", d.Removable))
+			},
+		},
+		{
+			name:    "no root hash on the command line",
+			facts:   Facts{Cmdline: "quiet"},
+			wantErr: "no roothash=",
+		},
+		{
+			name:    "a root hash cut short",
+			facts:   Facts{Cmdline: "roothash=00ff"},
+			wantErr: "not 64 hexadecimal digits",
+		},
+		{
+			name:    "no disk yet",
+			facts:   Facts{Cmdline: "roothash=" + hash},
+			wantErr: "no disk at all",
+			notYet:  true,
+		},
+		{
+			name: "a disk with another system",
+			facts: func() Facts {
+				f := machine()
+				f.Cmdline = "roothash=" + strings.Repeat("ab", 32)
+				return f
+			}(),
+			wantErr: "/dev/vda: 6 partitions",
+			notYet:  true,
+		},
+		{
+			name:    "the kernel has not made the partitions yet",
+			facts:   with(machine(), 3, func(c *Content) { c.Device = "" }),
+			wantErr: "no disk has",
+			notYet:  true,
+		},
+		{
+			name: "a verity partition without a superblock",
+			facts: with(machine(), 2, func(c *Content) {
+				c.Verity = nil
+				c.Problem = "wrong magic"
+			}),
+			wantErr: "/dev/vda2: wrong magic",
+		},
+		{
+			name: "a verity tree for more than the root partition",
+			facts: with(machine(), 2, func(c *Content) {
+				c.Verity = &verity.Superblock{DataBlocks: 1 << 30}
+			}),
+			wantErr: "its verity tree covers",
+		},
+		{
+			name:    "foreign data on the state partition is never formatted",
+			facts:   with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemOther }),
+			wantErr: "data that is not ours",
+		},
+		{
+			name: "no state partition",
+			facts: func() Facts {
+				f := machine()
+				f.Disks[0].Table.Partitions = f.Disks[0].Table.Partitions[:5]
+				return f
+			}(),
+			wantErr: "no state partition",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := Decide(tt.facts)
@@ -178,6 +341,7 @@ func TestDecide(t *testing.T) {
 				}
 				return
 			}
+
 			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 				t.Errorf("error %v, want one with %q", err, tt.wantErr)
 			}
@@ -194,11 +358,18 @@ func TestOnlyPID1OnARamfsMayAct(t *testing.T) {
 		pid int
 		fs  int64
 		may bool
-	}{{1, ramfs, true}, {1, tmpfs, true}, {1, ext4, false}, {2, ramfs, false}, {4711, ext4, false}} {
+	}{
+		{1, ramfs, true},
+		{1, tmpfs, true},
+		{1, ext4, false},
+		{2, ramfs, false},
+		{4711, ext4, false},
+	} {
 		if err := mayAct(tt.pid, tt.fs); (err == nil) != tt.may {
 			t.Errorf("PID %d on %#x: %v", tt.pid, tt.fs, err)
 		}
 	}
+
 	if _, err := BecomeInit(NewConsole(t.TempDir(), "")); !errors.Is(err, ErrNotInit) {
 		t.Errorf("a test became init: %v", err)
 	}

@@ -23,11 +23,13 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := mountEtc(sysroot); err != nil {
 		return "", err
 	}
+
 	root, err := os.OpenRoot(sysroot)
 	if err != nil {
 		return "", fmt.Errorf("open the new root: %w", err)
 	}
 	defer root.Close()
+
 	if err := setMachineID(root); err != nil {
 		return "", err
 	}
@@ -37,22 +39,28 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := mountView(sysroot); err != nil {
 		return "", err
 	}
-	// Links in /etc lead through this one, whether there is a generation or not yet.
+
+	// Links in /etc lead through this one, whether there is a generation or not
+	// yet.
 	if err := os.Symlink(generation.View+"/os/"+osVersion+"/current", generation.Link); err != nil {
 		return "", fmt.Errorf("link the current generation: %w", err)
 	}
+
 	state, err := root.OpenRoot(strings.TrimPrefix(generation.Dir, "/"))
 	if err != nil {
 		return "", fmt.Errorf("open the state of the node: %w", err)
 	}
 	defer state.Close()
+
 	store := generation.Open(durable.New(state, nil))
+
 	// A disk that is full is no reason to leave out what is there.
 	backErr := goBack(store, osVersion)
 	gen, err := fillEtc(root, store.Reader, osVersion)
 	if err := errors.Join(backErr, err); err != nil {
 		return gen, fmt.Errorf("%w: %w", errGeneration, err)
 	}
+
 	return gen, nil
 }
 
@@ -66,7 +74,13 @@ func mountView(sysroot string) error {
 	if err := (mount{source, generation.View, "", unix.MS_BIND, ""}).apply(); err != nil {
 		return err
 	}
-	return mount{source, generation.View, "", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV, ""}.apply()
+	return mount{
+		source,
+		generation.View,
+		"",
+		unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV,
+		"",
+	}.apply()
 }
 
 // goBack leaves a configuration under which the node did not stay up, or that
@@ -76,14 +90,17 @@ func goBack(store *generation.Store, osVersion string) error {
 	if err != nil || !ok {
 		return err
 	}
+
 	j, ok, err := store.Journal()
 	if err != nil || !ok {
 		return err
 	}
+
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return fmt.Errorf("read the boot ID: %w", err)
 	}
+
 	next, back := j.AtBoot(strings.TrimSpace(string(id)), current.Name())
 	if next.Boots == j.Boots {
 		return nil
@@ -91,6 +108,7 @@ func goBack(store *generation.Store, osVersion string) error {
 	if err := store.WriteJournal(next); err != nil || !back {
 		return err
 	}
+
 	return store.Activate(osVersion, next.To)
 }
 
@@ -109,8 +127,8 @@ func mountEtc(sysroot string) error {
 // what of it can be had.
 var errGeneration = errors.New("configuration left out")
 
-// fillEtc places what the current generation has in /etc, as far as it can. What
-// it has elsewhere is on the state partition already.
+// fillEtc places what the current generation has in /etc, as far as it can.
+// What it has elsewhere is on the state partition already.
 func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, error) {
 	m, ok, err := store.Current(osVersion)
 	if err != nil {
@@ -119,6 +137,7 @@ func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, 
 	if !ok {
 		return "", nil
 	}
+
 	dir := durable.New(root, nil)
 	var bad []error
 	for _, p := range generation.Place(m) {
@@ -127,6 +146,7 @@ func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, 
 			bad = append(bad, err)
 		}
 	}
+
 	return m.Name(), errors.Join(bad...)
 }
 
@@ -145,9 +165,11 @@ func setMachineID(root *os.Root) error {
 			return fmt.Errorf("machine ID: %w", err)
 		}
 	}
+
 	if err := root.WriteFile("etc/machine-id", text, 0o444); err != nil {
 		return fmt.Errorf("machine ID: %w", err)
 	}
+
 	return nil
 }
 
@@ -168,5 +190,6 @@ func setHostname(root *os.Root) error {
 
 // validMachineID reports whether id is 32 lower-case hex digits, not all zero.
 func validMachineID(id string) bool {
-	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != ""
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == "" &&
+		strings.Trim(id, "0") != ""
 }

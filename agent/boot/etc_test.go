@@ -17,16 +17,19 @@ func TestFillEtc(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
+
 	for _, dir := range []string{"var/lib/loam", "etc/b/in-the-way"} {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	state, err := root.OpenRoot("var/lib/loam")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer state.Close()
+
 	store := generation.Open(durable.New(state, nil))
 	d := config.Desired{Files: []config.File{
 		{Path: "/etc/a", Mode: 0o644, Content: config.Text("a")},
@@ -34,24 +37,35 @@ func TestFillEtc(t *testing.T) {
 		{Path: "/etc/kubernetes/c", Mode: 0o600, Content: config.Text("c")},
 		{Path: "/var/d", Mode: 0o644, Content: config.Text("d")},
 	}}
+
 	tree, err := generation.Expand(d, generation.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := generation.Manifest{Number: 1, Digest: d.Digest(), OSVersion: "1", Entries: tree.Entries}
+
+	m := generation.Manifest{
+		Number:    1,
+		Digest:    d.Digest(),
+		OSVersion: "1",
+		Entries:   tree.Entries,
+	}
 	if err := store.Write(m, tree.Content); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Activate("1", m.Name()); err != nil {
 		t.Fatal(err)
 	}
+
 	name, err := fillEtc(root, store.Reader, "1")
 	if name != m.Name() || err == nil || !strings.Contains(err.Error(), "/etc/b") {
 		t.Errorf("%s, %v", name, err)
 	}
-	if target, err := root.Readlink("etc/a"); err != nil || target != "/run/loam/current/root/etc/a" {
+
+	if target, err := root.Readlink("etc/a"); err != nil ||
+		target != "/run/loam/current/root/etc/a" {
 		t.Errorf("a link: %s %v", target, err)
 	}
+
 	if text, err := root.ReadFile("etc/kubernetes/c"); err != nil || string(text) != "c" {
 		t.Errorf("a real file after the bad path: %q %v", text, err)
 	}

@@ -11,8 +11,10 @@ import (
 type Facts struct {
 	// Arch is the machine's architecture as Go names it: amd64, arm64.
 	Arch string `json:"arch"`
+
 	// Cmdline is the kernel command line, as in /proc/cmdline.
 	Cmdline string `json:"cmdline"`
+
 	// LoaderPartition is the partition UUID of the ESP that the loader came
 	// from (EFI variable LoaderDevicePartUUID); the nil UUID if it is not told.
 	LoaderPartition uuid.UUID `json:"loaderPartition"`
@@ -25,14 +27,20 @@ type Disk struct {
 	Device     string `json:"device"`
 	Size       int64  `json:"size"`
 	SectorSize int    `json:"sectorSize"`
+
 	// Removable also means on a USB port.
 	Removable bool `json:"removable,omitempty"`
 	ReadOnly  bool `json:"readOnly,omitempty"`
-	// Table is the partition table; nil, and Problem says why, if there is none.
+
+	// Table is the partition table; nil, and Problem says why, if there is
+	// none.
 	Table   *gpt.Table `json:"table,omitempty"`
 	Problem string     `json:"problem,omitempty"`
-	// Damage says what is wrong with one of the table's two copies; "" if nothing.
+
+	// Damage says what is wrong with one of the table's two copies; "" if
+	// nothing.
 	Damage string `json:"damage,omitempty"`
+
 	// Contents tells of the partitions that Decide asks about, by index from 1.
 	Contents map[int]Content `json:"contents,omitempty"`
 }
@@ -55,7 +63,8 @@ type Content struct {
 type Filesystem string
 
 const (
-	// FilesystemEmpty is nothing but zeros, or our mark that asks to be formatted.
+	// FilesystemEmpty is nothing but zeros, or our mark that asks to be
+	// formatted.
 	FilesystemEmpty Filesystem = "empty"
 	// FilesystemTorn is FilesystemExt4 whose superblock a power cut has torn.
 	FilesystemTorn Filesystem = "torn"

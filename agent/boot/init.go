@@ -48,7 +48,8 @@ func BecomeInit(console *Console) (*Init, error) {
 	return &Init{console: console, steps: newStopwatch()}, nil
 }
 
-// AsInit has main boot the machine. It returns only if this process must not; what main ends with, or a bug, is shown, and restarts the machine.
+// AsInit has main boot the machine. It returns only if this process must not;
+// what main ends with, or a bug, is shown, and restarts the machine.
 func AsInit(main func(*Init) error) error {
 	i, err := BecomeInit(NewConsole("/dev", "/sys/class/tty/console/active"))
 	if err != nil {
@@ -59,6 +60,7 @@ func AsInit(main func(*Init) error) error {
 			i.Fail(fmt.Errorf("bug in loam: %v", r))
 		}
 	}()
+
 	i.Fail(main(i))
 	return nil
 }
@@ -66,7 +68,8 @@ func AsInit(main func(*Init) error) error {
 // mayAct allows PID 1 on a ramfs or, as rootfs is on some kernels, a tmpfs.
 func mayAct(pid int, fsType int64) error {
 	if pid != 1 || (fsType != unix.RAMFS_MAGIC && fsType != unix.TMPFS_MAGIC) {
-		return fmt.Errorf("%w (PID %d, root file system type %#x)\nhint: `loam boot --facts FILE` decides without acting", ErrNotInit, pid, fsType)
+		return fmt.Errorf("%w (PID %d, root file system type %#x)\n"+
+			"hint: `loam boot --facts FILE` decides without acting", ErrNotInit, pid, fsType)
 	}
 	return nil
 }
@@ -100,14 +103,22 @@ func (i *Init) MountBasic() error {
 // mountEFIVariables makes the firmware's hints readable. Nothing depends on
 // them: a machine not started by UEFI has none, a kernel may lack the module.
 func (i *Init) mountEFIVariables(modules *moduleLoader) {
-	m := mount{"efivarfs", "/sys/firmware/efi/efivars", "efivarfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""}
+	m := mount{
+		"efivarfs",
+		"/sys/firmware/efi/efivars",
+		"efivarfs",
+		unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV,
+		"",
+	}
 	if _, err := os.Stat(m.target); err != nil {
 		return
 	}
+
 	if err := modules.load("efivarfs"); err != nil {
 		i.console.Log("%v", err)
 		return
 	}
+
 	if err := m.apply(); err != nil {
 		i.console.Log("%v", err)
 	}
@@ -117,7 +128,8 @@ func (m mount) apply() error {
 	if err := os.MkdirAll(m.target, 0o755); err != nil {
 		return fmt.Errorf("mount point: %w", err)
 	}
-	if err := unix.Mount(m.source, m.target, m.fstype, m.flags, m.data); err != nil && !(m.fstype == "devtmpfs" && errors.Is(err, unix.EBUSY)) {
+	err := unix.Mount(m.source, m.target, m.fstype, m.flags, m.data)
+	if err != nil && !(m.fstype == "devtmpfs" && errors.Is(err, unix.EBUSY)) {
 		return fmt.Errorf("mount %s (%s) on %s: %w", m.source, m.fstype, m.target, err)
 	}
 	return nil

@@ -11,13 +11,20 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// MemoryDir is where a system that runs from memory is kept, as it came: the root file system stays compressed. It
-// moves to the running system with /run.
+// MemoryDir is where a system that runs from memory is kept, as it came: the
+// root file system stays compressed. It moves to the running system with /run.
 const MemoryDir = "/run/loam/memory"
 
-// MountMemory makes room for a system in memory: what is in MemoryDir may take nearly all of it while a disk is written.
+// MountMemory makes room for a system in memory: what is in MemoryDir may take
+// nearly all of it while a disk is written.
 func (i *Init) MountMemory() error {
-	return mount{"tmpfs", MemoryDir, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "mode=0700,size=90%"}.apply()
+	return mount{
+		"tmpfs",
+		MemoryDir,
+		"tmpfs",
+		unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
+		"mode=0700,size=90%",
+	}.apply()
 }
 
 // File is a part of a file, in bytes.
@@ -26,24 +33,29 @@ type File struct {
 	Start, Size int64
 }
 
-// FromMemory decides to run a system of which root file system and hash tree are files of MemoryDir. Every block is held against the
-// root hash, so that what was sent wrong is known now, and not when the kernel meets it.
+// FromMemory decides to run a system of which root file system and hash tree
+// are files of MemoryDir. Every block is held against the root hash, so that
+// what was sent wrong is known now, and not when the kernel meets it.
 func (i *Init) FromMemory(hash [32]byte, root, tree File) (Decision, error) {
 	sb, err := verify(hash, root, tree)
 	if err != nil {
 		return Decision{}, err
 	}
+
 	if err := i.modules.load("loop"); err != nil {
 		return Decision{}, err
 	}
+
 	data, err := attachLoop(root)
 	if err != nil {
 		return Decision{}, err
 	}
+
 	hashes, err := attachLoop(tree)
 	if err != nil {
 		return Decision{}, err
 	}
+
 	d := Decision{Slot: "memory", RootHash: fmt.Sprintf("%x", hash), Memory: true}
 	d.verified(data, hashes, sb, hash)
 	return d, nil
@@ -55,47 +67,67 @@ func verify(hash [32]byte, root, tree File) (sb verity.Superblock, err error) {
 		return sb, err
 	}
 	defer data.Close()
+
 	hashes, err := os.Open(tree.Name)
 	if err != nil {
 		return sb, err
 	}
 	defer hashes.Close()
+
 	in := io.NewSectionReader(hashes, tree.Start, tree.Size)
-	if sb, err = verity.ReadSuperblock(in); err != nil {
+	sb, err = verity.ReadSuperblock(in)
+	if err != nil {
 		return sb, err
 	}
-	if err := verity.Verify(io.NewSectionReader(data, root.Start, root.Size), in, hash); err != nil {
+
+	err = verity.Verify(io.NewSectionReader(data, root.Start, root.Size), in, hash)
+	if err != nil {
 		return sb, fmt.Errorf("not the system of root hash %x…: %w", hash[:6], err)
 	}
+
 	return sb, nil
 }
 
-// attachLoop makes a file, read-only, a block device of sectors of 4096 bytes, which is less work than 512, and returns its node (loop(4)).
+// attachLoop makes a file, read-only, a block device of sectors of 4096 bytes,
+// which is less work than 512, and returns its node (loop(4)).
 func attachLoop(file File) (string, error) {
 	f, err := os.Open(file.Name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() // The device keeps it open.
+
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return "", fmt.Errorf("loop device: %w", err)
 	}
 	defer control.Close()
+
 	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 	if err != nil {
 		return "", fmt.Errorf("loop device: %w", err)
 	}
+
 	node := fmt.Sprintf("/dev/loop%d", number)
 	device, err := os.OpenFile(node, os.O_RDONLY, 0)
 	if err != nil {
 		return "", fmt.Errorf("loop device: %w", err)
 	}
-	config := unix.LoopConfig{Fd: uint32(f.Fd()), Size: verity.BlockSize, Info: unix.LoopInfo64{
-		Offset: uint64(file.Start), Sizelimit: uint64(file.Size), Flags: unix.LO_FLAGS_READ_ONLY,
-	}}
-	if err := errors.Join(unix.IoctlLoopConfigure(int(device.Fd()), &config), device.Close()); err != nil {
+
+	config := unix.LoopConfig{
+		Fd:   uint32(f.Fd()),
+		Size: verity.BlockSize,
+		Info: unix.LoopInfo64{
+			Offset:    uint64(file.Start),
+			Sizelimit: uint64(file.Size),
+			Flags:     unix.LO_FLAGS_READ_ONLY,
+		},
+	}
+
+	err = errors.Join(unix.IoctlLoopConfigure(int(device.Fd()), &config), device.Close())
+	if err != nil {
 		return "", fmt.Errorf("loop device %s of %s: %w", node, file.Name, err)
 	}
+
 	return node, nil
 }

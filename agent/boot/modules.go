@@ -41,18 +41,27 @@ type insertion struct {
 func newModuleLoader(log func(format string, args ...any)) (*moduleLoader, error) {
 	var f kmod.Files
 	for name, text := range map[string]*[]byte{
-		"modules.dep": &f.Dep, "modules.alias": &f.Alias, "modules.softdep": &f.Softdep, "modules.builtin": &f.Builtin,
+		"modules.dep": &f.Dep, "modules.alias": &f.Alias, "modules.softdep": &f.Softdep,
+		"modules.builtin": &f.Builtin,
 	} {
 		var err error
-		if *text, err = os.ReadFile(filepath.Join(ModulesDir, name)); err != nil {
+		*text, err = os.ReadFile(filepath.Join(ModulesDir, name))
+		if err != nil {
 			return nil, fmt.Errorf("modules of the initramfs: %w", err)
 		}
 	}
+
 	index, err := kmod.Parse(f)
 	if err != nil {
 		return nil, fmt.Errorf("modules of the initramfs: %w", err)
 	}
-	return &moduleLoader{index: index, log: log, seen: map[string]bool{}, inserted: map[string]*insertion{}}, nil
+
+	return &moduleLoader{
+		index:    index,
+		log:      log,
+		seen:     map[string]bool{},
+		inserted: map[string]*insertion{},
+	}, nil
 }
 
 // load inserts a module with what it depends on. A dependency that refuses the
@@ -94,11 +103,13 @@ func (l *moduleLoader) insert(file string) error {
 		in = &insertion{}
 		l.inserted[file] = in
 	}
+
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
 		return errClosed
 	}
+
 	in.once.Do(func() { in.err = insert(filepath.Join(ModulesDir, file)) })
 	return in.err
 }
@@ -112,10 +123,12 @@ func (l *moduleLoader) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+
 	var names []string
 	for file := range l.inserted {
 		names = append(names, kmod.Name(file))
 	}
+
 	slices.Sort(names)
 	l.log("modules: %s", strings.Join(names, " "))
 }
@@ -139,7 +152,8 @@ func (l *moduleLoader) coldplug() {
 	// The processor's crypto extensions make dm-verity several times faster.
 	paths := []string{"/sys/devices/system/cpu/modalias"}
 	found, _ := filepath.Glob("/sys/bus/*/devices/*/modalias")
-	// SD and MMC cards have no such attribute, only the event (drivers/mmc/core/bus.c).
+	// SD and MMC cards have no such attribute, only the event
+	// (drivers/mmc/core/bus.c).
 	cards, _ := filepath.Glob("/sys/bus/mmc/devices/*/uevent")
 	for _, p := range slices.Concat(paths, found, cards) {
 		l.plug(p)
@@ -152,6 +166,7 @@ func (l *moduleLoader) plug(path string) {
 	if err != nil || modalias == "" || l.seen[modalias] {
 		return
 	}
+
 	l.seen[modalias] = true
 	for _, name := range l.index.Match(modalias) {
 		go func() {
@@ -162,7 +177,8 @@ func (l *moduleLoader) plug(path string) {
 	}
 }
 
-// modaliasOf is what the attribute modalias says, or that line of the attribute uevent.
+// modaliasOf is what the attribute modalias says, or that line of the attribute
+// uevent.
 func modaliasOf(text string) string {
 	if _, after, ok := strings.Cut(text, "MODALIAS="); ok {
 		text = after

@@ -9,21 +9,25 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 )
 
-// putNetwork gives networkd the network that was kept beneath sysroot: it has that when
-// it starts, whether an agent does or not. run is the root directory that has /run.
+// putNetwork gives networkd the network that was kept beneath sysroot: it has
+// that when it starts, whether an agent does or not. run is the root directory
+// that has /run.
 func putNetwork(sysroot, run string) error {
 	state, err := os.OpenRoot(sysroot)
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	defer state.Close()
+
 	files, err := networkd.Kept(state)
 	if err != nil || len(files) == 0 {
 		return err
 	}
+
 	root, err := os.OpenRoot(run)
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
+
 	return errors.Join(networkd.Put(durable.New(root, nil), files), root.Close())
 }

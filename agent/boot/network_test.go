@@ -9,16 +9,27 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 )
 
-// TestNetworkThatWasKept: networkd has it before any agent; a record that is damaged leaves the image's.
+// TestNetworkThatWasKept: networkd has it before any agent; a record that is
+// damaged leaves the image's.
 func TestNetworkThatWasKept(t *testing.T) {
 	for _, test := range []struct{ name, record, want, wantErr string }{
 		{name: "none"},
-		{name: "one", record: `{"files": {"10-loam-lan.network": "[Match]\n", "80-loam-ethernet.network": ""}}`, want: "[Match]\n"},
+		{
+			name:   "one",
+			record: `{"files": {"10-loam-lan.network": "[Match]\n", "80-loam-ethernet.network": ""}}`,
+			want:   "[Match]\n",
+		},
 		{name: "one that is damaged", record: `{"files"`, wantErr: networkd.Record},
-		{name: "one that leads elsewhere", record: `{"files": {"../system/a.service": ""}}`, wantErr: networkd.Record},
+		{
+			name:    "one that leads elsewhere",
+			record:  `{"files": {"../system/a.service": ""}}`,
+			wantErr: networkd.Record,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sysroot, run := t.TempDir(), t.TempDir()
+			sysroot := t.TempDir()
+			run := t.TempDir()
+
 			if test.record != "" {
 				name := filepath.Join(sysroot, networkd.Record)
 				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -28,11 +39,15 @@ func TestNetworkThatWasKept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			err := putNetwork(sysroot, run)
-			if (err != nil) != (test.wantErr != "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+			if (err != nil) != (test.wantErr != "") ||
+				err != nil && !strings.Contains(err.Error(), test.wantErr) {
 				t.Errorf("error %v, want one with %q", err, test.wantErr)
 			}
-			if got, _ := os.ReadFile(filepath.Join(run, "run/systemd/network/10-loam-lan.network")); string(got) != test.want {
+
+			got, _ := os.ReadFile(filepath.Join(run, "run/systemd/network/10-loam-lan.network"))
+			if string(got) != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -39,17 +39,24 @@ func Observe() (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("read kernel command line: %w", err)
 	}
-	f := Facts{Arch: runtime.GOARCH, Cmdline: strings.TrimSpace(string(text)), LoaderPartition: loaderPartition()}
+
+	f := Facts{
+		Arch:            runtime.GOARCH,
+		Cmdline:         strings.TrimSpace(string(text)),
+		LoaderPartition: loaderPartition(),
+	}
 
 	disks, err := block.List(os.DirFS("/"), noSystem...)
 	if err != nil {
 		return Facts{}, fmt.Errorf("list disks: %w", err)
 	}
+
 	for _, d := range disks {
 		if d.Size > 0 {
 			f.Disks = append(f.Disks, observeDisk(d))
 		}
 	}
+
 	return f, nil
 }
 
@@ -88,13 +95,16 @@ func (d *Disk) readTable(dir string) error {
 		return err
 	}
 	defer f.Close()
+
 	table, err := gpt.Read(f, d.Size, d.SectorSize)
 	if err != nil {
 		return err
 	}
+
 	if !table.Source.Healthy() {
 		d.Damage = damage(table.Source)
 	}
+
 	table.Source = gpt.Source{Used: table.Source.Used} // errors are no JSON
 	d.Table = &table
 	d.Contents = map[int]Content{}
@@ -102,6 +112,7 @@ func (d *Disk) readTable(dir string) error {
 	for _, p := range table.Partitions {
 		d.Contents[p.Index] = observeContent(f, p, nodes[p.Index])
 	}
+
 	return nil
 }
 
@@ -137,22 +148,28 @@ func (c *Content) observeFilesystem(r io.ReaderAt) {
 	c.Filesystem = FilesystemOther
 	sb, err := ext4.ReadSuperblock(r)
 	if err == nil {
-		c.Filesystem, c.FilesystemSize = FilesystemExt4, sb.Size()
+		c.Filesystem = FilesystemExt4
+		c.FilesystemSize = sb.Size()
 		return
 	}
+
 	if sb, _, err := ext4.Mended(r); err == nil {
-		c.Filesystem, c.FilesystemSize = FilesystemTorn, sb.Size()
+		c.Filesystem = FilesystemTorn
+		c.FilesystemSize = sb.Size()
 		return
 	}
+
 	if !errors.Is(err, ext4.ErrNotExt4) {
 		c.Problem = err.Error()
 		return
 	}
+
 	start := make([]byte, blankProbe)
 	if _, err := r.ReadAt(start, 0); err != nil {
 		c.Problem = err.Error()
 		return
 	}
+
 	if bytes.HasPrefix(start, []byte(ext4.FormatMark)) || len(bytes.Trim(start, "\x00")) == 0 {
 		c.Filesystem = FilesystemEmpty
 	}

@@ -9,25 +9,33 @@ const RecordPath = "/run/loam/boot.json"
 type Record struct {
 	// Slot is "a" or "b"; "memory" if Memory.
 	Slot string `json:"slot"`
+
 	// Memory says that the system is in memory, and on no disk.
 	Memory bool `json:"memory,omitempty"`
+
 	// RootHash is the verity root hash, 64 hex digits.
 	RootHash string `json:"rootHash"`
+
 	// Root, Verity, ESP and State are device nodes.
 	Root   string `json:"root"`
 	Verity string `json:"verity"`
 	ESP    string `json:"esp,omitempty"`
 	State  string `json:"state"`
-	// Trial says that the system is to prove itself, OtherLoader that the loader came
-	// from another disk.
+
+	// Trial says that the system is to prove itself, OtherLoader that the
+	// loader came from another disk.
 	Trial       bool `json:"trial,omitempty"`
 	OtherLoader bool `json:"otherLoader,omitempty"`
+
 	// Generation is the configuration /etc was built from, "" if there is none.
 	Generation string `json:"generation,omitempty"`
+
 	// Steps lists what was done and how long each step took.
 	Steps []Step `json:"steps"`
+
 	// KernelStart is the time from kernel start to the start of /init.
 	KernelStart time.Duration `json:"kernelStart"`
+
 	// Warnings are facts a person should see; the boot went on.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -23,16 +23,18 @@ import (
 const (
 	sysroot = "/sysroot"
 	systemd = "/usr/lib/systemd/systemd"
-	// patience is how long disks may take to appear: slow USB bridges need most of it.
+	// patience is how long disks may take to appear: slow USB bridges need most
+	// of it.
 	patience = 60 * time.Second
-	// courtesy is how long a system on a stick waits for a disk that has it too.
+	// courtesy is how long a system on a stick waits for a disk that has it
+	// too.
 	courtesy = 5 * time.Second
 	// mapping is the name of the verity device.
 	mapping = "root"
 )
 
-// Main is /init of a disk. It returns only if the process must not or could not boot the
-// machine; the caller then shows the error and restarts (Init.Fail).
+// Main is /init of a disk. It returns only if the process must not or could not
+// boot the machine; the caller then shows the error and restarts (Init.Fail).
 func (i *Init) Main() error {
 	if err := i.Start(); err != nil {
 		return err
@@ -45,54 +47,64 @@ func (i *Init) Main() error {
 	return i.Run(d)
 }
 
-// Start mounts what all else needs and begins to load the drivers of the hardware.
+// Start mounts what all else needs and begins to load the drivers of the
+// hardware.
 func (i *Init) Start() error {
 	i.kernel = sinceKernelStart()
 	i.Limit()
+
 	if err := i.setClock(); err != nil {
 		i.console.Log("%v", err)
 	}
+
 	if err := i.MountBasic(); err != nil {
 		return err
 	}
+
 	i.Done("mount basic file systems")
 	events, err := uevent.Open(uevent.Kernel, "")
 	if err != nil {
 		return err
 	}
+
 	i.events = events
 	modules, err := newModuleLoader(i.console.Log)
 	if err != nil {
 		return err
 	}
+
 	i.modules = modules
 	modules.coldplug()
 	i.armWatchdog()
+
 	if err := modules.loadAll(needed[:]); err != nil {
 		return err
 	}
+
 	i.mountEFIVariables(modules)
 	return nil
 }
 
-// Await returns true when a device has come or changed, and its driver is on its way;
-// false at the deadline.
+// Await returns true when a device has come or changed, and its driver is on
+// its way; false at the deadline.
 func (i *Init) Await(deadline time.Time) bool {
 	happened := i.events.Wait(deadline)
 	i.modules.coldplug()
 	return happened
 }
 
-// Run makes the system that was decided on the root file system, and becomes its
-// systemd. It returns only on error.
+// Run makes the system that was decided on the root file system, and becomes
+// its systemd. It returns only on error.
 func (i *Init) Run(d Decision) error {
 	if err := i.mountRoot(d); err != nil {
 		return err
 	}
+
 	i.Done("map and mount root")
 	if err := i.mountState(&d); err != nil {
 		return err
 	}
+
 	i.Done("mount state")
 	if onTrial(os.DirFS(sysroot+generation.Dir), d.RootHash) {
 		d.Trial = true
@@ -100,24 +112,30 @@ func (i *Init) Run(d Decision) error {
 			return err
 		}
 	}
+
 	name, version, err := release(sysroot + "/usr/lib/os-release")
 	if err != nil {
 		return err
 	}
+
 	gen, err := buildEtc(sysroot, version)
 	if errors.Is(err, errGeneration) {
 		d.Warnings = append(d.Warnings, err.Error())
 	} else if err != nil {
 		return err
 	}
+
 	if err := putNetwork(sysroot, "/"); err != nil {
 		d.Warnings = append(d.Warnings, err.Error())
 	}
+
 	i.Done("build /etc")
 	i.announce(name, version, gen, d)
+
 	if err := i.record(d, gen); err != nil {
 		return err
 	}
+
 	i.modules.close()
 	i.events.Close()
 	return switchRoot()
@@ -135,15 +153,20 @@ func (i *Init) find() (Decision, error) {
 		if err := keepFacts(facts); err != nil {
 			return Decision{}, err
 		}
+
 		d, err := Decide(facts)
 		if err == nil && d.Removable && i.Await(started.Add(courtesy)) {
 			continue
 		}
+
 		if !errors.Is(err, ErrNotThere) {
 			return d, err
 		}
+
 		if !i.Await(deadline) {
-			return Decision{}, fmt.Errorf("%w\nhint: waited %s for it; is the disk plugged in, and is it the one that was flashed?", err, patience)
+			return Decision{}, fmt.Errorf("%w\n"+
+				"hint: waited %s for it; is the disk plugged in, "+
+				"and is it the one that was flashed?", err, patience)
 		}
 	}
 }
@@ -166,22 +189,31 @@ func mapVerity(d Decision) (string, error) {
 		return "", err
 	}
 	defer control.Close()
-	// The UUID that veritysetup would give, so that it can tell about the mapping.
-	id := fmt.Sprintf("CRYPT-VERITY-%s-%s", strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
+
+	// The UUID that veritysetup would give, so that it can tell about the
+	// mapping.
+	id := fmt.Sprintf("CRYPT-VERITY-%s-%s",
+		strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
 	dev, err := control.Create(mapping, id)
 	if err != nil {
 		return "", err
 	}
-	if err := control.Load(mapping, []dm.Target{{Length: d.TargetLength, Type: "verity", Params: d.Target}}); err != nil {
+
+	err = control.Load(mapping,
+		[]dm.Target{{Length: d.TargetLength, Type: "verity", Params: d.Target}})
+	if err != nil {
 		return "", fmt.Errorf("verity of %s with %s: %w", d.Root, d.Verity, err)
 	}
+
 	if err := control.Resume(mapping); err != nil {
 		return "", err
 	}
+
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition, or memory for a system that is in memory and has none that works.
+// mountState mounts the state partition, or memory for a system that is in
+// memory and has none that works.
 func (i *Init) mountState(d *Decision) error {
 	if !d.Memory {
 		return i.mountStateDisk(d)
@@ -192,27 +224,38 @@ func (i *Init) mountState(d *Decision) error {
 			return nil
 		}
 		i.console.Say("%v", err)
-		d.Warnings = append(d.Warnings, fmt.Sprintf("the state of the node is in memory, and gone with a restart: %v", err))
+		d.Warnings = append(d.Warnings,
+			fmt.Sprintf("the state of the node is in memory, and gone with a restart: %v", err))
 		d.State = State{}
 	}
 	return mount{"tmpfs", sysroot + "/var", "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
 }
 
-// mountStateDisk mounts the state partition. A file system that refuses to grow is smaller than it could
-// be, and no reason to stay down.
+// mountStateDisk mounts the state partition. A file system that refuses to grow
+// is smaller than it could be, and no reason to stay down.
 func (i *Init) mountStateDisk(d *Decision) error {
 	target := sysroot + "/var"
 	if err := i.prepare(d.Disk, d.State); err != nil {
 		return err
 	}
-	if err := (mount{d.State.Device, target, "ext4", unix.MS_NODEV | unix.MS_NOATIME, "errors=remount-ro"}).apply(); err != nil {
+
+	err := (mount{
+		d.State.Device,
+		target,
+		"ext4",
+		unix.MS_NODEV | unix.MS_NOATIME,
+		"errors=remount-ro",
+	}).apply()
+	if err != nil {
 		return err
 	}
+
 	if d.State.Grow {
 		if err := growFilesystem(target, d.State.Size); err != nil {
 			d.Warnings = append(d.Warnings, err.Error())
 		}
 	}
+
 	return nil
 }
 
@@ -222,11 +265,14 @@ func release(file string) (id, version string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("version of the root file system: %w", err)
 	}
+
 	values := osrelease.Parse(text)
-	id, version = values[osrelease.ImageID], values[osrelease.ImageVersion]
+	id = values[osrelease.ImageID]
+	version = values[osrelease.ImageVersion]
 	if id == "" || version == "" || strings.ContainsAny(version, "/ ") {
 		return "", "", fmt.Errorf("%s: no usable IMAGE_ID and IMAGE_VERSION", file)
 	}
+
 	return id, version, nil
 }
 
@@ -234,11 +280,14 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 	if gen == "" {
 		gen = "none"
 	}
+
 	trial := ""
 	if d.Trial {
 		trial = ", on trial"
 	}
-	i.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot, d.RootHash, gen, trial)
+
+	i.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot,
+		d.RootHash, gen, trial)
 	for _, w := range d.Warnings {
 		i.Say("warning: %s", w)
 	}
@@ -247,8 +296,19 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 // record leaves the Record for the agent.
 func (i *Init) record(d Decision, gen string) error {
 	text, err := json.Marshal(Record{
-		Slot: d.Slot, RootHash: d.RootHash, Root: d.Root, Verity: d.Verity, ESP: d.ESP, State: d.State.Device,
-		Generation: gen, Memory: d.Memory, Trial: d.Trial, OtherLoader: d.OtherLoader, Steps: i.steps.steps, KernelStart: i.kernel, Warnings: d.Warnings,
+		Slot:        d.Slot,
+		RootHash:    d.RootHash,
+		Root:        d.Root,
+		Verity:      d.Verity,
+		ESP:         d.ESP,
+		State:       d.State.Device,
+		Generation:  gen,
+		Memory:      d.Memory,
+		Trial:       d.Trial,
+		OtherLoader: d.OtherLoader,
+		Steps:       i.steps.steps,
+		KernelStart: i.kernel,
+		Warnings:    d.Warnings,
 	})
 	if err != nil {
 		return fmt.Errorf("record the boot: %w", err)
@@ -256,10 +316,12 @@ func (i *Init) record(d Decision, gen string) error {
 	if err := os.WriteFile(RecordPath, text, 0o644); err != nil {
 		return fmt.Errorf("record the boot: %w", err)
 	}
+
 	return nil
 }
 
-// FactsPath is where /init leaves the facts it decided on: `loam boot --facts` replays them.
+// FactsPath is where /init leaves the facts it decided on: `loam boot --facts`
+// replays them.
 const FactsPath = "/run/loam/facts.json"
 
 func keepFacts(f Facts) error {
@@ -267,12 +329,14 @@ func keepFacts(f Facts) error {
 	if err != nil {
 		return fmt.Errorf("keep the facts: %w", err)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(FactsPath), 0o755); err != nil {
 		return fmt.Errorf("keep the facts: %w", err)
 	}
 	if err := os.WriteFile(FactsPath, text, 0o644); err != nil {
 		return fmt.Errorf("keep the facts: %w", err)
 	}
+
 	return nil
 }
 

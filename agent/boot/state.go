@@ -24,18 +24,22 @@ func (i *Init) prepare(disk string, s State) error {
 		}
 		i.console.Log("partition table of %s written: state partition is %d MiB", disk, s.Size>>20)
 	}
+
 	if s.Mend {
 		if err := mend(s.Device); err != nil {
 			return fmt.Errorf("mend state partition %s: %w", s.Device, err)
 		}
-		i.console.Log("state partition %s: a power cut had torn its superblock, which is mended", s.Device)
+		i.console.Log("state partition %s: a power cut had torn its superblock, which is mended",
+			s.Device)
 	}
+
 	if s.Format {
 		if err := format(s.Device); err != nil {
 			return fmt.Errorf("format state partition %s: %w", s.Device, err)
 		}
 		i.console.Log("state partition %s formatted", s.Device)
 	}
+
 	return nil
 }
 
@@ -45,15 +49,24 @@ func growPartition(disk string, s State) error {
 		return fmt.Errorf("grow state partition: %w", err)
 	}
 	defer f.Close()
+
 	if err := s.Table.Write(f); err != nil {
 		return fmt.Errorf("disk %s: %w", disk, err)
 	}
+
 	// The kernel keeps its own idea of the partition: tell it (linux/blkpg.h).
 	part := unix.BlkpgPartition{Start: s.Start, Length: s.Size, Pno: int32(s.Index)}
-	arg := unix.BlkpgIoctlArg{Op: unix.BLKPG_RESIZE_PARTITION, Datalen: int32(unsafe.Sizeof(part)), Data: (*byte)(unsafe.Pointer(&part))}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), blkpg, uintptr(unsafe.Pointer(&arg))); errno != 0 {
+	arg := unix.BlkpgIoctlArg{
+		Op:      unix.BLKPG_RESIZE_PARTITION,
+		Datalen: int32(unsafe.Sizeof(part)),
+		Data:    (*byte)(unsafe.Pointer(&part)),
+	}
+
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), blkpg, uintptr(unsafe.Pointer(&arg)))
+	if errno != 0 {
 		return fmt.Errorf("grow partition %d of %s: %w", s.Index, disk, errno)
 	}
+
 	return nil
 }
 
@@ -66,35 +79,46 @@ func mend(device string) error {
 }
 
 // format writes the template. Its first block, which makes it a file system,
-// comes last and alone: after a power cut the partition still asks to be formatted.
+// comes last and alone: after a power cut the partition still asks to be
+// formatted.
 func format(device string) error {
 	text, err := os.ReadFile(TemplatePath)
 	if err != nil {
 		return err
 	}
+
 	t, err := ext4.DecodeTemplate(text)
 	if err != nil {
 		return err
 	}
-	id, seed := uuid.New(), uuid.New()
+
+	id := uuid.New()
+	seed := uuid.New()
 	t = t.WithIdentity(id, seed)
+
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+
 	const first = 4096
-	// From here on the partition is not blank any more: it must say that it asks to be formatted.
+
+	// From here on the partition is not blank any more: it must say that it
+	// asks to be formatted.
 	if _, err := f.WriteAt([]byte(ext4.FormatMark), 0); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	// What an earlier life left on the disk must not look like a journal. The first block stays until the end.
+
+	// What an earlier life left on the disk must not look like a journal. The
+	// first block stays until the end.
 	if err := block.Zero(f, first, t.Size-first); err != nil {
 		return err
 	}
+
 	for _, e := range t.Extents {
 		if e.Offset == 0 {
 			e = ext4.Extent{Offset: first, Data: e.Data[first:]}
@@ -103,12 +127,14 @@ func format(device string) error {
 			return err
 		}
 	}
+
 	if err := f.Sync(); err != nil {
 		return err
 	}
 	if _, err := f.WriteAt(t.Extents[0].Data[:first], 0); err != nil {
 		return err
 	}
+
 	return f.Sync()
 }
 
@@ -125,13 +151,17 @@ func growFilesystem(dir string, size int64) error {
 		return fmt.Errorf("grow file system: %w", err)
 	}
 	defer f.Close()
+
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
 		return fmt.Errorf("grow file system %s: %w", dir, err)
 	}
+
 	blocks := uint64(size / fs.Bsize)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), extResize, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), extResize, uintptr(unsafe.Pointer(&blocks)))
+	if errno != 0 {
 		return fmt.Errorf("grow file system %s to %d blocks: %w", dir, blocks, errno)
 	}
+
 	return nil
 }

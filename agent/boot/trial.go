@@ -18,8 +18,8 @@ type journal struct {
 	} `json:"target"`
 }
 
-// onTrial reports whether the system of that root hash was brought by an upgrade
-// and has not said yet that it is well. state is /var/lib/loam.
+// onTrial reports whether the system of that root hash was brought by an
+// upgrade and has not said yet that it is well. state is /var/lib/loam.
 func onTrial(state fs.FS, rootHash string) bool {
 	text, err := fs.ReadFile(state, "upgrade.json")
 	if err != nil {
@@ -29,11 +29,13 @@ func onTrial(state fs.FS, rootHash string) bool {
 	return json.Unmarshal(text, &j) == nil && j.Phase == "armed" && j.Target.RootHash == rootHash
 }
 
-// trialUnit has systemd restart the machine when, on trial, its agent does not get
-// up or does not stay up: nobody else could say so. It is for this boot only.
+// trialUnit has systemd restart the machine when, on trial, its agent does not
+// get up or does not stay up: nobody else could say so. It is for this boot
+// only.
 const (
 	trialUnit = "[Unit]\nJobTimeoutSec=15min\nJobTimeoutAction=reboot-force\n" +
-		"StartLimitIntervalSec=10min\nStartLimitBurst=5\nStartLimitAction=reboot-force\n[Service]\nRestartSec=5\n"
+		"StartLimitIntervalSec=10min\nStartLimitBurst=5\nStartLimitAction=reboot-force\n" +
+		"[Service]\nRestartSec=5\n"
 	trialDir  = "systemd/system/loam-agent.service.d"
 	trialName = "50-loam-trial.conf"
 )
@@ -41,7 +43,9 @@ const (
 // superviseTrial writes trialUnit beneath /run.
 func superviseTrial(run string) error {
 	dir := filepath.Join(run, trialDir)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, trialName), []byte(trialUnit), 0o644)); err != nil {
+	err := errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, trialName), []byte(trialUnit), 0o644))
+	if err != nil {
 		return fmt.Errorf("supervise the trial: %w", err)
 	}
 	return nil

@@ -15,8 +15,8 @@ const watchdogTime = 3 * time.Minute
 const watchdogDevice = "/dev/watchdog0"
 
 // Limit restarts a machine whose /init does not come to an end. What hangs is a
-// system call; other threads of this process go on. A restart takes a try from a
-// system that the loader counts.
+// system call; other threads of this process go on. A restart takes a try from
+// a system that the loader counts.
 func (i *Init) Limit() {
 	i.limit = time.AfterFunc(watchdogTime, func() {
 		i.console.Say("no system after %s: restarting", watchdogTime)
@@ -24,12 +24,13 @@ func (i *Init) Limit() {
 	})
 }
 
-// Alive has the time of Limit begin anew: for steps that take long, and have come further.
+// Alive has the time of Limit begin anew: for steps that take long, and have
+// come further.
 func (i *Init) Alive() { i.limit.Reset(watchdogTime) }
 
-// armWatchdog has the machine restart if its kernel hangs, and then if systemd does
-// not take the watchdog over: the hardware's if its driver is there by now, else a
-// timer of the kernel.
+// armWatchdog has the machine restart if its kernel hangs, and then if systemd
+// does not take the watchdog over: the hardware's if its driver is there by
+// now, else a timer of the kernel.
 func (i *Init) armWatchdog() {
 	if _, err := os.Stat(watchdogDevice); err != nil {
 		if err := i.modules.load("softdog"); err != nil {
@@ -45,14 +46,15 @@ func (i *Init) armWatchdog() {
 // feedEvery is less than any watchdog's time.
 const feedEvery = 5 * time.Second
 
-// startWatchdog starts a watchdog and feeds it for as long as this process is /init:
-// Limit is for that. It goes on when its device is closed without the letter V
-// before, as exec does (Documentation/watchdog/watchdog-api.rst).
+// startWatchdog starts a watchdog and feeds it for as long as this process is
+// /init: Limit is for that. It goes on when its device is closed without the
+// letter V before, as exec does (Documentation/watchdog/watchdog-api.rst).
 func startWatchdog(device string, after time.Duration) error {
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("start the watchdog: %w", err)
 	}
+
 	// One that cannot wait so long keeps its own time.
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.WDIOC_SETTIMEOUT, int(after.Seconds()))
 	go func() {
@@ -63,5 +65,6 @@ func startWatchdog(device string, after time.Duration) error {
 			time.Sleep(feedEvery)
 		}
 	}()
+
 	return nil
 }
