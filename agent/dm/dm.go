@@ -14,10 +14,12 @@ import (
 // ControlPath is the device node that devtmpfs makes for the device mapper.
 const ControlPath = "/dev/mapper/control"
 
-// SectorSize is the unit of Target.Start and Target.Length, whatever the disk's own is.
+// SectorSize is the unit of Target.Start and Target.Length, whatever the disk's
+// own is.
 const SectorSize = 512
 
-// Target is a line of a mapping table. Start and Length are in 512-byte sectors.
+// Target is a line of a mapping table. Start and Length are in 512-byte
+// sectors.
 type Target struct {
 	Start, Length uint64
 	Type          string
@@ -66,16 +68,20 @@ func (c *Control) Remove(name string) error {
 
 // call issues one command: the header of 312 bytes, then the targets, each
 // target with its parameters aligned to 8 bytes.
-func (c *Control) call(cmd uintptr, name, uuid string, flags uint32, targets []Target) (unix.DmIoctl, []byte, error) {
+func (c *Control) call(
+	cmd uintptr, name, uuid string, flags uint32, targets []Target,
+) (unix.DmIoctl, []byte, error) {
 	buf, err := encode(name, uuid, flags, targets)
 	if err != nil {
 		return unix.DmIoctl{}, nil, err
 	}
+
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, c.file.Fd(), cmd, uintptr(unsafe.Pointer(&buf[0])))
 	head := *(*unix.DmIoctl)(unsafe.Pointer(&buf[0]))
 	if errno != 0 {
 		return head, nil, fmt.Errorf("device mapper %s %s: %w", commandName(cmd), name, errno)
 	}
+
 	return head, buf, nil
 }
 
@@ -91,17 +97,21 @@ func encode(name, uuid string, flags uint32, targets []Target) ([]byte, error) {
 	if name == "" || len(name) >= len(head.Name) || len(uuid) >= len(head.Uuid) {
 		return nil, fmt.Errorf("device mapper name %q or uuid %q: empty or too long", name, uuid)
 	}
+
 	copy(head.Name[:], name)
 	copy(head.Uuid[:], uuid)
+
 	var body []byte
 	for _, t := range targets {
 		body = append(body, encodeTarget(t)...)
 	}
+
 	// The kernel answers in the same buffer: leave it room.
 	head.Data_size = uint32(headerSize + max(len(body), 4096))
 	buf := make([]byte, head.Data_size)
 	*(*unix.DmIoctl)(unsafe.Pointer(&buf[0])) = head
 	copy(buf[headerSize:], body)
+
 	return buf, nil
 }
 
@@ -114,6 +124,7 @@ func encodeTarget(t Target) []byte {
 	binary.NativeEndian.PutUint32(b[20:], uint32(size))
 	copy(b[24:40], t.Type)
 	copy(b[spec:], t.Params)
+
 	return b
 }
 
