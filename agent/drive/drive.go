@@ -31,8 +31,8 @@ type Drive struct {
 func (d Drive) String() string { return fmt.Sprintf("drive %s (%s)", d.Device, d.Label) }
 
 // notDrives are the kinds of devices on which files are not handed over: this
-// system makes them itself, or, for a floppy drive, it takes seconds to find out
-// that there is no medium.
+// system makes them itself, or, for a floppy drive, it takes seconds to find
+// out that there is no medium.
 var notDrives = []block.Kind{
 	block.RAM,
 	block.ZRAM,
@@ -43,22 +43,27 @@ var notDrives = []block.Kind{
 	block.Floppy,
 }
 
-// Find lists the drives that have one of the labels, whatever its case. A disk that has it as a whole is one drive, also if it has partitions
-// too. A disk that cannot be read is an error only if none was found: it may have been meant, or it is just broken.
+// Find lists the drives that have one of the labels, whatever its case. A disk
+// that has it as a whole is one drive, also if it has partitions too. A disk
+// that cannot be read is an error only if none was found: it may have been
+// meant, or it is just broken.
 func Find(labels ...string) ([]Drive, error) {
 	disks, err := block.List(os.DirFS("/"), notDrives...)
 	if err != nil {
 		return nil, fmt.Errorf("list drives: %w", err)
 	}
+
 	var found []Drive
 	var unread []error
 	for _, disk := range disks {
 		drives, err := onDisk(disk.Name, labels)
-		found, unread = append(found, drives...), append(unread, err)
+		found = append(found, drives...)
+		unread = append(unread, err)
 	}
 	if len(found) > 0 {
 		return found, nil
 	}
+
 	return nil, errors.Join(unread...)
 }
 
@@ -70,6 +75,7 @@ func onDisk(name string, labels []string) (found []Drive, err error) {
 	if whole.has(labels) {
 		return []Drive{whole}, nil
 	}
+
 	nodes := block.Partitions(filepath.Join("/sys/block", name))
 	for _, number := range slices.Sorted(maps.Keys(nodes)) {
 		part, err := look(nodes[number])
@@ -80,26 +86,34 @@ func onDisk(name string, labels []string) (found []Drive, err error) {
 			found = append(found, part)
 		}
 	}
+
 	return found, nil
 }
 
-// look reads what file system is on a device. A drive that has no medium has none, and so has one that is gone.
+// look reads what file system is on a device. A drive that has no medium has
+// none, and so has one that is gone.
 func look(device string) (Drive, error) {
 	f, err := os.Open(device)
-	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, unix.ENXIO) ||
+		errors.Is(err, os.ErrNotExist) {
 		return Drive{}, nil
 	}
+
 	if err != nil {
 		return Drive{}, err
 	}
+
 	defer f.Close()
 	fs, err := Identify(f)
 	if err != nil {
 		return Drive{}, fmt.Errorf("read %s: %w", device, err)
 	}
+
 	return Drive{device, fs}, nil
 }
 
 func (d Drive) has(labels []string) bool {
-	return slices.ContainsFunc(labels, func(label string) bool { return strings.EqualFold(label, d.Label) })
+	return slices.ContainsFunc(labels, func(label string) bool {
+		return strings.EqualFold(label, d.Label)
+	})
 }

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// FileSystem is what is on a drive: Type is the kernel's name for it, "" for anything but FAT and ISO 9660.
+// FileSystem is what is on a drive: Type is the kernel's name for it, "" for
+// anything but FAT and ISO 9660.
 type FileSystem struct{ Type, Label string }
 
-// Identify says which file system r begins with, as far as this package reads it. What is too short for one has none.
+// Identify says which file system r begins with, as far as this package reads
+// it. What is too short for one has none.
 func Identify(r io.ReaderAt) (FileSystem, error) {
 	for _, identify := range []func(io.ReaderAt) (FileSystem, error){iso9660, fat} {
 		if found, err := identify(r); err != nil || found.Type != "" {
@@ -21,7 +23,8 @@ func Identify(r io.ReaderAt) (FileSystem, error) {
 	return FileSystem{}, nil
 }
 
-// iso9660 reads the primary volume descriptor (ECMA-119, 8.4): the first of the sectors of 2048 bytes that are not the system's own.
+// iso9660 reads the primary volume descriptor (ECMA-119, 8.4): the first of the
+// sectors of 2048 bytes that are not the system's own.
 func iso9660(r io.ReaderAt) (FileSystem, error) {
 	descriptor, err := at(r, 16*2048, 72)
 	if err != nil || !bytes.HasPrefix(descriptor, []byte("\x01CD001\x01")) {
@@ -30,46 +33,60 @@ func iso9660(r io.ReaderAt) (FileSystem, error) {
 	return FileSystem{"iso9660", text(descriptor[40:72])}, nil
 }
 
-// fat reads the boot sector (Microsoft's "FAT: General Overview of On-Disk Format" 1.03). The label of the root directory comes before the
-// boot sector's own: systems that rename a volume change only that.
+// fat reads the boot sector (Microsoft's "FAT: General Overview of On-Disk
+// Format" 1.03). The label of the root directory comes before the boot sector's
+// own: systems that rename a volume change only that.
 func fat(r io.ReaderAt) (FileSystem, error) {
 	boot, err := at(r, 0, 512)
 	if err != nil || len(boot) < 512 || !bytes.Equal(boot[510:], []byte{0x55, 0xaa}) {
 		return FileSystem{}, err
 	}
+
 	var label []byte
 	switch {
-	case bytes.HasPrefix(boot[54:], []byte("FAT12   ")), bytes.HasPrefix(boot[54:], []byte("FAT16   ")):
+	case bytes.HasPrefix(boot[54:], []byte("FAT12   ")),
+		bytes.HasPrefix(boot[54:], []byte("FAT16   ")):
 		label = boot[43:54]
 	case bytes.HasPrefix(boot[82:], []byte("FAT32   ")):
 		label = boot[71:82]
 	default:
 		return FileSystem{}, nil
 	}
+
 	root, err := at(r, rootDirectory(boot), 4096)
 	if own := volumeLabel(root); own != nil {
 		label = own
 	}
+
 	return FileSystem{"vfat", text(label)}, err
 }
 
-// rootDirectory is where it begins: after the FATs, or, of FAT32, which has no entries there, in a cluster.
+// rootDirectory is where it begins: after the FATs, or, of FAT32, which has no
+// entries there, in a cluster.
 func rootDirectory(boot []byte) int64 {
 	number16 := func(off int) int64 { return int64(binary.LittleEndian.Uint16(boot[off:])) }
 	number32 := func(off int) int64 { return int64(binary.LittleEndian.Uint32(boot[off:])) }
-	sector, reserved, fats, entries, size := number16(11), number16(14), int64(boot[16]), number16(17), number16(22)
+	sector := number16(11)
+	reserved := number16(14)
+	fats := int64(boot[16])
+	entries := number16(17)
+
+	size := number16(22)
 	if size == 0 {
 		size = number32(36)
 	}
+
 	data := reserved + fats*size
 	if entries == 0 {
 		data += (number32(44) - 2) * int64(boot[13])
 	}
+
 	return data * sector
 }
 
-// volumeLabel finds the entry that is no file, but the label: attribute 8, and not part of a long name. A first byte of 0 ends the directory,
-// 0xe5 is an entry that was removed.
+// volumeLabel finds the entry that is no file, but the label: attribute 8, and
+// not part of a long name. A first byte of 0 ends the directory, 0xe5 is an
+// entry that was removed.
 func volumeLabel(directory []byte) []byte {
 	const slot, attribute = 32, 11
 	for ; len(directory) >= slot && directory[0] != 0; directory = directory[slot:] {
