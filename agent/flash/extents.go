@@ -1,5 +1,6 @@
-// Package flash writes a disk image to a disk: what of it matters, in order, and reads it back. It says what is on the disk before, and which
-// disks it does not touch.
+// Package flash writes a disk image to a disk: what of it matters, in order,
+// and reads it back. It says what is on the disk before, and which disks it
+// does not touch.
 //
 // The extents to write follow from the image's own partition table, FAT and
 // hash tree. machine.yaml is laid over the image before it is written. loamctl
@@ -29,7 +30,8 @@ type Extent struct{ Off, Len int64 }
 // align suits every disk, and direct I/O.
 const align = 4096
 
-// blank is how much at the start of a partition has to be zero for the node to take it as empty (agent/boot).
+// blank is how much at the start of a partition has to be zero for the node to
+// take it as empty (agent/boot).
 const blank = 1 << 20
 
 // Image is a disk image: a table, and what of it is to be written.
@@ -46,20 +48,28 @@ func (im Image) Bytes() (n int64) {
 	return n
 }
 
-// Look finds what of an image has to be on a disk, whatever was there before: its partition tables, what files on the ESP have, the systems in
-// slots, the zeros that say that a partition is empty, and all of what is neither. What is free is not written, so that only what is there takes time.
+// Look finds what of an image has to be on a disk, whatever was there before:
+// its partition tables, what files on the ESP have, the systems in slots, the
+// zeros that say that a partition is empty, and all of what is neither. What is
+// free is not written, so that only what is there takes time.
 func Look(r io.ReaderAt, size int64) (Image, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {
 		return Image{}, err
 	}
+
 	if !table.Source.Healthy() {
-		return Image{}, fmt.Errorf("the image is damaged: %w", errors.Join(table.Source.Primary, table.Source.Backup))
+		return Image{}, fmt.Errorf("the image is damaged: %w",
+			errors.Join(table.Source.Primary, table.Source.Backup))
 	}
+
 	if table.DiskSize%align != 0 || table.DiskSize < stride {
-		return Image{}, fmt.Errorf("the image is of a disk of %d bytes: not whole blocks of %d, or less than %d", table.DiskSize, align, stride)
+		return Image{}, fmt.Errorf("the image is of a disk of %d bytes: not whole blocks of %d, "+
+			"or less than %d", table.DiskSize, align, stride)
 	}
-	all := []Extent{{0, gpt.Alignment}, {table.DiskSize - gpt.Alignment, gpt.Alignment}} // The file may go on: Grow of gpt.
+
+	// The file may go on: Grow of gpt.
+	all := []Extent{{0, gpt.Alignment}, {table.DiskSize - gpt.Alignment, gpt.Alignment}}
 	for _, p := range table.Partitions {
 		part := io.NewSectionReader(r, p.Start, p.Size)
 		var used []Extent
@@ -68,7 +78,9 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 			used, err = usedOfESP(part, table.SectorSize)
 		case role == partitions.RootVerity:
 			used, err = usedOfSlot(part, p, table)
-		case role == partitions.Root && (p.Label == partitions.EmptyLabel || inSlot(table, partitions.RootVerity, p) >= 0): // with its hash tree
+		case role == partitions.Root &&
+			(p.Label == partitions.EmptyLabel || inSlot(table, partitions.RootVerity, p) >= 0):
+			// with its hash tree
 			continue
 		case role == partitions.RootVeritySig:
 			used = []Extent{{0, min(blank, p.Size)}}
@@ -77,13 +89,16 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 		default: // It is not Loam's: all of it.
 			used = []Extent{{0, p.Size}}
 		}
+
 		if err != nil {
 			return Image{}, fmt.Errorf("partition %d of the image: %w", p.Index, err)
 		}
+
 		for _, e := range used {
 			all = append(all, Extent{p.Start + e.Off, e.Len})
 		}
 	}
+
 	return Image{table, join(all)}, nil
 }
 
@@ -98,40 +113,54 @@ func usedOfESP(part *io.SectionReader, sectorSize int) (all []Extent, err error)
 	return all, nil
 }
 
-// usedOfSlot is a hash tree and, relative to it, the root that it is about; of a free slot nothing.
+// usedOfSlot is a hash tree and, relative to it, the root that it is about; of
+// a free slot nothing.
 func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]Extent, error) {
 	if tree.Label == partitions.EmptyLabel {
 		return nil, nil
 	}
+
 	sb, err := verity.ReadSuperblock(part)
 	if err != nil {
 		return nil, err
 	}
+
 	at := inSlot(table, partitions.Root, tree)
 	if at < 0 {
 		return nil, errors.New("no root for its hash tree")
 	}
+
 	root := table.Partitions[at]
-	hashes, data := verity.HashSize(sb.DataBlocks), sb.DataBlocks*verity.BlockSize
+	hashes := verity.HashSize(sb.DataBlocks)
+	data := sb.DataBlocks * verity.BlockSize
 	if hashes > tree.Size || data > root.Size {
-		return nil, fmt.Errorf("a hash tree of %d bytes for %d of root: more than their partitions have", hashes, data)
+		return nil, fmt.Errorf(
+			"a hash tree of %d bytes for %d of root: more than their partitions have",
+			hashes, data,
+		)
 	}
+
 	return []Extent{{0, hashes}, {root.Start - tree.Start, data}}, nil
 }
 
-// inSlot is where in the table the partition of a role is that is in one slot with another, -1 if there is none: it has the same label, and is the
-// nearest, as both slots may hold systems of one version.
+// inSlot is where in the table the partition of a role is that is in one slot
+// with another, -1 if there is none: it has the same label, and is the nearest,
+// as both slots may hold systems of one version.
 func inSlot(table gpt.Table, role partitions.Role, with gpt.Partition) int {
-	at, least := -1, table.DiskSize
+	at := -1
+	least := table.DiskSize
 	for i, p := range table.Partitions {
-		if away := max(p.Start-with.Start, with.Start-p.Start); partitions.RoleOf(p.Type) == role && p.Label == with.Label && away < least {
-			at, least = i, away
+		away := max(p.Start-with.Start, with.Start-p.Start)
+		if partitions.RoleOf(p.Type) == role && p.Label == with.Label && away < least {
+			at = i
+			least = away
 		}
 	}
 	return at
 }
 
-// usedOfState is the start of one that a node will format, or all of one that a node has used.
+// usedOfState is the start of one that a node will format, or all of one that a
+// node has used.
 func usedOfState(part *io.SectionReader) ([]Extent, error) {
 	start := make([]byte, min(blank, part.Size()))
 	if _, err := part.ReadAt(start, 0); err != nil {

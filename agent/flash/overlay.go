@@ -46,6 +46,7 @@ func (o *Overlay) WriteAt(p []byte, off int64) (int, error) {
 			}
 			o.over[start] = b
 		}
+
 		done += copy(b[at-start:], p[done:])
 	}
 	return len(p), nil
@@ -57,7 +58,8 @@ func (o *Overlay) Sync() error { return nil }
 // MachineFile is where a node finds its machine.yaml on the ESP.
 const MachineFile = partitions.MachineFile
 
-// Prepare puts a machine.yaml, nil for none, on the ESP of an image, or on a stick, and says what of it is to be written.
+// Prepare puts a machine.yaml, nil for none, on the ESP of an image, or on a
+// stick, and says what of it is to be written.
 func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
 	im, err := Look(o, size)
 	if err != nil || machine == nil {
@@ -74,19 +76,27 @@ func (o *Overlay) setMachine(table gpt.Table, text []byte) error {
 	if at < 0 {
 		return errors.New("the image has no ESP")
 	}
+
 	p := table.Partitions[at]
-	esp, err := fat.Open(section{io.NewSectionReader(o, p.Start, p.Size), io.NewOffsetWriter(o, p.Start)}, p.Size, table.SectorSize)
+	esp, err := fat.Open(
+		section{io.NewSectionReader(o, p.Start, p.Size), io.NewOffsetWriter(o, p.Start)},
+		p.Size,
+		table.SectorSize,
+	)
 	if err == nil {
 		if _, missing := esp.ReadDir(path.Dir(MachineFile)); missing != nil {
 			err = esp.Mkdir(path.Dir(MachineFile))
 		}
 	}
+
 	if err == nil {
 		err = esp.WriteFile(MachineFile, text)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	r, err := esp.Open(MachineFile)
 	if err != nil {
 		return err
@@ -94,6 +104,7 @@ func (o *Overlay) setMachine(table gpt.Table, text []byte) error {
 	if have, err := io.ReadAll(r); err != nil || !bytes.Equal(have, text) {
 		return errors.Join(err, errors.New("it reads as something else"))
 	}
+
 	return nil
 }
 

@@ -16,33 +16,57 @@ import (
 // stride is how much is written at once.
 const stride = 4 << 20
 
-// Progress is told how many bytes of how many are done; doing is "write", then "verify".
+// Progress is told how many bytes of how many are done; doing is "write", then
+// "verify".
 type Progress func(doing string, done, all int64)
 
-// Open opens a disk for nobody else: it is an error if the kernel uses it or a partition of it (open(2), O_EXCL).
+// Open opens a disk for nobody else: it is an error if the kernel uses it or a
+// partition of it (open(2), O_EXCL).
 func Open(device string) (*os.File, error) {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%w\nhint: it, or a partition of it, is mounted or part of something: lsblk %s", err, device)
+		return nil, fmt.Errorf("%w\n"+
+			"hint: it, or a partition of it, is mounted or part of something: lsblk %s",
+			err, device)
 	}
 	return f, err
 }
 
-// Mark is at the start of a disk from before the first byte of an image is written to it until the last one is: that disk was empty, or somebody has
+// Mark is at the start of a disk from before the first byte of an image is
+// written to it until the last one is: that disk was empty, or somebody has
 // said that all on it may go.
 const Mark = "LOAM SYSTEM, BEING WRITTEN\n"
 
-// Write writes an image to a disk of size bytes, reads it back, and makes it durable. All is done as direct I/O wants it: offsets, lengths and memory are
-// multiples of align. The Mark comes first, and what an older backup table has at the
-// end of a larger disk goes with it; the start of the disk, with the table, comes last, and its first sector, which replaces the Mark, alone, when all else
-// has been read back. So a power cut leaves what was there before, a disk with the Mark, or all of the image, and a disk that fails keeps the Mark.
-func Write(ctx context.Context, to device.Device, size int64, from io.ReaderAt, im Image, progress Progress) error {
+// Write writes an image to a disk of size bytes, reads it back, and makes it
+// durable. All is done as direct I/O wants it: offsets, lengths and memory are
+// multiples of align. The Mark comes first, and what an older backup table has
+// at the end of a larger disk goes with it; the start of the disk, with the
+// table, comes last, and its first sector, which replaces the Mark, alone, when
+// all else has been read back. So a power cut leaves what was there before, a
+// disk with the Mark, or all of the image, and a disk that fails keeps the
+// Mark.
+func Write(
+	ctx context.Context,
+	to device.Device,
+	size int64,
+	from io.ReaderAt,
+	im Image,
+	progress Progress,
+) error {
 	if err := clearEnds(to, size, im.Table.DiskSize); err != nil {
 		return err
 	}
+
 	start, others := split(im.Extents, stride)
 	_, start = split(start, align)
-	c := copier{disk: to, from: from, progress: progress, all: im.Bytes(), done: align}
+	c := copier{
+		disk:     to,
+		from:     from,
+		progress: progress,
+		all:      im.Bytes(),
+		done:     align,
+	}
+
 	for _, extents := range [][]Extent{others, start} {
 		if err := c.each(ctx, extents, "write", c.write); err != nil {
 			return err
@@ -51,21 +75,26 @@ func Write(ctx context.Context, to device.Device, size int64, from io.ReaderAt, 
 			return fmt.Errorf("make it durable: %w", err)
 		}
 	}
+
 	c.done = 0
 	first, rest := split(im.Extents, align)
 	if err := c.each(ctx, rest, "verify", c.verify); err != nil {
 		return err
 	}
+
 	if err := c.finish(); err != nil {
 		return fmt.Errorf("write at 0: %w", err)
 	}
+
 	return c.each(ctx, first, "verify", c.verify)
 }
 
-// clearEnds makes the start of a disk zeros after the Mark, and all zeros what could have a backup table after the image.
+// clearEnds makes the start of a disk zeros after the Mark, and all zeros what
+// could have a backup table after the image.
 func clearEnds(to device.Device, size, image int64) error {
 	clear := make([]byte, stride)
 	copy(clear, Mark)
+
 	tail := max(image, size-1<<20)
 	for _, e := range []Extent{{0, stride}, {tail, size - tail}} {
 		if _, err := to.WriteAt(clear[:e.Len], e.Off); err != nil && e.Len > 0 {
@@ -76,15 +105,18 @@ func clearEnds(to device.Device, size, image int64) error {
 		}
 		copy(clear, make([]byte, len(Mark)))
 	}
+
 	return nil
 }
 
-// finish writes the first block of the image: all but the first sector, then that.
+// finish writes the first block of the image: all but the first sector, then
+// that.
 func (c *copier) finish() error {
 	last := make([]byte, align)
 	if _, err := c.from.ReadAt(last, 0); err != nil {
 		return err
 	}
+
 	block := bytes.Clone(last)
 	copy(block, Mark)
 	for _, b := range [][]byte{block, last} {
@@ -95,6 +127,7 @@ func (c *copier) finish() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -122,7 +155,9 @@ type copier struct {
 }
 
 // each does something with the blocks of extents, while the next is read.
-func (c *copier) each(ctx context.Context, extents []Extent, doing string, do func(b block) error) error {
+func (c *copier) each(
+	ctx context.Context, extents []Extent, doing string, do func(b block) error,
+) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for b := range blocks(ctx, c.from, extents) {
@@ -147,13 +182,17 @@ func (c *copier) verify(b block) error {
 	if c.back == nil {
 		c.back = make([]byte, stride)
 	}
+
 	have := c.back[:len(b.data)]
 	if _, err := c.disk.ReadAt(have, b.off); err != nil {
 		return err
 	}
+
 	if !bytes.Equal(have, b.data) {
-		return errors.New("what was written reads back as something else\nhint: the disk is failing, or is not as large as it says")
+		return errors.New("what was written reads back as something else\n" +
+			"hint: the disk is failing, or is not as large as it says")
 	}
+
 	return nil
 }
 
@@ -164,7 +203,8 @@ type block struct {
 	err  error
 }
 
-// blocks reads extents in order, one block ahead, until ctx ends. A block is good until the next but one is received.
+// blocks reads extents in order, one block ahead, until ctx ends. A block is
+// good until the next but one is received.
 func blocks(ctx context.Context, from io.ReaderAt, extents []Extent) <-chan block {
 	out := make(chan block)
 	buffers := [2][]byte{make([]byte, stride), make([]byte, stride)}
@@ -185,5 +225,6 @@ func blocks(ctx context.Context, from io.ReaderAt, extents []Extent) <-chan bloc
 			}
 		}
 	}()
+
 	return out
 }
