@@ -18,24 +18,32 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// BenchmarkInstall installs a build from its packed image, and has dd(1) write the same image, in turns on one disk; a round is both. It reports the
-// speed of writing, to dd's, holes left out; and the time of all of it to dd's: to unpack into memory, to write, and to read back.
+// BenchmarkInstall installs a build from its packed image, and has dd(1) write
+// the same image, in turns on one disk; a round is both. It reports the speed
+// of writing, to dd's, holes left out; and the time of all of it to dd's: to
+// unpack into memory, to write, and to read back.
 func BenchmarkInstall(b *testing.B) {
 	build := judge.Dir(b, "LOAM_BUILD")
 	text, err := os.ReadFile(filepath.Join(build, "manifest.json"))
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	m, err := manifest.Decode(text)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	raw, _ := m.Output(".raw")
 	zst, _ := m.Output(".raw.zst")
-	image, packed, size := filepath.Join(build, raw.Name), filepath.Join(build, zst.Name), raw.Size
+	image := filepath.Join(build, raw.Name)
+	packed := filepath.Join(build, zst.Name)
+	size := raw.Size
 	dir := b.TempDir()
-	disk, other := filepath.Join(dir, "disk"), filepath.Join(dir, "dd")
+	disk := filepath.Join(dir, "disk")
+	other := filepath.Join(dir, "dd")
 	chosen := Choice{Disk: Disk{Disk: volume.Disk{Device: disk, Size: size, SectorSize: 512}}}
+
 	b.Run("build", func(b *testing.B) {
 		var speeds, times []float64
 		for range b.N {
@@ -45,13 +53,18 @@ func BenchmarkInstall(b *testing.B) {
 			all := time.Since(begin)
 			empty(b, other, size)
 			begin = time.Now()
-			if out, err := exec.Command("dd", "if="+image, "of="+other, "bs=4M", "oflag=direct", "conv=fsync,notrunc").CombinedOutput(); err != nil {
+
+			out, err := exec.Command("dd", "if="+image, "of="+other, "bs=4M", "oflag=direct",
+				"conv=fsync,notrunc").CombinedOutput()
+			if err != nil {
 				b.Fatalf("%v: %s", err, out)
 			}
+
 			dd := time.Since(begin).Seconds()
 			speeds = append(speeds, wrote.Seconds()/float64(bytes)/(dd/float64(size)))
 			times = append(times, all.Seconds()/dd)
 		}
+
 		slices.Sort(speeds)
 		slices.Sort(times)
 		b.ReportMetric(speeds[len(speeds)/2], "write-times-dd")
@@ -67,31 +80,49 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		b.Fatal(err)
 	}
 	defer from.Close()
+
 	memory, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer unix.Close(memory)
+
 	file := fmt.Sprintf("/proc/self/fd/%d", memory)
 	size, err := Unpack(file, from, sum)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	image, err := os.Open(file)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer image.Close()
-	open := func(d volume.Disk) (block.Handle, error) { return os.OpenFile(d.Device, os.O_RDWR|unix.O_DIRECT, 0) }
+
+	open := func(d volume.Disk) (block.Handle, error) {
+		return os.OpenFile(d.Device, os.O_RDWR|unix.O_DIRECT, 0)
+	}
+
 	begin := time.Now()
-	err = Write(b.Context(), open, c, Wish{}, image, size, []byte("kind: Machine\n"), func(doing string, _, all int64) {
-		if doing == "verify" && wrote == 0 {
-			wrote, bytes = time.Since(begin), all
-		}
-	})
+	err = Write(
+		b.Context(),
+		open,
+		c,
+		Wish{},
+		image,
+		size,
+		[]byte("kind: Machine\n"),
+		func(doing string, _, all int64) {
+			if doing == "verify" && wrote == 0 {
+				wrote = time.Since(begin)
+				bytes = all
+			}
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return wrote, bytes
 }
 
@@ -102,7 +133,8 @@ func empty(b *testing.B, file string, size int64) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close()); err != nil {
+	err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close())
+	if err != nil {
 		b.Fatal(err)
 	}
 }

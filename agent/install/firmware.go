@@ -17,50 +17,72 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// ErrNoVariables says that the firmware has none: the machine was not started by UEFI, or keeps them from the system.
+// ErrNoVariables says that the firmware has none: the machine was not started
+// by UEFI, or keeps them from the system.
 var ErrNoVariables = errors.New("no variables of UEFI firmware")
 
-// StartNext has the firmware start the loader of a disk at the next start, and from then on before all else. sys is the directory of sysfs.
+// StartNext has the firmware start the loader of a disk at the next start, and
+// from then on before all else. sys is the directory of sysfs.
 func StartNext(sys string, table gpt.Table) error {
 	root := os.DirFS(sys)
 	if names, err := fs.ReadDir(root, efivar.Dir); err != nil || len(names) == 0 {
 		return ErrNoVariables
 	}
+
 	option, err := loaderOf(table)
 	if err != nil {
 		return err
 	}
+
 	there, err := options(root)
 	if err != nil {
 		return err
 	}
+
 	number, known, ok := loadoption.Place(there, option)
 	if !ok {
 		return errors.New("the firmware's boot menu is full")
 	}
-	write := func(name string, value []byte) error { return efivar.Write(sys, name, efivar.Global, value) }
+
+	write := func(name string, value []byte) error {
+		return efivar.Write(sys, name, efivar.Global, value)
+	}
+
 	if !known {
 		if err := write(loadoption.Name(number), option); err != nil {
 			return err
 		}
 	}
+
 	order, err := efivar.Read(root, "BootOrder", efivar.Global)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	next := write("BootNext", loadoption.EncodeOrder(number))
-	return errors.Join(next, write("BootOrder", loadoption.EncodeOrder(loadoption.First(loadoption.ParseOrder(order), number)...)))
+	return errors.Join(next,
+		write("BootOrder",
+			loadoption.EncodeOrder(loadoption.First(loadoption.ParseOrder(order), number)...)))
 }
 
 // loaderOf is the entry of the loader on the ESP of a disk.
 func loaderOf(table gpt.Table) ([]byte, error) {
-	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return partitions.RoleOf(p.Type) == partitions.ESP })
+	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool {
+		return partitions.RoleOf(p.Type) == partitions.ESP
+	})
 	if at < 0 {
 		return nil, fmt.Errorf("disk %s: no ESP", table.DiskGUID)
 	}
-	p, sector := table.Partitions[at], int64(table.SectorSize)
+
+	p := table.Partitions[at]
+	sector := int64(table.SectorSize)
 	return loadoption.Option{
-		Description: "Loam", Partition: uint32(p.Index), Start: uint64(p.Start / sector), Size: uint64(p.Size / sector), ID: p.UUID, Path: loader.Path(runtime.GOARCH),
+		Description: "Loam",
+		Partition:   uint32(p.Index),
+		Start:       uint64(p.Start / sector),
+		Size:        uint64(p.Size / sector),
+		ID:          p.UUID,
+		Path:        loader.Path(runtime.GOARCH),
 	}.Encode(), nil
 }
 
@@ -72,18 +94,22 @@ func options(sys fs.FS) (map[uint16][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list EFI variables: %w", err)
 	}
+
 	there := map[uint16][]byte{}
 	for _, e := range entries {
 		m := bootVariable.FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}
+
 		number, _ := strconv.ParseUint(m[1], 16, 16)
 		value, err := efivar.Read(sys, "Boot"+m[1], efivar.Global)
 		if err != nil {
 			return nil, err
 		}
+
 		there[uint16(number)] = value
 	}
+
 	return there, nil
 }

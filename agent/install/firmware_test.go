@@ -11,31 +11,45 @@ import (
 	"github.com/loam-os/loam/firmware/loadoption"
 )
 
-// TestStartNext: the disk is the next to be started and the first of the order, and is in the menu once.
+// TestStartNext: the disk is the next to be started and the first of the order,
+// and is in the menu once.
 func TestStartNext(t *testing.T) {
 	sys := t.TempDir()
 	layout := table(t, [32]byte{1, 16: 2})
 	if err := StartNext(sys, layout); !errors.Is(err, ErrNoVariables) {
 		t.Errorf("a machine without variables: %v", err)
 	}
+
 	if err := os.MkdirAll(filepath.Join(sys, efivar.Dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string][]byte{"Boot0000": []byte("network"), "BootOrder": loadoption.EncodeOrder(0, 7)} {
+
+	for name, value := range map[string][]byte{
+		"Boot0000":  []byte("network"),
+		"BootOrder": loadoption.EncodeOrder(0, 7),
+	} {
 		if err := efivar.Write(sys, name, efivar.Global, value); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for range 2 {
 		if err := StartNext(sys, layout); err != nil {
 			t.Fatal(err)
 		}
+
 		option, err := loaderOf(layout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string][]byte{"Boot0001": option, "BootNext": loadoption.EncodeOrder(1), "BootOrder": loadoption.EncodeOrder(1, 0, 7)} {
-			if have, err := efivar.Read(os.DirFS(sys), name, efivar.Global); err != nil || !bytes.Equal(have, want) {
+
+		for name, want := range map[string][]byte{
+			"Boot0001":  option,
+			"BootNext":  loadoption.EncodeOrder(1),
+			"BootOrder": loadoption.EncodeOrder(1, 0, 7),
+		} {
+			have, err := efivar.Read(os.DirFS(sys), name, efivar.Global)
+			if err != nil || !bytes.Equal(have, want) {
 				t.Errorf("%s: %x, %v; want %x", name, have, err, want)
 			}
 		}

@@ -1,8 +1,10 @@
-// Package install puts the system on the disk that machine.yaml claims for it, from a node that runs from memory.
+// Package install puts the system on the disk that machine.yaml claims for it,
+// from a node that runs from memory.
 //
-// The rules are those of agent/volume: a disk is written to only if nobody uses it, nothing was found on it, and the claim means it and no
-// other. A person may say that what is on it may go, by its serial number. A disk that has a system of Loam is never written to again,
-// whatever is said.
+// The rules are those of agent/volume: a disk is written to only if nobody uses
+// it, nothing was found on it, and the claim means it and no other. A person
+// may say that what is on it may go, by its serial number. A disk that has a
+// system of Loam is never written to again, whatever is said.
 //
 // [Decide] asks volume.Decide about the disks that count as empty to it: disks
 // that begin with the mark of agent/flash and have nothing else at their edges,
@@ -50,7 +52,8 @@ type Wish struct {
 	Wipe string
 }
 
-// Choice is the disk for the system. Installed says that it has one, and is not to be written to.
+// Choice is the disk for the system. Installed says that it has one, and is not
+// to be written to.
 type Choice struct {
 	Disk      Disk
 	Installed bool
@@ -58,20 +61,30 @@ type Choice struct {
 
 // Decide says which disk has the system, or is to get it.
 //
-//   - A disk that has a system is meant before any empty one, whatever its size, and is left as it is. If it is not claimed, no
-//     other gets a system: two disks of one image are clones, and which of them is started is up to the firmware.
-//   - So it is with a disk that a power cut has left unfinished, which is written anew.
-//   - Otherwise volume.Decide chooses; to it, a disk that may be wiped is empty.
+//   - A disk that has a system is meant before any empty one, whatever its
+//     size, and is left as it is. If it is not claimed, no other gets a system:
+//     two disks of one image are clones, and which of them is started is up to
+//     the firmware.
+//   - So it is with a disk that a power cut has left unfinished, which is
+//     written anew.
+//   - Otherwise volume.Decide chooses; to it, a disk that may be wiped is
+//     empty.
 //
-// The error is a *volume.Refusal, or says what is wrong with the only disk that could be chosen.
+// The error is a *volume.Refusal, or says what is wrong with the only disk that
+// could be chosen.
 func Decide(f Facts, w Wish) (Choice, error) {
 	if d, found, err := f.installed(w); found || err != nil {
 		return Choice{Disk: d, Installed: true}, err
 	}
+
 	disks := f.Disks
-	if begun := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return !d.unfinished() || !w.Claim.Identity(d.Disk) }); len(begun) > 0 {
+	begun := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
+		return !d.unfinished() || !w.Claim.Identity(d.Disk)
+	})
+	if len(begun) > 0 {
 		disks = begun
 	}
+
 	var open []volume.Disk
 	for _, d := range disks {
 		if d.unfinished() || d.Serial != "" && d.Serial == w.Wipe {
@@ -79,10 +92,12 @@ func Decide(f Facts, w Wish) (Choice, error) {
 		}
 		open = append(open, d.Disk)
 	}
+
 	choice, err := volume.Decide(volume.Facts{Disks: open, Field: Field}, w.Claim)
 	if err != nil {
 		return Choice{}, fmt.Errorf("%w%s", err, f.wipeable(w))
 	}
+
 	at := slices.IndexFunc(f.Disks, func(d Disk) bool { return d.Device == choice.Device })
 	return Choice{Disk: f.Disks[at]}, nil
 }
@@ -99,40 +114,56 @@ func (f Facts) installed(w Wish) (Disk, bool, error) {
 			others = append(others, d)
 		}
 	}
+
 	switch {
 	case len(claimed) == 1:
 		return claimed[0], true, nil
 	case len(claimed) > 1:
-		return Disk{}, false, fmt.Errorf("no disk for %s: %s and %s have a system already\nhint: claim one of them by its serial number", Field, claimed[0].Device, claimed[1].Device)
+		return Disk{}, false, fmt.Errorf("no disk for %s: %s and %s have a system already\n"+
+			"hint: claim one of them by its serial number", Field, claimed[0].Device,
+			claimed[1].Device)
 	case len(others) > 0:
-		return Disk{}, false, fmt.Errorf("no disk for %s: %s has a system already, and is not claimed (%s)\nhint: claim it, serial %q, or take it out: of two disks with a system, the firmware may start either",
+		return Disk{}, false, fmt.Errorf("no disk for %s: %s has a system already, "+
+			"and is not claimed (%s)\n"+
+			"hint: claim it, serial %q, or take it out: of two disks with a system, "+
+			"the firmware may start either",
 			Field, others[0].Device, w.Claim, others[0].Serial)
 	}
+
 	return Disk{}, false, nil
 }
 
-// hasSystem reports whether a disk is one of Loam's, and all of the image was written to it.
+// hasSystem reports whether a disk is one of Loam's, and all of the image was
+// written to it.
 func (d Disk) hasSystem(arch string) bool {
 	if d.Table == nil || d.Marked {
 		return false
 	}
+
 	slots, err := partitions.Slots(*d.Table, arch)
 	if err != nil {
 		return false
 	}
-	state := func(p gpt.Partition) bool { return p.Type == partitions.TypeUUID(partitions.State, arch) }
+
+	state := func(p gpt.Partition) bool {
+		return p.Type == partitions.TypeUUID(partitions.State, arch)
+	}
+
 	_, a := slots[0].Holds(*d.Table, arch)
 	_, b := slots[1].Holds(*d.Table, arch)
 	return (a || b) && slices.ContainsFunc(d.Table.Partitions, state)
 }
 
-// unfinished reports whether a power cut has left a disk on which nothing but a part of an image is: somebody else, who has made something of
-// it since, may have left the mark there. Whatever takes a whole disk, and leaves its first sector alone, has a signature before the first
-// partition or at the end, where an image has its partition tables only.
+// unfinished reports whether a power cut has left a disk on which nothing but a
+// part of an image is: somebody else, who has made something of it since, may
+// have left the mark there. Whatever takes a whole disk, and leaves its first
+// sector alone, has a signature before the first partition or at the end, where
+// an image has its partition tables only.
 func (d Disk) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
-		return edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name) || e.Name == volume.Unreadable
+		return edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name) ||
+			e.Name == volume.Unreadable
 	}
 	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
@@ -140,20 +171,26 @@ func (d Disk) unfinished() bool {
 // emptied is the disk without its content. What cannot be read stays.
 func emptied(d volume.Disk) volume.Disk {
 	d.Parts = nil
-	d.Content.FileSystem, d.Content.Unfinished = "", false
-	d.Content.Evidence = slices.DeleteFunc(slices.Clone(d.Content.Evidence), func(e volume.Evidence) bool { return e.Name != volume.Unreadable })
+	d.Content.FileSystem = ""
+	d.Content.Unfinished = false
+	d.Content.Evidence = slices.DeleteFunc(slices.Clone(d.Content.Evidence),
+		func(e volume.Evidence) bool { return e.Name != volume.Unreadable })
 	return d
 }
 
-// wipeable is a hint that names the disk which would be taken if what is on it might go; "" if there is none.
+// wipeable is a hint that names the disk which would be taken if what is on it
+// might go; "" if there is none.
 func (f Facts) wipeable(w Wish) string {
 	for _, d := range f.Disks {
 		again := Wish{volume.Claim{Serial: d.Serial}, d.Serial}
-		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 || !w.Claim.Identity(d.Disk) {
+		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 ||
+			!w.Claim.Identity(d.Disk) {
 			continue
 		}
 		if c, err := Decide(f, again); err == nil && c.Disk.Device == d.Device {
-			return fmt.Sprintf("\nhint: if all that is on %s may go: install: {disk: {serial: %q}, wipe: %[2]q}", d.Device, d.Serial)
+			return fmt.Sprintf("\n"+
+				"hint: if all that is on %s may go: install: {disk: {serial: %q}, wipe: %[2]q}",
+				d.Device, d.Serial)
 		}
 	}
 	return ""
@@ -163,9 +200,12 @@ func (f Facts) wipeable(w Wish) string {
 func Fits(d volume.Disk, image gpt.Table) error {
 	switch {
 	case d.SectorSize != image.SectorSize:
-		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\nhint: loamctl build --sector-size %d", d.Device, d.SectorSize, image.SectorSize, d.SectorSize)
+		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\n"+
+			"hint: loamctl build --sector-size %d",
+			d.Device, d.SectorSize, image.SectorSize, d.SectorSize)
 	case d.Size < image.DiskSize:
-		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB", d.Device, d.Size>>20, image.DiskSize>>20)
+		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
+			d.Device, d.Size>>20, image.DiskSize>>20)
 	}
 	return nil
 }

@@ -25,21 +25,36 @@ func table(t *testing.T, hash [32]byte) gpt.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := partitions.Place(defs, partitions.Params{Arch: "amd64", RootHash: hash, ImageID: "loam", Version: "1", SectorSize: 512})
+
+	table, err := partitions.Place(defs, partitions.Params{
+		Arch:       "amd64",
+		RootHash:   hash,
+		ImageID:    "loam",
+		Version:    "1",
+		SectorSize: 512,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return table
 }
 
 func TestDecide(t *testing.T) {
 	disk := func(device string, change ...func(*Disk)) Disk {
-		d := Disk{Disk: volume.Disk{Device: device, Size: 100 * gib, SectorSize: 512, Serial: "S-" + device[len("/dev/"):], Model: "FAST"}}
+		d := Disk{Disk: volume.Disk{
+			Device:     device,
+			Size:       100 * gib,
+			SectorSize: 512,
+			Serial:     "S-" + device[len("/dev/"):],
+			Model:      "FAST",
+		}}
 		for _, c := range change {
 			c(&d)
 		}
 		return d
 	}
+
 	evidence := func(names ...string) func(*Disk) {
 		return func(d *Disk) {
 			for _, n := range names {
@@ -47,18 +62,23 @@ func TestDecide(t *testing.T) {
 			}
 		}
 	}
+
 	loam := table(t, [32]byte{1, 16: 2})
 	system := func(d *Disk) { d.Table = &loam; evidence("gpt", "PMBR")(d) }
 	marked := func(d *Disk) { d.Marked = true; evidence(volume.Unknown)(d) }
 	begun := func(d *Disk) {
 		marked(d)
 		evidence("gpt")(d)
-		d.Table, d.Content.Evidence = &loam, append(d.Content.Evidence, volume.Evidence{Name: "vfat", Offset: gpt.Alignment + 82})
+		d.Table = &loam
+		d.Content.Evidence = append(d.Content.Evidence,
+			volume.Evidence{Name: "vfat", Offset: gpt.Alignment + 82})
 	}
+
 	windows := func(d *Disk) {
 		evidence("gpt", "ntfs")(d)
 		d.Parts = []volume.Part{{Device: d.Device + "1"}}
 	}
+
 	used := func(d *Disk) { d.Uses = []string{"mounted at /"} }
 	stick := func(d *Disk) { d.Removable = true }
 	dead := evidence(volume.Unreadable)
@@ -72,25 +92,123 @@ func TestDecide(t *testing.T) {
 		installed bool
 		refusal   string
 	}{
-		{name: "an empty disk", disks: []Disk{disk("/dev/sda")}, wish: Wish{Claim: any}, want: "/dev/sda"},
-		{name: "two that match", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb")}, wish: Wish{Claim: any}, refusal: "more than one empty disk matches"},
-		{name: "one by serial", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb")}, wish: Wish{Claim: serial("S-sdb")}, want: "/dev/sdb"},
-		{name: "one with content", disks: []Disk{disk("/dev/sda", windows)}, wish: Wish{Claim: serial("S-sda")}, refusal: `hint: if all that is on /dev/sda may go: install: {disk: {serial: "S-sda"}, wipe: "S-sda"}`},
-		{name: "one whose content may go", disks: []Disk{disk("/dev/sda", windows), disk("/dev/sdb", windows)}, wish: Wish{serial("S-sda"), "S-sda"}, want: "/dev/sda"},
-		{name: "one in use may not be wiped", disks: []Disk{disk("/dev/sda", windows, used)}, wish: Wish{serial("S-sda"), "S-sda"}, refusal: "mounted at /"},
-		{name: "one that cannot be read may not be wiped", disks: []Disk{disk("/dev/sda", dead)}, wish: Wish{serial("S-sda"), "S-sda"}, refusal: "cannot be read"},
-		{name: "a system is there", disks: []Disk{disk("/dev/sda", system)}, wish: Wish{Claim: serial("S-sda")}, want: "/dev/sda", installed: true},
-		{name: "a system is there, and may be wiped", disks: []Disk{disk("/dev/sda", system)}, wish: Wish{serial("S-sda"), "S-sda"}, want: "/dev/sda", installed: true},
-		{name: "a system is there, and another disk is empty", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system)}, wish: Wish{Claim: any}, want: "/dev/sdb", installed: true},
-		{name: "a system is on a disk that is not claimed", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system)}, wish: Wish{Claim: serial("S-sda")}, refusal: "/dev/sdb has a system already, and is not claimed"},
-		{name: "a system is on a stick", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, stick)}, wish: Wish{Claim: any}, want: "/dev/sda"},
-		{name: "two have a system", disks: []Disk{disk("/dev/sda", system), disk("/dev/sdb", system)}, wish: Wish{Claim: any}, refusal: "/dev/sda and /dev/sdb have a system already"},
-		{name: "a power cut left the mark", disks: []Disk{disk("/dev/sda", marked)}, wish: Wish{Claim: any}, want: "/dev/sda"},
-		{name: "a power cut left all but the first sector", disks: []Disk{disk("/dev/sda", begun)}, wish: Wish{Claim: any}, want: "/dev/sda"},
-		{name: "what was begun with, and an empty disk", disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", begun)}, wish: Wish{Claim: any}, want: "/dev/sdb"},
-		{name: "somebody has made something of a disk with a mark", disks: []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))}, wish: Wish{Claim: any}, refusal: "LVM2_member"},
-		{name: "what was begun with is in use", disks: []Disk{disk("/dev/sda", begun, used)}, wish: Wish{Claim: serial("S-sda")}, refusal: "mounted at /"},
-		{name: "an empty stick", disks: []Disk{disk("/dev/sda", stick)}, wish: Wish{Claim: any}, refusal: "no disk that is free matches"},
+		{
+			name:  "an empty disk",
+			disks: []Disk{disk("/dev/sda")},
+			wish:  Wish{Claim: any},
+			want:  "/dev/sda",
+		},
+		{
+			name:    "two that match",
+			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb")},
+			wish:    Wish{Claim: any},
+			refusal: "more than one empty disk matches",
+		},
+		{
+			name:  "one by serial",
+			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb")},
+			wish:  Wish{Claim: serial("S-sdb")},
+			want:  "/dev/sdb",
+		},
+		{
+			name:    "one with content",
+			disks:   []Disk{disk("/dev/sda", windows)},
+			wish:    Wish{Claim: serial("S-sda")},
+			refusal: `hint: if all that is on /dev/sda may go: install: {disk: {serial: "S-sda"}, wipe: "S-sda"}`,
+		},
+		{
+			name:  "one whose content may go",
+			disks: []Disk{disk("/dev/sda", windows), disk("/dev/sdb", windows)},
+			wish:  Wish{serial("S-sda"), "S-sda"},
+			want:  "/dev/sda",
+		},
+		{
+			name:    "one in use may not be wiped",
+			disks:   []Disk{disk("/dev/sda", windows, used)},
+			wish:    Wish{serial("S-sda"), "S-sda"},
+			refusal: "mounted at /",
+		},
+		{
+			name:    "one that cannot be read may not be wiped",
+			disks:   []Disk{disk("/dev/sda", dead)},
+			wish:    Wish{serial("S-sda"), "S-sda"},
+			refusal: "cannot be read",
+		},
+		{
+			name:      "a system is there",
+			disks:     []Disk{disk("/dev/sda", system)},
+			wish:      Wish{Claim: serial("S-sda")},
+			want:      "/dev/sda",
+			installed: true,
+		},
+		{
+			name:      "a system is there, and may be wiped",
+			disks:     []Disk{disk("/dev/sda", system)},
+			wish:      Wish{serial("S-sda"), "S-sda"},
+			want:      "/dev/sda",
+			installed: true,
+		},
+		{
+			name:      "a system is there, and another disk is empty",
+			disks:     []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
+			wish:      Wish{Claim: any},
+			want:      "/dev/sdb",
+			installed: true,
+		},
+		{
+			name:    "a system is on a disk that is not claimed",
+			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
+			wish:    Wish{Claim: serial("S-sda")},
+			refusal: "/dev/sdb has a system already, and is not claimed",
+		},
+		{
+			name:  "a system is on a stick",
+			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, stick)},
+			wish:  Wish{Claim: any},
+			want:  "/dev/sda",
+		},
+		{
+			name:    "two have a system",
+			disks:   []Disk{disk("/dev/sda", system), disk("/dev/sdb", system)},
+			wish:    Wish{Claim: any},
+			refusal: "/dev/sda and /dev/sdb have a system already",
+		},
+		{
+			name:  "a power cut left the mark",
+			disks: []Disk{disk("/dev/sda", marked)},
+			wish:  Wish{Claim: any},
+			want:  "/dev/sda",
+		},
+		{
+			name:  "a power cut left all but the first sector",
+			disks: []Disk{disk("/dev/sda", begun)},
+			wish:  Wish{Claim: any},
+			want:  "/dev/sda",
+		},
+		{
+			name:  "what was begun with, and an empty disk",
+			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", begun)},
+			wish:  Wish{Claim: any},
+			want:  "/dev/sdb",
+		},
+		{
+			name:    "somebody has made something of a disk with a mark",
+			disks:   []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))},
+			wish:    Wish{Claim: any},
+			refusal: "LVM2_member",
+		},
+		{
+			name:    "what was begun with is in use",
+			disks:   []Disk{disk("/dev/sda", begun, used)},
+			wish:    Wish{Claim: serial("S-sda")},
+			refusal: "mounted at /",
+		},
+		{
+			name:    "an empty stick",
+			disks:   []Disk{disk("/dev/sda", stick)},
+			wish:    Wish{Claim: any},
+			refusal: "no disk that is free matches",
+		},
 		{name: "no disk", wish: Wish{Claim: any}, refusal: "no disk that is free matches"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,7 +220,8 @@ func TestDecide(t *testing.T) {
 				return
 			}
 			if err != nil || got.Disk.Device != test.want || got.Installed != test.installed {
-				t.Errorf("%s, installed %v, %v; want %s", got.Disk.Device, got.Installed, err, test.want)
+				t.Errorf("%s, installed %v, %v; want %s",
+					got.Disk.Device, got.Installed, err, test.want)
 			}
 		})
 	}
@@ -111,17 +230,23 @@ func TestDecide(t *testing.T) {
 // image is a disk image with a small system.
 func image(t *testing.T) (firmware.Memory, gpt.Table) {
 	t.Helper()
-	disk, root, tree := firmware.NewMemory(nil), bytes.Repeat([]byte("loam"), 1<<16), firmware.NewMemory(nil)
+	disk := firmware.NewMemory(nil)
+	root := bytes.Repeat([]byte("loam"), 1<<16)
+	tree := firmware.NewMemory(nil)
 	hash, size, err := verity.Build(bytes.NewReader(root), int64(len(root)), tree, verity.Params{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	table := table(t, hash)
 	hashes := make([]byte, size)
 	_, err = tree.ReadAt(hashes, 0)
 	slots, slotErr := partitions.Slots(table, "amd64")
 	part := table.Partitions[0]
-	err = errors.Join(err, slotErr, table.Create(disk), esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 512, 1, []esp.File{{Path: "EFI/Linux/loam_1.efi", Data: root}}))
+	err = errors.Join(err, slotErr, table.Create(disk),
+		esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 512, 1,
+			[]esp.File{{Path: "EFI/Linux/loam_1.efi", Data: root}}))
+
 	for index, b := range map[int][]byte{slots[0].Root: root, slots[0].Verity: hashes} {
 		_, writeErr := disk.WriteAt(b, table.Partition(index).Start)
 		err = errors.Join(err, writeErr)
@@ -129,10 +254,12 @@ func image(t *testing.T) (firmware.Memory, gpt.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return disk, table
 }
 
-// target is a disk whose power is cut after so many sectors were written; 0 is never.
+// target is a disk whose power is cut after so many sectors were written; 0 is
+// never.
 type target struct {
 	firmware.Memory
 	size int64
@@ -141,7 +268,8 @@ type target struct {
 
 func (d target) WriteAt(p []byte, off int64) (int, error) {
 	for at := 0; at < len(p); at += 512 {
-		if *d.cut--; *d.cut == 0 {
+		*d.cut--
+		if *d.cut == 0 {
 			return at, io.ErrClosedPipe
 		}
 		if _, err := d.Memory.WriteAt(p[at:at+512], off+int64(at)); err != nil {
@@ -156,11 +284,18 @@ func (target) Close() error                     { return nil }
 
 // seen is the disk as Observe finds it.
 func (d target) seen() Disk {
-	return examine(d, volume.Disk{Device: "/dev/vda", Size: d.size, SectorSize: 512, Serial: "S1", Content: volume.Look(io.NewSectionReader(d, 0, d.size), d.size)})
+	return examine(d, volume.Disk{
+		Device:     "/dev/vda",
+		Size:       d.size,
+		SectorSize: 512,
+		Serial:     "S1",
+		Content:    volume.Look(io.NewSectionReader(d, 0, d.size), d.size),
+	})
 }
 
-// TestAnInstallationThatIsCutOffStartsOver, wherever that is and whatever was on the disk that could be wiped; and it is never refused, or
-// done to a disk that has a system.
+// TestAnInstallationThatIsCutOffStartsOver, wherever that is and whatever was
+// on the disk that could be wiped; and it is never refused, or done to a disk
+// that has a system.
 func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 	from, layout := image(t)
 	for _, test := range []struct {
@@ -182,6 +317,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				}
 				return d
 			}
+
 			try := func(d target) error {
 				choice, err := Decide(Facts{Arch: "amd64", Disks: []Disk{d.seen()}}, test.wish)
 				if err != nil {
@@ -190,8 +326,14 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				if choice.Installed {
 					return nil
 				}
-				return Write(t.Context(), func(volume.Disk) (block.Handle, error) { return d, nil }, choice, test.wish, from, layout.DiskSize, []byte("kind: Machine\n"), func(string, int64, int64) {})
+				return Write(t.Context(), func(volume.Disk) (block.Handle, error) {
+					return d, nil
+				}, choice, test.wish, from, layout.DiskSize, []byte("kind: Machine\n"), func(
+					string, int64, int64,
+				) {
+				})
 			}
+
 			whole := fresh(0)
 			if err := try(whole); err != nil {
 				t.Fatal(err)
@@ -199,15 +341,18 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 			if d := whole.seen(); !d.hasSystem("amd64") {
 				t.Fatalf("installed, and there is no system: %v", d.Content)
 			}
+
 			n := -*whole.cut
 			for cut := 1; cut <= n; cut++ {
 				if cut > 20 && cut < n-30 && cut%(n/8) > 0 {
 					continue
 				}
+
 				d := fresh(cut)
 				if err := try(d); err == nil {
 					t.Fatalf("cut at %d of %d: no error", cut, n)
 				}
+
 				*d.cut = 0
 				if err := try(d); err != nil {
 					t.Fatalf("cut at %d of %d: then %v", cut, n, err)
@@ -228,30 +373,41 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 		change func(d *target)
 		want   string
 	}{
-		{"it has content by now", func(d *target) { _, _ = d.Memory.WriteAt([]byte("LABELONE"), 512) }, "no longer empty"},
+		{"it has content by now", func(d *target) {
+			_, _ = d.Memory.WriteAt([]byte("LABELONE"), 512)
+		}, "no longer empty"},
 		{"it is another disk", func(d *target) { d.size += 512 }, "the disk that was chosen"},
-		{"it has a system by now", func(d *target) { _ = layout.Create(d.Memory) }, "it has a system by now"},
+		{"it has a system by now", func(d *target) {
+			_ = layout.Create(d.Memory)
+		}, "it has a system by now"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := target{firmware.NewMemory(nil), layout.DiskSize + gib, new(int)}
 			choice := Choice{Disk: d.seen()}
 			test.change(&d)
 			before := len(d.Over)
-			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) { return d, nil }, choice, Wish{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
+
+			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) {
+				return d, nil
+			}, choice, Wish{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
+
 			if len(d.Over) != before {
 				t.Error("it was written to")
 			}
 		})
 	}
+
 	small := volume.Disk{Device: "/dev/vda", Size: layout.DiskSize - 512, SectorSize: 512}
 	if err := Fits(small, layout); err == nil || !strings.Contains(err.Error(), "the image needs") {
 		t.Errorf("a disk that is too small: %v", err)
 	}
+
 	small.SectorSize = 4096
-	if err := Fits(small, layout); err == nil || !strings.Contains(err.Error(), "hint: loamctl build --sector-size 4096") {
+	if err := Fits(small, layout); err == nil ||
+		!strings.Contains(err.Error(), "hint: loamctl build --sector-size 4096") {
 		t.Errorf("a disk of other sectors: %v", err)
 	}
 }

@@ -19,21 +19,25 @@ var ErrOther = errors.New("not the disk image of this system")
 // window is that of packed images, and no more: what unpacks has little memory.
 const window = 32 << 20
 
-// Unpack unpacks a disk image into a new file, with holes where it is zero, and returns its size. It is an error if the SHA-256 of what was packed,
-// in hex, is not sum: then the file is not to be used.
+// Unpack unpacks a disk image into a new file, with holes where it is zero, and
+// returns its size. It is an error if the SHA-256 of what was packed, in hex,
+// is not sum: then the file is not to be used.
 func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+
 	digest := sha256.New()
 	packed = io.TeeReader(packed, digest)
-	z, err := zstd.NewReader(packed, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1))
+	z, err := zstd.NewReader(packed, zstd.WithDecoderMaxWindow(window),
+		zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return 0, err
 	}
 	defer z.Close()
+
 	size, unpackErr := sparse.Write(f, z)
 	if _, err := io.Copy(io.Discard, packed); err != nil { // What follows counts, too.
 		return 0, err
@@ -41,5 +45,6 @@ func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 	if have := hex.EncodeToString(digest.Sum(nil)); have != sum {
 		return 0, fmt.Errorf("%w: SHA-256 %.12s…, want %.12s…", ErrOther, have, sum)
 	}
+
 	return size, unpackErr
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Open opens a disk to install on, if it is still the one that was chosen: the image has taken its time to come.
+// Open opens a disk to install on, if it is still the one that was chosen: the
+// image has taken its time to come.
 func Open(m volume.Machine, chosen volume.Disk) (block.Handle, error) {
 	disk, err := flash.Open(chosen.Device)
 	if err != nil {
@@ -36,17 +37,30 @@ func Table(d Disk) (gpt.Table, error) {
 	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
-// Write writes an image of size bytes, with machine.yaml on its ESP, to the disk that was chosen, and reads it back. Between the decision
-// and this somebody may have taken the disk: so it is looked at once more when nobody else can have it.
-func Write(ctx context.Context, open func(volume.Disk) (block.Handle, error), c Choice, w Wish, image io.ReaderAt, size int64, machine []byte, progress flash.Progress) (err error) {
+// Write writes an image of size bytes, with machine.yaml on its ESP, to the
+// disk that was chosen, and reads it back. Between the decision and this
+// somebody may have taken the disk: so it is looked at once more when nobody
+// else can have it.
+func Write(
+	ctx context.Context,
+	open func(volume.Disk) (block.Handle, error),
+	c Choice,
+	w Wish,
+	image io.ReaderAt,
+	size int64,
+	machine []byte,
+	progress flash.Progress,
+) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("install on %s: %w", c.Disk.Device, err)
 		}
 	}()
+
 	if c.Installed {
 		return errors.New("it has a system")
 	}
+
 	layers := flash.NewOverlay(image)
 	im, err := flash.Prepare(layers, size, machine)
 	if err != nil {
@@ -55,30 +69,38 @@ func Write(ctx context.Context, open func(volume.Disk) (block.Handle, error), c 
 	if err := Fits(c.Disk.Disk, im.Table); err != nil {
 		return err
 	}
+
 	disk, err := open(c.Disk.Disk)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
+
 	if err := unchanged(disk, c.Disk, w); err != nil {
 		return err
 	}
+
 	return flash.Write(ctx, disk, c.Disk.Size, layers, im, progress)
 }
 
-// unchanged looks again at a disk that was chosen: it has to be as large, and as empty.
+// unchanged looks again at a disk that was chosen: it has to be as large, and
+// as empty.
 func unchanged(disk block.Handle, chosen Disk, w Wish) error {
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != chosen.Size {
-		return errors.Join(fmt.Errorf("it has %d bytes, the disk that was chosen %d", size, chosen.Size), err)
+		return errors.Join(fmt.Errorf("it has %d bytes, the disk that was chosen %d",
+			size, chosen.Size), err)
 	}
+
 	now := chosen.Disk
 	now.Content = volume.Look(disk, chosen.Size)
 	again := examine(disk, now)
 	switch {
 	case again.hasSystem(runtime.GOARCH):
 		return errors.New("it has a system by now")
-	case len(now.Content.Evidence) > 0 && !again.unfinished() && (w.Wipe == "" || w.Wipe != chosen.Serial):
+	case len(now.Content.Evidence) > 0 && !again.unfinished() &&
+		(w.Wipe == "" || w.Wipe != chosen.Serial):
 		return fmt.Errorf("no longer empty: %v", now.Content)
 	}
+
 	return nil
 }
