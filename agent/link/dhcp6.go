@@ -13,50 +13,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ask6 asks once for a network of IPv6. Where a router has had the kernel make an address, DHCPv6 is asked for the rest alone (RFC 8415, section 6.1).
+// ask6 asks once for a network of IPv6. Where a router has had the kernel make
+// an address, DHCPv6 is asked for the rest alone (RFC 8415, section 6.1).
 func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
 	if _, err := address(ctx, l, net.IP.IsLinkLocalUnicast); err != nil {
 		return Network{}, fmt.Errorf("IPv6: no address of its own: %w", err)
 	}
+
 	client, err := nclient6.New(l.Name, nclient6.WithTimeout(wait), nclient6.WithRetry(1))
 	if err != nil {
 		return Network{}, fmt.Errorf("DHCPv6: %w", err)
 	}
 	defer client.Close()
+
 	n := Network{Interface: l.Name}
 	var reply *dhcpv6.Message
-	if n.Address, err = address(ctx, l, net.IP.IsGlobalUnicast); err == nil {
+	n.Address, err = address(ctx, l, net.IP.IsGlobalUnicast)
+	if err == nil {
 		reply, err = c.inform(ctx, client, n)
 	} else {
 		reply, err = c.solicit(ctx, client)
 	}
+
 	switch alone := errors.Is(err, nclient6.ErrNoResponse); {
 	case alone && n.Address.IP == nil:
-		return Network{}, errors.New("IPv6: no router advertises a network, and no DHCPv6 server answers")
+		return Network{}, errors.New("IPv6: no router advertises a network, " +
+			"and no DHCPv6 server answers")
 	case alone && c.URL != "":
 		return n, nil
 	case err == nil:
 		n, err = c.network6(n, reply)
 	}
+
 	if err != nil {
 		return Network{}, fmt.Errorf("DHCPv6: %w", err)
 	}
+
 	return n, nil
 }
 
-// address waits for an address that the kernel has on an interface, and nobody else on its network.
+// address waits for an address that the kernel has on an interface, and nobody
+// else on its network.
 func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (net.IPNet, error) {
 	ctx, stop := context.WithTimeout(ctx, wait)
 	updates := make(chan netlink.AddrUpdate)
-	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), netlink.AddrSubscribeOptions{ListExisting: true}); err != nil {
+	err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(),
+		netlink.AddrSubscribeOptions{ListExisting: true})
+	if err != nil {
 		stop()
 		return net.IPNet{}, fmt.Errorf("listen to addresses: %w", err)
 	}
+
 	defer func() {
 		stop()
 		for range updates { // The subscription ends when it wants to tell something, or is told to.
 		}
 	}()
+
 	const unusable = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
 	for {
 		select {
@@ -64,7 +77,9 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 			if !ok {
 				return net.IPNet{}, errors.New("listen to addresses: the kernel has ended it")
 			}
-			if a := u.LinkAddress; u.NewAddr && u.LinkIndex == l.Index && u.Flags&unusable == 0 && a.IP.To4() == nil && fits(a.IP) {
+			a := u.LinkAddress
+			if u.NewAddr && u.LinkIndex == l.Index && u.Flags&unusable == 0 &&
+				a.IP.To4() == nil && fits(a.IP) {
 				return a, nil
 			}
 		case <-ctx.Done():
@@ -73,9 +88,13 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 	}
 }
 
-// inform asks for what goes with an address that is there: as for an address, but without one.
-func (c Client) inform(ctx context.Context, client *nclient6.Client, n Network) (*dhcpv6.Message, error) {
-	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6(client.InterfaceAddr())...)
+// inform asks for what goes with an address that is there: as for an address,
+// but without one.
+func (c Client) inform(
+	ctx context.Context, client *nclient6.Client, n Network,
+) (*dhcpv6.Message, error) {
+	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(),
+		c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,31 +105,47 @@ func (c Client) inform(ctx context.Context, client *nclient6.Client, n Network) 
 
 // solicit asks for an address, too.
 func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
-	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(), c.options6(client.InterfaceAddr())...)
+	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(),
+		c.options6(client.InterfaceAddr())...)
 	if err != nil {
 		return nil, err
 	}
+
 	offer, err := c.useful(ctx, client, question, dhcpv6.MessageTypeAdvertise, Network{})
 	if err != nil {
 		return nil, err
 	}
+
 	return client.Request(ctx, offer, c.options6(client.InterfaceAddr())...)
 }
 
-// useful is the first answer of a type that makes a network of n. Another server may have answered before it: that it has no address (RFC 8415,
-// section 18.2.9), or nothing that leads to the system.
-func (c Client) useful(ctx context.Context, client *nclient6.Client, question *dhcpv6.Message, of dhcpv6.MessageType, n Network) (*dhcpv6.Message, error) {
+// useful is the first answer of a type that makes a network of n. Another
+// server may have answered before it: that it has no address (RFC 8415, section
+// 18.2.9), or nothing that leads to the system.
+func (c Client) useful(
+	ctx context.Context,
+	client *nclient6.Client,
+	question *dhcpv6.Message,
+	of dhcpv6.MessageType,
+	n Network,
+) (*dhcpv6.Message, error) {
 	var problem error
-	answer, err := client.SendAndRead(ctx, client.RemoteAddr(), question, func(p *dhcpv6.Message) bool {
-		if p.MessageType != of {
-			return false
-		}
-		_, problem = c.network6(n, p)
-		return problem == nil
-	})
+	answer, err := client.SendAndRead(
+		ctx,
+		client.RemoteAddr(),
+		question,
+		func(p *dhcpv6.Message) bool {
+			if p.MessageType != of {
+				return false
+			}
+			_, problem = c.network6(n, p)
+			return problem == nil
+		},
+	)
 	if errors.Is(err, nclient6.ErrNoResponse) && problem != nil {
 		err = problem
 	}
+
 	return answer, err
 }
 
@@ -131,11 +166,19 @@ func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
 		if offered == nil || offered.Options.OneAddress() == nil {
 			return Network{}, errors.New("nobody offers an address")
 		}
-		n.Address = net.IPNet{IP: offered.Options.OneAddress().IPv6Addr, Mask: net.CIDRMask(128, 128)}
+		n.Address = net.IPNet{
+			IP:   offered.Options.OneAddress().IPv6Addr,
+			Mask: net.CIDRMask(128, 128),
+		}
 	}
-	n.DNS, n.URL = reply.Options.DNS(), bootURL(reply.Options.BootFileURL())
+
+	n.DNS = reply.Options.DNS()
+	n.URL = bootURL(reply.Options.BootFileURL())
 	if n.URL == "" && c.URL == "" {
-		return Network{}, fmt.Errorf("address %s, and nobody says where the system is\nhint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class %s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
+		return Network{}, fmt.Errorf("address %s, and nobody says where the system is\n"+
+			"hint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class "+
+			"%s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
 	}
+
 	return n, nil
 }

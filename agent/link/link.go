@@ -1,5 +1,6 @@
-// Package link brings network interfaces up where there is no network manager: netlink, DHCP (RFC 2131), and of IPv6 what routers advertise (RFC 4862)
-// and DHCPv6 (RFC 8415), for a node that is still in its initramfs.
+// Package link brings network interfaces up where there is no network manager:
+// netlink, DHCP (RFC 2131), and of IPv6 what routers advertise (RFC 4862) and
+// DHCPv6 (RFC 8415), for a node that is still in its initramfs.
 package link
 
 import (
@@ -20,35 +21,47 @@ import (
 type Network struct {
 	Interface string
 	Address   net.IPNet
-	// Router is nil if there is none, and for IPv6, where the kernel knows the routers.
+
+	// Router is nil if there is none, and for IPv6, where the kernel knows the
+	// routers.
 	Router net.IP
 	DNS    []net.IP
+
 	// URL is where a server of boot files is, "" if nobody said.
 	URL string
 }
 
-// Connect brings all interfaces up, also those that come later, and returns the first network that has an address and, if the client wants one,
-// a URL. Until then, or ctx ends, it asks again; say is told why.
+// Connect brings all interfaces up, also those that come later, and returns the
+// first network that has an address and, if the client wants one, a URL. Until
+// then, or ctx ends, it asks again; say is told why.
 func Connect(ctx context.Context, c Client, say func(format string, args ...any)) (Network, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+
 	defer stop()
-	updates, found := make(chan netlink.LinkUpdate), make(chan Network)
-	if err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{ListExisting: true}); err != nil {
+	updates := make(chan netlink.LinkUpdate)
+	found := make(chan Network)
+
+	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(),
+		netlink.LinkSubscribeOptions{ListExisting: true})
+	if err != nil {
 		return Network{}, fmt.Errorf("listen to network interfaces: %w", err)
 	}
+
 	wg.Go(func() { // The subscription ends when it wants to tell something, or is told to.
 		<-ctx.Done()
 		for range updates {
 		}
 	})
+
 	asked := map[int]bool{}
 	for {
 		select {
 		case u, ok := <-updates:
 			if !ok {
-				return Network{}, errors.New("listen to network interfaces: the kernel has ended it")
+				return Network{}, errors.New("listen to network interfaces: " +
+					"the kernel has ended it")
 			}
 			if a := u.Link.Attrs(); !asked[a.Index] && usable(*a) {
 				asked[a.Index] = true
@@ -57,7 +70,8 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 		case n := <-found:
 			return n, n.apply()
 		case <-ctx.Done():
-			return Network{}, fmt.Errorf("%d network interfaces, and no answer: %w", len(asked), ctx.Err())
+			return Network{}, fmt.Errorf("%d network interfaces, and no answer: %w",
+				len(asked), ctx.Err())
 		}
 	}
 }
@@ -67,8 +81,11 @@ func usable(a netlink.LinkAttrs) bool {
 	return a.Flags&net.FlagLoopback == 0 && a.EncapType == "ether" && len(a.HardwareAddr) == 6
 }
 
-// join brings an interface up and asks for a network, by each protocol that can lead to the server, until ctx ends.
-func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
+// join brings an interface up and asks for a network, by each protocol that can
+// lead to the server, until ctx ends.
+func (c Client) join(
+	ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any),
+) {
 	if err := netlink.LinkSetUp(l); err != nil {
 		say("network interface %s: %v", l.Attrs().Name, err)
 		return
@@ -83,7 +100,8 @@ func (c Client) join(ctx context.Context, l netlink.Link, found chan<- Network, 
 // question asks once for the network of an interface.
 type question func(ctx context.Context, l netlink.LinkAttrs) (Network, error)
 
-// server is the host of URL, "" if that is not known, and its address, invalid if it is a name.
+// server is the host of URL, "" if that is not known, and its address, invalid
+// if it is a name.
 func (c Client) server() (host string, address netip.Addr) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -116,13 +134,20 @@ func (c Client) leads(n Network) error {
 }
 
 // again asks until there is an answer, or ctx ends.
-func (c Client) again(ctx context.Context, ask question, l netlink.Link, found chan<- Network, say func(format string, args ...any)) {
+func (c Client) again(
+	ctx context.Context,
+	ask question,
+	l netlink.Link,
+	found chan<- Network,
+	say func(format string, args ...any),
+) {
 	name := l.Attrs().Name
 	for said := ""; ; {
 		n, err := ask(ctx, *l.Attrs())
 		if err == nil {
 			err = c.leads(n)
 		}
+
 		if err == nil {
 			select {
 			case found <- n:
@@ -130,10 +155,12 @@ func (c Client) again(ctx context.Context, ask question, l netlink.Link, found c
 			}
 			return
 		}
+
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			said = text
 			say("network interface %s: %s", name, text)
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -151,21 +178,30 @@ func (n Network) apply() error {
 	if err == nil {
 		a := netlink.Addr{IPNet: &n.Address}
 		if n.Address.IP.To4() == nil {
-			a.Flags = unix.IFA_F_NODAD // Who gave it knows that nobody else has it; and it can be used at once.
+			// Who gave it knows that nobody else has it; and it can be used at
+			// once.
+			a.Flags = unix.IFA_F_NODAD
 		}
 		err = netlink.AddrReplace(l, &a)
 	}
+
 	if err == nil && n.Router != nil {
-		err = netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: n.Router, Flags: int(netlink.FLAG_ONLINK)})
+		err = netlink.RouteReplace(&netlink.Route{
+			LinkIndex: l.Attrs().Index,
+			Gw:        n.Router,
+			Flags:     int(netlink.FLAG_ONLINK),
+		})
 	}
+
 	if err != nil {
 		return fmt.Errorf("network interface %s: address %s: %w", n.Interface, &n.Address, err)
 	}
+
 	return nil
 }
 
-// Close takes all interfaces down and their addresses away, as the kernel does with those of IPv6: the system that comes next finds them as at
-// power-on.
+// Close takes all interfaces down and their addresses away, as the kernel does
+// with those of IPv6: the system that comes next finds them as at power-on.
 func Close() error {
 	links, err := netlink.LinkList()
 	for _, l := range links {
@@ -182,6 +218,7 @@ func Close() error {
 	if err != nil {
 		return fmt.Errorf("take network interfaces down: %w", err)
 	}
+
 	return nil
 }
 
@@ -191,11 +228,13 @@ func MACs() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
+
 	var all []string
 	for _, l := range links {
 		if a := l.Attrs(); usable(*a) {
 			all = append(all, a.HardwareAddr.String())
 		}
 	}
+
 	return all, nil
 }
