@@ -1,5 +1,7 @@
-// Package live runs a node from memory: it gets the system from where the kernel's command line says, verified by the digests there, and puts it on
-// the disk that machine.yaml claims for it, or runs it. What cannot be installed is run, and says why.
+// Package live runs a node from memory: it gets the system from where the
+// kernel's command line says, verified by the digests there, and puts it on the
+// disk that machine.yaml claims for it, or runs it. What cannot be installed is
+// run, and says why.
 //
 // init-live starts like agent/boot and then takes its system from a [Source]:
 // agent/netboot, or agent/stick (the partition whose UUID is the first half of
@@ -32,14 +34,20 @@ import (
 type Source interface {
 	// Machine is the text of machine.yaml, nil if there is none for this node.
 	Machine(ctx context.Context) ([]byte, error)
+
 	// Packed is the disk image, packed.
 	Packed(ctx context.Context) (io.ReadCloser, error)
-	// System puts the system into files of dir, and says where in them root file system and hash tree are.
+
+	// System puts the system into files of dir, and says where in them root
+	// file system and hash tree are.
 	System(ctx context.Context, dir string) (root, tree boot.File, err error)
+
 	// Installed is told that the disk has the system.
 	Installed(ctx context.Context) error
+
 	// Disk is the device node of the disk that it is on, "" for none.
 	Disk() string
+
 	// Close leaves the machine as it was.
 	Close() error
 }
@@ -61,10 +69,12 @@ func Run(ctx context.Context, i *boot.Init, p Params, s Source) error {
 	if err := n.identify(ctx); err != nil {
 		return err
 	}
+
 	i.Done("find the system")
 	if err := i.MountMemory(); err != nil {
 		return err
 	}
+
 	if n.machine.Install != nil {
 		err := n.install(ctx)
 		if err == nil {
@@ -72,27 +82,33 @@ func Run(ctx context.Context, i *boot.Init, p Params, s Source) error {
 		}
 		n.warn(fmt.Errorf("the system was not installed: %w", err))
 	}
+
 	return n.run(ctx)
 }
 
-// identify reads machine.yaml, and leaves it to the agent, which says what is wrong with it.
+// identify reads machine.yaml, and leaves it to the agent, which says what is
+// wrong with it.
 func (n *node) identify(ctx context.Context) error {
 	text, err := n.source.Machine(ctx)
 	if err != nil || text == nil {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(source.RunPath), 0o755); err != nil {
 		return fmt.Errorf("machine.yaml: %w", err)
 	}
 	if err := os.WriteFile(source.RunPath, text, 0o600); err != nil {
 		return fmt.Errorf("machine.yaml: %w", err)
 	}
+
 	m, err := machine.Decode("machine.yaml", text)
 	if err != nil {
 		n.Say("%v", err)
 		return nil
 	}
-	n.text, n.machine = text, m
+
+	n.text = text
+	n.machine = m
 	return nil
 }
 
@@ -108,21 +124,28 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	n.Alive()
 	n.Done("get the system")
+
 	d, err := n.FromMemory(n.params.RootHash, root, tree)
 	if err != nil {
 		return err
 	}
+
 	n.Done("verify the system")
 	if n.machine.State != nil {
-		if d.State, err = n.state(); err != nil {
-			n.warn(fmt.Errorf("the state of the node is in memory, and gone with a restart: %w", err))
+		d.State, err = n.state()
+		if err != nil {
+			n.warn(fmt.Errorf("the state of the node is in memory, and gone with a restart: %w",
+				err))
 		}
 	}
+
 	if err := n.source.Close(); err != nil {
 		n.warn(err)
 	}
+
 	d.Warnings = append(d.Warnings, n.warnings...)
 	return n.Run(d)
 }
@@ -130,18 +153,21 @@ func (n *node) run(ctx context.Context) error {
 const (
 	// patience is how long a disk that is claimed may take to appear.
 	patience = 60 * time.Second
-	// quiet is how long no device may have appeared, for a claim that could mean several disks.
+	// quiet is how long no device may have appeared, for a claim that could
+	// mean several disks.
 	quiet = 5 * time.Second
 )
 
-// settle asks decide until it has a disk, or one that it does not take; or until no more disks appear.
+// settle asks decide until it has a disk, or one that it does not take; or
+// until no more disks appear.
 func (n *node) settle(c volume.Claim, decide func() error) error {
 	deadline := time.Now().Add(patience)
 	for c.Serial == "" && n.Await(earlier(time.Now().Add(quiet), deadline)) {
 	}
 	for {
 		err := decide()
-		if missing := (*volume.Refusal)(nil); !errors.As(err, &missing) || missing.Matches() || !n.Await(deadline) {
+		missing := (*volume.Refusal)(nil)
+		if !errors.As(err, &missing) || missing.Matches() || !n.Await(deadline) {
 			return err
 		}
 	}
@@ -157,11 +183,14 @@ func earlier(a, b time.Time) time.Time {
 // disks are those of this machine.
 func disks() volume.Machine { return volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook} }
 
-// install puts the system on the disk that is claimed, if it is not there already.
+// install puts the system on the disk that is claimed, if it is not there
+// already.
 func (n *node) install(ctx context.Context) error {
 	if n.params.Disk == "" {
-		return errors.New("the kernel command line has no loam.disk=\nhint: take it from manifest.json of the build, field liveCmdline")
+		return errors.New("the kernel command line has no loam.disk=\n" +
+			"hint: take it from manifest.json of the build, field liveCmdline")
 	}
+
 	wish := install.Wish{Claim: n.machine.Install.Disk.Claim(), Wipe: n.machine.Install.Wipe}
 	var choice install.Choice
 	err := n.settle(wish.Claim, func() error {
@@ -174,11 +203,13 @@ func (n *node) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if !choice.Installed {
 		if err := n.write(ctx, choice, wish); err != nil {
 			return err
 		}
 	}
+
 	return n.startNext(choice.Disk)
 }
 
@@ -187,31 +218,37 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) erro
 	n.Say("installing on %s", c.Disk)
 	file := filepath.Join(boot.MemoryDir, "disk")
 	defer os.Remove(file)
+
 	packed, err := n.source.Packed(ctx)
 	if err != nil {
 		return err
 	}
+
 	size, err := install.Unpack(file, packed, n.params.Disk)
 	if err := errors.Join(err, packed.Close()); err != nil {
 		return err
 	}
+
 	image, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer image.Close()
+
 	n.Done("get the system")
 	open := func(d volume.Disk) (block.Handle, error) { return install.Open(disks(), d) }
 	if err := install.Write(ctx, open, c, w, image, size, n.text, n.progress()); err != nil {
 		return err
 	}
+
 	n.Done("write the system")
 	return nil
 }
 
 // progress says how far it is at each quarter.
 func (n *node) progress() func(doing string, done, all int64) {
-	began, shown := time.Now(), ""
+	began := time.Now()
+	shown := ""
 	return func(doing string, done, all int64) {
 		n.Alive()
 		line := fmt.Sprintf("%s: %d %%", doing, 4*done/max(all, 1)*25)
@@ -223,7 +260,8 @@ func (n *node) progress() func(doing string, done, all int64) {
 	}
 }
 
-// startNext has the firmware start the disk. A machine that was not started by UEFI has its order from somebody else.
+// startNext has the firmware start the disk. A machine that was not started by
+// UEFI has its order from somebody else.
 func (n *node) startNext(d install.Disk) error {
 	table, err := install.Table(d)
 	if err != nil {
@@ -241,14 +279,17 @@ func (n *node) restart(ctx context.Context) error {
 	if err := n.source.Installed(ctx); err != nil {
 		n.Say("tell the server: %v", err)
 	}
+
 	wait := time.Second
 	if n.source.Disk() != "" {
 		n.Say("installed: take the stick out")
 		wait = 10 * time.Second
 	}
+
 	if err := n.source.Close(); err != nil {
 		n.Log("%v", err)
 	}
+
 	n.Restart(wait)
 	return nil
 }

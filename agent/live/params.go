@@ -9,13 +9,17 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Params are what the kernel's command line says of the system, all of it from who made the image, but for Server.
+// Params are what the kernel's command line says of the system, all of it from
+// who made the image, but for Server.
 type Params struct {
 	// From is FromNetwork or FromStick.
 	From     string
 	RootHash [32]byte
-	// Disk is the SHA-256, in hex, of the packed disk image, "" for a system that is only run.
+
+	// Disk is the SHA-256, in hex, of the packed disk image, "" for a system
+	// that is only run.
 	Disk string
+
 	// Server is a URL, "" if DHCP says it.
 	Server string
 }
@@ -26,28 +30,37 @@ const (
 	FromStick   = "stick"
 )
 
-// ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork without it) and loam.server=.
+// ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork
+// without it) and loam.server=.
 func ParseParams(text string) (p Params, err error) {
 	line := cmdline.Parse(text)
 	hash, _ := line.Get("roothash")
-	if p.RootHash, err = verity.ParseRootHash(hash); err != nil {
+	p.RootHash, err = verity.ParseRootHash(hash)
+	if err != nil {
 		return p, fmt.Errorf("kernel command line: roothash=: %w", err)
 	}
+
 	if disk, ok := line.Get("loam.disk"); ok {
-		if p.Disk, ok = strings.CutPrefix(disk, "sha256:"); !ok {
-			return p, fmt.Errorf("kernel command line: loam.disk=%.80s: want sha256:, and the sum of the packed disk image", disk)
+		p.Disk, ok = strings.CutPrefix(disk, "sha256:")
+		if !ok {
+			return p, fmt.Errorf("kernel command line: loam.disk=%.80s: want sha256:, "+
+				"and the sum of the packed disk image", disk)
 		}
 		if _, err := partitions.InstallerUUID(p.Disk); err != nil {
 			return p, fmt.Errorf("kernel command line: loam.disk=: %w", err)
 		}
 	}
+
 	p.Server, _ = line.Get("loam.server")
 	p.From = FromNetwork
 	if from, ok := line.Get("loam.from"); ok {
 		p.From = from
 	}
+
 	if p.From != FromNetwork && p.From != FromStick {
-		return p, fmt.Errorf("kernel command line: loam.from=%s: want %s or %s", p.From, FromNetwork, FromStick)
+		return p, fmt.Errorf("kernel command line: loam.from=%s: want %s or %s",
+			p.From, FromNetwork, FromStick)
 	}
+
 	return p, nil
 }

@@ -10,15 +10,28 @@ import (
 )
 
 func TestParseParams(t *testing.T) {
-	root, disk := "roothash="+strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	root := "roothash=" + strings.Repeat("ab", 32)
+	disk := strings.Repeat("cd", 32)
 	for _, test := range []struct{ name, line, want, wrong string }{
-		{name: "over the network", line: root + " loam.from=network loam.disk=sha256:" + disk, want: FromNetwork},
+		{
+			name: "over the network",
+			line: root + " loam.from=network loam.disk=sha256:" + disk,
+			want: FromNetwork,
+		},
 		{name: "without a word", line: root + " loam.server=http://192.0.2.1", want: FromNetwork},
-		{name: "from a stick", line: "quiet " + root + " loam.from=stick loam.disk=sha256:" + disk, want: FromStick},
+		{
+			name: "from a stick",
+			line: "quiet " + root + " loam.from=stick loam.disk=sha256:" + disk,
+			want: FromStick,
+		},
 		{name: "from elsewhere", line: root + " loam.from=tape", wrong: "want network or stick"},
 		{name: "no root hash", line: "quiet", wrong: "roothash="},
 		{name: "another digest", line: root + " loam.disk=md5:" + disk, wrong: "want sha256:"},
-		{name: "half a digest", line: root + " loam.disk=sha256:" + disk[:32], wrong: "not 64 hexadecimal digits"},
+		{
+			name:  "half a digest",
+			line:  root + " loam.disk=sha256:" + disk[:32],
+			wrong: "not 64 hexadecimal digits",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := ParseParams(test.line)
@@ -28,7 +41,8 @@ func TestParseParams(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || p.From != test.want || p.RootHash[0] != 0xab || strings.Contains(test.line, "disk") && p.Disk != disk {
+			if err != nil || p.From != test.want || p.RootHash[0] != 0xab ||
+				strings.Contains(test.line, "disk") && p.Disk != disk {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
@@ -38,18 +52,31 @@ func TestParseParams(t *testing.T) {
 func TestDecideState(t *testing.T) {
 	const size = 64 << 30
 	disk := func(device string, change ...func(*stateDisk)) stateDisk {
-		d := stateDisk{Disk: volume.Disk{Device: device, Size: size, SectorSize: 512, Serial: "S-" + device[len("/dev/"):]}}
+		d := stateDisk{Disk: volume.Disk{
+			Device:     device,
+			Size:       size,
+			SectorSize: 512,
+			Serial:     "S-" + device[len("/dev/"):],
+		}}
 		for _, c := range change {
 			c(&d)
 		}
 		return d
 	}
+
 	data := func(name string) func(*stateDisk) {
 		return func(d *stateDisk) {
-			d.Content.Evidence = append(d.Content.Evidence, volume.Evidence{Name: name, Offset: 1080})
+			d.Content.Evidence = append(d.Content.Evidence,
+				volume.Evidence{Name: name, Offset: 1080})
 		}
 	}
-	state := func(d *stateDisk) { d.label, d.size = partitions.StateLabel, d.Size; data("ext4")(d) }
+
+	state := func(d *stateDisk) {
+		d.label = partitions.StateLabel
+		d.size = d.Size
+		data("ext4")(d)
+	}
+
 	small := func(d *stateDisk) { d.size = 1 << 30 }
 	torn := func(d *stateDisk) { d.torn = true }
 	marked := func(d *stateDisk) { d.marked = true; data(volume.Unknown)(d) }
@@ -62,17 +89,87 @@ func TestDecideState(t *testing.T) {
 		want  boot.State
 		why   string
 	}{
-		{name: "an empty disk", disks: []stateDisk{disk("/dev/sda")}, claim: anyDisk, want: boot.State{Device: "/dev/sda", Size: size, Format: true, Grow: true}},
-		{name: "the state, before an empty disk", disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state)}, claim: anyDisk, want: boot.State{Device: "/dev/sdb", Size: size}},
-		{name: "the state, on a disk that has grown and was torn", disks: []stateDisk{disk("/dev/sdb", state, small, torn)}, claim: anyDisk, want: boot.State{Device: "/dev/sdb", Size: size, Grow: true, Mend: true}},
-		{name: "the state of another node", disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state)}, claim: volume.Claim{Serial: "S-sda"}, why: "/dev/sdb has a node's state already"},
-		{name: "the states of two other nodes", disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state), disk("/dev/sdc", state)}, claim: volume.Claim{Serial: "S-sda"}, why: "/dev/sdb has a node's state already"},
-		{name: "two states, one of them claimed", disks: []stateDisk{disk("/dev/sda", state), disk("/dev/sdb", state)}, claim: volume.Claim{Serial: "S-sda"}, want: boot.State{Device: "/dev/sda", Size: size}},
-		{name: "two states", disks: []stateDisk{disk("/dev/sda", state), disk("/dev/sdb", state)}, claim: anyDisk, why: "/dev/sda and /dev/sdb have a node's state already"},
-		{name: "a power cut while it was formatted", disks: []stateDisk{disk("/dev/sda", marked, data("ext4"))}, claim: anyDisk, want: boot.State{Device: "/dev/sda", Size: size, Format: true, Grow: true}},
-		{name: "somebody has made something of a disk with a mark", disks: []stateDisk{disk("/dev/sda", marked, data("xfs"))}, claim: anyDisk, why: "xfs"},
-		{name: "the file system of somebody else", disks: []stateDisk{disk("/dev/sda", data("ext4"))}, claim: volume.Claim{Serial: "S-sda"}, why: "ext4"},
-		{name: "a disk in use", disks: []stateDisk{disk("/dev/sda", state, used)}, claim: anyDisk, why: "no disk that is free"},
+		{
+			name:  "an empty disk",
+			disks: []stateDisk{disk("/dev/sda")},
+			claim: anyDisk,
+			want: boot.State{
+				Device: "/dev/sda",
+				Size:   size,
+				Format: true,
+				Grow:   true,
+			},
+		},
+		{
+			name:  "the state, before an empty disk",
+			disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state)},
+			claim: anyDisk,
+			want:  boot.State{Device: "/dev/sdb", Size: size},
+		},
+		{
+			name:  "the state, on a disk that has grown and was torn",
+			disks: []stateDisk{disk("/dev/sdb", state, small, torn)},
+			claim: anyDisk,
+			want: boot.State{
+				Device: "/dev/sdb",
+				Size:   size,
+				Grow:   true,
+				Mend:   true,
+			},
+		},
+		{
+			name:  "the state of another node",
+			disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state)},
+			claim: volume.Claim{Serial: "S-sda"},
+			why:   "/dev/sdb has a node's state already",
+		},
+		{
+			name:  "the states of two other nodes",
+			disks: []stateDisk{disk("/dev/sda"), disk("/dev/sdb", state), disk("/dev/sdc", state)},
+			claim: volume.Claim{Serial: "S-sda"},
+			why:   "/dev/sdb has a node's state already",
+		},
+		{
+			name:  "two states, one of them claimed",
+			disks: []stateDisk{disk("/dev/sda", state), disk("/dev/sdb", state)},
+			claim: volume.Claim{Serial: "S-sda"},
+			want:  boot.State{Device: "/dev/sda", Size: size},
+		},
+		{
+			name:  "two states",
+			disks: []stateDisk{disk("/dev/sda", state), disk("/dev/sdb", state)},
+			claim: anyDisk,
+			why:   "/dev/sda and /dev/sdb have a node's state already",
+		},
+		{
+			name:  "a power cut while it was formatted",
+			disks: []stateDisk{disk("/dev/sda", marked, data("ext4"))},
+			claim: anyDisk,
+			want: boot.State{
+				Device: "/dev/sda",
+				Size:   size,
+				Format: true,
+				Grow:   true,
+			},
+		},
+		{
+			name:  "somebody has made something of a disk with a mark",
+			disks: []stateDisk{disk("/dev/sda", marked, data("xfs"))},
+			claim: anyDisk,
+			why:   "xfs",
+		},
+		{
+			name:  "the file system of somebody else",
+			disks: []stateDisk{disk("/dev/sda", data("ext4"))},
+			claim: volume.Claim{Serial: "S-sda"},
+			why:   "ext4",
+		},
+		{
+			name:  "a disk in use",
+			disks: []stateDisk{disk("/dev/sda", state, used)},
+			claim: anyDisk,
+			why:   "no disk that is free",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := decideState(test.disks, test.claim)

@@ -18,10 +18,13 @@ const stateField = "state.disk"
 // stateDisk is a disk that may have the state of the node.
 type stateDisk struct {
 	volume.Disk
-	// label and size are of the ext4 on all of it; torn is its superblock after a power cut.
+
+	// label and size are of the ext4 on all of it; torn is its superblock after
+	// a power cut.
 	label string
 	size  int64
 	torn  bool
+
 	// marked says that it asks to be formatted.
 	marked bool
 }
@@ -34,6 +37,7 @@ func (n *node) state() (s boot.State, err error) {
 		if err != nil {
 			return err
 		}
+
 		var all []stateDisk
 		for _, d := range found {
 			if d.Device == n.source.Disk() {
@@ -41,9 +45,11 @@ func (n *node) state() (s boot.State, err error) {
 			}
 			all = append(all, examine(d))
 		}
+
 		s, err = decideState(all, claim)
 		return err
 	})
+
 	return s, err
 }
 
@@ -61,20 +67,26 @@ func examined(device io.ReaderAt, d volume.Disk) stateDisk {
 	s := stateDisk{Disk: d}
 	sb, err := ext4.ReadSuperblock(device)
 	if err != nil && !errors.Is(err, ext4.ErrNotExt4) {
-		if sb, _, err = ext4.Mended(device); err == nil {
+		sb, _, err = ext4.Mended(device)
+		if err == nil {
 			s.torn = true
 		}
 	}
+
 	if err == nil {
-		s.label, s.size = sb.Label, sb.Size()
+		s.label = sb.Label
+		s.size = sb.Size()
 	}
+
 	start := make([]byte, len(ext4.FormatMark))
 	_, err = device.ReadAt(start, 0)
 	s.marked = err == nil && string(start) == ext4.FormatMark
+
 	return s
 }
 
-// unfinished reports whether a power cut has left a disk with nothing on it but a part of the state's file system.
+// unfinished reports whether a power cut has left a disk with nothing on it but
+// a part of the state's file system.
 func (d stateDisk) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		return !slices.Contains([]string{volume.Unknown, "ext2", "ext3", "ext4"}, e.Name)
@@ -82,8 +94,9 @@ func (d stateDisk) unfinished() bool {
 	return d.marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
 
-// decideState says which disk has the state, or is to have it. One that has it is meant before any empty disk, and before
-// it one that a power cut has left unfinished; otherwise volume.Decide chooses.
+// decideState says which disk has the state, or is to have it. One that has it
+// is meant before any empty disk, and before it one that a power cut has left
+// unfinished; otherwise volume.Decide chooses.
 func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 	var with []stateDisk
 	for _, d := range all {
@@ -91,27 +104,49 @@ func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 			with = append(with, d)
 		}
 	}
-	claimed := slices.DeleteFunc(slices.Clone(with), func(d stateDisk) bool { return !c.Identity(d.Disk) })
+
+	claimed := slices.DeleteFunc(slices.Clone(with), func(d stateDisk) bool {
+		return !c.Identity(d.Disk)
+	})
+
 	switch {
 	case len(claimed) == 1:
 		d := claimed[0]
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
-		return boot.State{Device: d.Device, Size: d.Size, Mend: d.torn, Grow: d.Size-d.size >= slack}, nil
+		return boot.State{
+			Device: d.Device,
+			Size:   d.Size,
+			Mend:   d.torn,
+			Grow:   d.Size-d.size >= slack,
+		}, nil
 	case len(claimed) > 1:
-		return boot.State{}, fmt.Errorf("no disk for %s: %s and %s have a node's state already\nhint: claim one by its serial number", stateField, claimed[0].Device, claimed[1].Device)
+		return boot.State{}, fmt.Errorf("no disk for %s: %s and %s have a node's state already\n"+
+			"hint: claim one by its serial number", stateField, claimed[0].Device,
+			claimed[1].Device)
 	case len(with) > 0:
-		return boot.State{}, fmt.Errorf("no disk for %s: %s has a node's state already, and is not the one that is claimed (%s)\nhint: claim one by its serial number", stateField, with[0].Device, c)
+		return boot.State{}, fmt.Errorf("no disk for %s: %s has a node's state already, "+
+			"and is not the one that is claimed (%s)\n"+
+			"hint: claim one by its serial number", stateField, with[0].Device, c)
 	}
+
 	var open []volume.Disk
 	for _, d := range all {
 		if d.unfinished() {
-			d.Content, d.Parts = volume.Content{}, nil
+			d.Content = volume.Content{}
+			d.Parts = nil
 		}
 		open = append(open, d.Disk)
 	}
+
 	choice, err := volume.Decide(volume.Facts{Disks: open, Field: stateField}, c)
 	if err != nil {
 		return boot.State{}, err
 	}
-	return boot.State{Device: choice.Device, Size: choice.Size, Format: true, Grow: true}, nil
+
+	return boot.State{
+		Device: choice.Device,
+		Size:   choice.Size,
+		Format: true,
+		Grow:   true,
+	}, nil
 }
