@@ -32,6 +32,7 @@ func check(report *document.Report, m Machine) {
 		report.Add("hostname", document.Quote(m.Hostname)+" is not a host name",
 			"write at most 64 lower-case letters, digits, dashes and dots")
 	}
+
 	switch m.HostnameFrom {
 	case "":
 	case FromDHCP, FromSerial:
@@ -39,25 +40,33 @@ func check(report *document.Report, m Machine) {
 			report.Add("hostnameFrom", "is given beside hostname", "keep one of them")
 		}
 	default:
-		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here", "write dhcp or serial, or a hostname instead")
+		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here",
+			"write dhcp or serial, or a hostname instead")
 	}
+
 	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
 	checkFiles(report, m)
+
 	if directory := m.Contents.Directory; directory != nil {
-		checkPath(report, "contents.directory.path", directory.Path, "directory", "/var/lib/contents")
+		checkPath(report, "contents.directory.path", directory.Path, "directory",
+			"/var/lib/contents")
 	}
+
 	checkUpgrade(report, m.Upgrade)
 	checkDataVolume(report, m.DataVolume)
 	checkInstall(report, m.Install)
+
 	if m.State != nil {
 		checkClaim(report, "state.disk", m.State.Disk)
 	}
+
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
 		switch {
 		case !terminal.MatchString(name):
-			report.Add(at, document.Quote(name)+" is not a terminal", "write a name such as tty2, ttyS1 or hvc0, without /dev/")
+			report.Add(at, document.Quote(name)+" is not a terminal",
+				"write a name such as tty2, ttyS1 or hvc0, without /dev/")
 		case slices.Contains(m.DebugShell[:i], name):
 			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
 		}
@@ -70,59 +79,84 @@ func checkSource(report *document.Report, source Source) {
 		kinds++
 		checkPath(report, "source.file.path", source.File.Path, "file", "/loam/config.yaml")
 	}
+
 	if source.ESP != nil {
 		kinds++
 		checkPath(report, "source.esp.path", source.ESP.Path, "file", "/loam/config.yaml")
 	}
+
 	if source.Credential != nil {
 		kinds++
 		if name := source.Credential.Name; !credential.MatchString(name) || len(name) > 255 {
-			report.Add("source.credential.name", document.Quote(name)+" is not the name of a credential for Loam",
+			report.Add("source.credential.name",
+				document.Quote(name)+" is not the name of a credential for Loam",
 				"write a name that begins with loam. such as loam.config")
 		}
 	}
+
 	if source.Cluster != nil {
 		kinds++
 		checkCluster(report, *source.Cluster)
 	}
+
 	if source.NodeAgent != nil {
 		kinds++
 		if directory := source.NodeAgent.Directory; directory != "" {
-			checkPath(report, "source.nodeAgent.directory", directory, "directory", NodeAgentDirectory)
+			checkPath(report, "source.nodeAgent.directory", directory, "directory",
+				NodeAgentDirectory)
 		}
 	}
+
 	if kinds > 1 {
-		report.Add("source", "has more than one kind", "keep one of file, esp, credential, cluster and nodeAgent")
+		report.Add("source", "has more than one kind",
+			"keep one of file, esp, credential, cluster and nodeAgent")
 	}
 }
 
 func checkCluster(report *document.Report, c Cluster) {
 	add := func(field, problem, hint string) { report.Add("source.cluster."+field, problem, hint) }
-	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		add("server", document.Quote(c.Server)+" is not the URL of an API server", "write one such as https://api.example.com:6443")
+	u, err := url.Parse(c.Server)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		add("server", document.Quote(c.Server)+" is not the URL of an API server",
+			"write one such as https://api.example.com:6443")
 	}
+
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(c.CA)) {
-		add("ca", "has no certificate", "write the certificate authority of the API server as PEM, from -----BEGIN CERTIFICATE----- on")
+		add("ca", "has no certificate",
+			"write the certificate authority of the API server as PEM, "+
+				"from -----BEGIN CERTIFICATE----- on")
 	}
+
 	if !isName(c.Secret) {
-		add("secret", document.Quote(c.Secret)+" is not the name of a Secret", "write the name of the Secret in kube-system that has osc.yaml")
+		add("secret", document.Quote(c.Secret)+" is not the name of a Secret",
+			"write the name of the Secret in kube-system that has osc.yaml")
 	}
+
 	if c.BootstrapToken != "" && !bootstrapToken.MatchString(c.BootstrapToken) {
-		add("bootstrapToken", "is not a bootstrap token", "write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9")
+		add("bootstrapToken", "is not a bootstrap token",
+			"write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9")
 	}
+
 	if c.Machine != "" && !isName(c.Machine) {
-		add("machine", document.Quote(c.Machine)+" is not a name", "write lower-case letters, digits, dashes and dots")
+		add("machine", document.Quote(c.Machine)+" is not a name",
+			"write lower-case letters, digits, dashes and dots")
 	}
+
 	checkLabel(report, "source.cluster.zone", c.Zone)
 	checkLabel(report, "source.cluster.kubernetesVersion", c.KubernetesVersion)
+
 	for i, t := range c.Tokens {
 		at := fmt.Sprintf("source.cluster.tokens[%d].", i)
 		if !isName(t.Secret) {
-			report.Add(at+"secret", document.Quote(t.Secret)+" is not the name of a Secret", "write the name of a Secret in kube-system")
+			report.Add(at+"secret", document.Quote(t.Secret)+" is not the name of a Secret",
+				"write the name of a Secret in kube-system")
 		}
 		checkPath(report, at+"path", t.Path, "file", "/var/lib/example/token")
-		if slices.ContainsFunc(c.Tokens[:i], func(other Token) bool { return other.Path == t.Path }) {
-			report.Add(at+"path", document.Quote(t.Path)+" given twice", "give each token a file of its own")
+		if slices.ContainsFunc(c.Tokens[:i], func(other Token) bool {
+			return other.Path == t.Path
+		}) {
+			report.Add(at+"path", document.Quote(t.Path)+" given twice",
+				"give each token a file of its own")
 		}
 	}
 }
@@ -130,7 +164,8 @@ func checkCluster(report *document.Report, c Cluster) {
 func checkLabel(report *document.Report, at, value string) {
 	if value != "" && !labelValue.MatchString(value) {
 		report.Add(at, document.Quote(value)+" is not the value of a label",
-			"write up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends")
+			"write up to 63 letters, digits, dots, dashes and underscores, "+
+				"with a letter or digit at both ends")
 	}
 }
 
@@ -154,32 +189,48 @@ const minTrial = time.Minute
 
 func checkUpgrade(report *document.Report, u Upgrade) {
 	if u.Version != "" && u.Repository == "" {
-		report.Add("upgrade.repository", "is empty", "write where version "+document.Quote(u.Version)+" is published")
+		report.Add("upgrade.repository", "is empty",
+			"write where version "+document.Quote(u.Version)+" is published")
 	}
+
 	if u.Repository != "" && u.Root == "" {
-		report.Add("upgrade.root", "is empty", "write the root.json of the repository: whoever signs by it decides what the node runs")
+		report.Add("upgrade.root", "is empty",
+			"write the root.json of the repository: whoever signs by it decides what the node runs")
 	}
+
 	if u.Root != "" && !json.Valid([]byte(u.Root)) {
-		report.Add("upgrade.root", "is no JSON", "write the text of metadata/1.root.json of the repository")
+		report.Add("upgrade.root", "is no JSON",
+			"write the text of metadata/1.root.json of the repository")
 	}
+
 	for i, ref := range u.Mirrors {
 		scheme, _, isURL := strings.Cut(ref, "://")
-		if !strings.HasPrefix(ref, "/") && (!isURL || !slices.Contains([]string{"http", "https", "oci", "oci+http"}, scheme)) {
-			report.Add(fmt.Sprintf("upgrade.mirrors[%d]", i), document.Quote(ref)+" is neither a directory nor a URL", "write one such as http://192.0.2.7:2752")
+		if !strings.HasPrefix(ref, "/") &&
+			(!isURL || !slices.Contains([]string{"http", "https", "oci", "oci+http"}, scheme)) {
+			report.Add(fmt.Sprintf("upgrade.mirrors[%d]", i),
+				document.Quote(ref)+" is neither a directory nor a URL",
+				"write one such as http://192.0.2.7:2752")
 		}
 	}
+
 	if _, _, err := net.SplitHostPort(u.Share); u.Share != "" && err != nil {
-		report.Add("upgrade.share", document.Quote(u.Share)+" is not an address with a port", "write one such as 192.0.2.1:2752")
+		report.Add("upgrade.share", document.Quote(u.Share)+" is not an address with a port",
+			"write one such as 192.0.2.1:2752")
 	}
+
 	if _, err := window.Parse(u.Window); err != nil {
-		report.Add("upgrade.window", err.Error(), `write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)
+		report.Add("upgrade.window", err.Error(),
+			`write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)
 	}
+
 	for _, d := range []struct {
 		field, value string
 		least        time.Duration
 	}{{"pace", u.Pace, 0}, {"trial", u.Trial, minTrial}} {
 		if got, err := time.ParseDuration(d.value); d.value != "" && (err != nil || got < d.least) {
-			report.Add("upgrade."+d.field, fmt.Sprintf("%s is not a duration of %s or more", document.Quote(d.value), d.least), "write one such as 10m")
+			report.Add("upgrade."+d.field,
+				fmt.Sprintf("%s is not a duration of %s or more",
+					document.Quote(d.value), d.least), "write one such as 10m")
 		}
 	}
 }
@@ -187,7 +238,8 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 func checkDataVolume(report *document.Report, d DataVolume) {
 	checkDisk(report, "dataVolume.", d.Disk)
 	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
-		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here", "write ext4 or xfs")
+		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here",
+			"write ext4 or xfs")
 	}
 }
 
@@ -197,39 +249,52 @@ func checkInstall(report *document.Report, in *Install) {
 	}
 	checkClaim(report, "install.disk", in.Disk)
 	if in.Wipe != "" && in.Wipe != in.Disk.Serial {
-		report.Add("install.wipe", document.Quote(in.Wipe)+" is not install.disk.serial", "write the serial number of the disk twice: all that is on it is lost")
+		report.Add("install.wipe", document.Quote(in.Wipe)+" is not install.disk.serial",
+			"write the serial number of the disk twice: all that is on it is lost")
 	}
 }
 
 // checkClaim wants a disk to be claimed.
 func checkClaim(report *document.Report, at string, d Disk) {
 	if d == (Disk{}) {
-		report.Add(at, "is empty", "write what is true of the disk, and of no other, such as serial")
+		report.Add(at, "is empty",
+			"write what is true of the disk, and of no other, such as serial")
 	}
 	checkDisk(report, at+".", d)
 }
 
 func checkDisk(report *document.Report, at string, d Disk) {
 	sizes := map[string]int64{}
-	for _, f := range []struct{ field, text string }{{"minSize", d.MinSize}, {"maxSize", d.MaxSize}} {
+	for _, f := range []struct{ field, text string }{
+		{"minSize", d.MinSize},
+		{"maxSize", d.MaxSize},
+	} {
 		if f.text == "" {
 			continue
 		}
 		n, err := volume.ParseSize(f.text)
 		if err != nil {
-			report.Add(at+f.field, err.Error(), "write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes")
+			report.Add(at+f.field, err.Error(),
+				"write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes")
 		}
 		sizes[f.field] = n
 	}
+
 	if least, most := sizes["minSize"], sizes["maxSize"]; least > 0 && most > 0 && least > most {
-		report.Add(at+"maxSize", document.Quote(d.MaxSize)+" is less than minSize", "write the same or more")
+		report.Add(at+"maxSize", document.Quote(d.MaxSize)+" is less than minSize",
+			"write the same or more")
 	}
+
 	if strings.Contains(d.Path, "/") {
-		report.Add(at+"path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path", "write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot")
+		report.Add(at+"path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path",
+			"write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from "+
+				"boot to boot")
 	}
+
 	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
 		if strings.TrimSpace(f.text) != f.text {
-			report.Add(at+f.field, document.Quote(f.text)+" has blanks around it", "leave them out: those of the disk are not looked at")
+			report.Add(at+f.field, document.Quote(f.text)+" has blanks around it",
+				"leave them out: those of the disk are not looked at")
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// NodeAgentDirectory is where Gardener has the files of its node agent, and the only
-// directory that Files of machine.yaml can be in.
+// NodeAgentDirectory is where Gardener has the files of its node agent, and the
+// only directory that Files of machine.yaml can be in.
 const NodeAgentDirectory = "/var/lib/gardener-node-agent"
 
 // Files of NodeAgentDirectory that have a meaning here.
@@ -21,11 +21,13 @@ const (
 	bootstrapTokenFile = NodeAgentDirectory + "/credentials/bootstrap-token"
 )
 
-// Placeholders are what Gardener's machine-controller-manager replaces in user data
-// when it creates a machine (its pkg/util/provider/machinecontroller/userdata.go).
+// Placeholders are what Gardener's machine-controller-manager replaces in user
+// data when it creates a machine (its
+// pkg/util/provider/machinecontroller/userdata.go).
 var Placeholders = []string{"<<BOOTSTRAP_TOKEN>>", "<<MACHINE_NAME>>"}
 
-// PlacedFile is where the agent records which files it has put in NodeAgentDirectory.
+// PlacedFile is where the agent records which files it has put in
+// NodeAgentDirectory.
 const PlacedFile = NodeAgentDirectory + "/placed-files"
 
 // kept are files of NodeAgentDirectory that the agent writes itself.
@@ -35,10 +37,12 @@ var kept = []string{PlacedFile, NodeAgentDirectory + "/secret-name"}
 type InitialFile struct {
 	// Path is absolute, in NodeAgentDirectory.
 	Path string `json:"path"`
+
 	// Mode are permission bits, 0600 if absent.
 	Mode *uint32 `json:"mode"`
-	// Content is text and Base64 the encoding of any bytes (RFC 4648, section 4). One
-	// of them is set.
+
+	// Content is text and Base64 the encoding of any bytes (RFC 4648, section
+	// 4). One of them is set.
 	Content string `json:"content"`
 	Base64  string `json:"base64"`
 }
@@ -60,7 +64,8 @@ func (f InitialFile) Data() []byte {
 	return data
 }
 
-// MachineName returns the name that Gardener's files give the machine, "" if they give none.
+// MachineName returns the name that Gardener's files give the machine, "" if
+// they give none.
 func (m Machine) MachineName() string {
 	for _, f := range m.Files {
 		if f.Path == machineNameFile {
@@ -75,25 +80,35 @@ func checkFiles(report *document.Report, m Machine) {
 	if len(m.Files) == 0 {
 		return
 	}
+
 	agent := m.Source.NodeAgent
 	if agent == nil || agent.Directory != "" && agent.Directory != NodeAgentDirectory {
-		report.Add("files", "only a source that reads "+NodeAgentDirectory+" has files", "write source: {nodeAgent: {}}, or leave files out")
+		report.Add("files", "only a source that reads "+NodeAgentDirectory+" has files",
+			"write source: {nodeAgent: {}}, or leave files out")
 	}
+
 	for i, f := range m.Files {
 		at := fmt.Sprintf("files[%d]", i)
 		checkFilePath(report, at+".path", f.Path)
-		if slices.ContainsFunc(m.Files[:i], func(other InitialFile) bool { return other.Path == f.Path }) {
+
+		if slices.ContainsFunc(m.Files[:i], func(other InitialFile) bool {
+			return other.Path == f.Path
+		}) {
 			report.Add(at+".path", document.Quote(f.Path)+" given twice", "keep one of them")
 		}
+
 		if mode := f.Permissions(); mode&0o400 == 0 || mode&^0o755 != 0 {
-			report.Add(at+".mode", fmt.Sprintf("0%o lets others write, or the owner not read", uint32(mode)), "write an octal number such as 0640")
+			report.Add(at+".mode",
+				fmt.Sprintf("0%o lets others write, or the owner not read",
+					uint32(mode)), "write an octal number such as 0640")
 		}
+
 		checkFileContent(report, at, f)
 	}
 }
 
-// checkFilePath wants a file directly in NodeAgentDirectory, and none that the agent
-// writes itself.
+// checkFilePath wants a file directly in NodeAgentDirectory, and none that the
+// agent writes itself.
 func checkFilePath(report *document.Report, at, name string) {
 	checkPath(report, at, name, "file", machineNameFile)
 	if name == "" || path.Clean(name) != name || name == bootstrapTokenFile {
@@ -116,12 +131,17 @@ func checkFileContent(report *document.Report, at string, f InitialFile) {
 	case f.Content == "" && f.Base64 == "":
 		report.Add(at+".content", "empty", "write the text of the file, or its bytes as base64")
 	}
+
 	if _, err := base64.StdEncoding.Strict().DecodeString(f.Base64); err != nil {
-		report.Add(at+".base64", "is not base64: "+err.Error(), "write it as `base64` prints it (RFC 4648, section 4)")
+		report.Add(at+".base64", "is not base64: "+err.Error(),
+			"write it as `base64` prints it (RFC 4648, section 4)")
 	}
+
 	for _, placeholder := range Placeholders {
 		if strings.Contains(f.Content, placeholder) {
-			report.Add(at+".content", "has the placeholder "+placeholder, "write the value itself, as Gardener's machine-controller-manager does for the machines that it creates")
+			report.Add(at+".content", "has the placeholder "+placeholder,
+				"write the value itself, as Gardener's machine-controller-manager does for the "+
+					"machines that it creates")
 		}
 	}
 }

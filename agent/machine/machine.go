@@ -15,8 +15,8 @@ const (
 	Kind       = "Machine"
 )
 
-// Where a host name comes from that Hostname does not give: a DHCP server, or the serial
-// number of the machine and, without one, a MAC address.
+// Where a host name comes from that Hostname does not give: a DHCP server, or
+// the serial number of the machine and, without one, a MAC address.
 const (
 	FromDHCP   = "dhcp"
 	FromSerial = "serial"
@@ -27,31 +27,46 @@ const (
 type Machine struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
+
 	// Hostname is a DNS name in lower case (RFC 1123); "" keeps the image's.
 	Hostname string `json:"hostname"`
-	// HostnameFrom is where a node that has no name takes one: FromDHCP or FromSerial; ""
-	// for nowhere.
+
+	// HostnameFrom is where a node that has no name takes one: FromDHCP or
+	// FromSerial; "" for nowhere.
 	HostnameFrom string `json:"hostnameFrom"`
-	// Network is there before anything else needs it; the zero Config is the image's own.
+
+	// Network is there before anything else needs it; the zero Config is the
+	// image's own.
 	Network network.Config `json:"network"`
+
 	// Source says where the configuration is; the zero Source is nowhere.
 	Source Source `json:"source"`
-	// Files are put on a machine that has not joined its cluster yet, for Source.NodeAgent.
+
+	// Files are put on a machine that has not joined its cluster yet, for
+	// Source.NodeAgent.
 	Files []InitialFile `json:"files"`
-	// Contents says where the node has what its configuration refers to; the zero
-	// Contents is nowhere.
+
+	// Contents says where the node has what its configuration refers to; the
+	// zero Contents is nowhere.
 	Contents Contents `json:"contents"`
-	// Upgrade says where other versions of the system come from; the zero Upgrade is
-	// nowhere.
+
+	// Upgrade says where other versions of the system come from; the zero
+	// Upgrade is nowhere.
 	Upgrade Upgrade `json:"upgrade"`
-	// DataVolume says which disk is for what the kubelet keeps, before any size that the configuration
-	// asks for; the zero DataVolume leaves it to that.
+
+	// DataVolume says which disk is for what the kubelet keeps, before any size
+	// that the configuration asks for; the zero DataVolume leaves it to that.
 	DataVolume DataVolume `json:"dataVolume"`
-	// Install says which disk a node that was started over the network, or from a stick, puts its system on; nil for
-	// none, and on a node that runs from its disk it says nothing.
+
+	// Install says which disk a node that was started over the network, or from
+	// a stick, puts its system on; nil for none, and on a node that runs from
+	// its disk it says nothing.
 	Install *Install `json:"install"`
-	// State says which disk has the state of a node that runs from memory; nil leaves it in memory.
+
+	// State says which disk has the state of a node that runs from memory; nil
+	// leaves it in memory.
 	State *State `json:"state"`
+
 	// DebugShell lists terminals that get a root shell without a password,
 	// without /dev/: ttyS1.
 	DebugShell []string `json:"debugShell"`
@@ -66,9 +81,9 @@ type Source struct {
 	NodeAgent  *NodeAgent  `json:"nodeAgent"`
 }
 
-// NodeAgent is a cluster as Gardener tells its own node agent of it: Directory has
-// config-<version>.yaml, machine-name, zone and credentials/bootstrap-token. It is
-// absolute, [NodeAgentDirectory] if empty.
+// NodeAgent is a cluster as Gardener tells its own node agent of it: Directory
+// has config-<version>.yaml, machine-name, zone and
+// credentials/bootstrap-token. It is absolute, [NodeAgentDirectory] if empty.
 type NodeAgent struct {
 	Directory string `json:"directory"`
 }
@@ -96,15 +111,20 @@ type Cluster struct {
 	// checked with, as PEM.
 	Server string `json:"server"`
 	CA     string `json:"ca"`
+
 	// Secret is the name of one of namespace kube-system.
 	Secret string `json:"secret"`
+
 	// BootstrapToken is <id>.<secret>, used while the node has no certificate.
 	BootstrapToken string `json:"bootstrapToken"`
+
 	// Machine is the name in the node's certificate; "" is the host name.
 	Machine string `json:"machine"`
+
 	// Zone and KubernetesVersion become labels of the Node; "" for none.
 	Zone              string `json:"zone"`
 	KubernetesVersion string `json:"kubernetesVersion"`
+
 	// Tokens are kept in files as their Secrets have them.
 	Tokens []Token `json:"tokens"`
 }
@@ -118,35 +138,42 @@ type Token struct {
 
 // Upgrade is where a node's systems come from, and how it goes about them.
 type Upgrade struct {
-	// Repository is a directory, or an http(s) or oci URL, Root the text of the root.json that
-	// it is signed by.
+	// Repository is a directory, or an http(s) or oci URL, Root the text of the
+	// root.json that it is signed by.
 	Repository string `json:"repository"`
 	Root       string `json:"root"`
+
 	// Version is the release that the node is to run; "" leaves that to others.
 	Version string `json:"version"`
-	// Pace is the time between two upgrades that nobody hurries, Trial how long a new
-	// system may take to be as well as the old one: Go durations, an hour and ten
-	// minutes if empty.
+
+	// Pace is the time between two upgrades that nobody hurries, Trial how long
+	// a new system may take to be as well as the old one: Go durations, an hour
+	// and ten minutes if empty.
 	Pace  string `json:"pace"`
 	Trial string `json:"trial"`
-	// Mirrors are asked for content before Repository is: directories and URLs of copies
-	// of it, and of nodes that share what they run; none has to be trusted. Share is the
-	// address at which this node does so, such as "192.0.2.1:2752"; "" is none.
+
+	// Mirrors are asked for content before Repository is: directories and URLs
+	// of copies of it, and of nodes that share what they run; none has to be
+	// trusted. Share is the address at which this node does so, such as
+	// "192.0.2.1:2752"; "" is none.
 	Mirrors []string `json:"mirrors"`
 	Share   string   `json:"share"`
-	// Window is when the machine may restart to try a system, in UTC, such as "Sat,Sun
-	// 22:00-04:00"; "" is always.
+
+	// Window is when the machine may restart to try a system, in UTC, such as
+	// "Sat,Sun 22:00-04:00"; "" is always.
 	Window string `json:"window"`
 }
 
-// DataVolume is a claim to a disk for the kubelet's data, and what is made of it.
+// DataVolume is a claim to a disk for the kubelet's data, and what is made of
+// it.
 type DataVolume struct {
 	Disk
 	// FileSystem is ext4 or xfs; "" is ext4.
 	FileSystem string `json:"fileSystem"`
 }
 
-// Install is a claim to a disk for the system. Wipe is the serial number of that disk once more, if what is on it may go.
+// Install is a claim to a disk for the system. Wipe is the serial number of
+// that disk once more, if what is on it may go.
 type Install struct {
 	Disk Disk   `json:"disk"`
 	Wipe string `json:"wipe"`
@@ -159,13 +186,16 @@ type State struct {
 
 // Disk is a volume.Claim: all that is set has to be true of the disk.
 type Disk struct {
-	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi"; both included.
+	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi";
+	// both included.
 	MinSize string `json:"minSize"`
 	MaxSize string `json:"maxSize"`
 	Serial  string `json:"serial"`
 	Model   string `json:"model"`
+
 	// Path is a name in /dev/disk/by-path.
 	Path string `json:"path"`
+
 	// OnlyEmpty means the only one that is empty of several.
 	OnlyEmpty bool `json:"onlyEmpty"`
 }
@@ -174,7 +204,14 @@ type Disk struct {
 func (d Disk) Claim() volume.Claim {
 	least, _ := volume.ParseSize(d.MinSize)
 	most, _ := volume.ParseSize(d.MaxSize)
-	return volume.Claim{MinSize: least, MaxSize: most, Serial: d.Serial, Model: d.Model, Path: d.Path, OnlyEmpty: d.OnlyEmpty}
+	return volume.Claim{
+		MinSize:   least,
+		MaxSize:   most,
+		Serial:    d.Serial,
+		Model:     d.Model,
+		Path:      d.Path,
+		OnlyEmpty: d.OnlyEmpty,
+	}
 }
 
 // Contents has at most one field set.
@@ -182,7 +219,8 @@ type Contents struct {
 	Directory *Directory `json:"directory"`
 }
 
-// Directory is a directory of the node: see content.Directory. Path is absolute.
+// Directory is a directory of the node: see content.Directory. Path is
+// absolute.
 type Directory struct {
 	Path string `json:"path"`
 }
@@ -200,9 +238,11 @@ func Decode(name string, text []byte) (Machine, error) {
 			return m, headerErr
 		}
 	}
+
 	if err != nil {
 		return m, err
 	}
+
 	check(report, m)
 	return m, report.Err()
 }

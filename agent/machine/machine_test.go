@@ -32,40 +32,89 @@ func TestDecode(t *testing.T) {
 	}{
 		{name: "nothing but the head", text: head},
 		{
-			name: "everything", text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\ndebugShell: [ttyS1, tty2, hvc0]\ncontents: {directory: {path: /var/lib/contents}}\n",
+			name: "everything",
+			text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\n" +
+				"debugShell: [ttyS1, tty2, hvc0]\n" +
+				"contents: {directory: {path: /var/lib/contents}}\n",
 			want: machine.Machine{
-				Contents:   machine.Contents{Directory: &machine.Directory{Path: "/var/lib/contents"}},
+				Contents: machine.Contents{
+					Directory: &machine.Directory{Path: "/var/lib/contents"},
+				},
 				Hostname:   "nuc-01.site",
 				Source:     machine.Source{File: &machine.File{Path: "/etc/loam/config.yaml"}},
 				DebugShell: []string{"ttyS1", "tty2", "hvc0"},
 			},
 		},
 		{
-			name: "a file of the ESP", text: head + "source: {esp: {path: /loam/config.yaml}}\n",
-			want: machine.Machine{Source: machine.Source{ESP: &machine.ESP{Path: "/loam/config.yaml"}}},
-		},
-		{
-			name: "a cluster", text: head + "source:\n  cluster:\n    server: https://a\n    secret: a.b\n    zone: Eu_west-1.a\n    kubernetesVersion: 1.36.3\n    ca: |\n" + authority,
-			want: machine.Machine{Source: machine.Source{Cluster: &machine.Cluster{Server: "https://a", CA: strings.ReplaceAll(authority, "      ", ""), Secret: "a.b", Zone: "Eu_west-1.a", KubernetesVersion: "1.36.3"}}},
-		},
-		{
-			name: "where upgrades come from", text: head + "upgrade: {repository: 'https://updates.example/loam', root: '{}', version: 0.2.0, pace: 2h, trial: 5m, window: 'Sat 22:00-04:00'}\n",
-			want: machine.Machine{Upgrade: machine.Upgrade{Repository: "https://updates.example/loam", Root: "{}", Version: "0.2.0", Pace: "2h", Trial: "5m", Window: "Sat 22:00-04:00"}},
-		},
-		{
-			name: "a disk for data", text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
-			want: machine.Machine{DataVolume: machine.DataVolume{Disk: machine.Disk{MinSize: "90Gi", MaxSize: "100G", Serial: "S1", Model: "FAST 1", Path: "pci-0000:03:00.0-nvme-1", OnlyEmpty: true}, FileSystem: "xfs"}},
-		},
-		{
-			name: "disks for system and state", text: head + "install: {disk: {serial: S1, model: FAST 1}, wipe: S1}\nstate: {disk: {minSize: 90Gi, maxSize: 100G, onlyEmpty: true}}\n",
+			name: "a file of the ESP",
+			text: head + "source: {esp: {path: /loam/config.yaml}}\n",
 			want: machine.Machine{
-				Install: &machine.Install{Disk: machine.Disk{Serial: "S1", Model: "FAST 1"}, Wipe: "S1"},
-				State:   &machine.State{Disk: machine.Disk{MinSize: "90Gi", MaxSize: "100G", OnlyEmpty: true}},
+				Source: machine.Source{ESP: &machine.ESP{Path: "/loam/config.yaml"}},
 			},
 		},
 		{
-			name: "a credential", text: head + "source: {credential: {name: loam.config}}\n",
-			want: machine.Machine{Source: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}},
+			name: "a cluster",
+			text: head + "source:\n  cluster:\n    server: https://a\n    secret: a.b\n" +
+				"    zone: Eu_west-1.a\n    kubernetesVersion: 1.36.3\n    ca: |\n" + authority,
+			want: machine.Machine{Source: machine.Source{Cluster: &machine.Cluster{
+				Server:            "https://a",
+				CA:                strings.ReplaceAll(authority, "      ", ""),
+				Secret:            "a.b",
+				Zone:              "Eu_west-1.a",
+				KubernetesVersion: "1.36.3",
+			}}},
+		},
+		{
+			name: "where upgrades come from",
+			text: head + "upgrade: {repository: 'https://updates.example/loam', root: '{}', " +
+				"version: 0.2.0, pace: 2h, trial: 5m, window: 'Sat 22:00-04:00'}\n",
+			want: machine.Machine{Upgrade: machine.Upgrade{
+				Repository: "https://updates.example/loam",
+				Root:       "{}",
+				Version:    "0.2.0",
+				Pace:       "2h",
+				Trial:      "5m",
+				Window:     "Sat 22:00-04:00",
+			}},
+		},
+		{
+			name: "a disk for data",
+			text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, " +
+				"path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
+			want: machine.Machine{DataVolume: machine.DataVolume{
+				Disk: machine.Disk{
+					MinSize:   "90Gi",
+					MaxSize:   "100G",
+					Serial:    "S1",
+					Model:     "FAST 1",
+					Path:      "pci-0000:03:00.0-nvme-1",
+					OnlyEmpty: true,
+				},
+				FileSystem: "xfs",
+			}},
+		},
+		{
+			name: "disks for system and state",
+			text: head + "install: {disk: {serial: S1, model: FAST 1}, wipe: S1}\n" +
+				"state: {disk: {minSize: 90Gi, maxSize: 100G, onlyEmpty: true}}\n",
+			want: machine.Machine{
+				Install: &machine.Install{
+					Disk: machine.Disk{Serial: "S1", Model: "FAST 1"},
+					Wipe: "S1",
+				},
+				State: &machine.State{Disk: machine.Disk{
+					MinSize:   "90Gi",
+					MaxSize:   "100G",
+					OnlyEmpty: true,
+				}},
+			},
+		},
+		{
+			name: "a credential",
+			text: head + "source: {credential: {name: loam.config}}\n",
+			want: machine.Machine{
+				Source: machine.Source{Credential: &machine.Credential{Name: "loam.config"}},
+			},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +122,8 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.want.APIVersion, test.want.Kind = machine.APIVersion, machine.Kind
+			test.want.APIVersion = machine.APIVersion
+			test.want.Kind = machine.Kind
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Decode (-want +got):\n%s", diff)
 			}
@@ -83,57 +133,165 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeErrors(t *testing.T) {
 	const (
-		pathHint  = "; hint: begin it with / and leave out . and .. and a / at the end"
-		nameHint  = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
-		credHint  = " is not the name of a credential for Loam; hint: write a name that begins with loam. such as loam.config"
-		labelHint = "; hint: write up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
-		sizeHint  = "; hint: write one such as 100Gi (of 1024), 100G (of 1000), or a number of bytes in quotes"
-		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, without /dev/"
+		pathHint = "; hint: begin it with / and leave out . and .. and a / at the end"
+		nameHint = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
+		credHint = " is not the name of a credential for Loam; hint: " +
+			"write a name that begins with loam. such as loam.config"
+		labelHint = "; hint: write up to 63 letters, digits, dots, dashes and underscores, " +
+			"with a letter or digit at both ends"
+		sizeHint = "; hint: write one such as 100Gi (of 1024), 100G (of 1000), " +
+			"or a number of bytes in quotes"
+		termHint = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
+			"without /dev/"
 	)
+
 	for _, test := range []struct{ name, text, want string }{
 		{
-			name: "another kind of document", text: "apiVersion: v1\nkind: Secret\ndata: {}\n",
-			want: "m:1: apiVersion: \"v1\" is not known here; hint: write apiVersion: loam.dev/v1alpha1\n" +
+			name: "another kind of document",
+			text: "apiVersion: v1\nkind: Secret\ndata: {}\n",
+			want: "m:1: apiVersion: \"v1\" is not known here; hint: write apiVersion: " +
+				"loam.dev/v1alpha1\n" +
 				"m:2: kind: \"Secret\" is not known here; hint: write kind: Machine",
 		},
 		{
-			name: "a version that does not exist yet", text: "apiVersion: loam.dev/v1\nkind: Machine\nx: y\n",
-			want: "m:1: apiVersion: \"loam.dev/v1\" is not known here; hint: write apiVersion: loam.dev/v1alpha1",
+			name: "a version that does not exist yet",
+			text: "apiVersion: loam.dev/v1\nkind: Machine\nx: y\n",
+			want: "m:1: apiVersion: \"loam.dev/v1\" is not known here; hint: write apiVersion: " +
+				"loam.dev/v1alpha1",
 		},
-		{name: "no kind", text: "apiVersion: loam.dev/v1alpha1\n", want: "m:1: kind: an empty value is not known here; hint: write kind: Machine"},
-		{name: "an unknown field", text: head + "hostName: a\n", want: "m:3: hostName: unknown field; hint: did you mean hostname?"},
-		{name: "an upper-case host name", text: head + "hostname: NUC\n", want: `m:3: hostname: "NUC" is not a host name` + nameHint},
-		{name: "a host name that ends in a dash", text: head + "hostname: a-\n", want: `m:3: hostname: "a-" is not a host name` + nameHint},
 		{
-			name: "two sources", text: head + "source:\n  file: {path: /a}\n  esp: {path: /a}\n",
-			want: "m:3: source: has more than one kind; hint: keep one of file, esp, credential, cluster and nodeAgent",
+			name: "no kind",
+			text: "apiVersion: loam.dev/v1alpha1\n",
+			want: "m:1: kind: an empty value is not known here; hint: write kind: Machine",
 		},
-		{name: "a source without a path", text: head + "source:\n  file: {}\n", want: "m:4: source.file.path: empty; hint: write an absolute path, such as /loam/config.yaml"},
-		{name: "a relative path", text: head + "source:\n  file: {path: a}\n", want: `m:4: source.file.path: "a" is not the absolute path of a file` + pathHint},
-		{name: "a path that leaves the ESP", text: head + "source:\n  esp: {path: /../a}\n", want: `m:4: source.esp.path: "/../a" is not the absolute path of a file` + pathHint},
-		{name: "a directory of contents without a path", text: head + "contents: {directory: {}}\n", want: "m:3: contents.directory.path: empty; hint: write an absolute path, such as /var/lib/contents"},
-		{name: "a relative directory of contents", text: head + "contents: {directory: {path: a/}}\n", want: `m:3: contents.directory.path: "a/" is not the absolute path of a directory` + pathHint},
 		{
-			name: "labels that no Node can have", text: head + "source:\n  cluster:\n    server: https://a\n    secret: a\n    zone: eu west\n    kubernetesVersion: v1.\n    ca: |\n" + authority,
-			want: `m:7: source.cluster.zone: "eu west" is not the value of a label` + labelHint + "\n" +
-				`m:8: source.cluster.kubernetesVersion: "v1." is not the value of a label` + labelHint,
+			name: "an unknown field",
+			text: head + "hostName: a\n",
+			want: "m:3: hostName: unknown field; hint: did you mean hostname?",
 		},
-		{name: "a credential of others", text: head + "source:\n  credential: {name: passwd.root}\n", want: `m:4: source.credential.name: "passwd.root"` + credHint},
-		{name: "a credential that is a path", text: head + "source:\n  credential: {name: loam./x}\n", want: `m:4: source.credential.name: "loam./x"` + credHint},
 		{
-			name: "sizes that are none", text: head + "dataVolume:\n  minSize: 1.5Ti\n  maxSize: '0'\n",
-			want: `m:4: dataVolume.minSize: "1.5Ti" is not a size` + sizeHint + "\n" + `m:5: dataVolume.maxSize: "0" is not a size` + sizeHint,
+			name: "an upper-case host name",
+			text: head + "hostname: NUC\n",
+			want: `m:3: hostname: "NUC" is not a host name` + nameHint,
 		},
-		{name: "a range of no size", text: head + "dataVolume: {minSize: 100Gi, maxSize: 100G}\n", want: `m:3: dataVolume.maxSize: "100G" is less than minSize; hint: write the same or more`},
-		{name: "a disk by a name that changes", text: head + "dataVolume: {path: /dev/sdb}\n", want: `m:3: dataVolume.path: "/dev/sdb" is not a name in /dev/disk/by-path; hint: write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot`},
-		{name: "a serial with blanks", text: head + "dataVolume: {serial: 'S1 '}\n", want: `m:3: dataVolume.serial: "S1 " has blanks around it; hint: leave them out: those of the disk are not looked at`},
-		{name: "a disk to install on that is not claimed", text: head + "install: {}\n", want: `m:3: install.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`},
-		{name: "a disk for state that is not claimed", text: head + "state: {disk: {}}\n", want: `m:3: state.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`},
-		{name: "another disk may be wiped than is installed on", text: head + "install: {disk: {model: FAST}, wipe: S1}\n", want: `m:3: install.wipe: "S1" is not install.disk.serial; hint: write the serial number of the disk twice: all that is on it is lost`},
-		{name: "a size that is none, of a disk to install on", text: head + "install: {disk: {minSize: '0'}}\n", want: `m:3: install.disk.minSize: "0" is not a size` + sizeHint},
-		{name: "a file system that is not made here", text: head + "dataVolume: {fileSystem: btrfs}\n", want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`},
-		{name: "a shell on a device path", text: head + "debugShell: [/dev/ttyS1]\n", want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint},
-		{name: "two shells on a terminal", text: head + "debugShell: [ttyS1, ttyS1]\n", want: `m:3: debugShell[1]: "ttyS1" given twice; hint: keep one of them`},
+		{
+			name: "a host name that ends in a dash",
+			text: head + "hostname: a-\n",
+			want: `m:3: hostname: "a-" is not a host name` + nameHint,
+		},
+		{
+			name: "two sources",
+			text: head + "source:\n  file: {path: /a}\n  esp: {path: /a}\n",
+			want: "m:3: source: has more than one kind; hint: keep one of file, esp, credential, " +
+				"cluster and nodeAgent",
+		},
+		{
+			name: "a source without a path",
+			text: head + "source:\n" +
+				"  file: {}\n",
+			want: "m:4: source.file.path: empty; hint: write an absolute path, " +
+				"such as /loam/config.yaml",
+		},
+		{
+			name: "a relative path",
+			text: head + "source:\n  file: {path: a}\n",
+			want: `m:4: source.file.path: "a" is not the absolute path of a file` + pathHint,
+		},
+		{
+			name: "a path that leaves the ESP",
+			text: head + "source:\n" +
+				"  esp: {path: /../a}\n",
+			want: `m:4: source.esp.path: "/../a" is not the absolute path of a file` + pathHint,
+		},
+		{
+			name: "a directory of contents without a path",
+			text: head + "contents: {directory: {}}\n",
+			want: "m:3: contents.directory.path: empty; hint: write an absolute path, " +
+				"such as /var/lib/contents",
+		},
+		{
+			name: "a relative directory of contents",
+			text: head + "contents: {directory: {path: a/}}\n",
+			want: `m:3: contents.directory.path: "a/" is not the absolute path of a directory` +
+				pathHint,
+		},
+		{
+			name: "labels that no Node can have",
+			text: head + "source:\n  cluster:\n    server: https://a\n    secret: a\n" +
+				"    zone: eu west\n    kubernetesVersion: v1.\n    ca: |\n" + authority,
+			want: `m:7: source.cluster.zone: "eu west" is not the value of a label` +
+				labelHint + "\n" +
+				`m:8: source.cluster.kubernetesVersion: "v1." is not the value of a label` +
+				labelHint,
+		},
+		{
+			name: "a credential of others",
+			text: head + "source:\n" +
+				"  credential: {name: passwd.root}\n",
+			want: `m:4: source.credential.name: "passwd.root"` + credHint,
+		},
+		{
+			name: "a credential that is a path",
+			text: head + "source:\n" +
+				"  credential: {name: loam./x}\n",
+			want: `m:4: source.credential.name: "loam./x"` + credHint,
+		},
+		{
+			name: "sizes that are none",
+			text: head + "dataVolume:\n  minSize: 1.5Ti\n  maxSize: '0'\n",
+			want: `m:4: dataVolume.minSize: "1.5Ti" is not a size` + sizeHint + "\n" +
+				`m:5: dataVolume.maxSize: "0" is not a size` + sizeHint,
+		},
+		{
+			name: "a range of no size",
+			text: head + "dataVolume: {minSize: 100Gi, maxSize: 100G}\n",
+			want: `m:3: dataVolume.maxSize: "100G" is less than minSize; hint: write the same or more`,
+		},
+		{
+			name: "a disk by a name that changes",
+			text: head + "dataVolume: {path: /dev/sdb}\n",
+			want: `m:3: dataVolume.path: "/dev/sdb" is not a name in /dev/disk/by-path; hint: write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot`,
+		},
+		{
+			name: "a serial with blanks",
+			text: head + "dataVolume: {serial: 'S1 '}\n",
+			want: `m:3: dataVolume.serial: "S1 " has blanks around it; hint: leave them out: those of the disk are not looked at`,
+		},
+		{
+			name: "a disk to install on that is not claimed",
+			text: head + "install: {}\n",
+			want: `m:3: install.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`,
+		},
+		{
+			name: "a disk for state that is not claimed",
+			text: head + "state: {disk: {}}\n",
+			want: `m:3: state.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`,
+		},
+		{
+			name: "another disk may be wiped than is installed on",
+			text: head + "install: {disk: {model: FAST}, wipe: S1}\n",
+			want: `m:3: install.wipe: "S1" is not install.disk.serial; hint: write the serial number of the disk twice: all that is on it is lost`,
+		},
+		{
+			name: "a size that is none, of a disk to install on",
+			text: head + "install: {disk: {minSize: '0'}}\n",
+			want: `m:3: install.disk.minSize: "0" is not a size` + sizeHint,
+		},
+		{
+			name: "a file system that is not made here",
+			text: head + "dataVolume: {fileSystem: btrfs}\n",
+			want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`,
+		},
+		{
+			name: "a shell on a device path",
+			text: head + "debugShell: [/dev/ttyS1]\n",
+			want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint,
+		},
+		{
+			name: "two shells on a terminal",
+			text: head + "debugShell: [ttyS1, ttyS1]\n",
+			want: `m:3: debugShell[1]: "ttyS1" given twice; hint: keep one of them`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := machine.Decode("m", []byte(test.text))
@@ -162,16 +320,19 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head + "hostname: a\nsource: {file: {path: /a}}\ndebugShell: [ttyS1]\n"))
 	f.Add([]byte(head + "source: {credential: {name: loam.config}}\n"))
 	f.Add([]byte(head + "source: {esp: {path: /loam/config.yaml}}\n"))
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := machine.Decode("m", text)
 		if err != nil {
 			return
 		}
+
 		for _, name := range m.DebugShell {
 			if strings.ContainsAny(name, "/. \n") {
 				t.Errorf("terminal %q", name)
 			}
 		}
+
 		if m.Source.Credential != nil && strings.Contains(m.Source.Credential.Name, "/") {
 			t.Errorf("credential %q", m.Source.Credential.Name)
 		}

@@ -12,14 +12,16 @@ import (
 )
 
 var (
-	// A name of ours: the kernel takes 15 bytes (IFNAMSIZ), networkd no number and not the names that sysctl has for itself.
+	// A name of ours: the kernel takes 15 bytes (IFNAMSIZ), networkd no number
+	// and not the names that sysctl has for itself.
 	interfaceName = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,14}$`)
 	reservedNames = []string{"lo", "all", "default"}
 )
 
 const (
-	// minMTU is what every IPv4 host takes (RFC 791), minMTU6 the least of a link of IPv6 (RFC 8200, section 5),
-	// maxMTU what Linux has of any device, usualMTU that of Ethernet.
+	// minMTU is what every IPv4 host takes (RFC 791), minMTU6 the least of a
+	// link of IPv6 (RFC 8200, section 5), maxMTU what Linux has of any device,
+	// usualMTU that of Ethernet.
 	minMTU, minMTU6, maxMTU, usualMTU = 576, 1280, 65535, 1500
 )
 
@@ -38,7 +40,14 @@ type networkCheck struct {
 func at(i int, rest string) string { return fmt.Sprintf("network.interfaces[%d]", i) + rest }
 
 func checkNetwork(report *document.Report, config network.Config) {
-	c := networkCheck{Report: report, interfaces: config.Interfaces, place: map[string]int{}, uses: map[string]string{}, given: map[string]string{}}
+	c := networkCheck{
+		Report:     report,
+		interfaces: config.Interfaces,
+		place:      map[string]int{},
+		uses:       map[string]string{},
+		given:      map[string]string{},
+	}
+
 	c.names()
 	for i, one := range c.interfaces {
 		if kinds := one.Kinds(); len(kinds) != 1 {
@@ -49,11 +58,13 @@ func checkNetwork(report *document.Report, config network.Config) {
 		c.bond(i, one.Bond)
 		c.ports(i, one)
 	}
+
 	for i, one := range c.interfaces {
 		c.vlan(i, one.VLAN)
 		c.mtu(i, one)
 		c.addresses(i, one)
 	}
+
 	c.loops()
 	if len(c.interfaces) > 0 && !slices.ContainsFunc(c.interfaces, network.Interface.HasAddresses) {
 		c.Add("network.interfaces", "no interface has an address: nothing would reach the node",
@@ -83,16 +94,19 @@ func (c *networkCheck) names() {
 		switch before, twice := c.place[one.Name]; {
 		case !interfaceName.MatchString(one.Name) || slices.Contains(reservedNames, one.Name):
 			c.Add(at(i, ".name"), document.Quote(one.Name)+" is not a name for an interface",
-				"write at most 15 lower-case letters, digits, dots, dashes and underscores, a letter first; lo, all and default are taken")
+				"write at most 15 lower-case letters, digits, dots, dashes and underscores, "+
+					"a letter first; lo, all and default are taken")
 		case twice:
-			c.Add(at(i, ".name"), document.Quote(one.Name)+" is also the name of "+at(before, ""), "give each interface a name of its own")
+			c.Add(at(i, ".name"), document.Quote(one.Name)+" is also the name of "+at(before, ""),
+				"give each interface a name of its own")
 		default:
 			c.place[one.Name] = i
 		}
 	}
 }
 
-// loops finds bridges that are in themselves, by VLANs on them: bonds are made of NICs, and no VLAN is on another.
+// loops finds bridges that are in themselves, by VLANs on them: bonds are made
+// of NICs, and no VLAN is on another.
 func (c *networkCheck) loops() {
 	for i, one := range c.interfaces {
 		if one.Bridge == nil {
@@ -100,38 +114,50 @@ func (c *networkCheck) loops() {
 		}
 		for n, name := range one.Bridge.Interfaces {
 			place, ok := c.place[name]
-			if !ok || c.interfaces[place].VLAN == nil || !c.leads(name, one.Name, map[string]bool{}) {
+			if !ok || c.interfaces[place].VLAN == nil ||
+				!c.leads(name, one.Name, map[string]bool{}) {
 				continue
 			}
-			c.Add(at(i, fmt.Sprintf(".bridge.interfaces[%d]", n)), document.Quote(name)+" leads back to this bridge: it would be in itself", "put the VLAN on a NIC or bond")
+			c.Add(at(i, fmt.Sprintf(".bridge.interfaces[%d]", n)),
+				document.Quote(name)+" leads back to this bridge: it would be in itself",
+				"put the VLAN on a NIC or bond")
 		}
 	}
 }
 
-// leads reports whether what an interface is made of, all the way down, has to among it; seen is what was looked at.
+// leads reports whether what an interface is made of, all the way down, has to
+// among it; seen is what was looked at.
 func (c *networkCheck) leads(from, to string, seen map[string]bool) bool {
 	place, ok := c.place[from]
 	if !ok || seen[from] {
 		return false
 	}
+
 	seen[from] = true
 	made := c.interfaces[place].Ports()
 	if vlan := c.interfaces[place].VLAN; vlan != nil {
 		made = []string{vlan.Interface}
 	}
-	return slices.ContainsFunc(made, func(name string) bool { return name == to || c.leads(name, to, seen) })
+
+	return slices.ContainsFunc(made, func(name string) bool {
+		return name == to || c.leads(name, to, seen)
+	})
 }
 
 func (c *networkCheck) mtu(i int, one network.Interface) {
 	least := minMTU
-	if one.DHCP6 || one.SLAAC || slices.ContainsFunc(one.Addresses, func(a string) bool { return strings.Contains(a, ":") }) {
+	if one.DHCP6 || one.SLAAC || slices.ContainsFunc(one.Addresses, func(a string) bool {
+		return strings.Contains(a, ":")
+	}) {
 		least = minMTU6
 	}
+
 	path := at(i, ".mtu")
 	switch {
 	case one.MTU == 0:
 	case one.MTU < least || one.MTU > maxMTU:
-		c.Addf(path, "write the bytes that a packet may have, such as 1500 or 9000", "%d is not one of %d to %d", one.MTU, least, maxMTU)
+		c.Addf(path, "write the bytes that a packet may have, such as 1500 or 9000",
+			"%d is not one of %d to %d", one.MTU, least, maxMTU)
 	case strings.HasPrefix(c.uses[one.Name], "bond "):
 		c.Add(path, "is that of "+c.uses[one.Name], "write it there")
 	case one.VLAN != nil:
@@ -143,17 +169,21 @@ func (c *networkCheck) mtu(i int, one network.Interface) {
 	}
 }
 
-// fits wants an interface to take packets of that size. A VLAN that says nothing has those of what it is on.
+// fits wants an interface to take packets of that size. A VLAN that says
+// nothing has those of what it is on.
 func (c *networkCheck) fits(path string, mtu int, name, what string) {
 	place, ok := c.place[name]
 	if !ok {
 		return
 	}
+
 	one := c.interfaces[place]
 	if one.VLAN != nil && one.MTU == 0 {
 		one = c.interfaces[c.place[one.VLAN.Interface]]
 	}
+
 	if most := cmp.Or(one.MTU, usualMTU); mtu > most {
-		c.Addf(path, "write an mtu for that as well", "%d is more than the %d of %s, %s", mtu, most, name, what)
+		c.Addf(path, "write an mtu for that as well", "%d is more than the %d of %s, %s",
+			mtu, most, name, what)
 	}
 }
