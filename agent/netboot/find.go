@@ -25,7 +25,8 @@ const (
 	Patience = 10 * time.Minute
 )
 
-// Await finds the server, while the drivers of network interfaces are loaded as they appear.
+// Await finds the server, while the drivers of network interfaces are loaded as
+// they appear.
 func Await(ctx context.Context, i *boot.Init, rootHash [32]byte, url string) (*Server, error) {
 	ctx, stop := context.WithTimeout(ctx, Patience)
 	plugged := make(chan struct{})
@@ -36,41 +37,64 @@ func Await(ctx context.Context, i *boot.Init, rootHash [32]byte, url string) (*S
 			i.Alive()
 		}
 	}()
+
 	s, err := find(ctx, rootHash, url, i.Say)
 	stop()
 	<-plugged
 	if err == nil {
 		s.Moved = i.Alive
 	}
+
 	return s, err
 }
 
-// find brings the network up and learns where the server is: from the kernel's parameter loam.server, url, or else by DHCP.
-func find(ctx context.Context, rootHash [32]byte, url string, say func(format string, args ...any)) (*Server, error) {
+// find brings the network up and learns where the server is: from the kernel's
+// parameter loam.server, url, or else by DHCP.
+func find(
+	ctx context.Context, rootHash [32]byte, url string, say func(format string, args ...any),
+) (*Server, error) {
 	s := &Server{
-		URL: url, RootHash: rootHash, Client: NewClient(stall), Say: say, Moved: func() {}, Patience: Patience, Wait: pause,
+		URL:      url,
+		RootHash: rootHash,
+		Client:   NewClient(stall),
+		Say:      say,
+		Moved:    func() {},
+		Patience: Patience,
+		Wait:     pause,
 	}
+
 	if url != "" {
 		if err := CheckURL(url); err != nil {
 			return nil, fmt.Errorf("kernel command line: loam.server: %w", err)
 		}
 	}
+
 	s.Node = identify(os.DirFS("/"))
-	client := link.Client{Class: class(runtime.GOARCH), Arch: architectures[runtime.GOARCH], UUID: smbiosUUID(s.Node.UUID), URL: url}
+	client := link.Client{
+		Class: class(runtime.GOARCH),
+		Arch:  architectures[runtime.GOARCH],
+		UUID:  smbiosUUID(s.Node.UUID),
+		URL:   url,
+	}
+
 	n, err := link.Connect(ctx, client, say)
 	if err != nil {
 		return nil, err
 	}
+
 	if url == "" {
 		s.URL = n.URL
 	}
+
 	if err := CheckURL(s.URL); err != nil {
 		return nil, fmt.Errorf("boot file name of DHCP: %w", err)
 	}
+
 	say("network interface %s has address %s; the server is %s", n.Interface, &n.Address, s.URL)
 	if err := resolve(n.DNS); err != nil {
 		return nil, err
 	}
+
 	s.Node.MACs, err = link.MACs()
 	return s, err
 }
@@ -90,22 +114,27 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// architectures are the numbers of UEFI machines (RFC 4578, section 2.1, and IANA's registry of processor architectures).
+// architectures are the numbers of UEFI machines (RFC 4578, section 2.1, and
+// IANA's registry of processor architectures).
 var architectures = map[string]uint16{"amd64": 7, "arm64": 11}
 
-func class(goarch string) string { return fmt.Sprintf("LoamClient:Arch:%05d", architectures[goarch]) }
+func class(goarch string) string {
+	return fmt.Sprintf("LoamClient:Arch:%05d", architectures[goarch])
+}
 
 func resolve(servers []net.IP) error {
 	var text strings.Builder
 	for _, s := range servers {
 		fmt.Fprintf(&text, "nameserver %s\n", s)
 	}
+
 	if err := os.MkdirAll("/etc", 0o755); err != nil {
 		return fmt.Errorf("name servers: %w", err)
 	}
 	if err := os.WriteFile(resolvConf, []byte(text.String()), 0o644); err != nil {
 		return fmt.Errorf("name servers: %w", err)
 	}
+
 	return nil
 }
 
@@ -114,11 +143,15 @@ func identify(root fs.FS) Identity {
 	return Identity{Serial: identity.Serial(root), UUID: identity.UUID(root), Arch: runtime.GOARCH}
 }
 
-// smbiosUUID are the bytes of a UUID as SMBIOS has them: the first three fields are little-endian (System Management BIOS 3.6, 7.2.1). nil if text is none.
+// smbiosUUID are the bytes of a UUID as SMBIOS has them: the first three fields
+// are little-endian (System Management BIOS 3.6, 7.2.1). nil if text is none.
 func smbiosUUID(text string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != 16 {
 		return nil
 	}
-	return []byte{b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]}
+	return []byte{
+		b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12],
+		b[13], b[14], b[15],
+	}
 }

@@ -1,5 +1,6 @@
-// Package netboot gets the system of a node that runs from memory over the network, by DHCP and HTTP. The server is not trusted with the system: what
-// it sends is held against the digests of the kernel's own command line.
+// Package netboot gets the system of a node that runs from memory over the
+// network, by DHCP and HTTP. The server is not trusted with the system: what it
+// sends is held against the digests of the kernel's own command line.
 //
 // agent/link configures the network: DHCP, router advertisements, DHCPv6 and
 // netlink. HTTP transfers use ranges, so that they resume.
@@ -25,14 +26,18 @@ import (
 type Server struct {
 	// URL is its base, without a slash at the end.
 	URL string
+
 	// RootHash is the system's.
 	RootHash [32]byte
 	Node     Identity
 	Client   *http.Client
+
 	// Say tells a person, Moved that a step has come further.
 	Say   func(format string, args ...any)
 	Moved func()
-	// Patience is how long nothing may come before a transfer is given up; Wait waits between two tries.
+
+	// Patience is how long nothing may come before a transfer is given up; Wait
+	// waits between two tries.
 	Patience time.Duration
 	Wait     func(context.Context, time.Duration) error
 }
@@ -48,7 +53,11 @@ type Identity struct {
 // Query are the parameters of a request that is about the node.
 func (id Identity) Query() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"serial": id.Serial, "uuid": id.UUID, "arch": id.Arch} {
+	for name, value := range map[string]string{
+		"serial": id.Serial,
+		"uuid":   id.UUID,
+		"arch":   id.Arch,
+	} {
 		if value != "" {
 			values.Set(name, value)
 		}
@@ -62,21 +71,27 @@ func (id Identity) Query() url.Values {
 // CheckURL wants the URL of a server.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || strings.HasSuffix(u.Path, "/") {
-		return fmt.Errorf("%q is not the URL of a server\nhint: write one such as http://192.0.2.1:8080, without a / at the end; what it sends is verified, so it needs no https", text)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" ||
+		strings.HasSuffix(u.Path, "/") {
+		return fmt.Errorf("%q is not the URL of a server\n"+
+			"hint: write one such as http://192.0.2.1:8080, without a / at the end; "+
+			"what it sends is verified, so it needs no https", text)
 	}
 	return nil
 }
 
-// Machine is the machine.yaml that the server has for the node, nil if it has none.
+// Machine is the machine.yaml that the server has for the node, nil if it has
+// none.
 func (s *Server) Machine(ctx context.Context) ([]byte, error) {
 	const most = 1 << 20
 	r := s.open(ctx, "/v1/machine?"+s.Node.Query().Encode(), most)
 	defer r.Close()
+
 	text, err := io.ReadAll(r)
 	if errors.Is(err, errNotFound) {
 		return nil, nil
 	}
+
 	return text, err
 }
 
@@ -87,7 +102,8 @@ func (s *Server) Packed(ctx context.Context) (io.ReadCloser, error) {
 
 // System gets the root file system and its hash tree.
 func (s *Server) System(ctx context.Context, dir string) (root, tree boot.File, err error) {
-	if tree, err = s.save(ctx, dir, "verity"); err != nil {
+	tree, err = s.save(ctx, dir, "verity")
+	if err != nil {
 		return root, tree, err
 	}
 	root, err = s.save(ctx, dir, "root")
@@ -96,18 +112,22 @@ func (s *Server) System(ctx context.Context, dir string) (root, tree boot.File, 
 
 // Installed tells the server that the node has its system on a disk.
 func (s *Server) Installed(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/installed?"+s.Node.Query().Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		s.URL+"/v1/installed?"+s.Node.Query().Encode(), nil)
 	if err != nil {
 		return err
 	}
+
 	answer, err := s.Client.Do(r)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
+
 	if answer.StatusCode >= 300 {
 		return refusal(answer)
 	}
+
 	return nil
 }
 
@@ -125,6 +145,7 @@ func (s *Server) save(ctx context.Context, dir, name string) (boot.File, error) 
 	if err != nil {
 		return file, err
 	}
+
 	from := s.open(ctx, s.file(name), 0)
 	file.Size, err = io.Copy(to, from)
 	return file, errors.Join(err, from.Close(), to.Close())

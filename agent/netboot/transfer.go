@@ -13,10 +13,12 @@ import (
 	"unicode"
 )
 
-// errNotFound says that the server has no such thing, and will have none by being asked again.
+// errNotFound says that the server has no such thing, and will have none by
+// being asked again.
 var errNotFound = errors.New("the server has none")
 
-// transfer reads what a URL has. Where the connection breaks, it asks for the rest, until nothing has come for the Server's Patience.
+// transfer reads what a URL has. Where the connection breaks, it asks for the
+// rest, until nothing has come for the Server's Patience.
 type transfer struct {
 	s   *Server
 	ctx context.Context
@@ -30,7 +32,13 @@ type transfer struct {
 }
 
 func (s *Server) open(ctx context.Context, path string, most int64) *transfer {
-	return &transfer{s: s, ctx: ctx, url: s.URL + path, most: most, size: -1}
+	return &transfer{
+		s:    s,
+		ctx:  ctx,
+		url:  s.URL + path,
+		most: most,
+		size: -1,
+	}
 }
 
 // Read is io.Reader.
@@ -39,6 +47,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 		if t.size >= 0 && t.at >= t.size {
 			return 0, io.EOF
 		}
+
 		n, err := t.some(p)
 		if n > 0 {
 			t.idle = 0
@@ -46,6 +55,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 			t.tell()
 			return n, nil
 		}
+
 		if errors.Is(err, errNotFound) || errors.Is(err, errTooLarge) {
 			return 0, err
 		}
@@ -74,6 +84,7 @@ func (t *transfer) some(p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
+
 	n, err = t.body.Read(p[:min(int64(len(p)), t.size-t.at)])
 	if err != nil {
 		_ = t.Close()
@@ -81,22 +92,27 @@ func (t *transfer) some(p []byte) (n int, err error) {
 	if n == 0 && errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return n, err
 }
 
-// ask asks for what is missing. A server that sends all of it again is skipped through.
+// ask asks for what is missing. A server that sends all of it again is skipped
+// through.
 func (t *transfer) ask() error {
 	r, err := http.NewRequestWithContext(t.ctx, http.MethodGet, t.url, nil)
 	if err != nil {
 		return err
 	}
+
 	if t.at > 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.at))
 	}
+
 	answer, err := t.s.Client.Do(r)
 	if err != nil {
 		return err
 	}
+
 	size, from, err := extent(answer)
 	switch {
 	case err != nil:
@@ -107,14 +123,18 @@ func (t *transfer) ask() error {
 	case from > t.at:
 		err = fmt.Errorf("%s: from byte %d, asked for %d", t.url, from, t.at)
 	}
+
 	if err == nil {
 		err = t.skip(answer.Body, t.at-from)
 	}
+
 	if err != nil {
 		answer.Body.Close()
 		return err
 	}
-	t.body, t.size = answer.Body, size
+
+	t.body = answer.Body
+	t.size = size
 	return nil
 }
 
@@ -122,7 +142,8 @@ func (t *transfer) ask() error {
 func (t *transfer) skip(r io.Reader, n int64) error {
 	for n > 0 {
 		got, err := io.CopyN(io.Discard, r, min(n, 1<<20))
-		if n -= got; err != nil {
+		n -= got
+		if err != nil {
 			return err
 		}
 		t.s.Moved()
@@ -139,30 +160,40 @@ func extent(answer *http.Response) (size, from int64, err error) {
 		}
 		return answer.ContentLength, 0, nil
 	case http.StatusPartialContent:
-		if _, err := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-", &from); err != nil {
-			return 0, 0, fmt.Errorf("%s: Content-Range %q", answer.Request.URL, answer.Header.Get("Content-Range"))
+		if _, err := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-",
+			&from); err != nil {
+			return 0, 0, fmt.Errorf("%s: Content-Range %q",
+				answer.Request.URL, answer.Header.Get("Content-Range"))
 		}
+
 		_, total, _ := strings.Cut(answer.Header.Get("Content-Range"), "/")
-		if size, err = strconv.ParseInt(total, 10, 64); err != nil || from < 0 || size < from {
-			return 0, 0, fmt.Errorf("%s: Content-Range %q", answer.Request.URL, answer.Header.Get("Content-Range"))
+		size, err = strconv.ParseInt(total, 10, 64)
+		if err != nil || from < 0 || size < from {
+			return 0, 0, fmt.Errorf("%s: Content-Range %q",
+				answer.Request.URL, answer.Header.Get("Content-Range"))
 		}
+
 		return size, from, nil
 	case http.StatusNotFound:
 		return 0, 0, fmt.Errorf("%s: %w", answer.Request.URL, errNotFound)
 	}
+
 	return 0, 0, refusal(answer)
 }
 
-// refusal is an answer that is none, with what the server says of the reason, as far as it can be printed.
+// refusal is an answer that is none, with what the server says of the reason,
+// as far as it can be printed.
 func refusal(answer *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // The status is enough, if no more comes.
+	// The status is enough, if no more comes.
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 	reason := strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return -1
 	}, string(text))
-	return errors.New(strings.TrimRight(fmt.Sprintf("%s %s: %s: %s", answer.Request.Method, answer.Request.URL, answer.Status, reason), ": \n"))
+	return errors.New(strings.TrimRight(fmt.Sprintf("%s %s: %s: %s",
+		answer.Request.Method, answer.Request.URL, answer.Status, reason), ": \n"))
 }
 
 // pause waits before the next try.
@@ -171,13 +202,18 @@ func (t *transfer) pause(cause error) error {
 	if err := t.ctx.Err(); err != nil {
 		return err
 	}
+
 	if t.idle >= t.s.Patience {
-		return fmt.Errorf("%w\nhint: waited %s for it; is `loamctl serve` running, and does it serve this build?", cause, t.s.Patience)
+		return fmt.Errorf("%w\n"+
+			"hint: waited %s for it; is `loamctl serve` running, and does it serve this build?",
+			cause, t.s.Patience)
 	}
+
 	t.s.Say("%v; asking again", cause)
 	t.s.Moved() // Waiting is no hang.
 	d := min(max(step, t.idle), most)
 	t.idle += d
+
 	return t.s.Wait(t.ctx, d)
 }
 
@@ -191,7 +227,8 @@ func (t *transfer) tell() {
 	}
 }
 
-// NewClient is a client of servers that are near: it follows nothing, and gives up a connection on which nothing moves for limit.
+// NewClient is a client of servers that are near: it follows nothing, and gives
+// up a connection on which nothing moves for limit.
 func NewClient(limit time.Duration) *http.Client {
 	dialer := net.Dialer{Timeout: limit}
 	return &http.Client{
@@ -205,7 +242,9 @@ func NewClient(limit time.Duration) *http.Client {
 				return limited{conn, limit}, nil
 			},
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 

@@ -25,11 +25,17 @@ func serve(t *testing.T, handler http.HandlerFunc) (s *Server, waited *time.Dura
 	t.Cleanup(web.Close)
 	waited = new(time.Duration)
 	s = &Server{
-		URL: web.URL, RootHash: [32]byte{1}, Node: Identity{MACs: []string{"02:00:00:00:00:0A"}, Serial: "S 1", Arch: "amd64"}, Client: NewClient(time.Minute),
-		Say: t.Logf, Moved: func() {}, Patience: time.Minute,
-		Wait: func(_ context.Context, d time.Duration) error { *waited += d; return nil },
+		URL:      web.URL,
+		RootHash: [32]byte{1},
+		Node:     Identity{MACs: []string{"02:00:00:00:00:0A"}, Serial: "S 1", Arch: "amd64"},
+		Client:   NewClient(time.Minute),
+		Say:      t.Logf,
+		Moved:    func() {},
+		Patience: time.Minute,
+		Wait:     func(_ context.Context, d time.Duration) error { *waited += d; return nil },
 	}
 	t.Cleanup(s.Client.CloseIdleConnections)
+
 	return s, waited
 }
 
@@ -50,7 +56,8 @@ type half struct {
 }
 
 func (h *half) Write(b []byte) (int, error) {
-	if h.left -= len(b); h.left <= 0 {
+	h.left -= len(b)
+	if h.left <= 0 {
 		panic(http.ErrAbortHandler)
 	}
 	return h.ResponseWriter.Write(b)
@@ -61,25 +68,32 @@ func TestATransferGoesOnWhereItWasCutOff(t *testing.T) {
 	whole := func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(want))
 	}
+
 	for _, test := range []struct {
 		name   string
 		answer func(n int, w http.ResponseWriter, r *http.Request)
 		asked  int
 	}{
-		{"nothing is wrong", func(_ int, w http.ResponseWriter, r *http.Request) { whole(w, r) }, 1},
+		{"nothing is wrong", func(_ int, w http.ResponseWriter, r *http.Request) {
+			whole(w, r)
+		}, 1},
 		{"the connection breaks twice", func(n int, w http.ResponseWriter, r *http.Request) {
 			if n < 3 {
 				w = &half{w, 1 << 20}
 			}
 			whole(w, r)
 		}, 3},
-		{"a server that knows no ranges sends all of it again", func(n int, w http.ResponseWriter, r *http.Request) {
-			r.Header.Del("Range")
-			if n == 1 {
-				w = &half{w, 1 << 20}
-			}
-			whole(w, r)
-		}, 2},
+		{
+			"a server that knows no ranges sends all of it again",
+			func(n int, w http.ResponseWriter, r *http.Request) {
+				r.Header.Del("Range")
+				if n == 1 {
+					w = &half{w, 1 << 20}
+				}
+				whole(w, r)
+			},
+			2,
+		},
 		{"the server is not ready", func(n int, w http.ResponseWriter, r *http.Request) {
 			if n < 4 {
 				http.Error(w, "later", http.StatusServiceUnavailable)
@@ -87,15 +101,19 @@ func TestATransferGoesOnWhereItWasCutOff(t *testing.T) {
 			}
 			whole(w, r)
 		}, 4},
-		{"a range that was not asked for is not taken", func(n int, w http.ResponseWriter, r *http.Request) {
-			switch n {
-			case 1:
-				w = &half{w, 1 << 20}
-			case 2:
-				r.Header.Set("Range", "bytes=3000000-")
-			}
-			whole(w, r)
-		}, 3},
+		{
+			"a range that was not asked for is not taken",
+			func(n int, w http.ResponseWriter, r *http.Request) {
+				switch n {
+				case 1:
+					w = &half{w, 1 << 20}
+				case 2:
+					r.Header.Set("Range", "bytes=3000000-")
+				}
+				whole(w, r)
+			},
+			3,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked := 0
@@ -103,15 +121,18 @@ func TestATransferGoesOnWhereItWasCutOff(t *testing.T) {
 				asked++
 				test.answer(asked, w, r)
 			})
+
 			dir := t.TempDir()
 			file, err := s.save(t.Context(), dir, "root")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got, err := os.ReadFile(filepath.Join(dir, "root"))
 			if err != nil || !bytes.Equal(got, want) || file.Size != int64(len(want)) {
 				t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
 			}
+
 			if asked != test.asked {
 				t.Errorf("asked %d times, want %d", asked, test.asked)
 			}
@@ -128,11 +149,29 @@ func TestATransferIsGivenUp(t *testing.T) {
 		waited time.Duration
 	}{
 		{"the server has none", http.NotFound, 0, "the server has none", 0},
-		{"it is too large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) }, 10, "more than it may be: 100 bytes", 0},
-		{"the server is away for longer than patience", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, 0, "502 Bad Gateway\nhint: waited 1m0s", time.Minute},
-		{"the server says why, for no terminal to obey", func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "a.yaml:3: x\nhint: y\x1b[2J"+strings.Repeat("z", 2000), http.StatusServiceUnavailable)
-		}, 0, "503 Service Unavailable: a.yaml:3: x\nhint: y[2J" + strings.Repeat("z", 1001) + "\nhint: waited", time.Minute},
+		{"it is too large", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 100))
+		}, 10, "more than it may be: 100 bytes", 0},
+		{
+			"the server is away for longer than patience",
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusBadGateway)
+			},
+			0,
+			"502 Bad Gateway\nhint: waited 1m0s",
+			time.Minute,
+		},
+		{
+			"the server says why, for no terminal to obey",
+			func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "a.yaml:3: x\nhint: y\x1b[2J"+strings.Repeat("z", 2000),
+					http.StatusServiceUnavailable)
+			},
+			0,
+			"503 Service Unavailable: a.yaml:3: x\n" +
+				"hint: y[2J" + strings.Repeat("z", 1001) + "\nhint: waited",
+			time.Minute,
+		},
 		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 		}, 0, "302 Found", time.Minute},
@@ -158,19 +197,26 @@ func TestWhatANodeAsks(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	})
+
 	text, err := s.Machine(t.Context())
 	if text != nil || err != nil {
 		t.Errorf("no machine.yaml: %q, %v", text, err)
 	}
+
 	packed, err := s.Packed(t.Context())
 	if _, readErr := io.ReadAll(packed); errors.Join(err, readErr) != nil {
 		t.Errorf("%v, %v", err, readErr)
 	}
+
 	if err := s.Installed(t.Context()); err != nil {
 		t.Error(err)
 	}
+
 	const query = "?arch=amd64&mac=02%3A00%3A00%3A00%3A00%3A0a&serial=S+1"
-	want := []string{"GET /v1/machine" + query, "GET /v1/boot/01" + strings.Repeat("0", 62) + "/disk.raw.zst", "POST /v1/installed" + query}
+	want := []string{
+		"GET /v1/machine" + query, "GET /v1/boot/01" + strings.Repeat("0", 62) + "/disk.raw.zst",
+		"POST /v1/installed" + query,
+	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
@@ -178,15 +224,31 @@ func TestWhatANodeAsks(t *testing.T) {
 
 func TestIdentify(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	pc := identify(fstest.MapFS{"sys/class/dmi/id/product_serial": file("C02X\n"), "sys/class/dmi/id/product_uuid": file("03020100-0504-0706-0809-0A0B0C0D0E0F\n")})
-	if pc.Serial != "C02X" || !bytes.Equal(smbiosUUID(pc.UUID), []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
+	pc := identify(fstest.MapFS{
+		"sys/class/dmi/id/product_serial": file("C02X\n"),
+		"sys/class/dmi/id/product_uuid":   file("03020100-0504-0706-0809-0A0B0C0D0E0F\n"),
+	})
+	if pc.Serial != "C02X" || !bytes.Equal(smbiosUUID(pc.UUID),
+		[]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
 		t.Errorf("%+v", pc)
 	}
-	board := identify(fstest.MapFS{"sys/firmware/devicetree/base/serial-number": file("10000000abcd\x00")})
+
+	board := identify(
+		fstest.MapFS{"sys/firmware/devicetree/base/serial-number": file("10000000abcd\x00")},
+	)
 	if board.Serial != "10000000abcd" || board.UUID != "" || smbiosUUID("") != nil {
 		t.Errorf("%+v", board)
 	}
-	for url, ok := range map[string]bool{"http://192.0.2.1": true, "http://192.0.2.1:8080/loam": true, "": false, "192.0.2.1": false, "https://x": false, "http://x/": false, "http://x?y": false} {
+
+	for url, ok := range map[string]bool{
+		"http://192.0.2.1":           true,
+		"http://192.0.2.1:8080/loam": true,
+		"":                           false,
+		"192.0.2.1":                  false,
+		"https://x":                  false,
+		"http://x/":                  false,
+		"http://x?y":                 false,
+	} {
 		if err := CheckURL(url); (err == nil) != ok {
 			t.Errorf("CheckURL(%q): %v", url, err)
 		}
