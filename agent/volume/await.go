@@ -26,11 +26,13 @@ func (n Node) Await(ctx context.Context, notify func(error)) error {
 		return err
 	}
 	defer events.Close()
+
 	mounts, err := OpenMounts()
 	if err != nil {
 		return err
 	}
 	defer mounts.Close()
+
 	change := func(ctx context.Context) { events.Next(ctx, mounts.Poll()) }
 	return await(ctx, n.Use, change, notify)
 }
@@ -49,19 +51,21 @@ func await(
 		if s.Device != "" || err == nil {
 			return err
 		}
+
 		if err.Error() != said {
 			said = err.Error()
 			notify(err)
 		}
 
-		// Events are worth nothing while the volume does not work: the attempt to
-		// mount it opens the disk, which causes some.
+		// Events are worth nothing while the volume does not work: the attempt
+		// to mount it opens the disk, which causes some.
 		wait, stop := context.WithTimeout(ctx, pollInterval)
 		if errors.Is(err, ErrNone) || errors.Is(err, ErrNew) {
 			change(wait)
 		} else {
 			<-wait.Done()
 		}
+
 		stop()
 
 		if err := ctx.Err(); err != nil {
@@ -83,25 +87,33 @@ func OpenMounts() (MountTable, error) {
 }
 
 // Poll is for poll(2), which tells of each change once (proc_pid_mountinfo(5)).
-func (m MountTable) Poll() unix.PollFd { return unix.PollFd{Fd: int32(m.Fd()), Events: unix.POLLPRI} }
+func (m MountTable) Poll() unix.PollFd {
+	return unix.PollFd{Fd: int32(m.Fd()), Events: unix.POLLPRI}
+}
 
-// Look says how the volume is that was mounted and had size bytes, and lets it grow with its disk.
+// Look says how the volume is that was mounted and had size bytes, and lets it
+// grow with its disk.
 func (n Node) Look(ctx context.Context, size int64) (State, error) {
 	s, err := n.Mounted()
 	switch {
 	case err != nil:
 		return s, err
 	case s.Device == "":
-		return s, errors.New("the data volume is not mounted any more\nhint: restart the machine: the kubelet may be running without it")
+		return s, errors.New("the data volume is not mounted any more\n" +
+			"hint: restart the machine: the kubelet may be running without it")
 	case s.Size == 0:
-		return s, fmt.Errorf("the disk of the data volume, %s, is gone\nhint: plug it in again and restart the machine: what is mounted does not come back by itself", s.Device)
+		return s, fmt.Errorf("the disk of the data volume, %s, is gone\n"+
+			"hint: plug it in again and restart the machine: "+
+			"what is mounted does not come back by itself", s.Device)
 	case s.Size > size:
 		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
 	}
+
 	return s, nil
 }
 
-// Waits says what the volume waits for while it is not mounted: nil for the process that mounts it, ErrNew for one that makes it.
+// Waits says what the volume waits for while it is not mounted: nil for the
+// process that mounts it, ErrNew for one that makes it.
 func (n Node) Waits() error {
 	record, claimed, err := ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {

@@ -19,10 +19,12 @@ func TestAwait(t *testing.T) {
 		corrupt = errors.New("e2fsck: exit status 4")
 		mounted = State{Device: "/dev/sda"}
 	)
+
 	type outcome struct {
 		state State
 		err   error
 	}
+
 	for _, test := range []struct {
 		name     string
 		outcomes []outcome
@@ -54,7 +56,8 @@ func TestAwait(t *testing.T) {
 			notified: []string{missing.Error()},
 		},
 		{
-			name:     "a volume that does not work is not tried at each event, which the attempt itself causes",
+			name: "a volume that does not work is not tried at each event, " +
+				"which the attempt itself causes",
 			outcomes: []outcome{{err: corrupt}, {err: corrupt}, {state: mounted}},
 			change:   time.Second,
 			after:    2 * pollInterval,
@@ -105,6 +108,7 @@ func TestAwait(t *testing.T) {
 					}
 					return o.state, o.err
 				}
+
 				change := func(ctx context.Context) {
 					if test.change > 0 {
 						c, stop := context.WithTimeout(ctx, test.change)
@@ -113,14 +117,17 @@ func TestAwait(t *testing.T) {
 					}
 					<-ctx.Done()
 				}
+
 				var notified []string
 				notify := func(err error) { notified = append(notified, err.Error()) }
 
 				started := time.Now()
+
 				err := await(ctx, use, change, notify)
 				if !errors.Is(err, test.want) {
 					t.Errorf("%v, want %v", err, test.want)
 				}
+
 				if after := time.Since(started); after != test.after {
 					t.Errorf("returned after %s, want %s", after, test.after)
 				}

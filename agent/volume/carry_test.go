@@ -14,7 +14,8 @@ import (
 
 var errCut = errors.New("power cut")
 
-// copyTree is what a node does, with a power cut after some of it if cut is true.
+// copyTree is what a node does, with a power cut after some of it if cut is
+// true.
 func copyTree(cut bool) func(ctx context.Context, from, to string) error {
 	return func(ctx context.Context, from, to string) error {
 		if cut {
@@ -30,42 +31,53 @@ func kept(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	err := errors.Join(
-		os.Chmod(dir, 0o750), os.MkdirAll(filepath.Join(dir, "pki/old"), 0o700), os.Mkdir(filepath.Join(dir, "lost+found"), 0o700),
-		os.WriteFile(filepath.Join(dir, "config"), []byte("half and half"), 0o600), os.WriteFile(filepath.Join(dir, "pki/key"), []byte("secret"), 0o400),
-		os.Symlink("key", filepath.Join(dir, "pki/current")), os.Link(filepath.Join(dir, "pki/key"), filepath.Join(dir, "pki/old/key")),
+		os.Chmod(dir, 0o750), os.MkdirAll(filepath.Join(dir, "pki/old"), 0o700),
+		os.Mkdir(filepath.Join(dir, "lost+found"), 0o700),
+		os.WriteFile(filepath.Join(dir, "config"), []byte("half and half"), 0o600),
+		os.WriteFile(filepath.Join(dir, "pki/key"), []byte("secret"), 0o400),
+		os.Symlink("key", filepath.Join(dir, "pki/current")), os.Link(filepath.Join(dir, "pki/key"),
+			filepath.Join(dir, "pki/old/key")),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
-// holds fails unless the volume at dir has all that kept has made, and nothing else.
+// holds fails unless the volume at dir has all that kept has made, and nothing
+// else.
 func holds(t *testing.T, dir string) {
 	t.Helper()
 	config, err := os.ReadFile(filepath.Join(dir, "config"))
 	if err != nil || string(config) != "half and half" {
 		t.Fatalf("config: %q, %v", config, err)
 	}
+
 	link, err := os.Readlink(filepath.Join(dir, "pki/current"))
 	if err != nil || link != "key" {
 		t.Errorf("link: %q, %v", link, err)
 	}
+
 	one, err1 := os.Stat(filepath.Join(dir, "pki/key"))
 	other, err2 := os.Stat(filepath.Join(dir, "pki/old/key"))
-	if err := errors.Join(err1, err2); err != nil || !os.SameFile(one, other) || one.Mode() != 0o400 {
+	if err := errors.Join(err1, err2); err != nil || !os.SameFile(one, other) ||
+		one.Mode() != 0o400 {
 		t.Errorf("two names of one file: %v", err)
 	}
+
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("the directory itself: %v, %v", info, err)
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
 		t.Errorf("entries: %v, %v", entries, err)
 	}
 }
 
-// TestACarryThatIsCutOffGoesOn: before every step, and in the middle of the copy.
+// TestACarryThatIsCutOffGoesOn: before every step, and in the middle of the
+// copy.
 func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 	from := kept(t)
 	for cut := 0; ; cut++ {
@@ -73,20 +85,25 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(to, "lost+found"), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		steps := 0
 		_, err := carry(t.Context(), from, to, copyTree(cut == 0), func(s durable.Step) error {
-			if steps++; steps == cut {
+			steps++
+			if steps == cut {
 				return fmt.Errorf("%w before %v", errCut, s)
 			}
 			return nil
 		})
+
 		whole := err == nil
 		if !whole && !errors.Is(err, errCut) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
+
 		if _, again := carry(t.Context(), from, to, copyTree(false), nil); again != nil {
 			t.Fatalf("after %v: %v", err, again)
 		}
+
 		holds(t, to)
 		if whole {
 			if steps < 8 {
@@ -98,16 +115,20 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 }
 
 func TestAVolumeOfAnotherLifeStaysAsItIs(t *testing.T) {
-	from, to := kept(t), t.TempDir()
+	from := kept(t)
+	to := t.TempDir()
 	if err := os.WriteFile(filepath.Join(to, "config"), []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := carry(t.Context(), from, to, copyTree(false), nil); err != nil || all {
 		t.Fatal(all, err)
 	}
-	if text, err := os.ReadFile(filepath.Join(to, "config")); err != nil || string(text) != "older" {
+
+	text, err := os.ReadFile(filepath.Join(to, "config"))
+	if err != nil || string(text) != "older" {
 		t.Errorf("config: %q, %v", text, err)
 	}
+
 	if entries, _ := os.ReadDir(to); len(entries) != 1 {
 		t.Errorf("entries: %v", entries)
 	}

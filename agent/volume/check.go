@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// probe reads around a place where a magic may be. What is outside of the device, or cannot
-// be read, reads as zeros.
+// probe reads around a place where a magic may be. What is outside of the
+// device, or cannot be read, reads as zeros.
 type probe struct {
 	disk *reader
 	at   int64
@@ -28,7 +28,8 @@ func (p probe) be16(rel int64) uint16 { return binary.BigEndian.Uint16(p.bytes(r
 func (p probe) le32(rel int64) uint32 { return binary.LittleEndian.Uint32(p.bytes(rel, 4)) }
 func (p probe) be32(rel int64) uint32 { return binary.BigEndian.Uint32(p.bytes(rel, 4)) }
 
-// isMBR tells a partition table from the boot sector of a file system, which ends alike.
+// isMBR tells a partition table from the boot sector of a file system, which
+// ends alike.
 func isMBR(p probe) bool {
 	switch string(p.bytes(3-510, 8)) {
 	case "NTFS    ", "EXFAT   ", "-FVE-FS-":
@@ -52,10 +53,14 @@ func protective(p probe) (string, string) {
 	return "dos", ""
 }
 
-// isFAT checks the BIOS parameter block, as FAT has no magic that all formatters write.
+// isFAT checks the BIOS parameter block, as FAT has no magic that all
+// formatters write.
 func isFAT(p probe) bool {
-	sector, cluster, media := p.le16(11), p.byte(13), p.byte(21)
-	return bits.OnesCount16(sector) == 1 && sector >= 512 && sector <= 4096 && bits.OnesCount8(cluster) == 1 &&
+	sector := p.le16(11)
+	cluster := p.byte(13)
+	media := p.byte(21)
+	return bits.OnesCount16(sector) == 1 && sector >= 512 && sector <= 4096 &&
+		bits.OnesCount8(cluster) == 1 &&
 		p.le16(14) > 0 && p.byte(16) > 0 && (media == 0xf0 || media >= 0xf8)
 }
 
@@ -64,7 +69,8 @@ func isMac(p probe) bool {
 	return bits.OnesCount16(block) == 1 && block >= 512 && block <= 4096
 }
 
-// isSun: all words of the label, its checksum included, are zero by exclusive or.
+// isSun: all words of the label, its checksum included, are zero by exclusive
+// or.
 func isSun(p probe) bool {
 	var sum uint16
 	for i := range int64(256) {
@@ -78,9 +84,13 @@ func isAtari(p probe) bool {
 	disk := p.be32(0x1c2)
 	for i := range int64(4) {
 		part := p.bytes(0x1c6+12*i, 12)
-		start, size := binary.BigEndian.Uint32(part[4:]), binary.BigEndian.Uint32(part[8:])
-		named := !slices.ContainsFunc(part[1:4], func(b byte) bool { return (b < '0' || b > '9') && (b < 'A' || b > 'Z') })
-		if part[0]&1 == 1 && named && start > 0 && size > 0 && uint64(start)+uint64(size) <= uint64(disk) {
+		start := binary.BigEndian.Uint32(part[4:])
+		size := binary.BigEndian.Uint32(part[8:])
+		named := !slices.ContainsFunc(part[1:4], func(b byte) bool {
+			return (b < '0' || b > '9') && (b < 'A' || b > 'Z')
+		})
+		if part[0]&1 == 1 && named && start > 0 && size > 0 &&
+			uint64(start)+uint64(size) <= uint64(disk) {
 			return true
 		}
 	}
@@ -107,12 +117,13 @@ func isExt(p probe) bool {
 
 func isExtCopy(group, shift int64) func(probe) bool {
 	return func(p probe) bool {
-		return int64(p.le32(extLogBlock)) == shift && p.le32(extBlocks) != 0 && int64(p.le16(extGroup)) == group
+		return int64(p.le32(extLogBlock)) == shift && p.le32(extBlocks) != 0 &&
+			int64(p.le16(extGroup)) == group
 	}
 }
 
-// extKind tells the members of the family by features that the older do not know
-// (Documentation/filesystems/ext4/super.rst).
+// extKind tells the members of the family by features that the older do not
+// know (Documentation/filesystems/ext4/super.rst).
 func extKind(p probe) (string, string) {
 	const (
 		hasJournal   = 0x4
@@ -120,6 +131,7 @@ func extKind(p probe) (string, string) {
 		ext3Incompat = 0x2 | 0x4 | 0x10 // filetype, recover, meta_bg
 		ext3ROCompat = 0x1 | 0x2 | 0x4  // sparse_super, large_file, btree_dir
 	)
+
 	incompat := p.le32(extIncompat)
 	switch {
 	case incompat&journalDev != 0:
@@ -129,6 +141,7 @@ func extKind(p probe) (string, string) {
 	case p.le32(extCompat)&hasJournal != 0:
 		return "ext3", ""
 	}
+
 	return "ext2", ""
 }
 
@@ -160,11 +173,12 @@ func isMinix(p probe) bool {
 		return false
 	}
 	magics := []uint16{0x137f, 0x138f, 0x2468, 0x2478}
-	return slices.Contains(magics, p.le16(0x10)) || slices.Contains(magics, p.be16(0x10)) || p.le16(0x18) == 0x4d5a || p.be16(0x18) == 0x4d5a
+	return slices.Contains(magics, p.le16(0x10)) || slices.Contains(magics, p.be16(0x10)) ||
+		p.le16(0x18) == 0x4d5a || p.be16(0x18) == 0x4d5a
 }
 
-// isUDFAnchor checks the descriptor tag (ECMA-167 3/7.2): the sum of its bytes, and that it names
-// the block it is in.
+// isUDFAnchor checks the descriptor tag (ECMA-167 3/7.2): the sum of its bytes,
+// and that it names the block it is in.
 func isUDFAnchor(p probe) bool {
 	tag := p.bytes(0, 16)
 	var sum byte
@@ -173,11 +187,13 @@ func isUDFAnchor(p probe) bool {
 			sum += b
 		}
 	}
+
 	location := int64(binary.LittleEndian.Uint32(tag[12:]))
 	for block := int64(512); block <= 4096; block *= 2 {
 		if sum == tag[4] && p.at == location*block {
 			return true
 		}
 	}
+
 	return false
 }

@@ -20,40 +20,52 @@ const (
 // Facts are all that Decide knows.
 type Facts struct {
 	Disks []Disk
+
 	// Made says that the node has had a data volume before.
 	Made bool
-	// Field is that of machine.yaml which has the claim, such as "install.disk"; "" is dataVolume. For another, a data volume
-	// is content like any other.
+
+	// Field is that of machine.yaml which has the claim, such as
+	// "install.disk"; "" is dataVolume. For another, a data volume is content
+	// like any other.
 	Field string
 }
 
 // Choice is the data volume.
 type Choice struct {
 	Action Action
+
 	// Device is the node of the disk, or of the partition that has the volume.
 	Device string
-	// FileSystem is what a device to use has; "" for the others. Grow says that the device is larger.
+
+	// FileSystem is what a device to use has; "" for the others. Grow says that
+	// the device is larger.
 	FileSystem string
 	Grow       bool
+
 	// Size is that of the disk, in bytes.
 	Size int64
 }
 
-// Decide says which disk is the data volume, or is to become it. The error is a *Refusal.
+// Decide says which disk is the data volume, or is to become it. The error is a
+// *Refusal.
 //
-//   - A volume that was made before is used, also when another disk is empty, and whatever its size is
-//     now. A claim by serial, path or model that means another disk is refused: what the kubelet
-//     keeps is on the old one. Of several volumes the claim has to mean one.
+//   - A volume that was made before is used, also when another disk is empty,
+//     and whatever its size is now. A claim by serial, path or model that means
+//     another disk is refused: what the kubelet keeps is on the old one. Of
+//     several volumes the claim has to mean one.
 //   - So it is with a disk that a power cut has left unfinished.
-//   - Disks in use are not counted. Of the others that match, there has to be one, and it has to
-//     be empty; with OnlyEmpty, only one of them has to be. A disk that cannot be read is then
-//     refused for all: it may be the volume.
-//   - If the node has had a volume and it is not there, its disk is late, or broken: another disk
-//     is formatted only if the claim names it, by serial or path. If nothing is claimed any more, the
-//     volume is used all the same.
-//   - A disk that is seen twice (multipath without its mapping) is never formatted.
+//   - Disks in use are not counted. Of the others that match, there has to be
+//     one, and it has to be empty; with OnlyEmpty, only one of them has to be.
+//     A disk that cannot be read is then refused for all: it may be the volume.
+//   - If the node has had a volume and it is not there, its disk is late, or
+//     broken: another disk is formatted only if the claim names it, by serial
+//     or path. If nothing is claimed any more, the volume is used all the same.
+//   - A disk that is seen twice (multipath without its mapping) is never
+//     formatted.
 func Decide(f Facts, c Claim) (Choice, error) {
-	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int { return strings.Compare(a.Device, b.Device) })
+	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int {
+		return strings.Compare(a.Device, b.Device)
+	})
 	choice, why := choose(f, c)
 	if why != "" {
 		return Choice{}, newRefusal(why, f, c)
@@ -69,8 +81,12 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	if found := volumes(f.Disks, c.Names()); len(found) > 0 && f.Field == "" {
 		return one(found, c)
 	}
+
 	candidates := named(f.Disks, c)
-	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool { return obstacle(d, f.Disks) != "" })
+	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool {
+		return obstacle(d, f.Disks) != ""
+	})
+
 	unreadable := func(d Disk) bool { return d.Content.has(Unreadable) }
 	switch {
 	case f.Made && !c.Names():
@@ -86,6 +102,7 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	case slices.ContainsFunc(candidates, unreadable):
 		return Choice{}, "a disk that matches cannot be read, and may be the volume"
 	}
+
 	return Choice{Action: ToFormat, Device: free[0].Device, Size: free[0].Size}, ""
 }
 
@@ -95,14 +112,15 @@ type volume struct {
 	choice Choice
 }
 
-// volumes are all there are, on disks that can be unplugged only if asked for; unfinished ones
-// only if there is no other.
+// volumes are all there are, on disks that can be unplugged only if asked for;
+// unfinished ones only if there is no other.
 func volumes(disks []Disk, removable bool) []volume {
 	var whole, unfinished []volume
 	for _, d := range disks {
 		if d.Removable && !removable {
 			continue
 		}
+
 		choice := Choice{Device: d.Device, Size: d.Size}
 		switch c := d.Content; {
 		case c.FileSystem != "":
@@ -112,49 +130,61 @@ func volumes(disks []Disk, removable bool) []volume {
 			choice.Action = ToFinish
 			unfinished = append(unfinished, volume{d, choice})
 		}
+
 		for _, p := range d.Parts {
 			if fs := p.Content.FileSystem; fs != "" {
-				whole = append(whole, volume{d, Choice{ToUse, p.Device, fs, grows(p.Content, p.Size), d.Size}})
+				whole = append(whole,
+					volume{d, Choice{ToUse, p.Device, fs, grows(p.Content, p.Size), d.Size}})
 			}
 		}
 	}
+
 	if len(whole) > 0 {
 		return whole
 	}
+
 	return unfinished
 }
 
-// grows reports whether there is room behind a file system: more than the rest that is too short for
-// one of its blocks or groups.
+// grows reports whether there is room behind a file system: more than the rest
+// that is too short for one of its blocks or groups.
 func grows(c Content, size int64) bool { return size-c.Used >= mib }
 
 // one is the volume that the claim means, of those that were found.
 func one(found []volume, c Claim) (choice Choice, why string) {
-	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool { return !c.Identity(v.disk) })
+	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool {
+		return !c.Identity(v.disk)
+	})
+
 	switch {
 	case len(meant) == 0:
 		return Choice{}, "there is a data volume already, on a disk that is not claimed"
 	case len(meant) > 1:
 		return Choice{}, "there is more than one data volume"
 	}
+
 	v := meant[0]
 	if v.choice.Action == ToFinish && (len(v.disk.Uses) > 0 || v.disk.ReadOnly) {
 		return Choice{}, "an unfinished data volume is not free"
 	}
+
 	return v.choice, ""
 }
 
-// named are the disks that are not in use and that the claim can mean. Those of just the size
-// that is wanted are meant before those of about that size.
+// named are the disks that are not in use and that the claim can mean. Those of
+// just the size that is wanted are meant before those of about that size.
 func named(disks []Disk, c Claim) []Disk {
-	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return len(d.Uses) > 0 || !c.matches(d) })
+	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
+		return len(d.Uses) > 0 || !c.matches(d)
+	})
 	if exact := func(d Disk) bool { return d.Size == c.About }; slices.ContainsFunc(out, exact) {
 		out = slices.DeleteFunc(out, func(d Disk) bool { return !exact(d) })
 	}
 	return out
 }
 
-// obstacle says why the disk cannot be formatted, whoever claims it; "" if it can.
+// obstacle says why the disk cannot be formatted, whoever claims it; "" if it
+// can.
 func obstacle(d Disk, all []Disk) string {
 	twin := func(o Disk) bool { return o.Device != d.Device && o.WWID != "" && o.WWID == d.WWID }
 	switch i := slices.IndexFunc(all, twin); {

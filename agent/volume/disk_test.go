@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// inMemory is a disk in memory of which only the sectors exist that were written.
+// inMemory is a disk in memory of which only the sectors exist that were
+// written.
 type inMemory struct {
 	size    int64
 	sectors map[int64]*[512]byte
@@ -32,11 +33,14 @@ func (s *inMemory) ReadAt(p []byte, off int64) (int, error) {
 		s.outside++
 		return 0, io.EOF
 	}
+
 	if s.broken >= off/512 && s.broken*512 < end {
 		return 0, errBroken
 	}
+
 	clear(p)
-	if int64(len(p)/512) > int64(len(s.sectors)) { // Fewer sectors than the read is long: look at those.
+	if int64(len(p)/512) > int64(len(s.sectors)) {
+		// Fewer sectors than the read is long: look at those.
 		for n, b := range s.sectors {
 			if at := n * 512; at < end && at+512 > off {
 				copy(p[max(0, at-off):], b[max(0, off-at):])
@@ -44,11 +48,13 @@ func (s *inMemory) ReadAt(p []byte, off int64) (int, error) {
 		}
 		return len(p), nil
 	}
+
 	for n := off / 512; n*512 < end; n++ {
 		if b := s.sectors[n]; b != nil {
 			copy(p[max(0, n*512-off):], b[max(0, off-n*512):])
 		}
 	}
+
 	return len(p), nil
 }
 
@@ -85,7 +91,8 @@ func (f fact) at(size int64) int64 {
 	return size - size%max(f.align, 1) + f.offset
 }
 
-// put writes the signature to a disk; ok is false if the disk has no room for it.
+// put writes the signature to a disk; ok is false if the disk has no room for
+// it.
 func (f fact) put(s *inMemory) (ok bool) {
 	at := f.at(s.size)
 	if at < 0 || at+int64(len(f.bytes[0].data)) > s.size {
@@ -126,12 +133,14 @@ func parseFact(t testing.TB, fields []string) fact {
 		}
 		return n
 	}
+
 	f := fact{name: fields[0]}
 	offset, align, aligned := strings.Cut(fields[1], "/")
 	f.offset = number(offset)
 	if aligned {
 		f.align = number(align)
 	}
+
 	for _, text := range fields[2:] {
 		rel, digits, more := strings.Cut(text, ":")
 		p := piece{}
@@ -140,11 +149,15 @@ func parseFact(t testing.TB, fields []string) fact {
 		} else {
 			p.rel = number(rel)
 		}
+
 		var err error
-		if p.data, err = hex.DecodeString(digits); err != nil {
+		p.data, err = hex.DecodeString(digits)
+		if err != nil {
 			t.Fatalf("%v: %v", fields, err)
 		}
+
 		f.bytes = append(f.bytes, p)
 	}
+
 	return f
 }

@@ -1,11 +1,12 @@
 // Package volume finds the disk for what the kubelet keeps, and never takes one
 // that holds anything.
 //
-// A disk is formatted only if nobody uses it, its first and last MiB are zero, no
-// place of any table, file system, volume manager or RAID that is known here has its
-// signature, and the claim names it and no other. A volume that was made before is
-// found by its label and used, whatever else is there. Everything else is a Refusal,
-// which says of each disk what stands in the way, and the claim that would be taken.
+// A disk is formatted only if nobody uses it, its first and last MiB are zero,
+// no place of any table, file system, volume manager or RAID that is known here
+// has its signature, and the claim names it and no other. A volume that was
+// made before is found by its label and used, whatever else is there.
+// Everything else is a Refusal, which says of each disk what stands in the way,
+// and the claim that would be taken.
 //
 // # Observe and decide
 //

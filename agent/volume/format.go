@@ -9,58 +9,75 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Mkfs is the command that makes the file system in a sparse file as large as the disk, with project quota. Nothing that
-// it leaves a hole may be relied on to be zero on the disk: so the inode tables are left to the kernel, which zeroes them
-// in the background, and ext4's journal to its checksums, which are keyed by the new UUID.
+// Mkfs is the command that makes the file system in a sparse file as large as
+// the disk, with project quota. Nothing that it leaves a hole may be relied on
+// to be zero on the disk: so the inode tables are left to the kernel, which
+// zeroes them in the background, and ext4's journal to its checksums, which are
+// keyed by the new UUID.
 func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
 	if fileSystem == "xfs" {
-		command := []string{"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", Label}
+		command := []string{
+			"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", Label,
+		}
 		if size/xfsLogShare > maxXFSLog {
 			command = append(command, "-l", "size="+strconv.Itoa(maxXFSLog))
 		}
 		return append(command, file)
 	}
-	return []string{"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", Label, "-O", "quota,project",
-		"-E", "quotatype=prjquota,nodiscard,lazy_itable_init=1,lazy_journal_init=1", file}
+	return []string{
+		"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", Label, "-O",
+		"quota,project",
+		"-E", "quotatype=prjquota,nodiscard,lazy_itable_init=1,lazy_journal_init=1", file,
+	}
 }
 
-// mkfs.xfs makes a log of this part of the disk, up to 2 GiB, and fills it with zeros. The file is in memory, so a disk of any size gets no more than
-// the disk of 512 GiB does.
+// mkfs.xfs makes a log of this part of the disk, up to 2 GiB, and fills it with
+// zeros. The file is in memory, so a disk of any size gets no more than the
+// disk of 512 GiB does.
 const (
 	xfsLogShare = 2048
 	maxXFSLog   = 256 << 20
 )
 
-// Format copies a file system from image, of which data are the parts that are no holes, to target.
+// Format copies a file system from image, of which data are the parts that are
+// no holes, to target.
 //
-// The FormatMark is there before all else, and the first sector, which replaces it, comes last and alone. So a power
-// cut anywhere leaves a disk that is empty, or has the mark, or the volume.
+// The FormatMark is there before all else, and the first sector, which replaces
+// it, comes last and alone. So a power cut anywhere leaves a disk that is
+// empty, or has the mark, or the volume.
 func Format(target Writable, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
 	first := make([]byte, sectorSize)
 	if _, err := image.ReadAt(first, 0); err != nil {
 		return fmt.Errorf("read new file system: %w", err)
 	}
+
 	mark := make([]byte, sectorSize)
 	copy(mark, FormatMark)
 	if err := writeSynced(target, mark); err != nil {
 		return fmt.Errorf("mark disk: %w", err)
 	}
+
 	if log, ok := xfsLog(first); ok {
 		if err := target.Zero(log.Start, log.End-log.Start); err != nil {
 			return fmt.Errorf("zero log: %w", err)
 		}
 	}
+
 	for _, span := range data {
-		if err := copySpan(target, image, sparse.Extent{Start: max(span.Start, int64(sectorSize)), End: span.End}); err != nil {
+		err := copySpan(target, image,
+			sparse.Extent{Start: max(span.Start, int64(sectorSize)), End: span.End})
+		if err != nil {
 			return fmt.Errorf("write file system: %w", err)
 		}
 	}
 	if err := target.Sync(); err != nil {
 		return fmt.Errorf("write file system: %w", err)
 	}
+
 	if err := writeSynced(target, first); err != nil {
 		return fmt.Errorf("finish file system: %w", err)
 	}
+
 	return nil
 }
 
@@ -86,15 +103,20 @@ func copySpan(target io.WriterAt, image io.ReaderAt, s sparse.Extent) error {
 	return nil
 }
 
-// xfsLog is where the superblock of XFS in sector says its log is (xfs_sb, big-endian). Blocks of a former log in it would
-// look newer than those that mkfs.xfs leaves zero.
+// xfsLog is where the superblock of XFS in sector says its log is (xfs_sb,
+// big-endian). Blocks of a former log in it would look newer than those that
+// mkfs.xfs leaves zero.
 func xfsLog(sector []byte) (sparse.Extent, bool) {
 	be := binary.BigEndian
 	if string(sector[:4]) != "XFSB" {
 		return sparse.Extent{}, false
 	}
-	block, start, group := int64(be.Uint32(sector[4:])), be.Uint64(sector[48:]), int64(be.Uint32(sector[84:]))
+
+	block := int64(be.Uint32(sector[4:]))
+	start := be.Uint64(sector[48:])
+	group := int64(be.Uint32(sector[84:]))
 	shift := sector[124]
 	at := (int64(start>>shift)*group + int64(start&(1<<shift-1))) * block
+
 	return sparse.Extent{Start: at, End: at + int64(be.Uint32(sector[96:]))*block}, start != 0
 }

@@ -58,10 +58,12 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 	file := create(t, path, size)
 	command := Mkfs(fileSystem, path, size, sector)
 	judge.Run(t, command[0], command[1:]...)
+
 	data, err := sparse.Data(file, size)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return file, data
 }
 
@@ -78,8 +80,8 @@ func used(t *testing.T, r *rand.Rand, size int64) *inMemory {
 	return disk
 }
 
-// TestACutLeavesADiskThatIsTakenAgain cuts the power while a disk is formatted: any of the sectors that
-// were not synced may be on it.
+// TestACutLeavesADiskThatIsTakenAgain cuts the power while a disk is formatted:
+// any of the sectors that were not synced may be on it.
 func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 	for _, fileSystem := range []string{"ext4", "xfs"} {
 		t.Run(fileSystem, func(t *testing.T) {
@@ -99,14 +101,22 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 								left.sectors[p.rel/512] = (*[512]byte)(p.data)
 							}
 						}
-						got, err := Decide(Facts{Disks: []Disk{{Device: "/dev/sdb", Size: size, SectorSize: 512, Content: Look(left, size)}}}, OfSize(size))
+
+						got, err := Decide(Facts{Disks: []Disk{{
+							Device:     "/dev/sdb",
+							Size:       size,
+							SectorSize: 512,
+							Content:    Look(left, size),
+						}}}, OfSize(size))
 						if err != nil {
 							t.Fatal(err)
 						}
+
 						states[string(got.Action)]++
 					}
 				}
 			}
+
 			if err := Format(target, file, data, 512); err != nil {
 				t.Fatal(err)
 			}
@@ -116,18 +126,25 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 			if len(states) != 3 {
 				t.Errorf("states %v, want all of format, finish and use", states)
 			}
+
 			t.Logf("what the next start does: %v", states)
 		})
 	}
 }
 
-// TestFsckOfADiskFullOfOldData: what mkfs left a hole may be anything on the disk.
+// TestFsckOfADiskFullOfOldData: what mkfs left a hole may be anything on the
+// disk.
 func TestFsckOfADiskFullOfOldData(t *testing.T) {
 	for _, test := range []struct {
 		fileSystem string
 		sector     int
 		fsck       []string
-	}{{"ext4", 512, []string{"e2fsck", "-f", "-n"}}, {"ext4", 4096, []string{"e2fsck", "-f", "-n"}}, {"xfs", 512, []string{"xfs_repair", "-n"}}, {"xfs", 4096, []string{"xfs_repair", "-n"}}} {
+	}{
+		{"ext4", 512, []string{"e2fsck", "-f", "-n"}},
+		{"ext4", 4096, []string{"e2fsck", "-f", "-n"}},
+		{"xfs", 512, []string{"xfs_repair", "-n"}},
+		{"xfs", 4096, []string{"xfs_repair", "-n"}},
+	} {
 		t.Run(fmt.Sprint(test.fileSystem, " ", test.sector), func(t *testing.T) {
 			const size = 600 * mib
 			file, data := image(t, test.fileSystem, size, test.sector)
@@ -139,9 +156,11 @@ func TestFsckOfADiskFullOfOldData(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if err := Format(diskFile{disk}, file, data, test.sector); err != nil {
 				t.Fatal(err)
 			}
+
 			judge.Run(t, test.fsck[0], append(test.fsck[1:], path)...)
 			if got := Look(disk, size); got.FileSystem != test.fileSystem {
 				t.Errorf("formatted: %v", got)
@@ -150,7 +169,8 @@ func TestFsckOfADiskFullOfOldData(t *testing.T) {
 	}
 }
 
-// TestALargeDiskTakesLittleMemory: mkfs.xfs writes zeros to all of the log, and the file is in memory.
+// TestALargeDiskTakesLittleMemory: mkfs.xfs writes zeros to all of the log, and
+// the file is in memory.
 func TestALargeDiskTakesLittleMemory(t *testing.T) {
 	const most = 300 * mib
 	for _, size := range []int64{512 * gib, 1024 * gib, 8 * 1024 * gib} {

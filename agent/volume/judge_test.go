@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// formatters make what is named; %s is the disk, a file. Those that are not in the tools tree judge on
-// the machines of those who have them.
+// formatters make what is named; %s is the disk, a file. Those that are not in
+// the tools tree judge on the machines of those who have them.
 var formatters = []struct {
 	name, command string
 	elsewhere     bool
@@ -30,10 +30,22 @@ var formatters = []struct {
 	{name: "dos", command: "sfdisk -q %s", input: "label: dos\n,100M\n"},
 	{name: "sgi", command: "sfdisk -q %s", input: "label: sgi\n,100M\n"},
 	{name: "sun", command: "sfdisk -q %s", input: "label: sun\n,100M\n"},
-	{name: "DM_verity_hash", command: "veritysetup format testdata/libblkid.txt %s --data-blocks 1"},
+	{
+		name:    "DM_verity_hash",
+		command: "veritysetup format testdata/libblkid.txt %s --data-blocks 1",
+	},
 	{name: "btrfs", command: "mkfs.btrfs -q %s"},
-	{name: "crypto_LUKS", command: "cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 %s -", input: "secret"},
-	{name: "crypto_LUKS", command: "cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 %s -", input: "secret"},
+	{
+		name:    "crypto_LUKS",
+		command: "cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 %s -",
+		input:   "secret",
+	},
+	{
+		name: "crypto_LUKS",
+		command: "cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 " +
+			"--pbkdf-force-iterations 1000 %s -",
+		input: "secret",
+	},
 	{name: "swap", command: "mkswap -q %s"},
 	{name: "swap", command: "mkswap -q -p 65536 %s"},
 	{name: "vfat", command: "mkfs.fat -F 32 %s"},
@@ -59,8 +71,9 @@ var formatters = []struct {
 	{name: "cramfs", command: "mkfs.cramfs testdata %s", elsewhere: true},
 }
 
-// TestWhatRealToolsMakeIsFound: by name, by blkid as well, and still after the start, or the whole
-// first MiB, was overwritten with zeros, if the format has copies.
+// TestWhatRealToolsMakeIsFound: by name, by blkid as well, and still after the
+// start, or the whole first MiB, was overwritten with zeros, if the format has
+// copies.
 func TestWhatRealToolsMakeIsFound(t *testing.T) {
 	for _, f := range formatters {
 		t.Run(f.command, func(t *testing.T) {
@@ -72,22 +85,29 @@ func TestWhatRealToolsMakeIsFound(t *testing.T) {
 					t.Skip(err)
 				}
 			}
-			if slices.Contains(args, "--sector-size") && !strings.Contains(judge.Run(t, "sfdisk", "--help"), "--sector-size") {
+
+			if slices.Contains(args, "--sector-size") &&
+				!strings.Contains(judge.Run(t, "sfdisk", "--help"), "--sector-size") {
 				judge.Lacking(t, "sfdisk is too old")
 			}
+
 			command := exec.Command(judge.Find(t, args[0]), args[1:]...)
 			command.Stdin = strings.NewReader(f.input)
 			if out, err := command.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			if err := os.Truncate(path, 600*mib); err != nil { // Some cut the file to what they need,
+
+			err := os.Truncate(path, 600*mib)
+			if err != nil { // Some cut the file to what they need,
 				t.Fatal(err)
 			}
+
 			file, err := os.OpenFile(path, os.O_RDWR, 0) // or make another.
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer file.Close()
+
 			got := Look(file, 600*mib)
 			if !got.has(f.name) {
 				t.Errorf("found %v", got)
@@ -98,6 +118,7 @@ func TestWhatRealToolsMakeIsFound(t *testing.T) {
 			if _, err := file.WriteAt(make([]byte, mib), 0); err != nil {
 				t.Fatal(err)
 			}
+
 			t.Logf("%v; without its first MiB: %v", got, Look(file, 600*mib))
 		})
 	}
@@ -110,9 +131,11 @@ func create(t *testing.T, path string, size int64) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
+
 	if err := file.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
+
 	return file
 }
 
@@ -133,6 +156,7 @@ func agrees(t *testing.T, path string, got Content) error {
 	default:
 		return err
 	}
+
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if key != "TYPE" && key != "PTTYPE" {
@@ -143,6 +167,7 @@ func agrees(t *testing.T, path string, got Content) error {
 			return fmt.Errorf("blkid knows %s, we %v", value, got)
 		}
 	}
+
 	return nil
 }
 
@@ -165,9 +190,11 @@ func TestBlkidKnowsNothingThatWeDoNot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if err := agrees(t, path, Look(file, d.disk.Size)); err != nil {
 			t.Errorf("%s: %v", d.kind, err)
 		}
+
 		file.Close()
 	}
 }

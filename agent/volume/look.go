@@ -12,17 +12,19 @@ import (
 // edge is how much at each end of a device must be zero.
 const edge = mib
 
-// Look reads what a device of size bytes holds, and nothing outside of it. What cannot be
-// read is evidence, as is a device without any bytes.
+// Look reads what a device of size bytes holds, and nothing outside of it. What
+// cannot be read is evidence, as is a device without any bytes.
 func Look(device io.ReaderAt, size int64) Content {
 	if size <= 0 {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}
 	}
+
 	r := newReader(device, size)
 	var c Content
 	if start, ok := r.read(0, len(FormatMark)); ok && string(start) == FormatMark {
 		c.Evidence = append(c.Evidence, Evidence{Name: marked})
 	}
+
 	c.Evidence = append(c.Evidence, r.signatures()...)
 	c.Evidence = append(c.Evidence, r.unnamed(c.Evidence)...)
 	for i, offset := range r.failed {
@@ -31,9 +33,11 @@ func Look(device io.ReaderAt, size int64) Content {
 			c.Evidence = append(c.Evidence, Evidence{Name: Unreadable, Offset: offset})
 		}
 	}
+
 	slices.SortStableFunc(c.Evidence, func(a, b Evidence) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Name, b.Name))
 	})
+
 	c.Evidence = slices.Compact(c.Evidence)
 	c.recognise(r)
 	return c
@@ -42,10 +46,12 @@ func Look(device io.ReaderAt, size int64) Content {
 // signatures finds all there are.
 func (r *reader) signatures() []Evidence {
 	var found []Evidence
-	for _, s := range append(slices.Clip(known()), signature{name: "xfs", magic: "XFSB", at: xfsCopies(r.size)}) {
+	for _, s := range append(slices.Clip(known()),
+		signature{name: "xfs", magic: "XFSB", at: xfsCopies(r.size)}) {
 		for _, p := range s.at {
 			offsets := []int64{p.in(r.size), -1}
-			if p.align == 0 && len(s.magic) >= 4 { // A weaker one would see one in what is left of old data.
+			if p.align == 0 && len(s.magic) >= 4 {
+				// A weaker one would see one in what is left of old data.
 				offsets[1] = p.offset + lostStart
 			}
 			for _, offset := range offsets {
@@ -55,12 +61,15 @@ func (r *reader) signatures() []Evidence {
 			}
 		}
 	}
+
 	return found
 }
 
-// known are all signatures but for those whose places depend on more than the end of the device.
+// known are all signatures but for those whose places depend on more than the
+// end of the device.
 var known = sync.OnceValue(func() []signature {
-	return slices.Concat(partitionTables(), raids(), volumeManagers(), swaps(), fileSystems(), extCopies())
+	return slices.Concat(partitionTables(), raids(), volumeManagers(), swaps(),
+		fileSystems(), extCopies())
 })
 
 func (r *reader) match(s signature, offset int64) (Evidence, bool) {
@@ -70,19 +79,22 @@ func (r *reader) match(s signature, offset int64) (Evidence, bool) {
 	if got, ok := r.read(offset, len(s.magic)); !ok || string(got) != s.magic {
 		return Evidence{}, false
 	}
+
 	p := probe{r, offset}
 	if s.check != nil && !s.check(p) {
 		return Evidence{}, false
 	}
+
 	ev := Evidence{Name: s.name, Version: s.version, Offset: offset}
 	if s.detail != nil {
 		ev.Name, ev.Version = s.detail(p)
 	}
+
 	return ev, true
 }
 
-// unnamed is the first byte that is not zero at either end, if no evidence has a name for
-// that end. It reads all of both.
+// unnamed is the first byte that is not zero at either end, if no evidence has
+// a name for that end. It reads all of both.
 func (r *reader) unnamed(named []Evidence) []Evidence {
 	var out []Evidence
 	for _, end := range [][2]int64{{0, min(edge, r.size)}, {max(0, r.size-edge), r.size}} {
@@ -94,8 +106,9 @@ func (r *reader) unnamed(named []Evidence) []Evidence {
 	return out
 }
 
-// firstByte is the offset of the first byte that is not zero, from start up to end; -1 if there is none.
-// It reads on to the end: what cannot be read counts as well.
+// firstByte is the offset of the first byte that is not zero, from start up to
+// end; -1 if there is none. It reads on to the end: what cannot be read counts
+// as well.
 func (r *reader) firstByte(start, end int64) int64 {
 	first := int64(-1)
 	for at := start; at < end; at += chunk - at%chunk {

@@ -31,28 +31,35 @@ type Maker struct {
 	Scratch string
 }
 
-// Make formats the disk that Decide chose. Between the decision and this somebody may have taken it: so it is
-// looked at once more when nobody else can have it.
+// Make formats the disk that Decide chose. Between the decision and this
+// somebody may have taken it: so it is looked at once more when nobody else can
+// have it.
 func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize int) (err error) {
 	if c.Action != ToFormat && c.Action != ToFinish {
 		return fmt.Errorf("format %s: it was not chosen to be formatted", c.Device)
 	}
+
 	disk, err := m.Open(c.Device)
 	if err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
+
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != c.Size {
-		return errors.Join(fmt.Errorf("format %s: it has %d bytes, the disk that was chosen %d", c.Device, size, c.Size), err)
+		return errors.Join(fmt.Errorf("format %s: it has %d bytes, the disk that was chosen %d",
+			c.Device, size, c.Size), err)
 	}
+
 	if now := Look(disk, c.Size); len(now.Evidence) > 0 && !now.Unfinished {
 		return fmt.Errorf("format %s: no longer empty: %v", c.Device, now)
 	}
+
 	image, err := m.image(ctx, fileSystem, c.Size, sectorSize)
 	if err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
 	}
 	defer image.Close()
+
 	data, err := sparse.Data(image, c.Size)
 	if err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
@@ -60,28 +67,35 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 	if err := Format(disk, image, data, sectorSize); err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
 	}
+
 	return nil
 }
 
 // image is a file without a name that has the new file system.
-func (m Maker) image(ctx context.Context, fileSystem string, size int64, sectorSize int) (*os.File, error) {
+func (m Maker) image(
+	ctx context.Context, fileSystem string, size int64, sectorSize int,
+) (*os.File, error) {
 	name := filepath.Join(m.Scratch, "new-data-volume")
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	defer os.Remove(name)
-	if err := errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, size, sectorSize))); err != nil {
+	err = errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, size, sectorSize)))
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	return file, nil
 }
 
 // blockDevice is a disk of this machine.
 type blockDevice struct{ *os.File }
 
-// OpenDisk opens a device to be formatted. Linux gives a block device to one user at a time, and to none while it is
-// mounted, if all ask for it alone (O_EXCL without O_CREAT, open(2)).
+// OpenDisk opens a device to be formatted. Linux gives a block device to one
+// user at a time, and to none while it is mounted, if all ask for it alone
+// (O_EXCL without O_CREAT, open(2)).
 func OpenDisk(node string) (Writable, error) {
 	f, err := os.OpenFile(node, os.O_RDWR|unix.O_EXCL, 0)
 	return blockDevice{f}, busy(err)

@@ -26,23 +26,29 @@ func TestMake(t *testing.T) {
 		},
 		Scratch: t.TempDir(),
 	}
+
 	choice := Choice{Action: ToFormat, Device: path, Size: size}
 	if err := maker.Make(t.Context(), choice, "ext4", 512); err != nil {
 		t.Fatal(err)
 	}
+
 	got := Look(disk, size)
 	if got.FileSystem != "ext4" || got.Used != size {
 		t.Errorf("made %+v", got)
 	}
+
 	judge.Run(t, "e2fsck", "-f", "-n", path)
 	err := maker.Make(t.Context(), choice, "ext4", 512)
 	if err == nil || !strings.Contains(err.Error(), "no longer empty: ext4 at byte 1080") {
 		t.Errorf("a disk that somebody has taken since: %v", err)
 	}
+
 	choice.Size += mib
-	if err := maker.Make(t.Context(), choice, "ext4", 512); err == nil || !strings.Contains(err.Error(), "it has 314572800 bytes") {
+	if err := maker.Make(t.Context(), choice, "ext4", 512); err == nil ||
+		!strings.Contains(err.Error(), "it has 314572800 bytes") {
 		t.Errorf("another disk by the same name: %v", err)
 	}
+
 	choice.Action = ToUse
 	if err := maker.Make(t.Context(), choice, "ext4", 512); err == nil {
 		t.Error("a volume was formatted")

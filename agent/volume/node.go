@@ -35,11 +35,13 @@ type Node struct {
 	Machine Machine
 	Maker   Maker
 	System  System
+
 	// Dir is the root directory, Path its name.
 	Dir  *durable.Dir
 	Path string
-	// InUse reports whether something uses what is at Mountpoint now, so that nothing else can take its place; nil for one that the kubelet
-	// waits for.
+
+	// InUse reports whether something uses what is at Mountpoint now, so that
+	// nothing else can take its place; nil for one that the kubelet waits for.
 	InUse func(ctx context.Context) bool
 }
 
@@ -53,9 +55,11 @@ type State struct {
 }
 
 // ErrInUse says that the volume has to wait for a restart of the machine.
-var ErrInUse = errors.New("the kubelet is running without its data volume\nhint: the volume is made when the machine restarts, before the kubelet starts")
+var ErrInUse = errors.New("the kubelet is running without its data volume\n" +
+	"hint: the volume is made when the machine restarts, before the kubelet starts")
 
-// Bring makes the data volume that the record claims, if need be, and mounts it. It changes nothing without a record.
+// Bring makes the data volume that the record claims, if need be, and mounts
+// it. It changes nothing without a record.
 func (n Node) Bring(ctx context.Context) (State, error) {
 	return n.bring(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
 		if err := n.halt(ctx); err != nil {
@@ -71,7 +75,8 @@ func (n Node) Bring(ctx context.Context) (State, error) {
 	})
 }
 
-// ErrNew says that there is a volume, or a disk for one, that the node has not had before.
+// ErrNew says that there is a volume, or a disk for one, that the node has not
+// had before.
 var ErrNew = errors.New("the data volume is not made yet")
 
 // Use mounts the data volume that the node has had before, and makes none.
@@ -79,21 +84,27 @@ func (n Node) Use(ctx context.Context) (State, error) {
 	return n.bring(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
 }
 
-// bring mounts a volume that the node has had, and has take see to any other before.
-func (n Node) bring(ctx context.Context, take func(context.Context, Record, Facts, Choice) error) (State, error) {
+// bring mounts a volume that the node has had, and has take see to any other
+// before.
+func (n Node) bring(
+	ctx context.Context, take func(context.Context, Record, Facts, Choice) error,
+) (State, error) {
 	unlock, err := n.lock()
 	if err != nil {
 		return State{}, err
 	}
 	defer unlock()
+
 	record, claimed, err := ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {
 		return State{}, err
 	}
+
 	s, err := n.Mounted()
 	if err != nil || s.Device != "" && record.Made {
 		return s, err
 	}
+
 	facts, choice, err := n.choose(record)
 	switch {
 	case err != nil:
@@ -101,29 +112,36 @@ func (n Node) bring(ctx context.Context, take func(context.Context, Record, Fact
 	case s.Device == choice.Device:
 		return s, n.keep(record)
 	case s.Device != "":
-		return State{}, fmt.Errorf("%s is mounted at %s, and is not the data volume", s.Device, Mountpoint)
+		return State{}, fmt.Errorf("%s is mounted at %s, and is not the data volume",
+			s.Device, Mountpoint)
 	case n.InUse != nil && n.InUse(ctx):
 		return State{}, ErrInUse
 	}
+
 	if choice.Action != ToUse || !record.Made {
 		if err := take(ctx, record, facts, choice); err != nil {
 			return State{}, err
 		}
-		if facts, choice, err = n.choose(record); err != nil {
+		facts, choice, err = n.choose(record)
+		if err != nil {
 			return State{}, err
 		}
 	}
+
 	if err := n.mount(ctx, facts, choice, Mountpoint); err != nil {
 		return State{}, err
 	}
+
 	s, err = n.Mounted()
 	if choice.Grow {
 		s.Warnings = n.grow(ctx, choice)
 	}
+
 	return s, errors.Join(err, n.keep(record))
 }
 
-// halt keeps the kubelet from being started while a volume is made, if it is not running already.
+// halt keeps the kubelet from being started while a volume is made, if it is
+// not running already.
 func (n Node) halt(ctx context.Context) error {
 	if err := n.Dir.Remove(LaterFile); err != nil || !n.InUse(ctx) {
 		return err
@@ -154,44 +172,65 @@ func (n Node) keep(record Record) error {
 	return record.Write(n.Dir)
 }
 
-// adopt brings what the kubelet has kept so far to a volume that the node has not had before.
+// adopt brings what the kubelet has kept so far to a volume that the node has
+// not had before.
 func (n Node) adopt(ctx context.Context, f Facts, c Choice) error {
 	const scratch = "/run/loam/data-volume"
 	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
 	}
-	_ = n.System.Unmount(filepath.Join(n.Path, scratch)) // What one left that was killed could not be mounted twice.
+
+	// What one left that was killed could not be mounted twice.
+	_ = n.System.Unmount(filepath.Join(n.Path, scratch))
 	if err := n.mount(ctx, f, c, scratch); err != nil {
 		return err
 	}
+
 	from := filepath.Join(n.Path, Mountpoint)
-	all, err := carry(ctx, from, filepath.Join(n.Path, scratch), func(ctx context.Context, from, to string) error {
-		return n.System.Run(ctx, []string{"cp", "--archive", "--one-file-system", from + "/.", to})
-	}, nil)
+	all, err := carry(
+		ctx,
+		from,
+		filepath.Join(n.Path, scratch),
+		func(ctx context.Context, from, to string) error {
+			return n.System.Run(ctx,
+				[]string{"cp", "--archive", "--one-file-system", from + "/.", to})
+		},
+		nil,
+	)
+
 	err = errors.Join(err, n.System.Unmount(filepath.Join(n.Path, scratch)))
 	if err != nil || !all {
 		return err
 	}
+
 	return n.System.Empty(from) // The volume would hide it.
 }
 
-// mount mounts the volume at dir, after its file system has been checked. A volume of Gardener's may have no project quota.
+// mount mounts the volume at dir, after its file system has been checked. A
+// volume of Gardener's may have no project quota.
 func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
 	if err := n.Dir.MkdirAll(dir[1:]); err != nil {
 		return err
 	}
+
 	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
-		if err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device}); err != nil && exitCode(err) != mended {
-			return fmt.Errorf("check data volume %s: %w\nhint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell mends it, and may lose files", c.Device, err)
+		err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
+		if err != nil && exitCode(err) != mended {
+			return fmt.Errorf("check data volume %s: %w\n"+
+				"hint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell mends it, "+
+				"and may lose files", c.Device, err)
 		}
 	}
+
 	err := n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, options)
 	if errors.Is(err, unix.EINVAL) {
 		err = n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, "")
 	}
+
 	if err != nil {
 		return fmt.Errorf("mount data volume %s at %s: %w", c.Device, dir, err)
 	}
+
 	return nil
 }
 
@@ -206,14 +245,16 @@ func exitCode(err error) int {
 	return -1
 }
 
-// grow lets a volume that is mounted have all of its device. One that cannot is smaller than it could be, and no reason to go without.
+// grow lets a volume that is mounted have all of its device. One that cannot is
+// smaller than it could be, and no reason to go without.
 func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
 	command := []string{"resize2fs", c.Device}
 	if c.FileSystem == "xfs" {
 		command = []string{"xfs_growfs", filepath.Join(n.Path, Mountpoint)}
 	}
 	if err := n.System.Run(ctx, command); err != nil {
-		warnings = append(warnings, fmt.Sprintf("data volume %s: its disk has grown, and it has not: %v", c.Device, err))
+		warnings = append(warnings,
+			fmt.Sprintf("data volume %s: its disk has grown, and it has not: %v", c.Device, err))
 	}
 	return warnings
 }
@@ -237,7 +278,8 @@ func (n Node) Mounted() (State, error) {
 }
 
 func sizeFile(device string) string {
-	return "sys/class/block/" + strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!") + "/size"
+	return "sys/class/block/" + strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"),
+		"/", "!") + "/size"
 }
 
 // lock keeps another process from doing the same.
@@ -245,13 +287,16 @@ func (n Node) lock() (unlock func(), err error) {
 	if err := n.Dir.MkdirAll("run/loam"); err != nil {
 		return nil, err
 	}
+
 	f, err := n.Dir.Root().OpenFile("run/loam/data-volume.lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("lock the data volume: %w", err)
 	}
+
 	return func() { f.Close() }, nil
 }
 

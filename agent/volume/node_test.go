@@ -15,7 +15,8 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// plant is a node in a directory, with disks in memory. What is mounted is only said so: the directory stays the same.
+// plant is a node in a directory, with disks in memory. What is mounted is only
+// said so: the directory stays the same.
 type plant struct {
 	t     *testing.T
 	dir   string
@@ -29,7 +30,13 @@ type plant struct {
 }
 
 func newPlant(t *testing.T) *plant {
-	p := &plant{t: t, dir: t.TempDir(), disks: map[string]*inMemory{}, fails: map[string]error{}, mounted: map[string]bool{}}
+	p := &plant{
+		t:       t,
+		dir:     t.TempDir(),
+		disks:   map[string]*inMemory{},
+		fails:   map[string]error{},
+		mounted: map[string]bool{},
+	}
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
 	p.write("var/lib/loam/lock", "")
 	return p
@@ -38,7 +45,9 @@ func newPlant(t *testing.T) *plant {
 func (p *plant) write(name, text string) {
 	p.t.Helper()
 	name = filepath.Join(p.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(text), 0o644))
+	if err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -47,9 +56,11 @@ func (p *plant) write(name, text string) {
 func (p *plant) add(name string, size int64) *inMemory {
 	d := newSparse(size)
 	p.disks["/dev/"+name] = d
+
 	for _, class := range []string{"sys/block/", "sys/class/block/"} {
 		p.write(class+name+"/size", fmt.Sprint(size/512))
 	}
+
 	p.write("sys/block/"+name+"/queue/logical_block_size", "512")
 	p.write("sys/block/"+name+"/serial", "S-"+name)
 	return d
@@ -57,7 +68,9 @@ func (p *plant) add(name string, size int64) *inMemory {
 
 // remove unplugs it.
 func (p *plant) remove(name string) {
-	if err := errors.Join(os.RemoveAll(filepath.Join(p.dir, "sys/block", name)), os.RemoveAll(filepath.Join(p.dir, "sys/class/block", name))); err != nil {
+	err := errors.Join(os.RemoveAll(filepath.Join(p.dir, "sys/block", name)),
+		os.RemoveAll(filepath.Join(p.dir, "sys/class/block", name)))
+	if err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -80,13 +93,18 @@ func (p *plant) Mount(device, dir, fileSystem, options string) error {
 	if err := p.fails[words]; err != nil {
 		return err
 	}
+
 	if p.mounted[at] {
 		return unix.EBUSY // The same device at the same place, as Linux has it.
 	}
+
 	p.mounted[at] = true
 	if at == Mountpoint {
-		p.write("proc/self/mountinfo", fmt.Sprintf("23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n24 23 8:16 / %s rw,noatime shared:4 - %s %s rw\n", at, fileSystem, device))
+		p.write("proc/self/mountinfo",
+			fmt.Sprintf("23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n"+
+				"24 23 8:16 / %s rw,noatime shared:4 - %s %s rw\n", at, fileSystem, device))
 	}
+
 	return nil
 }
 
@@ -111,29 +129,40 @@ func (p *plant) node() Node {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { root.Close() })
+
 	return Node{
-		Machine: Machine{Root: os.DirFS(p.dir), Open: func(node string, _ bool) (Device, error) { return opened{p.disks[node]}, nil }},
+		Machine: Machine{
+			Root: os.DirFS(p.dir),
+			Open: func(node string, _ bool) (Device, error) {
+				return opened{p.disks[node]}, nil
+			},
+		},
 		Maker: Maker{
 			Open: func(node string) (Writable, error) {
 				return &recorded{disk: p.disks[node], atSync: func() {}}, nil
 			},
-			Run: func(_ context.Context, command []string) error { // Only the superblock of ext4, as the disk is not mounted.
+			Run: func(_ context.Context, command []string) error {
+				// Only the superblock of ext4, as the disk is not mounted.
 				p.did = append(p.did, command[0])
 				f, err := os.OpenFile(command[len(command)-1], os.O_RDWR, 0)
 				if err != nil {
 					return err
 				}
+
 				info, err := f.Stat()
 				for _, b := range superblock(info.Size()) {
 					_, writeErr := f.WriteAt(b.data, b.at)
 					err = errors.Join(err, writeErr)
 				}
+
 				return errors.Join(err, f.Close())
 			},
 			Scratch: p.t.TempDir(),
 		},
-		System: p, Dir: durable.New(root, nil), Path: p.dir,
-		InUse: func(context.Context) bool { return p.used },
+		System: p,
+		Dir:    durable.New(root, nil),
+		Path:   p.dir,
+		InUse:  func(context.Context) bool { return p.used },
 	}
 }
 
@@ -150,12 +179,14 @@ func superblock(size int64) []bytesAt {
 			b[at+i] = byte(n >> (8 * i))
 		}
 	}
+
 	put(0x04, uint64(size/4096), 4)
 	put(0x18, 2, 4)
 	put(0x38, 0xef53, 2)
 	put(0x5c, 0x4, 4)
 	put(0x60, 0x40, 4)
 	copy(b[0x78:], Label)
+
 	return []bytesAt{{1024, b}}
 }
 
@@ -182,28 +213,38 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	p.write("var/lib/kubelet/config", "kept")
 	claim := Record{Claim: OfSize(50 * gib), FileSystem: "ext4"}
 	p.claims(claim)
+
 	s, err := p.node().Bring(t.Context())
 	if err != nil || s.Device != "/dev/sdc" || s.Size != 50*gib {
 		t.Fatalf("%+v, %v", s, err)
 	}
+
 	want := []string{
-		"mke2fs", "e2fsck -p /dev/sdc", "mount /dev/sdc /run/loam/data-volume ext4 prjquota", "cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/" + carrying,
-		"umount /run/loam/data-volume", "empty /var/lib/kubelet", "e2fsck -p /dev/sdc", "mount /dev/sdc /var/lib/kubelet ext4 prjquota",
+		"mke2fs", "e2fsck -p /dev/sdc", "mount /dev/sdc /run/loam/data-volume ext4 prjquota",
+		"cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/" + carrying,
+		"umount /run/loam/data-volume", "empty /var/lib/kubelet", "e2fsck -p /dev/sdc",
+		"mount /dev/sdc /var/lib/kubelet ext4 prjquota",
 	}
 	if !slices.Equal(p.did, want) {
 		t.Errorf("did %q", p.did)
 	}
+
 	claim.Made = true
 	if p.record() != claim {
 		t.Errorf("record %+v", p.record())
 	}
-	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" || len(p.did) != len(want) {
+
+	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+		len(p.did) != len(want) {
 		t.Errorf("again: %+v, %v, %q", s, err, p.did[len(want):])
 	}
+
 	// The machine restarts.
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
-	p.did, p.mounted = nil, map[string]bool{}
-	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" || !slices.Equal(p.did, want[6:]) {
+	p.did = nil
+	p.mounted = map[string]bool{}
+	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+		!slices.Equal(p.did, want[6:]) {
 		t.Errorf("after a restart: %+v, %v, %q", s, err, p.did)
 	}
 }
@@ -215,6 +256,7 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 	if _, err := p.node().Use(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
+
 	p.used = true
 	if _, err := p.node().Bring(t.Context()); !errors.Is(err, ErrInUse) || len(p.did) > 0 {
 		t.Errorf("while the kubelet runs: %v, did %q", err, p.did)
@@ -230,29 +272,54 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 		err   string
 		did   int
 	}{
-		{name: "its disk is missing, and another is empty", world: func(p *plant) { p.add("sdc", size) }, made: true, err: "the data volume that the node had is not there"},
-		{name: "its file system is broken", world: func(p *plant) {
-			volumeOn(p.add("sdb", size), size)
-			p.fails["e2fsck -p /dev/sdb"] = broken(4)
-		}, made: true, err: "check data volume /dev/sdb: exit status 4\nhint: ", did: 1},
-		{name: "the kernel does not take it", world: func(p *plant) {
-			volumeOn(p.add("sdb", size), size)
-			p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EIO
-		}, made: true, err: "mount data volume /dev/sdb at /var/lib/kubelet: input/output error", did: 2},
-		{name: "what was kept has no room on it", world: func(p *plant) {
-			p.add("sdb", size)
-			p.write("var/lib/kubelet/config", "kept")
-			p.fails["cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/"+carrying] = unix.ENOSPC
-		}, err: "carry over ", did: 5},
+		{
+			name:  "its disk is missing, and another is empty",
+			world: func(p *plant) { p.add("sdc", size) },
+			made:  true,
+			err:   "the data volume that the node had is not there",
+		},
+		{
+			name: "its file system is broken",
+			world: func(p *plant) {
+				volumeOn(p.add("sdb", size), size)
+				p.fails["e2fsck -p /dev/sdb"] = broken(4)
+			},
+			made: true,
+			err:  "check data volume /dev/sdb: exit status 4\nhint: ",
+			did:  1,
+		},
+		{
+			name: "the kernel does not take it",
+			world: func(p *plant) {
+				volumeOn(p.add("sdb", size), size)
+				p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EIO
+			},
+			made: true,
+			err:  "mount data volume /dev/sdb at /var/lib/kubelet: input/output error",
+			did:  2,
+		},
+		{
+			name: "what was kept has no room on it",
+			world: func(p *plant) {
+				p.add("sdb", size)
+				p.write("var/lib/kubelet/config", "kept")
+				p.fails["cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/"+
+					carrying] = unix.ENOSPC
+			},
+			err: "carry over ",
+			did: 5,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPlant(t)
 			test.world(p)
 			p.claims(Record{Claim: OfSize(size), FileSystem: "ext4", Made: test.made})
+
 			s, err := p.node().Bring(t.Context())
 			if err == nil || !strings.Contains(err.Error(), test.err) || s.Device != "" {
 				t.Errorf("%+v, %v", s, err)
 			}
+
 			if len(p.did) != test.did || p.record().Made != test.made {
 				t.Errorf("did %q, record %+v", p.did, p.record())
 			}
@@ -275,19 +342,28 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EINVAL
 	p.fails["resize2fs /dev/sdb"] = broken(1)
 	s, err := p.node().Use(t.Context())
-	want := []string{"e2fsck -p /dev/sdb", "mount /dev/sdb /var/lib/kubelet ext4 prjquota", "mount /dev/sdb /var/lib/kubelet ext4", "resize2fs /dev/sdb"}
+	want := []string{
+		"e2fsck -p /dev/sdb", "mount /dev/sdb /var/lib/kubelet ext4 prjquota",
+		"mount /dev/sdb /var/lib/kubelet ext4", "resize2fs /dev/sdb",
+	}
 	if err != nil || s.Device != "/dev/sdb" || !slices.Equal(p.did, want) || len(s.Warnings) != 1 {
 		t.Errorf("%+v, %v, did %q", s, err, p.did)
 	}
+
 	delete(p.fails, "resize2fs /dev/sdb")
-	if s, err := p.node().Look(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 || p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
+	if s, err := p.node().Look(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 ||
+		p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
 		t.Errorf("later: %+v, %v, did %q", s, err, p.did)
 	}
-	if s, err := p.node().Look(t.Context(), 80*gib); err != nil || s.Size != 80*gib || len(p.did) != 5 {
+
+	if s, err := p.node().Look(t.Context(), 80*gib); err != nil || s.Size != 80*gib ||
+		len(p.did) != 5 {
 		t.Errorf("of the same size: %+v, %v, did %q", s, err, p.did)
 	}
+
 	p.remove("sdb")
-	if s, err := p.node().Look(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(), "the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
+	if s, err := p.node().Look(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(),
+		"the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
 		t.Errorf("unplugged: %+v, %v", s, err)
 	}
 }
@@ -299,13 +375,15 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 	if _, err := p.node().Bring(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
+
 	volumeOn(p.add("sdc", 30*gib), 30*gib)
 	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" {
 		t.Errorf("its volume: %+v, %v", s, err)
 	}
 }
 
-// TestAnAgentThatIsKilledGoesOn where what it was about to carry over is still mounted.
+// TestAnAgentThatIsKilledGoesOn where what it was about to carry over is still
+// mounted.
 func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	p := newPlant(t)
 	volumeOn(p.add("sdb", 50*gib), 50*gib)
@@ -321,9 +399,13 @@ func TestSomethingElseIsMountedThere(t *testing.T) {
 	p.add("sdb", 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.write("proc/self/mountinfo", "24 23 0:40 / /var/lib/kubelet rw shared:4 - tmpfs tmpfs rw\n")
-	if _, err := p.node().Bring(t.Context()); err == nil || !strings.Contains(err.Error(), "tmpfs is mounted at /var/lib/kubelet, and is not the data volume") {
+
+	_, err := p.node().Bring(t.Context())
+	if err == nil || !strings.Contains(err.Error(),
+		"tmpfs is mounted at /var/lib/kubelet, and is not the data volume") {
 		t.Error(err)
 	}
+
 	if p.record().Made || len(p.did) > 0 {
 		t.Errorf("record %+v, did %q", p.record(), p.did)
 	}

@@ -20,14 +20,17 @@ type Device interface {
 	io.Closer
 }
 
-// ErrBusy says that another has opened a device for itself alone (EBUSY for O_EXCL).
+// ErrBusy says that another has opened a device for itself alone (EBUSY for
+// O_EXCL).
 var ErrBusy = errors.New("opened exclusively")
 
 // Machine is what Observe looks at.
 type Machine struct {
-	// Root is the root directory of the machine: of sys, proc and dev/disk is read.
+	// Root is the root directory of the machine: of sys, proc and dev/disk is
+	// read.
 	Root fs.FS
-	// Open opens a device node to read. With exclusive, a device that is in use gives ErrBusy.
+	// Open opens a device node to read. With exclusive, a device that is in use
+	// gives ErrBusy.
 	Open func(node string, exclusive bool) (Device, error)
 }
 
@@ -50,17 +53,19 @@ var noVolume = []block.Kind{
 	block.Floppy,
 }
 
-// Observe reads the facts of all disks, in the order of their names. It changes nothing. A disk that
-// cannot be read is a fact, too.
+// Observe reads the facts of all disks, in the order of their names. It changes
+// nothing. A disk that cannot be read is a fact, too.
 func Observe(m Machine) ([]Disk, error) {
 	found, err := block.List(m.Root, noVolume...)
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
+
 	uses, err := m.uses()
 	if err != nil {
 		return nil, err
 	}
+
 	paths := m.paths()
 	var disks []Disk
 	for _, b := range found {
@@ -68,6 +73,7 @@ func Observe(m Machine) ([]Disk, error) {
 			disks = append(disks, m.disk(b, uses, paths[b.Name]))
 		}
 	}
+
 	return disks, nil
 }
 
@@ -78,30 +84,40 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 		disk := path.Base(path.Dir(path.Dir(parent[0])))
 		return Disk{}, fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk))
 	}
+
 	b := block.Read(m.Root, name)
 	if b.Size == 0 {
-		return Disk{}, fmt.Errorf("%s: no disk, or one without a medium\nhint: lsblk lists them", device)
+		return Disk{}, fmt.Errorf("%s: no disk, or one without a medium\n"+
+			"hint: lsblk lists them", device)
 	}
+
 	uses, err := m.uses()
 	if err != nil {
 		return Disk{}, err
 	}
+
 	return m.disk(b, uses, m.paths()[name]), nil
 }
 
-// Still says why the node of a disk is not that disk's any more, or what is on it has changed; nil if neither is so. A disk that is pulled out,
-// or goes for a moment, leaves its node to another.
+// Still says why the node of a disk is not that disk's any more, or what is on
+// it has changed; nil if neither is so. A disk that is pulled out, or goes for
+// a moment, leaves its node to another.
 func (m Machine) Still(d Disk) error {
 	now, err := ObserveOne(m, d.Device)
 	if err != nil {
 		return err
 	}
-	if now.Serial != d.Serial || now.WWID != d.WWID || now.Model != d.Model || now.Size != d.Size || now.SectorSize != d.SectorSize {
-		return fmt.Errorf("it is another disk by now: %s, serial %q, %d MiB", cmp.Or(now.Model, "unknown model"), now.Serial, now.Size>>20)
+
+	if now.Serial != d.Serial || now.WWID != d.WWID || now.Model != d.Model || now.Size != d.Size ||
+		now.SectorSize != d.SectorSize {
+		return fmt.Errorf("it is another disk by now: %s, serial %q, %d MiB",
+			cmp.Or(now.Model, "unknown model"), now.Serial, now.Size>>20)
 	}
+
 	if !slices.Equal(now.Content.Evidence, d.Content.Evidence) {
 		return fmt.Errorf("it holds something else by now: %s", now.Content)
 	}
+
 	return nil
 }
 
@@ -122,6 +138,7 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 	if len(d.Paths) == 0 {
 		d.Paths = block.Paths(m.Root, b.Name) // as in the initramfs, where no udev is
 	}
+
 	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
 	parts, _ := fs.Glob(m.Root, dir+"/*/partition")
 	for _, p := range parts {
@@ -131,38 +148,50 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 		partition.Content, _ = m.look(partition.Device, partition.Size)
 		d.Parts = append(d.Parts, partition)
 	}
+
 	var busy bool
-	if d.Content, busy = m.look(d.Device, b.Size); busy && len(d.Uses) == 0 {
+	d.Content, busy = m.look(d.Device, b.Size)
+	if busy && len(d.Uses) == 0 {
 		d.Uses = append(d.Uses, ErrBusy.Error())
 	}
+
 	return d
 }
 
-// look reads a device. To ask whether another has it for itself, it is opened exclusively, and closed at
-// once: whoever wants to mount it meanwhile would fail.
+// look reads a device. To ask whether another has it for itself, it is opened
+// exclusively, and closed at once: whoever wants to mount it meanwhile would
+// fail.
 func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	f, err := m.Open(node, true)
-	if busy = errors.Is(err, ErrBusy); err == nil {
+	busy = errors.Is(err, ErrBusy)
+	if err == nil {
 		f.Close()
 	}
-	if f, err = m.Open(node, false); err != nil {
+
+	f, err = m.Open(node, false)
+	if err != nil {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}, busy
 	}
 	defer f.Close()
+
 	return Look(f, size), busy
 }
 
-// serial is the serial number: of the device itself, of page 0x80 of SCSI's vital product data, after its
-// header of four bytes, or of the USB device that it is part of; target is where dir leads to.
+// serial is the serial number: of the device itself, of page 0x80 of SCSI's
+// vital product data, after its header of four bytes, or of the USB device that
+// it is part of; target is where dir leads to.
 func (m Machine) serial(dir, target string) string {
 	if s := m.first(dir+"/serial", dir+"/device/serial"); s != "" {
 		return s
 	}
+
 	page, _ := fs.ReadFile(m.Root, dir+"/device/vpd_pg80")
 	serial := printable(string(page[min(4, len(page)):]))
-	for at := path.Dir(path.Join("sys/block", target)); serial == "" && strings.Contains(at, "/usb"); at = path.Dir(at) {
+	for at := path.Dir(path.Join("sys/block", target)); serial == "" &&
+		strings.Contains(at, "/usb"); at = path.Dir(at) {
 		serial = m.text(at + "/serial")
 	}
+
 	return serial
 }
 
@@ -177,6 +206,7 @@ func (m Machine) paths() map[string][]string {
 			out[name] = append(out[name], e.Name())
 		}
 	}
+
 	return out
 }
 
@@ -195,7 +225,8 @@ func (m Machine) text(name string) string {
 	return printable(string(text))
 }
 
-// printable is text without blanks and zeros around it, and nothing in it that a terminal would not show.
+// printable is text without blanks and zeros around it, and nothing in it that
+// a terminal would not show.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

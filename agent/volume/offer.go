@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// offer is the shortest line of machine.yaml that would have Decide take the disk, as a volume or to
-// format it; "" if there is none. It is tried before it is offered.
+// offer is the shortest line of machine.yaml that would have Decide take the
+// disk, as a volume or to format it; "" if there is none. It is tried before it
+// is offered.
 func offer(d Disk, f Facts) string {
 	for _, try := range []struct {
 		yaml  string
@@ -18,7 +19,10 @@ func offer(d Disk, f Facts) string {
 		{"serial: " + strconv.Quote(d.Serial), Claim{Serial: d.Serial}},
 		{"path: " + strconv.Quote(first(d.Paths)), Claim{Path: first(d.Paths)}},
 		{"model: " + strconv.Quote(d.Model), Claim{Model: d.Model}},
-		{fmt.Sprintf("minSize: %q, maxSize: %q", fmt.Sprint(d.Size), fmt.Sprint(d.Size)), Claim{MinSize: d.Size, MaxSize: d.Size}},
+		{
+			fmt.Sprintf("minSize: %q, maxSize: %q", fmt.Sprint(d.Size), fmt.Sprint(d.Size)),
+			Claim{MinSize: d.Size, MaxSize: d.Size},
+		},
 		{"onlyEmpty: true", Claim{OnlyEmpty: true}},
 	} {
 		if !try.claim.IsZero() && takes(try.claim, d, f) {

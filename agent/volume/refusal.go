@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// ErrNone says that nothing on the machine can be the data volume now. Another disk may appear.
+// ErrNone says that nothing on the machine can be the data volume now. Another
+// disk may appear.
 var ErrNone = errors.New("no data volume")
 
-// Refusal says why no disk was taken: ErrNone, with each disk and what stands in its way.
+// Refusal says why no disk was taken: ErrNone, with each disk and what stands
+// in its way.
 type Refusal struct {
 	Why string
 	// Field is as Facts have it.
@@ -22,11 +24,14 @@ type Refusal struct {
 // Candidate is a disk that the claim could mean, or that could be claimed.
 type Candidate struct {
 	Disk Disk
-	// Matches tells of the claim that was made; Obstacle is "" for a disk that could be formatted.
+
+	// Matches tells of the claim that was made; Obstacle is "" for a disk that
+	// could be formatted.
 	Matches  bool
 	Obstacle string
-	// Offer is the line of machine.yaml that would take the disk; "" if none would. OfferEmptied
-	// would if the disk were empty.
+
+	// Offer is the line of machine.yaml that would take the disk; "" if none
+	// would. OfferEmptied would if the disk were empty.
 	Offer, OfferEmptied string
 }
 
@@ -43,11 +48,19 @@ func newRefusal(why string, f Facts, c Claim) *Refusal {
 }
 
 func newCandidate(d Disk, f Facts, matches bool) Candidate {
-	c := Candidate{Disk: d, Matches: matches, Obstacle: obstacle(d, f.Disks), Offer: offer(d, f)}
+	c := Candidate{
+		Disk:     d,
+		Matches:  matches,
+		Obstacle: obstacle(d, f.Disks),
+		Offer:    offer(d, f),
+	}
 	if c.Offer == "" && matches && len(d.Uses) == 0 && !d.ReadOnly && !d.Content.has(Unreadable) {
 		emptied := d
-		emptied.Content, emptied.Parts = Content{}, nil
-		others := slices.DeleteFunc(slices.Clone(f.Disks), func(o Disk) bool { return o.Device == d.Device })
+		emptied.Content = Content{}
+		emptied.Parts = nil
+		others := slices.DeleteFunc(slices.Clone(f.Disks), func(o Disk) bool {
+			return o.Device == d.Device
+		})
 		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made, f.Field})
 	}
 	return c
@@ -61,25 +74,32 @@ func (r *Refusal) Matches() bool {
 // Unwrap is ErrNone.
 func (r *Refusal) Unwrap() error { return ErrNone }
 
-// Error names the claim, each disk with its evidence, and what to write to machine.yaml.
+// Error names the claim, each disk with its evidence, and what to write to
+// machine.yaml.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("%v: %s", ErrNone, r.Why)
 	if r.Field != "" {
 		text = fmt.Sprintf("no disk for %s: %s", r.Field, r.Why)
 	}
+
 	switch {
 	case len(r.Candidates) == 0:
 		return text + "; the machine has no disk at all"
 	case r.Claim.IsZero():
 		return text
 	}
+
 	text += fmt.Sprintf(" (claimed: %s)\n%s", r.Claim, strings.TrimSuffix(r.List(), "\n"))
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Offer != "" }) {
 		text += "\nhint: write the line of the disk that is meant to machine.yaml"
 	}
+
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.OfferEmptied != "" }) {
-		text += "\nhint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)"
+		text += "\n" +
+			"hint: a disk with content is never formatted: if nothing on it is needed, " +
+			"empty it from another system (wipefs --all, and zeros in its first and last MiB)"
 	}
+
 	return text
 }
 
@@ -98,7 +118,8 @@ func (r *Refusal) List() string {
 	return b.String()
 }
 
-// String is one line: what the disk is, whether it is claimed, and why it is not taken.
+// String is one line: what the disk is, whether it is claimed, and why it is
+// not taken.
 func (c Candidate) String() string {
 	d := c.Disk
 	out := []string{fmt.Sprintf("%s: %d bytes", d.Device, d.Size)}
@@ -107,12 +128,14 @@ func (c Candidate) String() string {
 			out = append(out, f.name+f.value)
 		}
 	}
+
 	if d.Removable {
 		out = append(out, "removable")
 	}
 	if c.Matches {
 		out = append(out, "matches")
 	}
+
 	what := c.Obstacle
 	inside := slices.IndexFunc(d.Parts, func(p Part) bool { return p.Content.FileSystem != "" })
 	switch {
@@ -125,5 +148,6 @@ func (c Candidate) String() string {
 	case what == "":
 		what = "empty"
 	}
+
 	return strings.Join(out, ", ") + ": " + what
 }

@@ -4,19 +4,23 @@ package volume
 type signature struct {
 	// name is as blkid(8) has it, if it knows the thing.
 	name, version string
+
 	// magic is at one of the places.
 	magic string
 	at    []place
-	// check looks further where the magic alone is weak; nil for one that says enough.
+
+	// check looks further where the magic alone is weak; nil for one that says
+	// enough.
 	check func(probe) bool
+
 	// detail overrides name and version by what else is there; nil for nothing.
 	detail func(probe) (name, version string)
 }
 
 // place is where on a device a magic can be.
 type place struct {
-	// offset is from the start; or, if align is not 0, from the end of the device, which is
-	// first rounded down to a multiple of align.
+	// offset is from the start; or, if align is not 0, from the end of the
+	// device, which is first rounded down to a multiple of align.
 	offset, align int64
 }
 
@@ -37,8 +41,8 @@ func from(offsets ...int64) []place {
 	return out
 }
 
-// sectorsBack are places that many sectors before the end, which may be of 512 or of 4096
-// bytes, and plus bytes in the sector.
+// sectorsBack are places that many sectors before the end, which may be of 512
+// or of 4096 bytes, and plus bytes in the sector.
 func sectorsBack(plus int64, sectors ...int64) []place {
 	var out []place
 	for _, n := range sectors {
@@ -71,6 +75,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// lostStart is where the first partition of most tables begins. What it holds outlives
-// the table; so signatures are looked for as if the device began there, too.
+// lostStart is where the first partition of most tables begins. What it holds
+// outlives the table; so signatures are looked for as if the device began
+// there, too.
 const lostStart = mib

@@ -17,8 +17,8 @@ type code struct {
 // tally counts what became of worlds.
 type tally struct {
 	disks, formatted, used, refused int
-	// falseWipes are disks that were to be formatted and should not, missed those that should and were
-	// not; lost are volumes that were not found.
+	// falseWipes are disks that were to be formatted and should not, missed
+	// those that should and were not; lost are volumes that were not found.
 	falseWipes, missed, lost []string
 }
 
@@ -36,9 +36,11 @@ func try(t testing.TB, n int, c code) tally {
 			}
 			disks = append(disks, d.disk)
 		}
+
 		choice, err := c.decide(Facts{Disks: disks, Made: w.had}, w.claim)
 		sum.add(w, choice, err)
 	}
+
 	sum.disks = m.count
 	return sum
 }
@@ -53,13 +55,19 @@ func (s *tally) add(w world, got Choice, err error) {
 	default:
 		s.formatted++
 	}
+
 	if got.Action == action && got.Device == device {
 		return
 	}
-	what := fmt.Sprintf("claim %v: had %v, got %s %s, want %s %s of", w.claim, w.had, got.Action, got.Device, action, device)
+
+	what := fmt.Sprintf("claim %v: had %v, got %s %s, want %s %s of",
+		w.claim, w.had, got.Action, got.Device, action, device)
 	for _, d := range w.disks {
-		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v", d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable, d.twin, d.unreadable)
+		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v",
+			d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable,
+			d.twin, d.unreadable)
 	}
+
 	if got.Action == ToFormat || got.Action == ToFinish {
 		s.falseWipes = append(s.falseWipes, what)
 	}
@@ -71,7 +79,8 @@ func (s *tally) add(w world, got Choice, err error) {
 	}
 }
 
-// generated is how many disks are made: no fewer than the 10,000 of the promise.
+// generated is how many disks are made: no fewer than the 10,000 of the
+// promise.
 const generated = 10_000
 
 func right(s *inMemory) Content { return Look(s, s.size) }
@@ -83,8 +92,10 @@ func TestNoDiskIsWipedByMistake(t *testing.T) {
 			t.Error(what)
 		}
 	}
-	t.Logf("%d generated disks: %d false wipes, %d missed empty disks, %d volumes lost; %d formatted, %d used, %d refused",
-		got.disks, len(got.falseWipes), len(got.missed), len(got.lost), got.formatted, got.used, got.refused)
+	t.Logf("%d generated disks: %d false wipes, %d missed empty disks, %d volumes lost; "+
+		"%d formatted, %d used, %d refused",
+		got.disks, len(got.falseWipes), len(got.missed), len(got.lost), got.formatted,
+		got.used, got.refused)
 	if got.formatted < 100 || got.used < 100 || got.refused < 100 {
 		t.Error("the generated disks are too much alike")
 	}
@@ -121,6 +132,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 			return Look(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
 		}
 	}
+
 	without := func(change func(*Disk)) func(Facts, Claim) (Choice, error) {
 		return func(f Facts, c Claim) (Choice, error) {
 			f.Disks = slices.Clone(f.Disks)
@@ -130,39 +142,89 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 			return Decide(f, c)
 		}
 	}
+
 	wipes := func(s tally) int { return len(s.falseWipes) }
 	for _, bug := range []struct {
 		name string
 		code code
 		harm func(tally) int
 	}{
-		{"looks at the start only", code{hide(func(s *inMemory, off, n int64) bool { return off+n > s.size-edge }), Decide}, wipes},
-		{"looks at the end only", code{hide(func(_ *inMemory, off, _ int64) bool { return off < edge }), Decide}, wipes},
-		{"looks at both ends only", code{hide(func(s *inMemory, off, n int64) bool { return off >= edge && off+n <= s.size-edge }), Decide}, wipes},
+		{
+			"looks at the start only",
+			code{hide(func(s *inMemory, off, n int64) bool { return off+n > s.size-edge }), Decide},
+			wipes,
+		},
+		{
+			"looks at the end only",
+			code{hide(func(_ *inMemory, off, _ int64) bool { return off < edge }), Decide},
+			wipes,
+		},
+		{
+			"looks at both ends only",
+			code{
+				hide(func(s *inMemory, off, n int64) bool {
+					return off >= edge && off+n <= s.size-edge
+				}),
+				Decide,
+			},
+			wipes,
+		},
 		{"looks at 64 KiB of each end", code{hide(func(s *inMemory, off, n int64) bool {
 			return off >= 64*kib && off+n <= s.size-64*kib && (off < edge || off+n > s.size-edge)
 		}), Decide}, wipes},
-		{"takes an unreadable disk for an empty one", code{func(s *inMemory) Content { return Look(lenient{s}, s.size) }, Decide}, wipes},
+		{
+			"takes an unreadable disk for an empty one",
+			code{func(s *inMemory) Content { return Look(lenient{s}, s.size) }, Decide},
+			wipes,
+		},
 		{"believes names only", code{func(s *inMemory) Content {
 			c := right(s)
-			c.Evidence = slices.DeleteFunc(c.Evidence, func(e Evidence) bool { return e.Name == Unknown })
+			c.Evidence = slices.DeleteFunc(c.Evidence, func(e Evidence) bool {
+				return e.Name == Unknown
+			})
 			return c
 		}, Decide}, wipes},
-		{"does not know its volumes", code{func(s *inMemory) Content { c := right(s); c.FileSystem = ""; return c }, Decide}, wipes},
+		{
+			"does not know its volumes",
+			code{func(s *inMemory) Content { c := right(s); c.FileSystem = ""; return c }, Decide},
+			wipes,
+		},
 		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
 		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
 		{"takes sticks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
-		{"takes the first empty disk that matches", code{right, func(f Facts, c Claim) (Choice, error) {
-			for _, d := range f.Disks {
-				if c.matches(d) && obstacle(d, f.Disks) == "" {
-					return Choice{Action: ToFormat, Device: d.Device}, nil
+		{
+			"takes the first empty disk that matches",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				for _, d := range f.Disks {
+					if c.matches(d) && obstacle(d, f.Disks) == "" {
+						return Choice{Action: ToFormat, Device: d.Device}, nil
+					}
 				}
-			}
-			return Decide(f, c)
-		}}, wipes},
-		{"takes the only empty one whatever is asked", code{right, func(f Facts, c Claim) (Choice, error) { c.OnlyEmpty = true; return Decide(f, c) }}, wipes},
-		{"forgets that there was a volume", code{right, func(f Facts, c Claim) (Choice, error) { f.Made = false; return Decide(f, c) }}, wipes},
-		{"refuses all", code{right, func(Facts, Claim) (Choice, error) { return Choice{}, ErrNone }}, func(s tally) int { return len(s.missed) }},
+				return Decide(f, c)
+			}},
+			wipes,
+		},
+		{
+			"takes the only empty one whatever is asked",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				c.OnlyEmpty = true
+				return Decide(f, c)
+			}},
+			wipes,
+		},
+		{
+			"forgets that there was a volume",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				f.Made = false
+				return Decide(f, c)
+			}},
+			wipes,
+		},
+		{
+			"refuses all",
+			code{right, func(Facts, Claim) (Choice, error) { return Choice{}, ErrNone }},
+			func(s tally) int { return len(s.missed) },
+		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			got := bug.harm(try(t, 1500, bug.code))

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// made is a generated disk: what Observe would have seen of it, but for its content, and the truth.
+// made is a generated disk: what Observe would have seen of it, but for its
+// content, and the truth.
 type made struct {
 	disk                      Disk
 	bytes                     *inMemory
@@ -39,12 +40,17 @@ func (m *maker) world() world {
 	for i := range 1 + m.IntN(7) {
 		w.disks = append(w.disks, m.disk(i, base))
 	}
-	if first := &w.disks[0]; m.chance(25) && first.disk.WWID != "" { // another path to the same disk
+
+	first := &w.disks[0]
+	if m.chance(25) && first.disk.WWID != "" { // another path to the same disk
 		other := *first
-		other.disk.Device, other.disk.Paths = "/dev/sdz", []string{"pci-0000:99:00.0"}
-		first.twin, other.twin = true, true
+		other.disk.Device = "/dev/sdz"
+		other.disk.Paths = []string{"pci-0000:99:00.0"}
+		first.twin = true
+		other.twin = true
 		w.disks = append(w.disks, other)
 	}
+
 	w.had = m.chance(20)
 	w.claim = m.claim(pick(m, w.disks...).disk, base)
 	return w
@@ -60,38 +66,58 @@ func (m *maker) disk(i int, base int64) made {
 	case 1:
 		size = pick(m, 2*gib, 20*gib, 100*gib, 2000398934016, 7*gib+4096)
 	}
+
 	size -= size % int64(sector)
-	d := made{bytes: newSparse(size), disk: Disk{
-		Device: fmt.Sprintf("/dev/sd%c", 'a'+i), Size: size, SectorSize: sector,
-		Serial: fmt.Sprintf("S%07d", m.count), Model: pick(m, "FAST", "SLOW"), WWID: fmt.Sprintf("naa.%d", m.count),
-		Paths: []string{fmt.Sprintf("pci-0000:%02d:00.0", i)}, Removable: m.chance(7), ReadOnly: m.chance(4),
-	}}
+	d := made{
+		bytes: newSparse(size),
+		disk: Disk{
+			Device:     fmt.Sprintf("/dev/sd%c", 'a'+i),
+			Size:       size,
+			SectorSize: sector,
+			Serial:     fmt.Sprintf("S%07d", m.count),
+			Model:      pick(m, "FAST", "SLOW"),
+			WWID:       fmt.Sprintf("naa.%d", m.count),
+			Paths:      []string{fmt.Sprintf("pci-0000:%02d:00.0", i)},
+			Removable:  m.chance(7),
+			ReadOnly:   m.chance(4),
+		},
+	}
+
 	switch m.IntN(10) {
 	case 0:
 		d.disk.Serial, d.disk.WWID = "", ""
 	case 1:
 		d.disk.Serial = "0123456789" // what cheap bridges say
 	}
+
 	if m.chance(12) {
-		d.disk.Uses = []string{pick(m, "mounted at /var", "held by dm-0", "swap area", ErrBusy.Error())}
+		d.disk.Uses = []string{pick(m, "mounted at /var", "held by dm-0", "swap area",
+			ErrBusy.Error())}
 	}
+
 	m.fill(&d)
-	if d.unreadable = m.chance(4) && !d.volume; d.unreadable { // What is left of a volume may be enough to use it.
+	d.unreadable = m.chance(4) && !d.volume
+	if d.unreadable { // What is left of a volume may be enough to use it.
 		d.bytes.broken = pick(m, m.Int64N(mib/512), size/512-1-m.Int64N(mib/512))
-		d.empty, d.unfinished = false, false
+		d.empty = false
+		d.unfinished = false
 	}
+
 	return d
 }
 
 // fill writes the content of a disk.
 func (m *maker) fill(d *made) {
-	size, sector := d.disk.Size, int64(d.disk.SectorSize)
+	size := d.disk.Size
+	sector := int64(d.disk.SectorSize)
 	between := func() int64 { return edge + m.Int64N(size-2*edge-8192) }
 	switch n := m.IntN(100); {
 	case n < 30:
-		d.kind, d.empty = "zeros", true
+		d.kind = "zeros"
+		d.empty = true
 	case n < 45: // what a disk held before somebody emptied its ends
-		d.kind, d.empty = "old data between the ends", true
+		d.kind = "old data between the ends"
+		d.empty = true
 		for range 1 + m.IntN(6) {
 			d.bytes.write(between(), noise(m.Rand, 1+m.IntN(4096)))
 		}
@@ -99,11 +125,14 @@ func (m *maker) fill(d *made) {
 		f := pick(m, m.facts...)
 		d.kind = "signature " + f.name
 		if !f.put(d.bytes) { // too small for this copy
-			d.kind, d.empty = "zeros", true
+			d.kind = "zeros"
+			d.empty = true
 		}
 	case n < 80:
 		d.kind = "partial table"
-		entry := append(noise(m.Rand, 32), "\x00\x08\x00\x00\x00\x00\x00\x00\xff\xff\x0f\x00\x00\x00\x00\x00"...)
+		entry := append(noise(m.Rand, 32),
+			"\x00\x08\x00\x00\x00\x00\x00\x00\xff\xff\x0f\x00\x00\x00\x00\x00"...)
+
 		switch m.IntN(6) {
 		case 0:
 			d.bytes.write(sector, []byte("EFI PART"))
@@ -123,7 +152,8 @@ func (m *maker) fill(d *made) {
 		at := pick(m, 0, edge-1, size-edge, size-1, m.Int64N(edge), size-1-m.Int64N(edge))
 		d.bytes.write(at, noise(m.Rand, 1+m.IntN(600)))
 	case n < 95:
-		d.kind, d.volume = "volume", true
+		d.kind = "volume"
+		d.volume = true
 		if m.chance(50) {
 			d.bytes.write(0, []byte("XFSB"))
 			d.bytes.write(0x6c, []byte(Label))
@@ -137,7 +167,8 @@ func (m *maker) fill(d *made) {
 			d.bytes.write(between(), noise(m.Rand, 4096))
 		}
 	default:
-		d.kind, d.unfinished = "unfinished volume", true
+		d.kind = "unfinished volume"
+		d.unfinished = true
 		d.bytes.write(0, []byte(FormatMark))
 		if m.chance(50) {
 			d.bytes.write(128*kib, noise(m.Rand, 4096))
@@ -163,7 +194,8 @@ func (m *maker) claim(d Disk, base int64) Claim {
 	return Claim{OnlyEmpty: true}
 }
 
-// expected is what an expert who knows the truth would do: which disk, and what with it; "" for nothing.
+// expected is what an expert who knows the truth would do: which disk, and what
+// with it; "" for nothing.
 func (w world) expected() (Action, string) {
 	c := w.claim
 	var wholes, unfinished, contenders, eligible []made
@@ -171,17 +203,20 @@ func (w world) expected() (Action, string) {
 		if d.disk.Removable && c.Serial == "" && c.Path == "" {
 			continue
 		}
+
 		if d.volume {
 			wholes = append(wholes, d)
 		}
 		if d.unfinished {
 			unfinished = append(unfinished, d)
 		}
+
 		about := d.disk.Size >= c.MinSize && (c.MaxSize == 0 || d.disk.Size <= c.MaxSize)
 		if about && w.identified(d) && len(d.disk.Uses) == 0 {
 			contenders = append(contenders, d)
 		}
 	}
+
 	for _, found := range []struct {
 		action Action
 		disks  []made
@@ -190,18 +225,24 @@ func (w world) expected() (Action, string) {
 			continue
 		}
 		found.disks = slices.DeleteFunc(found.disks, func(d made) bool { return !w.identified(d) })
-		if len(found.disks) != 1 || found.action == ToFinish && (len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
+		if len(found.disks) != 1 || found.action == ToFinish &&
+			(len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
 			return "", ""
 		}
 		return found.action, found.disks[0].disk.Device
 	}
+
 	if w.had && c.Serial == "" && c.Path == "" {
 		return "", ""
 	}
-	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool { return d.disk.Size != c.About })
+
+	exact := slices.DeleteFunc(slices.Clone(contenders), func(d made) bool {
+		return d.disk.Size != c.About
+	})
 	if len(exact) > 0 {
 		contenders = exact
 	}
+
 	for _, d := range contenders {
 		if d.unreadable {
 			return "", ""
@@ -210,13 +251,16 @@ func (w world) expected() (Action, string) {
 			eligible = append(eligible, d)
 		}
 	}
+
 	if len(eligible) != 1 || len(contenders) > 1 && !c.OnlyEmpty {
 		return "", ""
 	}
+
 	return ToFormat, eligible[0].disk.Device
 }
 
 func (w world) identified(d made) bool {
 	c := w.claim
-	return (c.Serial == "" || d.disk.Serial == c.Serial) && (c.Path == "" || d.disk.Paths[0] == c.Path) && (c.Model == "" || d.disk.Model == c.Model)
+	return (c.Serial == "" || d.disk.Serial == c.Serial) &&
+		(c.Path == "" || d.disk.Paths[0] == c.Path) && (c.Model == "" || d.disk.Model == c.Model)
 }
