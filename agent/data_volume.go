@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -285,31 +284,6 @@ func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
 		return err
 	}
 	return nil
-}
-
-// volumeMount is the unit by which Gardener mounts the data volume.
-const volumeMount = "var-lib-kubelet.mount"
-
-// provideVolume leaves out the unit that mounts the data volume where Loam has one, or
-// is to have one: loam-data-volume.service mounts it, with the file system that it has,
-// and nothing but the kubelet waits for it. systemd shows the mount as active all the
-// same. root is the node's root directory.
-func provideVolume(root fs.FS, desired config.Desired) (config.Desired, error) {
-	at := slices.IndexFunc(desired.Units, func(u config.Unit) bool { return u.Name == volumeMount })
-	if at < 0 {
-		return desired, nil
-	}
-	size, err := cluster.DataVolumeSize(desired)
-	if err != nil {
-		return desired, err
-	}
-	_, claimed, err := volume.ReadRecord(root)
-	if err != nil || !claimed && size == 0 {
-		return desired, err
-	}
-
-	desired.Units = slices.Delete(slices.Clone(desired.Units), at, at+1)
-	return desired, nil
 }
 
 // problemOf is what is wrong with a data volume, for the status.

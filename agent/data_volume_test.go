@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -155,47 +154,6 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 			_, err := claimingEngine{engine, d}.Apply(t.Context(), apply.Request{Desired: test.desired})
 			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("applied %d times, %v", engine.n, err)
-			}
-		})
-	}
-}
-
-// TestMountUnitOfAVolumeIsLeftToLoam, where Loam has one.
-func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
-	claimed := volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}
-	sized := config.File{
-		Path:    "/var/lib/gardener-node-agent/config-v1.150.0.yaml",
-		Content: config.Inline([]byte(nodeAgentText + "bootstrap: {kubeletDataVolumeSize: 53687091200}\n")),
-	}
-	for _, test := range []struct {
-		name   string
-		record volume.Record
-		files  []config.File
-		left   []string
-	}{
-		{"no volume of Loam's", volume.Record{}, nil, []string{"a.service", volumeMount}},
-		{"a volume that is claimed", claimed, nil, []string{"a.service"}},
-		{"a volume that the configuration asks for", volume.Record{}, []config.File{sized}, []string{"a.service"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := diskless(t)
-			if test.record != (volume.Record{}) {
-				if err := test.record.Write(d.Dir); err != nil {
-					t.Fatal(err)
-				}
-			}
-
-			asked := config.Desired{Files: test.files, Units: []config.Unit{{Name: "a.service"}, {Name: volumeMount}}}
-			got, err := provideVolume(d.Dir.Root().FS(), asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, u := range got.Units {
-				names = append(names, u.Name)
-			}
-			if !slices.Equal(names, test.left) || len(asked.Units) != 2 {
-				t.Errorf("units %v", names)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
@@ -63,12 +64,12 @@ func (n *node) warn(err error) {
 
 // agent is the loop of the node.
 func (n *node) agent() *Agent {
-	pulled := newImages(durable.New(n.root, nil), n.systemd.Start)
+	pulled := decode.NewImages(durable.New(n.root, nil), n.systemd.Start)
 	a := &Agent{
 		Engine: claimingEngine{n.engine, n.data}, Units: n.systemd, Jobs: n.jobs,
 		Source: n.source, Decode: n.decoder(pulled).Decode, Reach: probe.Reach, Root: n.Root, Drift: n.managed, Contents: n.contents.Events(),
 		Volumes: n.data.changed, Network: n.network, Asked: n.wishes, Queries: n.queries, DebugShells: n.machine.DebugShell,
-		Proven: func(ctx context.Context) { pulled.release(ctx, n.Log) },
+		Proven: func(ctx context.Context) { pulled.Release(ctx, n.Log) },
 		Status: n.status, Publish: n.publish, Ready: unit.Ready, Now: n.Uptime, Log: n.Log,
 	}
 	if n.cluster != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/source"
@@ -98,7 +99,7 @@ func (o *Offline) Plan(ctx context.Context, doc source.Document) (plan.Plan, con
 		return plan.Plan{}, config.Desired{}, err
 	}
 	defer disconnect()
-	decoder := Decoder{Hostname: o.Status.Hostname, Image: image, Node: o.root}
+	decoder := decode.Decoder{Hostname: o.Status.Hostname, Image: image, Node: o.root}
 	if o.Status.Contents != "" {
 		decoder.Contents = content.Directory{Path: o.Status.Contents}
 	}

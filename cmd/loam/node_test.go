@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
@@ -47,7 +47,7 @@ func addGeneration(root string, number int, doc source.Document) error {
 	}
 	defer image.Close()
 
-	desired, err := agent.Decoder{
+	desired, err := decode.Decoder{
 		Hostname: "node-1",
 		Image:    image,
 	}.Decode(context.Background(), doc)

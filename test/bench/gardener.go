@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/test/shoot"
 )
@@ -73,7 +73,7 @@ func firstWorker(ctx context.Context, text []byte) (cost, error) {
 		return cost{}, err
 	}
 
-	decoder := agent.Decoder{
+	decoder := decode.Decoder{
 		Hostname: "node-1",
 		Image:    image,
 		Contents: small{},

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/status"
 )
@@ -60,12 +61,12 @@ func New(dir string, c cluster.Config, token string, systemd Units, steady time.
 	n.wishes = wishes
 	n.Cluster = cluster.New(c, cluster.Env{Root: root, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
 	jobs := &agent.Jobs{Units: systemd}
-	decoder := agent.Decoder{
+	decoder := decode.Decoder{
 		Hostname: c.Hostname,
 		Image:    image,
 		Contents: n.Cluster,
 		Follow:   n.Cluster.Follow,
-		Seen:     &agent.Seen{},
+		Seen:     &decode.Seen{},
 	}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/osc"
@@ -29,7 +29,7 @@ func TestNodesAcceptDocuments(t *testing.T) {
 				continue
 			}
 			t.Run(version+"/"+d.Name, func(t *testing.T) {
-				decoder := agent.Decoder{Hostname: "node-1", Contents: anything{}, Image: image}
+				decoder := decode.Decoder{Hostname: "node-1", Contents: anything{}, Image: image}
 				desired, err := decoder.Decode(t.Context(),
 					source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
 				if err != nil {

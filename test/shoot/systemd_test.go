@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
@@ -61,7 +61,7 @@ type node struct {
 	*container.Container
 	systemd  *unit.Systemd
 	executor *apply.Executor
-	decoder  agent.Decoder
+	decoder  decode.Decoder
 }
 
 // steady is how long units have to be well for a change to be good. Shorter
@@ -114,7 +114,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 		Uptime:    func() time.Duration { return time.Hour + time.Since(start) },
 	}
 
-	n.decoder = agent.Decoder{
+	n.decoder = decode.Decoder{
 		Hostname: "node-1",
 		Contents: stubs{program: shoot.Stub(t, runtime.GOARCH)},
 		Image:    image,

@@ -12,8 +12,8 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/source"
@@ -121,7 +121,7 @@ func describe(ctx context.Context, image *os.Root, from, to shoot.Document) stri
 func manifest(
 	ctx context.Context, image *os.Root, d shoot.Document, number int,
 ) (generation.Manifest, error) {
-	decoder := agent.Decoder{Hostname: "node-1", Contents: names{}, Image: image}
+	decoder := decode.Decoder{Hostname: "node-1", Contents: names{}, Image: image}
 	desired, err := decoder.Decode(ctx,
 		source.Document{Name: d.Name, Text: d.OSC, FromCluster: true})
 	if err != nil {

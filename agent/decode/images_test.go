@@ -1,4 +1,4 @@
-package agent
+package decode
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// TestLookingForImagesIsNoReasonToLookAgain: what prepare writes is not watched,
+// TestLookingForImagesIsNoReasonToLookAgain: what Prepare writes is not watched,
 // and is written once.
 func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
@@ -18,17 +18,17 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	i := newImages(durable.New(root, nil), nil)
-	for _, name := range i.files([]osc.Reference{{Image: "a.b/c:v1", Path: "/d"}}) {
-		if strings.HasPrefix(name, comingHosts) {
+	i := NewImages(durable.New(root, nil), nil)
+	for _, name := range i.WatchedFiles([]osc.Reference{{Image: "a.b/c:v1", Path: "/d"}}) {
+		if strings.HasPrefix(name, PreparedHosts) {
 			t.Errorf("%s is watched", name)
 		}
 	}
-	const name = comingHosts + "/a.b/hosts.toml"
+	const name = PreparedHosts + "/a.b/hosts.toml"
 	mirrors := []config.File{{Path: name, Mode: 0o644, Content: config.Text("one")}}
 	var before os.FileInfo
 	for range 2 {
-		if err := i.prepare(mirrors, nil); err != nil {
+		if err := i.Prepare(mirrors, nil); err != nil {
 			t.Fatal(err)
 		}
 		info, err := root.Stat(name[1:])
@@ -40,7 +40,7 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 		}
 		before = info
 	}
-	if err := i.prepare(nil, nil); err != nil {
+	if err := i.Prepare(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := root.Stat(name[1:]); err == nil {

@@ -1,4 +1,5 @@
-package agent
+// Package decode makes of a document what it asks of one node.
+package decode
 
 import (
 	"bytes"
@@ -6,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-
-	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
@@ -105,7 +104,7 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	}
 	references := osc.References(asked, env)
 	if d.Prepare != nil && len(references) > 0 {
-		mirrors, err := osc.Mirrors(asked, env, comingHosts)
+		mirrors, err := osc.Mirrors(asked, env, PreparedHosts)
 		if err != nil {
 			return config.Desired{}, err
 		}
@@ -154,38 +153,4 @@ func notesOf(warnings document.Errors) []config.Note {
 		})
 	}
 	return notes
-}
-
-// decoder is the node's own, which watches what documents refer to. What is in the
-// cluster goes before what a directory has, and that before what can be pulled.
-func (n *node) decoder(pulled *images) Decoder {
-	d := Decoder{
-		Hostname: n.status.Hostname,
-		Image:    n.image,
-		Node:     n.root,
-		Contents: pulled,
-		Prepare:  pulled.prepare,
-		Seen:     &Seen{},
-	}
-	files := pulled.files
-	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
-		d.Contents = either{dir, pulled}
-		files = func(references []osc.Reference) []string {
-			return append(dir.Files(references), pulled.files(references)...)
-		}
-	}
-	if n.cluster != nil {
-		d.Contents = either{n.cluster, d.Contents}
-		d.Tokens = n.tokens
-	}
-	d.Follow = func(references []osc.Reference) {
-		if n.cluster != nil {
-			n.cluster.Follow(references)
-		}
-		pulled.follow(references)
-		if err := n.contents.Set("/", files(references)); err != nil {
-			n.Log.Warn("watch contents", zap.Error(err))
-		}
-	}
-	return d
 }

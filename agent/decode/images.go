@@ -1,4 +1,4 @@
-package agent
+package decode
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 	"github.com/loam-os/loam/agent/registry"
 )
 
-// comingHosts has the hosts.toml files of a configuration whose images are looked
+// PreparedHosts has the hosts.toml files of a configuration whose images are looked
 // for before it is applied. Another boot makes it anew.
-const comingHosts = "/run/loam/certs.d"
+const PreparedHosts = "/run/loam/certs.d"
 
-// images are files of container images, pulled by the node's containerd.
-type images struct {
+// images are files of container Images, pulled by the node's containerd.
+type Images struct {
 	*registry.Registry
 	node *durable.Dir
 	// start starts containerd: until a configuration has it started, it is down,
@@ -35,16 +35,16 @@ type images struct {
 	prepared string
 
 	mu sync.Mutex
-	// refs are the images of the configuration that was looked at last.
+	// refs are the Images of the configuration that was looked at last.
 	refs []string
 }
 
-func newImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *images {
-	return &images{Registry: registry.New(registry.Socket, comingHosts, registry.HostsDir), node: node, start: start}
+func NewImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *Images {
+	return &Images{Registry: registry.New(registry.Socket, PreparedHosts, registry.HostsDir), node: node, start: start}
 }
 
 // Image is of content.Provider.
-func (i *images) Image(ctx context.Context, ref, path string) (config.Content, error) {
+func (i *Images) Image(ctx context.Context, ref, path string) (config.Content, error) {
 	c, err := i.Registry.Image(ctx, ref, path)
 	if !errors.Is(err, registry.ErrNotRunning) {
 		return c, err
@@ -55,9 +55,9 @@ func (i *images) Image(ctx context.Context, ref, path string) (config.Content, e
 	return i.Registry.Image(ctx, ref, path)
 }
 
-// prepare makes mirrors and authorities known before they are in place. Mirrors that
+// Prepare makes mirrors and authorities known before they are in place. Mirrors that
 // are known are left alone.
-func (i *images) prepare(mirrors, authorities []config.File) error {
+func (i *Images) Prepare(mirrors, authorities []config.File) error {
 	var trusted []byte
 	for _, f := range authorities {
 		text, err := read(f)
@@ -72,7 +72,7 @@ func (i *images) prepare(mirrors, authorities []config.File) error {
 	if digest == i.prepared {
 		return nil
 	}
-	if err := i.node.RemoveAll(comingHosts[1:]); err != nil {
+	if err := i.node.RemoveAll(PreparedHosts[1:]); err != nil {
 		return err
 	}
 	for _, f := range mirrors {
@@ -84,10 +84,10 @@ func (i *images) prepare(mirrors, authorities []config.File) error {
 	return nil
 }
 
-// files are those that make a difference to whether references are found; what
-// prepare writes is none of them.
-func (i *images) files(references []osc.Reference) []string {
-	return slices.DeleteFunc(i.Files(references), func(name string) bool { return strings.HasPrefix(name, comingHosts+"/") })
+// WatchedFiles are those that make a difference to whether references are found; what
+// Prepare writes is none of them.
+func (i *Images) WatchedFiles(references []osc.Reference) []string {
+	return slices.DeleteFunc(i.Files(references), func(name string) bool { return strings.HasPrefix(name, PreparedHosts+"/") })
 }
 
 func read(f config.File) ([]byte, error) {
@@ -99,7 +99,7 @@ func read(f config.File) ([]byte, error) {
 	return io.ReadAll(text)
 }
 
-func (i *images) write(f config.File) error {
+func (i *Images) write(f config.File) error {
 	data, err := read(f)
 	if err != nil {
 		return err
@@ -110,9 +110,9 @@ func (i *images) write(f config.File) error {
 	return i.node.WriteVolatile(f.Path[1:], data, 0o644)
 }
 
-// follow begins a new look at a configuration.
-func (i *images) follow(references []osc.Reference) {
-	i.Follow(references)
+// Follow begins a new look at a configuration.
+func (i *Images) Follow(references []osc.Reference) {
+	i.Registry.Follow(references)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.refs = nil
@@ -123,9 +123,9 @@ func (i *images) follow(references []osc.Reference) {
 	}
 }
 
-// release gives back what no configuration needs any more, after one has proven
+// Release gives back what no configuration needs any more, after one has proven
 // itself.
-func (i *images) release(ctx context.Context, log *zap.Logger) {
+func (i *Images) Release(ctx context.Context, log *zap.Logger) {
 	i.mu.Lock()
 	refs := slices.Clone(i.refs)
 	i.mu.Unlock()
@@ -134,26 +134,26 @@ func (i *images) release(ctx context.Context, log *zap.Logger) {
 	}
 }
 
-// either is a place that is asked first, and another for what that does not have.
-type either struct{ first, second content.Provider }
+// Fallback is a place that is asked first, and another for what that does not have.
+type Fallback struct{ First, Second content.Provider }
 
-func (e either) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	c, err := e.first.Secret(ctx, name, key)
+func (e Fallback) Secret(ctx context.Context, name, key string) (config.Content, error) {
+	c, err := e.First.Secret(ctx, name, key)
 	if errors.Is(err, content.ErrAbsent) {
-		return e.second.Secret(ctx, name, key)
+		return e.Second.Secret(ctx, name, key)
 	}
 	return c, err
 }
 
-func (e either) Image(ctx context.Context, ref, path string) (config.Content, error) {
-	c, err := e.first.Image(ctx, ref, path)
+func (e Fallback) Image(ctx context.Context, ref, path string) (config.Content, error) {
+	c, err := e.First.Image(ctx, ref, path)
 	if errors.Is(err, content.ErrAbsent) {
-		return e.second.Image(ctx, ref, path)
+		return e.Second.Image(ctx, ref, path)
 	}
 	return c, err
 }
 
 // Secret is of content.Provider: images have none.
-func (i *images) Secret(context.Context, string, string) (config.Content, error) {
+func (i *Images) Secret(context.Context, string, string) (config.Content, error) {
 	return config.Content{}, content.ErrAbsent
 }
