@@ -8,8 +8,8 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// decoder is the node's own, which watches what documents refer to. What is in the
-// cluster goes before what a directory has, and that before what can be pulled.
+// decoder returns the node's decoder, which watches what documents refer to. The
+// cluster comes before a directory, and that before images.
 func (n *node) decoder(pulled *decode.Images) decode.Decoder {
 	d := decode.Decoder{
 		Hostname: n.status.Hostname,
@@ -17,8 +17,9 @@ func (n *node) decoder(pulled *decode.Images) decode.Decoder {
 		Node:     n.root,
 		Contents: pulled,
 		Prepare:  pulled.Prepare,
-		Seen:     &decode.Seen{},
+		Cache:    &decode.Cache{},
 	}
+
 	files := pulled.WatchedFiles
 	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
 		d.Contents = decode.Fallback{First: dir, Second: pulled}
@@ -26,10 +27,12 @@ func (n *node) decoder(pulled *decode.Images) decode.Decoder {
 			return append(dir.Files(references), pulled.WatchedFiles(references)...)
 		}
 	}
+
 	if n.cluster != nil {
 		d.Contents = decode.Fallback{First: n.cluster, Second: d.Contents}
 		d.Tokens = n.tokens
 	}
+
 	d.Follow = func(references []osc.Reference) {
 		if n.cluster != nil {
 			n.cluster.Follow(references)

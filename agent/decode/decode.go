@@ -1,146 +1,117 @@
-// Package decode makes of a document what it asks of one node.
+// Package decode turns a document into the configuration that it asks of one node.
+//
+// [Decoder.Decode] validates the document, resolves what it refers to, and merges
+// all of it into a config.Desired. [Images] and [Fallback] are places to resolve
+// references from; the others are in agent/content and agent/cluster.
 package decode
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
-	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
 
-// Decoder makes of a document what it asks of one node.
+// Decoder decodes the documents of one node.
 type Decoder struct {
 	// Hostname is the node's.
 	Hostname string
-	// Contents has what documents refer to; nil if the node has no such place.
+	// Contents resolves references; nil if the node has no place for contents.
 	Contents content.Provider
-	// Follow is told what the document refers to, before that is looked for; nil
-	// for nobody.
+	// Follow is called with the references of a document before they are resolved.
+	// It may be nil.
 	Follow func(references []osc.Reference)
-	// Prepare is given the mirrors of the document, and the authorities that it has
-	// the machine trust, before images are looked for; nil for nobody.
+	// Prepare is called with the mirrors of a document and the authorities that it
+	// makes the machine trust, before images are pulled. It may be nil.
 	Prepare func(mirrors, authorities []config.File) error
-	// Tokens are synced whatever the document says.
+	// Tokens are synced in addition to the document's.
 	Tokens []cluster.Token
 	// Image is the image's root directory, without anything mounted over it.
 	Image *os.Root
-	// Node is the node's root directory, which tells whether it has a data volume;
-	// nil for a node that has none.
+	// Node is the node's root directory, where the claim of a data volume is
+	// recorded; nil for a node without one.
 	Node *os.Root
-	// Seen is what was read before; nil to read everything each time.
-	Seen *Seen
+	// Cache is what was read before; nil to read everything each time.
+	Cache *Cache
 }
 
-// Seen is what a Decoder has read: what the image says of its containerd, which
-// does not change while it runs, and the last document. A source is often read
-// again although its text is the same, as something else of it has changed.
-type Seen struct {
-	mu       sync.Mutex
-	image    *cri.Base
-	document source.Document
-	asked    osc.OperatingSystemConfig
-	wrong    error
-}
-
-// containerd is what the image says of it.
-func (s *Seen) containerd(image *os.Root) (cri.Base, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.image == nil {
-		base, err := cri.Observe(image)
-		if err != nil {
-			return cri.Base{}, err
-		}
-		s.image = &base
-	}
-	return *s.image, nil
-}
-
-// decode is osc.Decode, and osc.Check of what it says. Nothing else of env decides
-// about that but what stays the same.
-func (s *Seen) decode(doc source.Document, env osc.Env) (osc.OperatingSystemConfig, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.document.Text == nil || s.document.Name != doc.Name || !bytes.Equal(s.document.Text, doc.Text) {
-		s.asked, s.wrong = osc.Decode(doc.Name, doc.Text)
-		s.wrong = osc.Check(s.wrong, s.asked, env)
-		s.document = doc
-	}
-	return s.asked, s.wrong
-}
-
-// Decode reads an OperatingSystemConfig, with all that it refers to. What is wrong
-// with it and the cluster's own agent would take all the same is among the Notes
-// of a document that a cluster made, and an error in any other.
+// Decode reads an OperatingSystemConfig and everything that it refers to. A problem
+// that the cluster's own agent would accept is one of the Notes if a cluster sent
+// the document, and an error in any other document.
 func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
-	seen := d.Seen
-	if seen == nil {
-		seen = &Seen{}
+	cache := d.Cache
+	if cache == nil {
+		cache = &Cache{}
 	}
-	containerd, err := seen.containerd(d.Image)
+	containerd, err := cache.observe(d.Image)
 	if err != nil {
 		return config.Desired{}, err
 	}
 	env := osc.Env{Hostname: strings.ToLower(d.Hostname), Containerd: containerd}
 
-	// What is wrong with the document is said before anything is fetched for it,
-	// and all of it at once.
-	asked, wrong := seen.decode(doc, env)
-	warnings, refusal := document.Lenient(wrong)
+	// All problems of the document come at once, before anything is fetched for it.
+	parsed, problems := cache.decode(doc, env)
+	warnings, refusal := document.Lenient(problems)
 	if !doc.FromCluster {
-		warnings, refusal = nil, wrong
+		warnings, refusal = nil, problems
 	}
 	if refusal != nil {
 		return config.Desired{}, refusal
 	}
-	references := osc.References(asked, env)
-	if d.Prepare != nil && len(references) > 0 {
-		mirrors, err := osc.Mirrors(asked, env, PreparedHosts)
-		if err != nil {
-			return config.Desired{}, err
-		}
-		authorities, err := osc.Authorities(asked, env)
-		if err != nil {
-			return config.Desired{}, err
-		}
-		if err := d.Prepare(mirrors, authorities); err != nil {
-			return config.Desired{}, err
-		}
-	}
-	if d.Follow != nil {
-		d.Follow(references)
-	}
-	if env.Contents, err = content.Resolve(ctx, d.Contents, references); err != nil {
-		return config.Desired{}, err
-	}
 
-	desired, err := osc.MergeChecked(asked, env)
+	env.Contents, err = d.resolve(ctx, parsed, env)
 	if err != nil {
 		return config.Desired{}, err
 	}
+	desired, err := osc.MergeChecked(parsed, env)
+	if err != nil {
+		return config.Desired{}, err
+	}
+
 	more, err := cluster.Settle(&desired, d.Tokens)
 	if err != nil {
 		return config.Desired{}, err
 	}
 	warnings = append(warnings, more...)
-	desired.Notes = append(desired.Notes, notesOf(warnings)...)
+	desired.Notes = append(desired.Notes, notes(warnings)...)
+
 	if d.Node == nil {
 		return desired, nil
 	}
-	return provideVolume(d.Node.FS(), desired)
+	return withoutVolumeMount(d.Node.FS(), desired)
 }
 
-// notesOf are warnings of a document as notes.
-func notesOf(warnings document.Errors) []config.Note {
+// resolve returns the content of each reference of a document.
+func (d Decoder) resolve(ctx context.Context, parsed osc.OperatingSystemConfig, env osc.Env) (map[osc.Reference]config.Content, error) {
+	references := osc.References(parsed, env)
+	if d.Prepare != nil && len(references) > 0 {
+		mirrors, err := osc.Mirrors(parsed, env, PreparedHosts)
+		if err != nil {
+			return nil, err
+		}
+		authorities, err := osc.Authorities(parsed, env)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.Prepare(mirrors, authorities); err != nil {
+			return nil, err
+		}
+	}
+
+	if d.Follow != nil {
+		d.Follow(references)
+	}
+	return content.Resolve(ctx, d.Contents, references)
+}
+
+// notes returns the warnings of a document as notes.
+func notes(warnings document.Errors) []config.Note {
 	var notes []config.Note
 	for _, w := range warnings {
 		notes = append(notes, config.Note{

@@ -14,9 +14,9 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// What a person wrote is refused for what is only noted of a document from a
-// cluster.
-func TestDecodeIsStrictWithPersons(t *testing.T) {
+// An operator's document is refused for a problem that is only a note in a
+// document of a cluster.
+func TestDecodeIsStrictWithOperators(t *testing.T) {
 	image, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestDecodeIsStrictWithPersons(t *testing.T) {
 
 	_, err = Decoder{Image: image}.Decode(context.Background(), doc)
 	if err == nil || !strings.HasPrefix(err.Error(), "d.yaml:4: spec.later: unknown field; hint: ") || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("of a person: %v", err)
+		t.Errorf("of an operator: %v", err)
 	}
 
 	doc.FromCluster = true
@@ -70,18 +70,18 @@ func TestTheSameTextIsNotDecodedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	d, doc := Decoder{Image: image, Seen: &Seen{}}, source.Document{Name: "osc.yaml", Text: manyFiles(200)}
+	d, doc := Decoder{Image: image, Cache: &Cache{}}, source.Document{Name: "osc.yaml", Text: manyFiles(200)}
 	first, err := d.Decode(t.Context(), doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	anew := testing.AllocsPerRun(3, func() {
-		d.Seen = &Seen{}
+	uncached := testing.AllocsPerRun(3, func() {
+		d.Cache = &Cache{}
 		_, _ = d.Decode(t.Context(), doc)
 	})
-	again := testing.AllocsPerRun(3, func() { _, _ = d.Decode(t.Context(), doc) })
-	if again > anew/4 {
-		t.Errorf("%v allocations for the same text, %v for another", again, anew)
+	cached := testing.AllocsPerRun(3, func() { _, _ = d.Decode(t.Context(), doc) })
+	if cached > uncached/4 {
+		t.Errorf("%v allocations for the same text, %v for another", cached, uncached)
 	}
 	if same, err := d.Decode(t.Context(), doc); err != nil || same.Digest() != first.Digest() {
 		t.Errorf("the same text is another configuration: %v", err)
@@ -113,14 +113,14 @@ func TestTheImageIsAskedOnceForItsContainerd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	d, doc := Decoder{Image: image, Seen: &Seen{}}, source.Document{Name: "osc.yaml", Text: manyFiles(1)}
+	d, doc := Decoder{Image: image, Cache: &Cache{}}, source.Document{Name: "osc.yaml", Text: manyFiles(1)}
 	if _, err := d.Decode(t.Context(), doc); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(config); err != nil {
 		t.Fatal(err)
 	}
-	base, err := d.Seen.containerd(image)
+	base, err := d.Cache.observe(image)
 	if err != nil || string(base.Config) != "version = 2\n" {
 		t.Errorf("asked again: %q, %v", base.Config, err)
 	}

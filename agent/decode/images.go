@@ -20,53 +20,65 @@ import (
 	"github.com/loam-os/loam/agent/registry"
 )
 
-// PreparedHosts has the hosts.toml files of a configuration whose images are looked
-// for before it is applied. Another boot makes it anew.
+// PreparedHosts has the hosts.toml files of a configuration whose images are
+// pulled before it is applied. It is gone after a restart of the machine.
 const PreparedHosts = "/run/loam/certs.d"
 
-// images are files of container Images, pulled by the node's containerd.
+// Images provides the files of container images, pulled by the node's containerd.
+// It implements [content.Provider].
 type Images struct {
-	*registry.Registry
-	node *durable.Dir
-	// start starts containerd: until a configuration has it started, it is down,
-	// and what it pulls may be part of the first.
-	start func(ctx context.Context, unit string) error
-	// prepared is the digest of the mirrors that are known.
+	registry *registry.Registry
+	node     *durable.Dir
+	start    func(ctx context.Context, unit string) error
+	// prepared is the digest of the mirrors in PreparedHosts.
 	prepared string
 
 	mu sync.Mutex
-	// refs are the Images of the configuration that was looked at last.
+	// refs are the images of the configuration that was decoded last.
 	refs []string
 }
 
+// NewImages returns the Images of a node. start starts containerd: it is down until
+// a configuration starts it, and that configuration may need an image itself.
 func NewImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *Images {
-	return &Images{Registry: registry.New(registry.Socket, PreparedHosts, registry.HostsDir), node: node, start: start}
+	return &Images{
+		registry: registry.New(registry.Socket, PreparedHosts, registry.HostsDir),
+		node:     node,
+		start:    start,
+	}
 }
 
-// Image is of content.Provider.
+// Image implements [content.Provider].
 func (i *Images) Image(ctx context.Context, ref, path string) (config.Content, error) {
-	c, err := i.Registry.Image(ctx, ref, path)
+	found, err := i.registry.Image(ctx, ref, path)
 	if !errors.Is(err, registry.ErrNotRunning) {
-		return c, err
+		return found, err
 	}
+
 	if err := i.start(ctx, cri.Unit); err != nil {
 		return config.Content{}, err
 	}
-	return i.Registry.Image(ctx, ref, path)
+	return i.registry.Image(ctx, ref, path)
 }
 
-// Prepare makes mirrors and authorities known before they are in place. Mirrors that
-// are known are left alone.
+// Secret implements [content.Provider]. Images have no Secrets.
+func (i *Images) Secret(context.Context, string, string) (config.Content, error) {
+	return config.Content{}, content.ErrAbsent
+}
+
+// Prepare makes mirrors and authorities known before they are in place. It does not
+// write the same mirrors twice.
 func (i *Images) Prepare(mirrors, authorities []config.File) error {
 	var trusted []byte
-	for _, f := range authorities {
-		text, err := read(f)
+	for _, file := range authorities {
+		text, err := read(file)
 		if err != nil {
-			return fmt.Errorf("read %s: %w", f.Path, err)
+			return fmt.Errorf("read %s: %w", file.Path, err)
 		}
-		trusted = append(append(trusted, text...), '\n')
+		trusted = append(trusted, text...)
+		trusted = append(trusted, '\n')
 	}
-	i.Trust(trusted)
+	i.registry.Trust(trusted)
 
 	digest := config.Desired{Files: mirrors}.Digest()
 	if digest == i.prepared {
@@ -75,8 +87,8 @@ func (i *Images) Prepare(mirrors, authorities []config.File) error {
 	if err := i.node.RemoveAll(PreparedHosts[1:]); err != nil {
 		return err
 	}
-	for _, f := range mirrors {
-		if err := i.write(f); err != nil {
+	for _, file := range mirrors {
+		if err := i.write(file); err != nil {
 			return fmt.Errorf("write the mirrors: %w", err)
 		}
 	}
@@ -84,35 +96,19 @@ func (i *Images) Prepare(mirrors, authorities []config.File) error {
 	return nil
 }
 
-// WatchedFiles are those that make a difference to whether references are found; what
-// Prepare writes is none of them.
+// WatchedFiles returns the files whose change may make references resolve
+// differently, without what Prepare writes.
 func (i *Images) WatchedFiles(references []osc.Reference) []string {
-	return slices.DeleteFunc(i.Files(references), func(name string) bool { return strings.HasPrefix(name, PreparedHosts+"/") })
+	return slices.DeleteFunc(i.registry.Files(references), func(name string) bool {
+		return strings.HasPrefix(name, PreparedHosts+"/")
+	})
 }
 
-func read(f config.File) ([]byte, error) {
-	text, err := f.Content.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer text.Close()
-	return io.ReadAll(text)
-}
-
-func (i *Images) write(f config.File) error {
-	data, err := read(f)
-	if err != nil {
-		return err
-	}
-	if err := i.node.MkdirAll(path.Dir(f.Path)[1:]); err != nil {
-		return err
-	}
-	return i.node.WriteVolatile(f.Path[1:], data, 0o644)
-}
-
-// Follow begins a new look at a configuration.
+// Follow must be called with the references of each configuration before they are
+// resolved.
 func (i *Images) Follow(references []osc.Reference) {
-	i.Registry.Follow(references)
+	i.registry.Follow(references)
+
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.refs = nil
@@ -123,37 +119,35 @@ func (i *Images) Follow(references []osc.Reference) {
 	}
 }
 
-// Release gives back what no configuration needs any more, after one has proven
-// itself.
+// Release drops the images that the configuration decoded last does not refer to.
+// It is called when a change has proven itself.
 func (i *Images) Release(ctx context.Context, log *zap.Logger) {
 	i.mu.Lock()
 	refs := slices.Clone(i.refs)
 	i.mu.Unlock()
-	if err := i.Keep(ctx, refs); err != nil && !errors.Is(err, registry.ErrNotRunning) {
-		log.Warn("give back images", zap.Error(err))
+
+	err := i.registry.Keep(ctx, refs)
+	if err != nil && !errors.Is(err, registry.ErrNotRunning) {
+		log.Warn("release images", zap.Error(err))
 	}
 }
 
-// Fallback is a place that is asked first, and another for what that does not have.
-type Fallback struct{ First, Second content.Provider }
-
-func (e Fallback) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	c, err := e.First.Secret(ctx, name, key)
-	if errors.Is(err, content.ErrAbsent) {
-		return e.Second.Secret(ctx, name, key)
+func (i *Images) write(file config.File) error {
+	data, err := read(file)
+	if err != nil {
+		return err
 	}
-	return c, err
+	if err := i.node.MkdirAll(path.Dir(file.Path)[1:]); err != nil {
+		return err
+	}
+	return i.node.WriteVolatile(file.Path[1:], data, 0o644)
 }
 
-func (e Fallback) Image(ctx context.Context, ref, path string) (config.Content, error) {
-	c, err := e.First.Image(ctx, ref, path)
-	if errors.Is(err, content.ErrAbsent) {
-		return e.Second.Image(ctx, ref, path)
+func read(file config.File) ([]byte, error) {
+	text, err := file.Content.Open()
+	if err != nil {
+		return nil, err
 	}
-	return c, err
-}
-
-// Secret is of content.Provider: images have none.
-func (i *Images) Secret(context.Context, string, string) (config.Content, error) {
-	return config.Content{}, content.ErrAbsent
+	defer text.Close()
+	return io.ReadAll(text)
 }

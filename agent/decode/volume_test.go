@@ -47,7 +47,7 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 			}
 
 			asked := config.Desired{Files: test.files, Units: []config.Unit{{Name: "a.service"}, {Name: volumeMount}}}
-			got, err := provideVolume(root.FS(), asked)
+			got, err := withoutVolumeMount(root.FS(), asked)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -66,7 +66,7 @@ func New(dir string, c cluster.Config, token string, systemd Units, steady time.
 		Image:    image,
 		Contents: n.Cluster,
 		Follow:   n.Cluster.Follow,
-		Seen:     &decode.Seen{},
+		Cache:    &decode.Cache{},
 	}
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
