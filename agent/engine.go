@@ -69,19 +69,3 @@ func lock(state *os.Root) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// openImage opens the image's root directory without what is mounted over it,
-// such as the layer of /etc: a clone of the one mount, attached nowhere
-// (open_tree(2), Linux 5.2).
-func openImage(root string) (*os.Root, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("open the image beneath %s: %w", root, err)
-	}
-	defer unix.Close(fd)
-	image, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return nil, fmt.Errorf("open the image beneath %s: %w", root, err)
-	}
-	return image, nil
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/osimage"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -20,7 +21,7 @@ func Run(ctx context.Context, env Env) error {
 		return fmt.Errorf("open the root directory: %w", err)
 	}
 	defer root.Close()
-	imageRoot, err := openImage(env.Root)
+	imageRoot, err := osimage.Open(env.Root)
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func Run(ctx context.Context, env Env) error {
 		return err
 	}
 	defer systemd.Close()
-	facts, record, err := image(root)
+	facts, record, err := osimage.Observe(root)
 	if err != nil {
 		return err
 	}

@@ -9,16 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
 )
 
 // applying is what `loam apply` was asked for.
 type applying struct {
-	env    agent.OfflineEnv
+	env    offline.Env
 	client control.Client
 	try    time.Duration
 	dryRun bool

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
 )
 
 func diffCommand() *cobra.Command {
-	var env agent.OfflineEnv
+	var env offline.Env
 	var format string
 	var secrets bool
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ Content that others than its owner may not read is not shown without --secrets.`
   loam diff 40 41`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return look(env, func(node *agent.Offline) error {
+			return look(env, func(node *offline.Node) error {
 				c, err := choose(node, args)
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ Content that others than its owner may not read is not shown without --secrets.`
 }
 
 // choose finds the generations to compare.
-func choose(node *agent.Offline, args []string) (show.Comparison, error) {
+func choose(node *offline.Node, args []string) (show.Comparison, error) {
 	g := generations{node, generation.Read(node.State)}
 	a := ""
 	b := "current"
@@ -80,7 +80,7 @@ func choose(node *agent.Offline, args []string) (show.Comparison, error) {
 }
 
 type generations struct {
-	node   *agent.Offline
+	node   *offline.Node
 	reader generation.Reader
 }
 

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
 )
 
 func historyCommand() *cobra.Command {
-	var env agent.OfflineEnv
+	var env offline.Env
 	var format string
 	cmd := &cobra.Command{
 		Use:   "history",
@@ -24,7 +24,7 @@ and the configurations that are held. It needs no agent.`,
   loam history -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return look(env, func(node *agent.Offline) error {
+			return look(env, func(node *offline.Node) error {
 				h, err := historyOf(node)
 				if err != nil {
 					return err
@@ -41,7 +41,7 @@ and the configurations that are held. It needs no agent.`,
 	return cmd
 }
 
-func historyOf(node *agent.Offline) (h show.History, err error) {
+func historyOf(node *offline.Node) (h show.History, err error) {
 	h.Records, err = apply.History(node.State)
 	if err != nil {
 		return h, err

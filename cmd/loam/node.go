@@ -12,18 +12,18 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
 )
 
 // rootFlag says which node is looked at.
-func rootFlag(cmd *cobra.Command, env *agent.OfflineEnv) {
+func rootFlag(cmd *cobra.Command, env *offline.Env) {
 	cmd.Flags().StringVar(&env.Root, "root", "/", "root directory of the node")
 }
 
 // offlineFlags say which node is looked at, and as whom.
-func offlineFlags(cmd *cobra.Command, env *agent.OfflineEnv) {
+func offlineFlags(cmd *cobra.Command, env *offline.Env) {
 	rootFlag(cmd, env)
 	cmd.Flags().StringVar(&env.Hostname, "hostname", "", "host name of the node (default: its own)")
 	cmd.Flags().StringVar(&env.Contents, "contents", "",
@@ -83,8 +83,8 @@ func write(out io.Writer, format string, value any, text func() string) error {
 }
 
 // look opens the node, calls do, and closes it.
-func look(env agent.OfflineEnv, do func(*agent.Offline) error) error {
-	node, err := agent.OpenOffline(env)
+func look(env offline.Env, do func(*offline.Node) error) error {
+	node, err := offline.Open(env)
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/source"
 )
 
 func planCommand() *cobra.Command {
-	var env agent.OfflineEnv
+	var env offline.Env
 	var format string
 	var code, fromCluster bool
 	cmd := &cobra.Command{
@@ -84,9 +84,9 @@ func (p preview) String() string {
 }
 
 // foresee works out what the agent would do about doc.
-func foresee(ctx context.Context, env agent.OfflineEnv, doc source.Document) (preview, error) {
+func foresee(ctx context.Context, env offline.Env, doc source.Document) (preview, error) {
 	var p preview
-	err := look(env, func(node *agent.Offline) error {
+	err := look(env, func(node *offline.Node) error {
 		planned, desired, err := node.Plan(ctx, doc)
 		if err != nil {
 			return err

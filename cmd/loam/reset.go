@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/offline"
 )
 
 func resetCommand() *cobra.Command {
-	var env agent.OfflineEnv
+	var env offline.Env
 	var client control.Client
 	var yes bool
 	cmd := &cobra.Command{
@@ -74,9 +74,9 @@ func reset(cmd *cobra.Command, client control.Client) error {
 
 // agree shows what will be lost, and asks the operator on a terminal to type
 // the host name.
-func agree(cmd *cobra.Command, env agent.OfflineEnv) error {
+func agree(cmd *cobra.Command, env offline.Env) error {
 	var host string
-	err := look(env, func(node *agent.Offline) error {
+	err := look(env, func(node *offline.Node) error {
 		r := node.Reset(cmd.Context())
 		name, err := os.Hostname()
 		r.Host = cmp.Or(r.Host, name)

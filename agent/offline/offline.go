@@ -1,4 +1,5 @@
-package agent
+// Package offline looks at a node without its agent.
+package offline
 
 import (
 	"context"
@@ -13,14 +14,15 @@ import (
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/osimage"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// OfflineEnv says which node is looked at without its agent.
-type OfflineEnv struct {
+// Env says which node is looked at without its agent.
+type Env struct {
 	// Root is the root directory, "/" for the running node.
 	Root string
 	// Hostname and Contents count instead of what the agent last said of the
@@ -28,26 +30,26 @@ type OfflineEnv struct {
 	Hostname, Contents string
 }
 
-// Offline is a node looked at without its agent, which may run or not. All it
+// Node is a node looked at without its agent, which may run or not. All it
 // has are readers: nothing with which it could change the node.
-type Offline struct {
+type Node struct {
 	// State is /var/lib/loam; empty on a node that has none yet.
 	State fs.FS
 	// Status is what the agent said last; without an agent, it is the image's
 	// part alone.
 	Status status.Status
 
-	env  OfflineEnv
+	env  Env
 	root *os.Root
 }
 
-// OpenOffline opens a node for looking at it. It writes nothing.
-func OpenOffline(env OfflineEnv) (*Offline, error) {
+// Open opens a node for looking at it. It writes nothing.
+func Open(env Env) (*Node, error) {
 	root, err := os.OpenRoot(env.Root)
 	if err != nil {
 		return nil, fmt.Errorf("open the root directory: %w", err)
 	}
-	o := &Offline{env: env, root: root}
+	o := &Node{env: env, root: root}
 	if err := o.observe(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -55,10 +57,10 @@ func OpenOffline(env OfflineEnv) (*Offline, error) {
 }
 
 // Close ends looking.
-func (o *Offline) Close() error { return o.root.Close() }
+func (o *Node) Close() error { return o.root.Close() }
 
-func (o *Offline) observe() error {
-	facts, _, err := image(o.root)
+func (o *Node) observe() error {
+	facts, _, err := osimage.Observe(o.root)
 	if err != nil {
 		return fmt.Errorf("look at the node beneath %s: %w\nhint: --root names the root directory of a Loam node", o.env.Root, err)
 	}
@@ -82,13 +84,13 @@ func (o *Offline) observe() error {
 }
 
 // Current is the generation that the running OS version uses; false if none.
-func (o *Offline) Current() (generation.Manifest, bool, error) {
+func (o *Node) Current() (generation.Manifest, bool, error) {
 	return generation.Read(o.State).Current(o.Status.ImageVersion)
 }
 
 // Plan decodes a document and says what the agent would do about it. Registries
 // are not asked whether they answer.
-func (o *Offline) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
+func (o *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
 	image, err := o.image()
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
@@ -121,15 +123,15 @@ func (o *Offline) Plan(ctx context.Context, doc source.Document) (plan.Plan, con
 
 // image is the image's root directory: of the running node without what is
 // mounted over it, of another tree the tree.
-func (o *Offline) image() (*os.Root, error) {
+func (o *Node) image() (*os.Root, error) {
 	if o.env.Root == "/" {
-		return openImage(o.env.Root)
+		return osimage.Open(o.env.Root)
 	}
 	return o.root.OpenRoot(".")
 }
 
 // units is the running node's systemd; of another tree's units nothing is known.
-func (o *Offline) units(ctx context.Context) (apply.Observer, func(), error) {
+func (o *Node) units(ctx context.Context) (apply.Observer, func(), error) {
 	if o.env.Root != "/" {
 		return unobserved{}, func() {}, nil
 	}

@@ -1,4 +1,4 @@
-package agent
+package offline
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // Reset says what a reset of the node would take away. What cannot be read of it
 // is left out, as it keeps no reset from being done.
-func (o *Offline) Reset(ctx context.Context) show.Reset {
+func (o *Node) Reset(ctx context.Context) show.Reset {
 	r := show.Reset{Host: o.Status.Hostname}
 	current, _, _ := o.Current()
 	r.Generation = current.Name()
