@@ -13,43 +13,56 @@ import (
 )
 
 // restoreAddresses puts back an internal address that the Node lost and that an
-// interface still has. Another writer of the Node comes first: what that says is
-// looked at next. If the API server refuses it for good, the kubelet is restarted,
-// once for each loss.
+// interface still has. Another writer of the Node comes first: what that says
+// is looked at next. If the API server refuses it for good, the kubelet is
+// restarted, once for each loss.
 func (s *session) restoreAddresses(ctx context.Context) error {
 	if s.node == nil || s.Addresses == nil {
 		return nil
 	}
+
 	now := addressesOf(s.node)
-	if slices.ContainsFunc(s.node.Status.Addresses, func(a core.NodeAddress) bool { return a.Type == core.NodeInternalIP }) {
-		s.addresses, s.reminded = now, false
+	if slices.ContainsFunc(s.node.Status.Addresses, func(a core.NodeAddress) bool {
+		return a.Type == core.NodeInternalIP
+	}) {
+		s.addresses = now
+		s.reminded = false
 		return nil
 	}
+
 	if s.addresses == nil {
 		return nil
 	}
+
 	local, err := s.Addresses()
 	if err != nil {
 		return fmt.Errorf("list the node's addresses: %w", err)
 	}
+
 	want := liveness.Restore(s.addresses, now, local)
 	if want == nil {
 		return nil
 	}
+
 	patch, err := addressPatch(s.node, want)
 	if err != nil {
 		return err
 	}
+
 	n, err := s.api.patchNode(ctx, s.node.Name, "status", mergePatch, patch)
 	if isRefusal(err) && !apierrors.IsConflict(err) && !s.reminded {
 		s.reminded = true
 		s.restartBeside([]string{kubeletUnit}, nil) // It writes the addresses when it starts.
 	}
+
 	if err != nil {
 		return err
 	}
-	s.node, s.seen = n, true
+
+	s.node = n
+	s.seen = true
 	s.Event(true, "NodeAddress", "the Node had lost its internal address, which is put back")
+
 	return nil
 }
 
@@ -61,14 +74,15 @@ func addressesOf(n *core.Node) []liveness.Address {
 	return all
 }
 
-// addressPatch is a merge patch of the Node's status, for the version of the Node
-// that is known.
+// addressPatch is a merge patch of the Node's status, for the version of the
+// Node that is known.
 func addressPatch(n *core.Node, want []liveness.Address) ([]byte, error) {
 	var all []core.NodeAddress
 	for _, a := range want {
 		all = append(all, core.NodeAddress{Type: core.NodeAddressType(a.Type), Address: a.Address})
 	}
 	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "status": map[string]any{"addresses": all},
+		"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
+		"status":   map[string]any{"addresses": all},
 	})
 }

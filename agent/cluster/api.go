@@ -25,20 +25,26 @@ type api struct {
 // newAPI connects nothing yet.
 func newAPI(config *rest.Config) (*api, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, coordination.AddToScheme, certificates.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		core.AddToScheme, coordination.AddToScheme, certificates.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register types: %w", err)
 		}
 	}
+
 	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // One node's few requests are not to wait for each other.
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
+
 	a := &api{http: client}
 	for _, g := range []struct {
 		version schema.GroupVersion
@@ -49,11 +55,14 @@ func newAPI(config *rest.Config) (*api, error) {
 		{coordination.SchemeGroupVersion, "/apis", &a.coordination},
 		{certificates.SchemeGroupVersion, "/apis", &a.certificates},
 	} {
-		config.GroupVersion, config.APIPath = &g.version, g.path
-		if *g.client, err = rest.RESTClientForConfigAndClient(config, client); err != nil {
+		config.GroupVersion = &g.version
+		config.APIPath = g.path
+		*g.client, err = rest.RESTClientForConfigAndClient(config, client)
+		if err != nil {
 			return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 		}
 	}
+
 	return a, nil
 }
 

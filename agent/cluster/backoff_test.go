@@ -16,15 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestWhatIsForbiddenIsAskedForSeldom: a role that somebody took away does not come
-// back because a thousand nodes ask for it each second.
+// TestWhatIsForbiddenIsAskedForSeldom: a role that somebody took away does not
+// come back because a thousand nodes ask for it each second.
 func TestWhatIsForbiddenIsAskedForSeldom(t *testing.T) {
 	server := &leaseServer{forbids: true}
 	uptime := time.Duration(0)
 	s := newTurnsSession(t, server, &uptime)
 	s.Now = func() time.Time { return noon.Add(uptime) }
-	s.Part, s.Log = func() float64 { return 0.5 }, zap.NewNop()
-	s.offer, s.node = nil, &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
+	s.Part = func() float64 { return 0.5 }
+	s.Log = zap.NewNop()
+	s.offer = nil
+	s.node = &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
 
 	// asked returns the seconds in which there is a request, of so many.
 	asked := func(seconds int) (at []int) {
@@ -41,18 +43,22 @@ func TestWhatIsForbiddenIsAskedForSeldom(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 63, 103, 143, 183}, asked(200)); diff != "" {
 		t.Errorf("while it is forbidden (-want +got):\n%s", diff)
 	}
+
 	if problem := s.Link().Problem; problem == "" {
 		t.Error("the problem is not shown while nothing is asked for")
 	}
 
 	server.forbids = false
 	asked(40)
+
 	if problem := s.Link().Problem; server.lease == nil || problem != "" {
 		t.Errorf("once it is allowed: Lease %v, problem %q", server.lease, problem)
 	}
+
 	server.forbids = true
 	for len(asked(1)) == 0 {
 	}
+
 	if diff := cmp.Diff([]int{0, 2, 6}, asked(10)); diff != "" {
 		t.Errorf("once it is forbidden again (-want +got):\n%s", diff)
 	}
@@ -67,10 +73,25 @@ func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
 		refused bool
 		want    []time.Duration
 	}{
-		{"an API server that does not answer", errors.New("connection refused"), false, []time.Duration{1, 1, 1}},
+		{
+			"an API server that does not answer",
+			errors.New("connection refused"),
+			false,
+			[]time.Duration{1, 1, 1},
+		},
 		{"one that forbids it", forbidden, false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
-		{"one that does not know the token", apierrors.NewUnauthorized("unknown"), false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
-		{"one that changes what is written", apierrors.NewConflict(group, "a", nil), false, []time.Duration{1, 1}},
+		{
+			"one that does not know the token",
+			apierrors.NewUnauthorized("unknown"),
+			false,
+			[]time.Duration{1, 2, 4, 8, 16, 32, 40, 40},
+		},
+		{
+			"one that changes what is written",
+			apierrors.NewConflict(group, "a", nil),
+			false,
+			[]time.Duration{1, 1},
+		},
 		{"a request that was denied", ErrDenied, false, []time.Duration{30, 30}},
 		{"a certificate that is not taken", nil, true, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 		{"a session that ended", nil, false, []time.Duration{0, 0}},
@@ -78,7 +99,8 @@ func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			hold := time.Duration(0)
 			for i, want := range tt.want {
-				if hold = nextHold(hold, tt.err, tt.refused); hold != want*time.Second {
+				hold = nextHold(hold, tt.err, tt.refused)
+				if hold != want*time.Second {
 					t.Errorf("pause %d is %s, want %d s", i, hold, want)
 				}
 			}
@@ -102,7 +124,8 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				time.AfterFunc(10*time.Second-time.Millisecond, func() {
-					if err := os.WriteFile(filepath.Join(dir, tokenName), []byte(tt.token), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(dir, tokenName), []byte(tt.token),
+						0o600); err != nil {
 						t.Error(err)
 					}
 				})

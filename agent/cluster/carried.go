@@ -19,12 +19,12 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// A configuration of Gardener's carries the one of its own node agent as a file,
-// [Directory]/config-<version>.yaml. Loam takes from it what changes with the
-// configuration: which tokens are synced, and the version of Kubernetes.
+// A configuration of Gardener's carries the one of its own node agent as a
+// file, [Directory]/config-<version>.yaml. Loam takes from it what changes with
+// the configuration: which tokens are synced, and the version of Kubernetes.
 
-// isNodeAgentFile reports whether a configuration has the one of Gardener's node
-// agent at that path.
+// isNodeAgentFile reports whether a configuration has the one of Gardener's
+// node agent at that path.
 func isNodeAgentFile(name string) bool {
 	matches, _ := path.Match(Directory+"/config-*.yaml", name)
 	return matches
@@ -32,15 +32,19 @@ func isNodeAgentFile(name string) bool {
 
 // readNodeAgentFiles decodes the configurations of Gardener's node agent in
 // desired.
-func readNodeAgentFiles(desired config.Desired) (all []nodeagent.Configuration, warnings document.Errors, err error) {
+func readNodeAgentFiles(
+	desired config.Desired,
+) (all []nodeagent.Configuration, warnings document.Errors, err error) {
 	for _, f := range desired.Files {
 		if !isNodeAgentFile(f.Path) {
 			continue
 		}
+
 		text, err := readContent(f)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the node agent's configuration %s: %w", f.Path, err)
 		}
+
 		read, more, err := nodeagent.Decode(f.Path, text)
 		if err != nil {
 			return nil, nil, err
@@ -48,13 +52,16 @@ func readNodeAgentFiles(desired config.Desired) (all []nodeagent.Configuration, 
 		if err := checkTokenPaths(f.Path, read); err != nil {
 			return nil, nil, err
 		}
-		all, warnings = append(all, read), append(warnings, more...)
+
+		all = append(all, read)
+		warnings = append(warnings, more...)
 	}
+
 	return all, warnings, nil
 }
 
-// maxConfiguration is the largest configuration of a node agent that is read, in
-// bytes: it may come from an image, and goes into memory.
+// maxConfiguration is the largest configuration of a node agent that is read,
+// in bytes: it may come from an image, and goes into memory.
 const maxConfiguration = 1 << 20
 
 func readContent(f config.File) ([]byte, error) {
@@ -69,15 +76,17 @@ func readContent(f config.File) ([]byte, error) {
 	return text, errors.Join(err, opened.Close())
 }
 
-// checkTokenPaths refuses to sync tokens to places where a document can have no file
-// either, and over what else writes: units, how the node reaches its cluster.
+// checkTokenPaths refuses to sync tokens to places where a document can have no
+// file either, and over what else writes: units, how the node reaches its
+// cluster.
 func checkTokenPaths(file string, c nodeagent.Configuration) error {
 	var report document.Report
 	for i, t := range c.Controllers.Token.SyncConfigs {
 		at := fmt.Sprintf("controllers.token.syncConfigs[%d].path", i)
 		osc.CheckPath(&report, at, t.Path)
 		if isTaken(t.Path) {
-			report.Add(at, document.Quote(t.Path)+" is where something else writes", "choose a path of the token's own")
+			report.Add(at, document.Quote(t.Path)+" is where something else writes",
+				"choose a path of the token's own")
 		}
 	}
 
@@ -87,13 +96,15 @@ func checkTokenPaths(file string, c nodeagent.Configuration) error {
 			errs[i].File = file
 		}
 	}
+
 	return err
 }
 
 // isTaken reports whether something else than the sync of tokens writes a path.
 func isTaken(name string) bool {
 	own := []string{kubeconfigName, keyName, tokenName, secretName}
-	return isNodeAgentFile(name) || slices.Contains(own, strings.TrimPrefix(name, "/")) || strings.HasPrefix(name, "/etc/systemd/system/")
+	return isNodeAgentFile(name) || slices.Contains(own, strings.TrimPrefix(name, "/")) ||
+		strings.HasPrefix(name, "/etc/systemd/system/")
 }
 
 // tokensIn are the token syncs that a configuration carries.
@@ -118,10 +129,11 @@ func DataVolumeSize(desired config.Desired) (int64, error) {
 	return 0, err
 }
 
-// Settle checks the configuration of Gardener's node agent that desired carries,
-// returning what of it is only mentioned, and takes out the files at whose paths
-// tokens are synced, by that or by more: two writers of one file would undo each
-// other for ever. What is there stays when the configuration gives it up.
+// Settle checks the configuration of Gardener's node agent that desired
+// carries, returning what of it is only mentioned, and takes out the files at
+// whose paths tokens are synced, by that or by more: two writers of one file
+// would undo each other for ever. What is there stays when the configuration
+// gives it up.
 func Settle(desired *config.Desired, more []Token) (warnings document.Errors, err error) {
 	all, warnings, err := readNodeAgentFiles(*desired)
 	if err != nil {
@@ -135,19 +147,26 @@ func Settle(desired *config.Desired, more []Token) (warnings document.Errors, er
 	if len(tokens) == 0 {
 		return warnings, nil
 	}
+
 	for _, t := range tokens {
 		desired.Synced = append(desired.Synced, path.Clean(t.Path))
 	}
+
 	slices.Sort(desired.Synced)
 	desired.Synced = slices.Compact(desired.Synced)
 	desired.Files = slices.DeleteFunc(slices.Clone(desired.Files), func(f config.File) bool {
 		synced := slices.Contains(desired.Synced, f.Path)
 		if synced {
-			desired.LeftOut = append(desired.LeftOut, config.LeftOut{Name: f.Path, Why: "a token is synced there"})
+			desired.LeftOut = append(desired.LeftOut,
+				config.LeftOut{Name: f.Path, Why: "a token is synced there"})
 		}
 		return synced
 	})
-	slices.SortFunc(desired.LeftOut, func(a, b config.LeftOut) int { return strings.Compare(a.Name, b.Name) })
+
+	slices.SortFunc(desired.LeftOut, func(a, b config.LeftOut) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+
 	return warnings, nil
 }
 
@@ -163,9 +182,9 @@ type carried struct {
 	kubernetesVersion string
 }
 
-// readCarried reads what the configuration carries that the node runs, when that is
-// another. After an error, the next step tries again: what the generation before has
-// carried counts until then.
+// readCarried reads what the configuration carries that the node runs, when
+// that is another. After an error, the next step tries again: what the
+// generation before has carried counts until then.
 func (s *session) readCarried() {
 	c := &s.carried
 	if c.isRead && c.generation == s.status.Generation {
@@ -181,16 +200,21 @@ func (s *session) readCarried() {
 		return
 	}
 
-	c.isRead, c.generation, c.failed = true, s.status.Generation, ""
-	c.tokens, c.kubernetesVersion = tokensOf(read), read.Controllers.OperatingSystemConfig.KubernetesVersion
+	c.isRead = true
+	c.generation = s.status.Generation
+	c.failed = ""
+	c.tokens = tokensOf(read)
+
+	c.kubernetesVersion = read.Controllers.OperatingSystemConfig.KubernetesVersion
 	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
-		s.Log.Error("the Kubernetes version is no value of a label", zap.String("version", c.kubernetesVersion))
+		s.Log.Error("the Kubernetes version is no value of a label",
+			zap.String("version", c.kubernetesVersion))
 		c.kubernetesVersion = ""
 	}
 }
 
-// labelled is Config with the version of Kubernetes that the configuration carries,
-// if it carries one.
+// labelled is Config with the version of Kubernetes that the configuration
+// carries, if it carries one.
 func (s *session) labelled() Config {
 	c := s.Config
 	c.KubernetesVersion = cmp.Or(s.carried.kubernetesVersion, c.KubernetesVersion)
@@ -204,8 +228,8 @@ func CarriedTokens(root fs.FS) ([]Token, error) {
 	return tokensOf(read), err
 }
 
-// readCarried decodes the newest configuration of Gardener's node agent on the node;
-// the zero value if there is none.
+// readCarried decodes the newest configuration of Gardener's node agent on the
+// node; the zero value if there is none.
 func readCarried(root fs.FS) (nodeagent.Configuration, error) {
 	name, err := newest(root, Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {

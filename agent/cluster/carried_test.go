@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// TestTokensStayInTheirPlaces: the sync writes as root whatever path it is given.
+// TestTokensStayInTheirPlaces: the sync writes as root whatever path it is
+// given.
 func TestTokensStayInTheirPlaces(t *testing.T) {
 	const name = Directory + "/config-v1.150.0.yaml"
 	for _, tt := range []struct{ path, want string }{
@@ -39,7 +40,8 @@ func TestTokensStayInTheirPlaces(t *testing.T) {
 		}
 
 		var errs document.Errors
-		if !errors.As(err, &errs) || errs[0].File != name || !strings.Contains(errs[0].Problem, tt.want) {
+		if !errors.As(err, &errs) || errs[0].File != name ||
+			!strings.Contains(errs[0].Problem, tt.want) {
 			t.Errorf("%s: %v", tt.path, err)
 		}
 	}
@@ -47,14 +49,17 @@ func TestTokensStayInTheirPlaces(t *testing.T) {
 
 func TestALargeConfigurationIsNotRead(t *testing.T) {
 	open := config.Stream(strings.Repeat("0", 64), maxConfiguration+1, nil)
-	desired := config.Desired{Files: []config.File{{Path: Directory + "/config-v1.150.0.yaml", Content: open}}}
-	if _, err := Settle(&desired, nil); err == nil || !strings.Contains(err.Error(), "want at most") {
+	desired := config.Desired{Files: []config.File{
+		{Path: Directory + "/config-v1.150.0.yaml", Content: open},
+	}}
+	_, err := Settle(&desired, nil)
+	if err == nil || !strings.Contains(err.Error(), "want at most") {
 		t.Error(err)
 	}
 }
 
-// TestWhatCouldNotBeReadIsReadAgain: an error passes, and no other generation comes
-// because of it.
+// TestWhatCouldNotBeReadIsReadAgain: an error passes, and no other generation
+// comes because of it.
 func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
 	k, dir := newKeep(t)
 	core, logs := observer.New(zap.ErrorLevel)
@@ -67,12 +72,14 @@ func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
 	place(t, dir, name, "kind: Torn")
 	s.readCarried()
 	s.readCarried()
+
 	if s.carried.tokens != nil || logs.Len() != 1 {
 		t.Errorf("tokens %v, %d errors", s.carried.tokens, logs.Len())
 	}
 
 	place(t, dir, name, nodeAgentText)
 	s.readCarried()
+
 	if diff := cmp.Diff(want, s.carried.tokens); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
@@ -81,6 +88,7 @@ func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
 	s.readCarried() // Of the same generation, it was read.
 	s.status.Generation = "000002-0123456789ab"
 	s.readCarried()
+
 	if diff := cmp.Diff(want, s.carried.tokens); diff != "" || logs.Len() != 2 {
 		t.Errorf("%d errors, tokens (-want +got):\n%s", logs.Len(), diff)
 	}

@@ -7,21 +7,29 @@ import (
 
 // Config is what a node must know to be part of a cluster.
 type Config struct {
-	// Server is the URL of the API server, CA its certificate authorities as PEM.
+	// Server is the URL of the API server, CA its certificate authorities as
+	// PEM.
 	Server string
 	CA     []byte
-	// SecretName is that of the Secret with the node's configuration, in namespace
-	// kube-system, until the Node's label says another.
+
+	// SecretName is that of the Secret with the node's configuration, in
+	// namespace kube-system, until the Node's label says another.
 	SecretName string
+
 	// Machine is the name in the node's certificate, Hostname that of the Node
 	// object's label kubernetes.io/hostname.
 	Machine, Hostname string
+
 	// Zone and KubernetesVersion become labels of the Node; "" for none.
 	Zone, KubernetesVersion string
+
 	// Tokens are Secrets whose token is kept in a file.
 	Tokens []Token
-	// DataVolumeSize is that of the disk for what the kubelet keeps, in bytes; 0 for none.
+
+	// DataVolumeSize is that of the disk for what the kubelet keeps, in bytes;
+	// 0 for none.
 	DataVolumeSize int64
+
 	// Warnings say, to a person, what was left out where this was read.
 	Warnings []string
 }

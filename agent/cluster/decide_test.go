@@ -42,9 +42,15 @@ func TestDelay(t *testing.T) {
 
 func TestTurnOf(t *testing.T) {
 	lease := func(holder string) *coordination.Lease {
-		renewed, term := meta.NewMicroTime(noon), int32(600)
-		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &term}}
+		renewed := meta.NewMicroTime(noon)
+		term := int32(600)
+		return &coordination.Lease{Spec: coordination.LeaseSpec{
+			HolderIdentity:       &holder,
+			RenewTime:            &renewed,
+			LeaseDurationSeconds: &term,
+		}}
 	}
+
 	for _, tt := range []struct {
 		name      string
 		lease     *coordination.Lease
@@ -60,7 +66,8 @@ func TestTurnOf(t *testing.T) {
 		{"another's that has expired", lease("other"), 10 * time.Minute, take, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, rest := turnOf(tt.lease, "me", tt.unchanged); got != tt.want || rest != tt.rest {
+			got, rest := turnOf(tt.lease, "me", tt.unchanged)
+			if got != tt.want || rest != tt.rest {
 				t.Errorf("%s for %s", got, rest)
 			}
 		})
@@ -68,12 +75,20 @@ func TestTurnOf(t *testing.T) {
 }
 
 func TestALeaseIsSeenWhenItChanges(t *testing.T) {
-	me, other := "me", "other"
-	first := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "pool"}, Spec: coordination.LeaseSpec{HolderIdentity: &me}}
-	touched, given, another := first.DeepCopy(), first.DeepCopy(), first.DeepCopy()
+	me := "me"
+	other := "other"
+	first := &coordination.Lease{
+		ObjectMeta: meta.ObjectMeta{Name: "pool"},
+		Spec:       coordination.LeaseSpec{HolderIdentity: &me},
+	}
+
+	touched := first.DeepCopy()
+	given := first.DeepCopy()
+	another := first.DeepCopy()
 	touched.ResourceVersion = "2"
 	given.Spec.HolderIdentity = &other
 	another.Name = "pool-2"
+
 	for _, tt := range []struct {
 		name  string
 		lease *coordination.Lease
@@ -85,7 +100,8 @@ func TestALeaseIsSeenWhenItChanges(t *testing.T) {
 		{"of another name", another, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := (sighting{}).next(first, time.Minute).next(tt.lease, time.Hour).at; got != tt.want {
+			got := (sighting{}).next(first, time.Minute).next(tt.lease, time.Hour).at
+			if got != tt.want {
 				t.Errorf("seen at %s, want %s", got, tt.want)
 			}
 		})
@@ -95,9 +111,14 @@ func TestALeaseIsSeenWhenItChanges(t *testing.T) {
 func TestWhatTheNodeCarries(t *testing.T) {
 	c := Config{Zone: "z", KubernetesVersion: "1.36.3"}
 	full := &core.Node{ObjectMeta: meta.ObjectMeta{
-		Labels:      map[string]string{roleLabel + "worker": "", zoneLabel: "z", versionLabel: "1.36.3"},
+		Labels: map[string]string{
+			roleLabel + "worker": "",
+			zoneLabel:            "z",
+			versionLabel:         "1.36.3",
+		},
 		Annotations: map[string]string{appliedAnnotation: "sum"},
 	}}
+
 	offered := func(sum string) *offer { return &offer{sum: sum, label: sum} }
 	refused := status.Status{Phase: status.Failed, Refused: true, Offered: "sum"}
 	for _, tt := range []struct {
@@ -110,17 +131,48 @@ func TestWhatTheNodeCarries(t *testing.T) {
 		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, offered("sum"),
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`},
 		{"one that has all", full, status.Status{Version: "sum"}, offered("sum"), ""},
-		{"one of the control plane", full, status.Status{Version: "sum", ControlPlane: true}, offered("sum"), `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
-		{"another configuration", full, status.Status{Version: "new"}, offered("new"), `{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`},
-		{"what the Secret calls it", full, status.Status{Version: "new"}, &offer{sum: "new", label: "said"}, `{"metadata":{"annotations":{"checksum/cloud-config-data":"said"}}}`},
+		{
+			"one of the control plane",
+			full,
+			status.Status{Version: "sum", ControlPlane: true},
+			offered("sum"),
+			`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`,
+		},
+		{
+			"another configuration",
+			full,
+			status.Status{Version: "new"},
+			offered("new"),
+			`{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`,
+		},
+		{
+			"what the Secret calls it",
+			full,
+			status.Status{Version: "new"},
+			&offer{sum: "new", label: "said"},
+			`{"metadata":{"annotations":{"checksum/cloud-config-data":"said"}}}`,
+		},
 		{"while it is applied", full, status.Status{Phase: status.Applying}, offered("new"), ""},
 		{"while nothing is known of the Secret", full, status.Status{Version: "sum"}, nil, ""},
-		{"one that was taken back", full, refused, offered("sum"), `{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`},
+		{
+			"one that was taken back",
+			full,
+			refused,
+			offered("sum"),
+			`{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`,
+		},
 		{"another that was taken back", full, refused, offered("new"), ""},
-		{"one with a unit that failed later", full, status.Status{Phase: status.Failed, Offered: "sum"}, offered("sum"), ""},
+		{
+			"one with a unit that failed later",
+			full,
+			status.Status{Phase: status.Failed, Offered: "sum"},
+			offered("sum"),
+			"",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(wantedOf(c, tt.node, tt.status, tt.offered).patch(tt.node)); got != tt.want {
+			got := string(wantedOf(c, tt.node, tt.status, tt.offered).patch(tt.node))
+			if got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		})
@@ -131,46 +183,116 @@ func TestUnitsCondition(t *testing.T) {
 	unit := func(active, sub string, settled bool) status.Status {
 		return status.Status{
 			Generation: "000001-0123456789ab",
-			Units:      []status.Unit{{Name: "a.service", Active: active, Sub: sub, Settled: settled, Since: time.Minute}},
-			Offered:    "sum",
+			Units: []status.Unit{{
+				Name:    "a.service",
+				Active:  active,
+				Sub:     sub,
+				Settled: settled,
+				Since:   time.Minute,
+			}},
+			Offered: "sum",
 		}
 	}
+
 	refusing := func(kind status.Refusal) status.Status {
 		s := unit("active", "running", true)
-		s.Refusal, s.Error = kind, &status.Error{Document: "Secret kube-system/pool", Line: 7, Path: "spec.units[0].name", Problem: "empty", Hint: "name it"}
+		s.Refusal = kind
+		s.Error = &status.Error{
+			Document: "Secret kube-system/pool",
+			Line:     7,
+			Path:     "spec.units[0].name",
+			Problem:  "empty",
+			Hint:     "name it",
+		}
 		return s
 	}
+
 	both := unit("failed", "failed", false)
-	both.Refusal, both.Error = status.Reverted, &status.Error{Problem: "unit b.service failed"}
-	held, older, first := unit("active", "running", true), refusing(status.Invalid), refusing(status.Invalid)
+	both.Refusal = status.Reverted
+	both.Error = &status.Error{Problem: "unit b.service failed"}
+	held := unit("active", "running", true)
+	older := refusing(status.Invalid)
+	first := refusing(status.Invalid)
 	held.Held = &status.Held{Digest: "0123456789ab", Why: "rolled back by the operator"}
-	older.Offered, first.Generation = "older", ""
+	older.Offered = "older"
+	first.Generation = ""
+
 	for _, tt := range []struct {
 		name   string
 		status status.Status
 		uptime time.Duration
 		want   []string
 	}{
-		{"no configuration", status.Status{}, time.Hour, []string{"Unknown", "NoConfiguration", "the node has no configuration"}},
+		{
+			"no configuration",
+			status.Status{},
+			time.Hour,
+			[]string{"Unknown", "NoConfiguration", "the node has no configuration"},
+		},
 		{"no configuration, as the first is wrong", first, time.Hour,
-			[]string{"False", "OSCInvalid", "Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it"}},
-		{"no units", status.Status{Generation: "000001-0123456789ab"}, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+			[]string{
+				"False", "OSCInvalid",
+				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
+			}},
+		{
+			"no units",
+			status.Status{Generation: "000001-0123456789ab"},
+			time.Hour,
+			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
+		},
 		{"a document that is wrong", refusing(status.Invalid), time.Hour,
-			[]string{"False", "OSCInvalid", "Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it"}},
-		{"one that was, before the newest", older, time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
+			[]string{
+				"False", "OSCInvalid",
+				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
+			}},
+		{
+			"one that was, before the newest",
+			older,
+			time.Hour,
+			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
+		},
 		{"a change that was taken back, and a unit that failed before", both, time.Hour,
 			[]string{"False", "OSCReverted", "unit b.service failed, a.service is failed/failed"}},
 		{"a document that an operator does not want", held, time.Hour,
-			[]string{"False", "OSCHeld", "configuration 0123456789ab is held by an operator: rolled back by the operator; hint: `loam apply` ends that"}},
-		{"as wanted", unit("active", "running", true), time.Hour, []string{"True", "AllUnitsHealthy", "all units are as wanted"}},
-		{"failed", unit("failed", "failed", false), time.Hour, []string{"False", "UnhealthyUnits", "a.service is failed/failed"}},
-		{"starting", unit("activating", "start", false), 2 * time.Minute, []string{"True", "ProgressingUnits", "a.service is activating/start"}},
-		{"starting for too long", unit("activating", "start", false), 6 * time.Minute, []string{"False", "UnhealthyUnits", "a.service is activating/start"}},
-		{"about to be restarted", unit("activating", "auto-restart", false), time.Hour, []string{"True", "ProgressingUnits", "a.service is activating/auto-restart"}},
+			[]string{
+				"False", "OSCHeld", "configuration 0123456789ab is held by an operator: " +
+					"rolled back by the operator; hint: `loam apply` ends that",
+			}},
+		{
+			"as wanted",
+			unit("active", "running", true),
+			time.Hour,
+			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
+		},
+		{
+			"failed",
+			unit("failed", "failed", false),
+			time.Hour,
+			[]string{"False", "UnhealthyUnits", "a.service is failed/failed"},
+		},
+		{
+			"starting",
+			unit("activating", "start", false),
+			2 * time.Minute,
+			[]string{"True", "ProgressingUnits", "a.service is activating/start"},
+		},
+		{
+			"starting for too long",
+			unit("activating", "start", false),
+			6 * time.Minute,
+			[]string{"False", "UnhealthyUnits", "a.service is activating/start"},
+		},
+		{
+			"about to be restarted",
+			unit("activating", "auto-restart", false),
+			time.Hour,
+			[]string{"True", "ProgressingUnits", "a.service is activating/auto-restart"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := unitsCondition(tt.status, refusalOf(tt.status, &offer{sum: "sum"}), tt.uptime)
-			if diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message}); diff != "" {
+			diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message})
+			if diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}
 		})
@@ -179,64 +301,107 @@ func TestUnitsCondition(t *testing.T) {
 
 func TestUpgradeCondition(t *testing.T) {
 	failed := func(runs string, versions ...string) status.Status {
-		s := status.Status{ImageID: "loam", ImageVersion: runs, Generation: "000001-0123456789ab", Upgrade: &status.Upgrade{}}
+		s := status.Status{
+			ImageID:      "loam",
+			ImageVersion: runs,
+			Generation:   "000001-0123456789ab",
+			Upgrade:      &status.Upgrade{},
+		}
 		for _, v := range versions {
-			s.Upgrade.Failed = append(s.Upgrade.Failed, status.FailedSystem{Version: v, Reason: "it is ill"})
+			s.Upgrade.Failed = append(s.Upgrade.Failed,
+				status.FailedSystem{Version: v, Reason: "it is ill"})
 		}
 		return s
 	}
+
 	for _, tt := range []struct {
 		name   string
 		status status.Status
 		want   []string
 	}{
-		{"not of a disk", status.Status{ImageID: "loam", ImageVersion: "1"}, []string{"False", "NoFailure", "loam 1 runs"}},
+		{
+			"not of a disk",
+			status.Status{ImageID: "loam", ImageVersion: "1"},
+			[]string{"False", "NoFailure", "loam 1 runs"},
+		},
 		{"nothing has failed", failed("1"), []string{"False", "NoFailure", "loam 1 runs"}},
-		{"a newer one has failed", failed("1", "2", "3"), []string{"True", "FellBack", "3 did not stay, 1 runs again: it is ill"}},
-		{"older ones have failed", failed("4", "2", "3"), []string{"False", "NoFailure", "loam 4 runs"}},
+		{
+			"a newer one has failed",
+			failed("1", "2", "3"),
+			[]string{"True", "FellBack", "3 did not stay, 1 runs again: it is ill"},
+		},
+		{
+			"older ones have failed",
+			failed("4", "2", "3"),
+			[]string{"False", "NoFailure", "loam 4 runs"},
+		},
 	} {
 		c := upgradeCondition(tt.status)
 		if diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
+
 	s := failed("1", "2")
 	n := &core.Node{}
-	if patch := string(conditionPatch(n, s, refusal{}, time.Hour, noon)); !strings.Contains(patch, unitsReady) || !strings.Contains(patch, upgradeFailed) {
+	patch := string(conditionPatch(n, s, refusal{}, time.Hour, noon))
+	if !strings.Contains(patch, unitsReady) || !strings.Contains(patch, upgradeFailed) {
 		t.Errorf("patch %s", patch)
 	}
-	if patch := string(conditionPatch(n, failed("1"), refusal{}, time.Hour, noon)); strings.Contains(patch, upgradeFailed) {
+
+	if patch := string(conditionPatch(n, failed("1"), refusal{}, time.Hour,
+		noon)); strings.Contains(patch, upgradeFailed) {
 		t.Errorf("a Node without failures: %s", patch)
 	}
+
 	n.Status.Conditions = []core.NodeCondition{{Type: upgradeFailed, Status: core.ConditionTrue}}
-	if patch := string(conditionPatch(n, failed("2"), refusal{}, time.Hour, noon)); !strings.Contains(patch, "loam 2 runs") {
+	if patch := string(conditionPatch(n, failed("2"), refusal{}, time.Hour,
+		noon)); !strings.Contains(patch, "loam 2 runs") {
 		t.Errorf("a Node that had one: %s", patch)
 	}
 }
 
 func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 	n := &core.Node{Status: core.NodeStatus{Conditions: []core.NodeCondition{{
-		Type: unitsReady, Status: core.ConditionTrue, Reason: "AllUnitsHealthy", Message: "all units are as wanted", LastTransitionTime: meta.NewTime(noon),
+		Type:               unitsReady,
+		Status:             core.ConditionTrue,
+		Reason:             "AllUnitsHealthy",
+		Message:            "all units are as wanted",
+		LastTransitionTime: meta.NewTime(noon),
 	}}}}
-	well, refused := status.Status{Generation: "000001-0123456789ab", Offered: "sum"}, refusal{"OSCInvalid", "empty"}
+
+	well := status.Status{Generation: "000001-0123456789ab", Offered: "sum"}
+	refused := refusal{"OSCInvalid", "empty"}
 	if patch := conditionPatch(n, well, refusal{}, time.Hour, noon.Add(time.Hour)); patch != nil {
 		t.Errorf("%s", patch)
 	}
-	if patch := string(conditionPatch(n, status.Status{}, refusal{}, time.Hour, noon)); !strings.Contains(patch, "NoConfiguration") {
+
+	patch := string(conditionPatch(n, status.Status{}, refusal{}, time.Hour, noon))
+	if !strings.Contains(patch, "NoConfiguration") {
 		t.Errorf("a node that has lost its configuration: %s", patch)
 	}
-	if patch := conditionPatch(&core.Node{}, status.Status{}, refusal{}, time.Hour, noon); patch != nil {
+
+	if patch := conditionPatch(&core.Node{}, status.Status{}, refusal{}, time.Hour,
+		noon); patch != nil {
 		t.Errorf("a node without a configuration: %s", patch)
 	}
-	if patch := string(conditionPatch(n, well, refused, time.Hour, noon)); !strings.Contains(patch, "OSCInvalid") {
+
+	if patch := string(conditionPatch(n, well, refused, time.Hour, noon)); !strings.Contains(patch,
+		"OSCInvalid") {
 		t.Errorf("a node that refuses one: %s", patch)
 	}
 
-	n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = core.ConditionFalse, "OSCInvalid"
-	if patch := conditionPatch(n, status.Status{Generation: well.Generation}, refusal{}, time.Hour, noon); patch != nil {
+	n.Status.Conditions[0].Status = core.ConditionFalse
+	n.Status.Conditions[0].Reason = "OSCInvalid"
+
+	if patch := conditionPatch(n, status.Status{Generation: well.Generation}, refusal{}, time.Hour,
+		noon); patch != nil {
 		t.Errorf("before a document was read: %s", patch)
 	}
-	if patch := string(conditionPatch(n, well, refusal{}, time.Hour, noon)); !strings.Contains(patch, "AllUnitsHealthy") {
+
+	if patch := string(conditionPatch(n, well, refusal{}, time.Hour, noon)); !strings.Contains(
+		patch, "AllUnitsHealthy",
+	) {
 		t.Errorf("once it is well again: %s", patch)
 	}
 }
@@ -253,8 +418,12 @@ func TestRestarts(t *testing.T) {
 
 func TestOlderStatesOfTheNodeAreIgnored(t *testing.T) {
 	node := func(uid, version string) *core.Node {
-		return &core.Node{ObjectMeta: meta.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
+		return &core.Node{ObjectMeta: meta.ObjectMeta{
+			UID:             types.UID(uid),
+			ResourceVersion: version,
+		}}
 	}
+
 	for _, tt := range []struct {
 		name     string
 		n, known *core.Node
@@ -286,7 +455,8 @@ func TestRenewAt(t *testing.T) {
 
 func TestAVersionIsWhatTheAnnotationWouldBe(t *testing.T) {
 	s := &core.Secret{Data: map[string][]byte{dataKey: []byte("text")}}
-	if got := offerOf(s, noon).label; got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
+	got := offerOf(s, noon).label
+	if got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
 		t.Error(got)
 	}
 	s.Annotations = map[string]string{checksumAnnotation: "said"}
@@ -304,14 +474,19 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 		{"four times", []int{0, 1, 2, 3}, "...."},
 		{"five times in ten minutes", []int{0, 2, 4, 6, 8}, "....!"},
 		{"five times in a day", []int{0, 300, 600, 900, 1200}, "....."},
-		{"it is said once, and again after five more", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "....!....!"},
+		{
+			"it is said once, and again after five more",
+			[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+			"....!....!",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var f flaps
 			got := ""
 			for _, m := range tt.minutes {
 				var often bool
-				if f, often = f.next(noon.Add(time.Duration(m) * time.Minute)); often {
+				f, often = f.next(noon.Add(time.Duration(m) * time.Minute))
+				if often {
 					got += "!"
 				} else {
 					got += "."
@@ -324,8 +499,8 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestOneEventForEachReason: a registry that does not answer is asked again every few
-// seconds, and the error is another each time.
+// TestOneEventForEachReason: a registry that does not answer is asked again
+// every few seconds, and the error is another each time.
 func TestOneEventForEachReason(t *testing.T) {
 	var told told
 	for _, tt := range []struct {

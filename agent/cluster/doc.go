@@ -1,5 +1,6 @@
-// Package cluster is the node's part in a Kubernetes cluster: who the node is to
-// it, what it is told, and what it reports. It is the only importer of client-go.
+// Package cluster is the node's part in a Kubernetes cluster: who the node is
+// to it, what it is told, and what it reports. It is the only importer of
+// client-go.
 //
 // With source cluster, the configuration is a Secret. The package uses three
 // API groups and no clientset.
@@ -38,8 +39,8 @@
 //
 // Nodes in turn ignore the delay, renew their turn every 5 s until they are
 // done, and take no turn before they have a Node: Gardener's authorizer refuses
-// every Lease until then. The turn of another node expires once this node has seen
-// its Lease unchanged for the term, whatever time that node wrote into it.
+// every Lease until then. The turn of another node expires once this node has
+// seen its Lease unchanged for the term, whatever time that node wrote into it.
 //
 // What the node refuses or reverts, or an operator holds, is reported to the
 // cluster, where the reference only logs it: an Event with the first error's

@@ -17,10 +17,12 @@ type offer struct {
 	secret string
 	uid    types.UID
 	text   []byte
-	// sum is the SHA-256 of the text, label what the Secret's annotation says of it:
-	// the same, unless somebody forgot that.
+
+	// sum is the SHA-256 of the text, label what the Secret's annotation says
+	// of it: the same, unless somebody forgot that.
 	sum, label string
 	serial     bool
+
 	// since is when it was first seen.
 	since time.Time
 }
@@ -29,7 +31,15 @@ type offer struct {
 func offerOf(s *core.Secret, now time.Time) offer {
 	text := s.Data[dataKey]
 	sum := sha256.Sum256(text)
-	o := offer{secret: s.Name, uid: s.UID, text: text, sum: hex.EncodeToString(sum[:]), serial: s.Annotations[serialAnnotation] == "true", since: now}
+	o := offer{
+		secret: s.Name,
+		uid:    s.UID,
+		text:   text,
+		sum:    hex.EncodeToString(sum[:]),
+		serial: s.Annotations[serialAnnotation] == "true",
+		since:  now,
+	}
+
 	o.label = cmp.Or(s.Annotations[checksumAnnotation], o.sum)
 	return o
 }
@@ -72,8 +82,9 @@ func renewTurnAt(l *coordination.Lease, now time.Time) time.Time {
 	return l.Spec.RenewTime.Add(turnRenew)
 }
 
-// sighting is when this node first saw the Lease of turns as it is. A turn expires by
-// that: the times in the Lease are by the clock of the node that has the turn.
+// sighting is when this node first saw the Lease of turns as it is. A turn
+// expires by that: the times in the Lease are by the clock of the node that has
+// the turn.
 type sighting struct {
 	lease string
 	spec  coordination.LeaseSpec
@@ -81,7 +92,8 @@ type sighting struct {
 	at time.Duration
 }
 
-// next returns the sighting of l at uptime: the one before, if l has not changed.
+// next returns the sighting of l at uptime: the one before, if l has not
+// changed.
 func (s sighting) next(l *coordination.Lease, uptime time.Duration) sighting {
 	if s.lease == l.Name && reflect.DeepEqual(s.spec, l.Spec) {
 		return s
@@ -91,7 +103,9 @@ func (s sighting) next(l *coordination.Lease, uptime time.Duration) sighting {
 
 // turnOf decides by the Lease, nil if there is none, that this node has seen
 // unchanged for unchanged. rest is how long another node has its turn yet.
-func turnOf(l *coordination.Lease, holder string, unchanged time.Duration) (t turn, rest time.Duration) {
+func turnOf(
+	l *coordination.Lease, holder string, unchanged time.Duration,
+) (t turn, rest time.Duration) {
 	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 		return take, 0
 	}
@@ -106,5 +120,6 @@ func turnOf(l *coordination.Lease, holder string, unchanged time.Duration) (t tu
 	if rest <= 0 {
 		return take, 0
 	}
+
 	return await, rest
 }

@@ -24,12 +24,12 @@ import (
 const (
 	organization = "gardener.cloud:node-agents"
 	requested    = 720 * time.Hour
-	// approval is how often a request is looked at: a node agent may get its own
-	// request and not watch it (osc-contract, node-agent-authorizer).
+	// approval is how often a request is looked at: a node agent may get its
+	// own request and not watch it (osc-contract, node-agent-authorizer).
 	approval = time.Second
-	// hidden is how often a node agent may be refused to read its own request before
-	// it gives that up: Gardener's authorizer looks it up in a cache, which may not
-	// have it yet.
+	// hidden is how often a node agent may be refused to read its own request
+	// before it gives that up: Gardener's authorizer looks it up in a cache,
+	// which may not have it yet.
 	hidden = 10
 )
 
@@ -44,13 +44,13 @@ type Credentials struct {
 // certificate was answered, and will not be answered otherwise.
 var ErrDenied = errors.New("the request for a certificate was denied")
 
-// errUnreadable says that the node may not read the request for a certificate, as
-// it was made by another user: with the bootstrap token, before there was a
+// errUnreadable says that the node may not read the request for a certificate,
+// as it was made by another user: with the bootstrap token, before there was a
 // certificate.
 var errUnreadable = errors.New("the request for a certificate may not be read")
 
-// renewAt is when to ask for the next certificate: after 0.8 to 0.88 of the life
-// of this one, by a part in [0, 1), so that nodes do not ask all at once.
+// renewAt is when to ask for the next certificate: after 0.8 to 0.88 of the
+// life of this one, by a part in [0, 1), so that nodes do not ask all at once.
 func (c Credentials) renewAt(part float64) time.Time {
 	life := c.NotAfter.Sub(c.NotBefore)
 	return c.NotBefore.Add(time.Duration(float64(life) * (0.8 + 0.08*part)))
@@ -83,24 +83,36 @@ func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
 
 // signingRequest asks for a client certificate of commonName for key. Its name
 // follows from both: who asks again, after a restart, finds what was asked.
-func signingRequest(commonName string, key *ecdsa.PrivateKey) (*certificates.CertificateSigningRequest, error) {
+func signingRequest(
+	commonName string, key *ecdsa.PrivateKey,
+) (*certificates.CertificateSigningRequest, error) {
 	subject := pkix.Name{CommonName: commonName, Organization: []string{organization}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: subject}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate request: %w", err)
 	}
+
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate request: %w", err)
 	}
+
 	sum := sha256.Sum256(append(public, commonName...))
 	seconds := int32(requested / time.Second)
 	return &certificates.CertificateSigningRequest{
 		ObjectMeta: meta.ObjectMeta{Name: "node-agent-csr-" + hex.EncodeToString(sum[:16])},
 		Spec: certificates.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			SignerName: certificates.KubeAPIServerClientSignerName, ExpirationSeconds: &seconds,
-			Usages: []certificates.KeyUsage{certificates.UsageDigitalSignature, certificates.UsageKeyEncipherment, certificates.UsageClientAuth},
+			Request: pem.EncodeToMemory(&pem.Block{
+				Type:  "CERTIFICATE REQUEST",
+				Bytes: der,
+			}),
+			SignerName:        certificates.KubeAPIServerClientSignerName,
+			ExpirationSeconds: &seconds,
+			Usages: []certificates.KeyUsage{
+				certificates.UsageDigitalSignature, certificates.UsageKeyEncipherment,
+				certificates.UsageClientAuth,
+			},
 		},
 	}, nil
 }
@@ -112,10 +124,12 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 	if err != nil {
 		return Credentials{}, err
 	}
+
 	csr, err := signingRequest(commonName, private)
 	if err != nil {
 		return Credentials{}, err
 	}
+
 	err = a.certificates.Post().Resource("certificatesigningrequests").Body(csr).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return Credentials{}, fmt.Errorf("request a certificate: %w", err)
@@ -132,6 +146,7 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 		default:
 			err = fmt.Errorf("%w: %w", errUnreadable, err)
 		}
+
 		if err != nil || issued != nil {
 			return credentials(issued, key, err)
 		}
@@ -139,7 +154,8 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 		select {
 		case <-time.After(approval):
 		case <-ctx.Done():
-			return Credentials{}, fmt.Errorf("wait for the certificate of request %s: %w", csr.Name, ctx.Err())
+			return Credentials{}, fmt.Errorf("wait for the certificate of request %s: %w",
+				csr.Name, ctx.Err())
 		}
 	}
 }
@@ -147,9 +163,11 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 // issued is the certificate of a request, nil as long as there is none.
 func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 	var csr certificates.CertificateSigningRequest
-	if err := a.certificates.Get().Resource("certificatesigningrequests").Name(name).Do(ctx).Into(&csr); err != nil {
+	err := a.certificates.Get().Resource("certificatesigningrequests").Name(name).Do(ctx).Into(&csr)
+	if err != nil {
 		return nil, fmt.Errorf("look at certificate request %s: %w", name, err)
 	}
+
 	approved := false
 	for _, c := range csr.Status.Conditions {
 		switch {
@@ -160,9 +178,11 @@ func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 			approved = true
 		}
 	}
+
 	if !approved || len(csr.Status.Certificate) == 0 {
 		return nil, nil
 	}
+
 	return csr.Status.Certificate, nil
 }
 

@@ -17,29 +17,41 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// denying is an API server that denies each request for a certificate, and sends
-// its name.
+// denying is an API server that denies each request for a certificate, and
+// sends its name.
 func denying(t *testing.T) (a *api, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		csr := certificates.CertificateSigningRequest{TypeMeta: meta.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}}
+		csr := certificates.CertificateSigningRequest{TypeMeta: meta.TypeMeta{
+			APIVersion: "certificates.k8s.io/v1",
+			Kind:       "CertificateSigningRequest",
+		}}
+
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
 			asked <- path.Base(r.URL.Path)
 			csr.Status.Conditions = []certificates.CertificateSigningRequestCondition{
-				{Type: certificates.CertificateDenied, Status: core.ConditionTrue, Reason: "Unknown", Message: "no such machine"},
+				{
+					Type:    certificates.CertificateDenied,
+					Status:  core.ConditionTrue,
+					Reason:  "Unknown",
+					Message: "no such machine",
+				},
 			}
 		}
+
 		_, _ = io.Copy(io.Discard, r.Body)
 		_ = json.NewEncoder(w).Encode(csr)
 	}))
 	t.Cleanup(server.Close)
+
 	a, err := newAPI(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.close)
+
 	return a, asked
 }
 
@@ -52,16 +64,21 @@ func TestWhoIsDeniedAsksAnotherTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = a.request(t.Context(), "machine-1", key)
-		if !errors.Is(err, ErrDenied) || !strings.HasSuffix(err.Error(), ": Unknown: no such machine") {
+		if !errors.Is(err, ErrDenied) ||
+			!strings.HasSuffix(err.Error(), ": Unknown: no such machine") {
 			t.Fatal(err)
 		}
+
 		return <-asked
 	}
+
 	first := ask()
 	if again := ask(); again != first {
 		t.Errorf("asked for %s, then %s", first, again)
 	}
+
 	if err := k.forget(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ const (
 	// that was stopped takes up its own request again.
 	keyName = credentialsDir + "/requested-key.pem"
 
-	// secretName has the name of the Secret that the Node's label said last and, on
-	// a second line, the one that was configured then.
+	// secretName has the name of the Secret that the Node's label said last
+	// and, on a second line, the one that was configured then.
 	secretName = "var/lib/gardener-node-agent/secret-name"
 
 	kubeletDir       = "var/lib/kubelet"
@@ -57,28 +57,36 @@ func keepOf(root *os.Root) keep { return keep{durable.New(root, nil)} }
 
 func (c *Cluster) keep() keep { return keepOf(c.Root) }
 
-// credentials are those of an earlier run; false if there are none, or none that
-// can be read: then the node asks for others.
+// credentials are those of an earlier run; false if there are none, or none
+// that can be read: then the node asks for others.
 func (k keep) credentials() (Credentials, bool) {
 	text, err := k.dir.Root().ReadFile(kubeconfigName)
 	if err != nil {
 		return Credentials{}, false
 	}
+
 	config, err := clientcmd.Load(text)
 	if err != nil {
 		return Credentials{}, false
 	}
+
 	current := config.Contexts[config.CurrentContext]
 	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
 		return Credentials{}, false
 	}
+
 	who := config.AuthInfos[current.AuthInfo]
 	c, err := credentials(who.ClientCertificateData, who.ClientKeyData, nil)
 	return c, err == nil
 }
 
 func (k keep) save(c Config, who Credentials) error {
-	text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{ClientCertificateData: who.Certificate, ClientKeyData: who.Key}))
+	text, err := clientcmd.Write(
+		*c.kubeconfig(&kubeconfig.AuthInfo{
+			ClientCertificateData: who.Certificate,
+			ClientKeyData:         who.Key,
+		}),
+	)
 	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
@@ -96,13 +104,17 @@ func (k keep) key() ([]byte, error) {
 			return text, nil
 		}
 	}
-	if text, err = newKey(); err != nil {
+
+	text, err = newKey()
+	if err != nil {
 		return nil, err
 	}
+
 	return text, k.write(keyName, text, 0o600)
 }
 
-// token is the bootstrap token, "" if there is none. Who has credentials needs none.
+// token is the bootstrap token, "" if there is none. Who has credentials needs
+// none.
 func (k keep) token() (string, error) {
 	text, err := k.dir.Root().ReadFile(tokenName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,13 +129,14 @@ func (k keep) token() (string, error) {
 // forget gives up a request for a certificate: the next is another.
 func (k keep) forget() error { return k.dir.Remove(keyName) }
 
-// secret is the name of the Secret with the configuration: what the Node's label
-// said last, unless another is configured than was then. Files of before have no
-// second line.
+// secret is the name of the Secret with the configuration: what the Node's
+// label said last, unless another is configured than was then. Files of before
+// have no second line.
 func (k keep) secret(configured string) string {
 	text, err := k.dir.Root().ReadFile(secretName)
 	name, instead, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	if err != nil || len(validation.IsDNS1123Subdomain(name)) > 0 || instead != "" && instead != configured {
+	if err != nil || len(validation.IsDNS1123Subdomain(name)) > 0 ||
+		instead != "" && instead != configured {
 		return configured
 	}
 	return name
@@ -142,12 +155,18 @@ func (k keep) record() (r inplace.Record, ok bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
+
 	if err != nil {
 		return r, false, fmt.Errorf("read what the node remembers of updates in place: %w", err)
 	}
+
 	if err := json.Unmarshal(text, &r); err != nil {
-		return inplace.Record{}, false, fmt.Errorf("/%s is damaged: %w; hint: once the node is what its configuration says, remove it", recordName, err)
+		return inplace.Record{}, false, fmt.Errorf(
+			"/%s is damaged: %w; hint: once the node is what its configuration says, remove it",
+			recordName, err,
+		)
 	}
+
 	return r, true, nil
 }
 
@@ -159,18 +178,21 @@ func (k keep) saveRecord(r inplace.Record) error {
 	return k.write(recordName, append(text, '\n'), 0o600)
 }
 
-// joined removes what is good for joining only; the kubelet's when that has joined.
+// joined removes what is good for joining only; the kubelet's when that has
+// joined.
 func (k keep) joined() error {
 	names := []string{tokenName}
 	if _, err := k.dir.Root().Lstat(kubeletCurrent); err == nil {
 		names = append(names, kubeletBootstrap)
 	}
+
 	var errs []error
 	for _, name := range names {
 		if _, err := k.dir.Root().Lstat(name); err == nil {
 			errs = append(errs, k.dir.Remove(name))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -181,6 +203,7 @@ func (k keep) kubelet(c Config, token string) error {
 			return nil
 		}
 	}
+
 	text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{Token: token}))
 	if err != nil {
 		return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
@@ -188,12 +211,14 @@ func (k keep) kubelet(c Config, token string) error {
 	if err := k.write(kubeletBootstrap, text, 0o600); err != nil {
 		return fmt.Errorf("give the kubelet the bootstrap token: %w", err)
 	}
+
 	return nil
 }
 
-// rejoin has the kubelet, once it is restarted, ask for a certificate with the one
-// it has. Cut off anywhere, it can be done again. A kubelet that rotates its
-// certificate writes kubeletReal before it has one: what it asks with stays then.
+// rejoin has the kubelet, once it is restarted, ask for a certificate with the
+// one it has. Cut off anywhere, it can be done again. A kubelet that rotates
+// its certificate writes kubeletReal before it has one: what it asks with stays
+// then.
 func (k keep) rejoin(c Config) error {
 	certificate, err := k.kubeletCertificate()
 	_, cut := k.dir.Root().Lstat(kubeletReal)
@@ -202,7 +227,12 @@ func (k keep) rejoin(c Config) error {
 	case err != nil:
 		return err
 	default:
-		text, err := clientcmd.Write(*c.kubeconfig(&kubeconfig.AuthInfo{ClientCertificateData: certificate, ClientKeyData: certificate}))
+		text, err := clientcmd.Write(
+			*c.kubeconfig(&kubeconfig.AuthInfo{
+				ClientCertificateData: certificate,
+				ClientKeyData:         certificate,
+			}),
+		)
 		if err != nil {
 			return fmt.Errorf("write the kubelet's bootstrap kubeconfig: %w", err)
 		}
@@ -210,17 +240,19 @@ func (k keep) rejoin(c Config) error {
 			return err
 		}
 	}
+
 	if _, err := k.dir.Root().Lstat(kubeletBootstrap); err != nil {
 		return fmt.Errorf("the kubelet has nothing to join with again: %w", err)
 	}
 	if err := k.dir.Remove(kubeletReal); err != nil {
 		return err
 	}
+
 	return k.dir.RemoveAll(kubeletPKI)
 }
 
-// kubeletCertificate is the kubelet's, with its key, as PEM. Its name is a link,
-// which the kubelet makes absolute.
+// kubeletCertificate is the kubelet's, with its key, as PEM. Its name is a
+// link, which the kubelet makes absolute.
 func (k keep) kubeletCertificate() ([]byte, error) {
 	name := kubeletCurrent
 	if target, err := k.dir.Root().Readlink(name); err == nil {
@@ -247,6 +279,7 @@ func (c Config) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
 	config.AuthInfos[user] = who
 	config.Contexts[user] = &kubeconfig.Context{Cluster: user, AuthInfo: user}
 	config.CurrentContext = user
+
 	return config
 }
 
@@ -254,7 +287,13 @@ func (c Config) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
 // a certificate, the token.
 func (c Config) rest(who Credentials, token string) *rest.Config {
 	return &rest.Config{
-		Host: c.Server, BearerToken: token, UserAgent: "loam",
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, CertData: who.Certificate, KeyData: who.Key},
+		Host:        c.Server,
+		BearerToken: token,
+		UserAgent:   "loam",
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   c.CA,
+			CertData: who.Certificate,
+			KeyData:  who.Key,
+		},
 	}
 }

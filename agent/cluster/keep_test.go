@@ -23,6 +23,7 @@ func newKeep(t *testing.T) (k keep, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
+
 	return keepOf(root), dir
 }
 
@@ -30,7 +31,9 @@ func newKeep(t *testing.T) (k keep, dir string) {
 func place(t *testing.T, dir, name, text string) {
 	t.Helper()
 	name = filepath.Join(dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(text), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -42,10 +45,12 @@ func certified(t *testing.T) Credentials {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	key, err := parseKey(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return Credentials{Certificate: certificateOf(t, key), Key: text}
 }
 
@@ -61,7 +66,8 @@ func certificateOf(t *testing.T, key *ecdsa.PrivateKey) []byte {
 
 func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 	k, dir := newKeep(t)
-	one, other := certified(t), certified(t)
+	one := certified(t)
+	other := certified(t)
 	for _, test := range []struct {
 		name string
 		who  Credentials
@@ -80,15 +86,18 @@ func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("beside a token that cannot be read", func(t *testing.T) {
 		place(t, dir, tokenName+"/a", "")
 		if err := k.save(Config{}, one); err != nil {
 			t.Fatal(err)
 		}
+
 		token, err := k.token()
 		if err == nil || token != "" || !strings.Contains(err.Error(), "read the bootstrap token") {
 			t.Errorf("token %q, %v", token, err)
 		}
+
 		if _, ok := k.credentials(); !ok {
 			t.Error("no credentials")
 		}
@@ -116,7 +125,8 @@ func TestJoined(t *testing.T) {
 func TestTheKubeletsDirectoryCannotBeWritten(t *testing.T) {
 	k, dir := newKeep(t)
 	place(t, dir, kubeletDir, "")
-	if err := k.kubelet(Config{}, "token"); err == nil || !strings.Contains(err.Error(), "give the kubelet the bootstrap token") {
+	if err := k.kubelet(Config{}, "token"); err == nil ||
+		!strings.Contains(err.Error(), "give the kubelet the bootstrap token") {
 		t.Error(err)
 	}
 }
@@ -141,9 +151,11 @@ func TestTheNameOfTheSecretIsKept(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("as it was saved", func(t *testing.T) {
 		k, _ := newKeep(t)
-		if err := k.saveSecret("label", "pool"); err != nil || k.secret("pool") != "label" || k.secret("new") != "new" {
+		if err := k.saveSecret("label", "pool"); err != nil || k.secret("pool") != "label" ||
+			k.secret("new") != "new" {
 			t.Errorf("%q and %q, %v", k.secret("pool"), k.secret("new"), err)
 		}
 		if err := k.saveSecret("No_Name", "pool"); err == nil || k.secret("pool") != "label" {
@@ -157,8 +169,11 @@ func TestARecordThatIsTornIsAnError(t *testing.T) {
 	if _, ok, err := k.record(); ok || err != nil {
 		t.Errorf("none: %v %v", ok, err)
 	}
+
 	place(t, dir, recordName, `{"done":{"os":"1.0`)
-	if _, ok, err := k.record(); ok || err == nil || !strings.HasPrefix(err.Error(), "/var/lib/loam/inplace.json is damaged: ") {
+	_, ok, err := k.record()
+	if ok || err == nil ||
+		!strings.HasPrefix(err.Error(), "/var/lib/loam/inplace.json is damaged: ") {
 		t.Errorf("%v %v", ok, err)
 	}
 }

@@ -20,18 +20,21 @@ type wanted struct {
 	labels, annotations map[string]*string
 }
 
-// wantedOf decides it by what the cluster offers, nil if that is not known. What
-// the Node says it runs stays while the node is on its way to something else.
+// wantedOf decides it by what the cluster offers, nil if that is not known.
+// What the Node says it runs stays while the node is on its way to something
+// else.
 func wantedOf(c Config, n *core.Node, s status.Status, o *offer) wanted {
 	w := wanted{labels: map[string]*string{}, annotations: map[string]*string{}}
 	role := roleLabel + "worker"
 	if s.ControlPlane {
 		role = roleLabel + "control-plane"
 	}
+
 	w.labels[role] = new(string)
 	if c.Zone != "" {
 		w.labels[zoneLabel] = &c.Zone
 	}
+
 	switch {
 	case o == nil:
 	case s.Version == o.sum:
@@ -42,6 +45,7 @@ func wantedOf(c Config, n *core.Node, s status.Status, o *offer) wanted {
 	case s.Refused && s.Offered == o.sum && n.Annotations[appliedAnnotation] == o.label:
 		w.annotations[appliedAnnotation] = nil // It was taken back.
 	}
+
 	return w
 }
 
@@ -54,9 +58,11 @@ func (w wanted) patch(n *core.Node) []byte {
 	if annotations := changed(w.annotations, n.Annotations); len(annotations) > 0 {
 		changes["annotations"] = annotations
 	}
+
 	if len(changes) == 0 {
 		return nil
 	}
+
 	text, _ := json.Marshal(map[string]any{"metadata": changes}) // Strings only.
 	return text
 }
@@ -70,8 +76,9 @@ func changed(want map[string]*string, have map[string]string) map[string]*string
 	return want
 }
 
-// Conditions of the Node: the first tells Gardener whether its units are well, the
-// other whether it has fallen back from a system that is newer than what runs.
+// Conditions of the Node: the first tells Gardener whether its units are well,
+// the other whether it has fallen back from a system that is newer than what
+// runs.
 const (
 	unitsReady    = "SystemdUnitsReady"
 	upgradeFailed = "SystemUpgradeFailed"
@@ -80,9 +87,9 @@ const (
 // stuck is how long a unit may be on its way.
 const stuck = 5 * time.Minute
 
-// unitsCondition is what the units come to, at uptime. They are not as the cluster
-// wants them while the node refuses the newest configuration, and nothing can be
-// said of a node that has none.
+// unitsCondition is what the units come to, at uptime. They are not as the
+// cluster wants them while the node refuses the newest configuration, and
+// nothing can be said of a node that has none.
 func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeCondition {
 	var bad, busy []string
 	for _, u := range s.Units {
@@ -98,11 +105,18 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 	}
 
 	condition := func(is core.ConditionStatus, reason, message string) core.NodeCondition {
-		return core.NodeCondition{Type: unitsReady, Status: is, Reason: reason, Message: message}
+		return core.NodeCondition{
+			Type:    unitsReady,
+			Status:  is,
+			Reason:  reason,
+			Message: message,
+		}
 	}
+
 	switch {
 	case r.reason != "":
-		return condition(core.ConditionFalse, r.reason, strings.Join(append([]string{r.message}, bad...), ", "))
+		return condition(core.ConditionFalse, r.reason,
+			strings.Join(append([]string{r.message}, bad...), ", "))
 	case s.Generation == "":
 		return condition(core.ConditionUnknown, "NoConfiguration", "the node has no configuration")
 	case len(bad) > 0:
@@ -110,20 +124,33 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 	case len(busy) > 0:
 		return condition(core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", "))
 	}
+
 	return condition(core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted")
 }
 
 // upgradeCondition is what became of the newest system that was tried here.
 func upgradeCondition(s status.Status) core.NodeCondition {
-	c := core.NodeCondition{Type: upgradeFailed, Status: core.ConditionFalse, Reason: "NoFailure", Message: s.ImageID + " " + s.ImageVersion + " runs"}
+	c := core.NodeCondition{
+		Type:    upgradeFailed,
+		Status:  core.ConditionFalse,
+		Reason:  "NoFailure",
+		Message: s.ImageID + " " + s.ImageVersion + " runs",
+	}
+
 	if s.Upgrade == nil {
 		return c
 	}
+
 	for _, f := range s.Upgrade.Failed {
 		if bootentry.CompareVersions(f.Version, s.ImageVersion) > 0 {
-			c.Status, c.Reason, c.Message = core.ConditionTrue, "FellBack", fmt.Sprintf("%s did not stay, %s runs again: %s", f.Version, s.ImageVersion, f.Reason)
+			c.Status = core.ConditionTrue
+			c.Reason = "FellBack"
+			c.Message = fmt.Sprintf(
+				"%s did not stay, %s runs again: %s", f.Version, s.ImageVersion, f.Reason,
+			)
 		}
 	}
+
 	return c
 }
 
@@ -132,13 +159,20 @@ func upgradeCondition(s status.Status) core.NodeCondition {
 // without a configuration or of upgrades that have not failed, is not added. A
 // refusal that an earlier run of the agent has told of stays until this one has
 // read a document.
-func conditionPatch(n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time) []byte {
+func conditionPatch(
+	n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time,
+) []byte {
 	var changes []core.NodeCondition
 	for _, next := range []core.NodeCondition{unitsCondition(s, r, uptime), upgradeCondition(s)} {
-		next.LastHeartbeatTime, next.LastTransitionTime = meta.NewTime(now), meta.NewTime(now)
-		at := slices.IndexFunc(n.Status.Conditions, func(c core.NodeCondition) bool { return c.Type == next.Type })
+		next.LastHeartbeatTime = meta.NewTime(now)
+		next.LastTransitionTime = meta.NewTime(now)
+
+		at := slices.IndexFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+			return c.Type == next.Type
+		})
 		if at < 0 {
-			if next.Type == unitsReady && next.Status != core.ConditionUnknown || next.Status == core.ConditionTrue {
+			if next.Type == unitsReady && next.Status != core.ConditionUnknown ||
+				next.Status == core.ConditionTrue {
 				changes = append(changes, next)
 			}
 			continue
@@ -148,16 +182,21 @@ func conditionPatch(n *core.Node, s status.Status, r refusal, uptime time.Durati
 		if s.Offered == "" && isRefusalReason(have.Reason) {
 			continue
 		}
+
 		if have.Status == next.Status {
 			next.LastTransitionTime = have.LastTransitionTime
 		}
-		if have.Status != next.Status || have.Reason != next.Reason || have.Message != next.Message {
+
+		if have.Status != next.Status || have.Reason != next.Reason ||
+			have.Message != next.Message {
 			changes = append(changes, next)
 		}
 	}
+
 	if len(changes) == 0 {
 		return nil
 	}
+
 	text, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": changes}})
 	return text
 }
@@ -175,7 +214,8 @@ const restartReason = "SystemDUnitRestart"
 func restarts(annotation string) []string {
 	var units []string
 	for name := range strings.SplitSeq(annotation, ",") {
-		if name = strings.TrimSpace(name); name != "" && !strings.Contains(name, ".") {
+		name = strings.TrimSpace(name)
+		if name != "" && !strings.Contains(name, ".") {
 			name += ".service"
 		}
 		if name != "" && name != self {
@@ -194,10 +234,12 @@ const (
 // flaps are the times at which a Node became ready again.
 type flaps []time.Time
 
-// next takes in that it does so now, and reports whether that is too often: once,
-// the count begins anew then.
+// next takes in that it does so now, and reports whether that is too often:
+// once, the count begins anew then.
 func (f flaps) next(now time.Time) (flaps, bool) {
-	f = append(slices.DeleteFunc(slices.Clone(f), func(at time.Time) bool { return now.Sub(at) > flapsTime }), now)
+	f = append(slices.DeleteFunc(slices.Clone(f), func(at time.Time) bool {
+		return now.Sub(at) > flapsTime
+	}), now)
 	if len(f) < flapsMany {
 		return f, false
 	}

@@ -15,7 +15,9 @@ import (
 
 // observe watches the one object that q finds beside the session, which calls
 // seen, with false if there is none.
-func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool)) {
+func observe[T runtime.Object](
+	ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool),
+) {
 	observeAll(ctx, s, q, kind, func(objects []T) {
 		if len(objects) == 0 {
 			var none T
@@ -27,7 +29,9 @@ func observe[T runtime.Object](ctx context.Context, s *session, q query, kind T,
 }
 
 // observeAll is observe for any number of objects.
-func observeAll[T runtime.Object](ctx context.Context, s *session, q query, kind T, seen func(objects []T)) {
+func observeAll[T runtime.Object](
+	ctx context.Context, s *session, q query, kind T, seen func(objects []T),
+) {
 	s.group.Go(func() {
 		key := q.String()
 		defer s.note(key, "")
@@ -39,14 +43,18 @@ func observeAll[T runtime.Object](ctx context.Context, s *session, q query, kind
 			}
 			first = false
 		}
-		watch(ctx, q, kind, begun, tried, func(objects []T) { s.post(ctx, func() { seen(objects) }) })
+
+		watch(ctx, q, kind, begun, tried, func(objects []T) {
+			s.post(ctx, func() { seen(objects) })
+		})
 	})
 }
 
 // watchSecret keeps the offer what the Secret says.
 func (s *session) watchSecret(ctx context.Context) {
 	name := s.Link().Secret
-	observe(ctx, s, byName(s.api.core, "secrets", namespace, name), &core.Secret{}, func(secret *core.Secret, ok bool) {
+	observe(ctx, s, byName(s.api.core, "secrets", namespace,
+		name), &core.Secret{}, func(secret *core.Secret, ok bool) {
 		if !ok {
 			s.Log.Warn("the Secret with the configuration is not there", zap.String("secret", name))
 			secret = &core.Secret{}
@@ -55,10 +63,12 @@ func (s *session) watchSecret(ctx context.Context) {
 				return // The node keeps what it has.
 			}
 		}
+
 		o := offerOf(secret, s.Now())
 		if s.offer != nil && bytes.Equal(s.offer.text, o.text) {
 			o.since = s.offer.since
 		}
+
 		s.offer = &o
 		s.update.want, s.update.unclear = s.factsOf(o.text)
 	})
@@ -71,20 +81,24 @@ func (c *Cluster) isReleased() *offer {
 	return c.released
 }
 
-// watchNode watches the Node by its name or, while that is not known, by the host
-// name. An API server takes each watch by a label into account for every write
-// of any Node, and lets fewer through: a thousand nodes would wait for each other.
+// watchNode watches the Node by its name or, while that is not known, by the
+// host name. An API server takes each watch by a label into account for every
+// write of any Node, and lets fewer through: a thousand nodes would wait for
+// each other.
 func (s *session) watchNode(name string) {
 	if s.unwatch != nil {
 		s.unwatch()
 	}
+
 	q := query{client: s.api.core, resource: "nodes", labels: hostnameLabel + "=" + s.hostname()}
 	if name != "" {
 		q = byName(s.api.core, "nodes", "", name)
 	}
+
 	var ctx context.Context
 	ctx, s.unwatch = context.WithCancel(s.whole)
 	s.named = name
+
 	observeAll(ctx, s, q, &core.Node{}, func(nodes []*core.Node) {
 		if ctx.Err() != nil {
 			return
@@ -95,7 +109,8 @@ func (s *session) watchNode(name string) {
 			return
 		}
 		if len(nodes) > 1 {
-			s.note("node", fmt.Sprintf("%d Nodes have the host name %s: %s, %s", len(nodes), s.hostname(), nodes[0].Name, nodes[1].Name))
+			s.note("node", fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
+				len(nodes), s.hostname(), nodes[0].Name, nodes[1].Name))
 		}
 		s.nodeSeen(nil, false)
 	})
@@ -108,28 +123,39 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	case !ok && s.named != "":
 		s.watchNode("")
 	}
+
 	if ok && s.seen && older(n, s.node) {
 		return // What the answer to a patch has said already is newer.
 	}
+
 	if ok && s.node != nil && !isNodeReady(s.node) && isNodeReady(n) {
 		var often bool
-		if s.flaps, often = s.flaps.next(s.Now()); often {
-			s.Event(true, "NodeFlapping", fmt.Sprintf("the kubelet became ready %d times within %s", flapsMany, flapsTime))
+		s.flaps, often = s.flaps.next(s.Now())
+		if often {
+			s.Event(true, "NodeFlapping",
+				fmt.Sprintf("the kubelet became ready %d times within %s", flapsMany, flapsTime))
 		}
 	}
-	s.node, s.looked, s.seen = nil, true, true
+
+	s.node = nil
+	s.looked = true
+	s.seen = true
+
 	if ok {
 		s.node = n
 	}
+
 	s.delay = delay(s.node, s.delay)
 	name := ""
 	if ok {
 		name = n.Name
 		s.useSecret(n.Labels[secretLabel])
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link.Node, s.link.Ready = name, isNodeReady(s.node)
+	s.link.Node = name
+	s.link.Ready = isNodeReady(s.node)
 }
 
 // older reports whether n is a state of the Node before the one that is known.
@@ -137,13 +163,14 @@ func older(n, known *core.Node) bool {
 	return known != nil && olderVersion(n, known)
 }
 
-// olderVersion reports whether o is a state of the object before the one that is
-// known.
+// olderVersion reports whether o is a state of the object before the one that
+// is known.
 func olderVersion(o, known meta.Object) bool {
 	if o.GetUID() != known.GetUID() {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.GetResourceVersion())
+	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(),
+		known.GetResourceVersion())
 	return err == nil && order < 0
 }
 
@@ -153,12 +180,16 @@ func (s *session) useSecret(name string) {
 	if name == "" || name == s.Link().Secret {
 		return
 	}
+
 	if err := s.keep().saveSecret(name, s.SecretName); err != nil {
 		s.Log.Error("keep the name of the Secret", zap.Error(err))
 		return
 	}
+
 	s.Log.Info("the Node names another Secret", zap.String("secret", name))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link.Secret, s.over = name, true
+
+	s.link.Secret = name
+	s.over = true
 }

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hashAnnotation tells one version of a static pod from another. Its mirror, the
-// object that the kubelet makes of it, has the same.
+// hashAnnotation tells one version of a static pod from another. Its mirror,
+// the object that the kubelet makes of it, has the same.
 const hashAnnotation = "gardener.cloud/config.mirror"
 
 // staticLabel is "true" of the static pods that Gardener makes.
@@ -35,25 +35,31 @@ func staticPods(root fs.FS, manifests []string) ([]staticPod, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a static pod: %w", err)
 		}
+
 		var p staticPod
 		if err := yaml.Unmarshal(text, &p); err != nil || p.Kind != "Pod" || p.Metadata.Name == "" {
 			return nil, fmt.Errorf("%s: not a Pod", name)
 		}
+
 		if p.Metadata.Namespace == "" {
 			p.Metadata.Namespace = meta.NamespaceDefault
 		}
+
 		pods = append(pods, p)
 	}
+
 	return pods, nil
 }
 
 // isMirror reports whether p is what the kubelet of that Node makes of s.
 func (s staticPod) isMirror(p *core.Pod, node string) bool {
-	return p.Namespace == s.Metadata.Namespace && p.Name == s.Metadata.Name+"-"+strings.ToLower(node)
+	return p.Namespace == s.Metadata.Namespace &&
+		p.Name == s.Metadata.Name+"-"+strings.ToLower(node)
 }
 
 // lacking is the first static pod that does not run on the Node as its manifest
-// says, or that Gardener made and runs without one, and why; "" if there is none.
+// says, or that Gardener made and runs without one, and why; "" if there is
+// none.
 func lacking(want []staticPod, node string, have []*core.Pod) string {
 	for _, w := range want {
 		name := w.Metadata.Namespace + "/" + w.Metadata.Name
@@ -85,20 +91,27 @@ func isReady(p *core.Pod) bool {
 
 // podsOf are the pods of a Node.
 func podsOf(a *api, node string) query {
-	return query{client: a.core, resource: "pods", fields: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+	return query{
+		client:   a.core,
+		resource: "pods",
+		fields:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	}
 }
 
 // deletePods deletes all pods of a Node.
 func (a *api) deletePods(ctx context.Context, node string) error {
 	list := &core.PodList{}
-	if err := podsOf(a, node).with(a.core.Get(), &meta.ListOptions{}).Do(ctx).Into(list); err != nil {
+	err := podsOf(a, node).with(a.core.Get(), &meta.ListOptions{}).Do(ctx).Into(list)
+	if err != nil {
 		return fmt.Errorf("list the pods of Node %s: %w", node, err)
 	}
+
 	for _, p := range list.Items {
 		err := a.core.Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
+
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 type reach struct {
 	// generation is the one that was applied when it was last read.
 	generation string
-	// before is how it was reached before a change that has not answered yet, made
-	// then; nil for none.
+
+	// before is how it was reached before a change that has not answered yet,
+	// made then; nil for none.
 	before *Config
 	at     time.Time
 }
@@ -24,7 +25,8 @@ type reach struct {
 // configuration with a mistake in it must not keep away the one that mends it.
 const reachLimit = 30 * time.Second
 
-var errNoAuthority = errors.New("the certificate authorities of the API server are no PEM certificates")
+var errNoAuthority = errors.New("the certificate authorities of the API server are no PEM " +
+	"certificates")
 
 // reload reads how the cluster is reached once a configuration is applied, and
 // begins a new session if that is another way.
@@ -35,14 +37,17 @@ func (s *session) reload(context.Context) error {
 		s.over = true
 		return nil
 	}
+
 	if s.Reload == nil || !s.status.IsApplied() || s.status.Generation == r.generation {
 		return nil
 	}
+
 	r.generation = s.status.Generation
 	config, err := s.Reload()
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(config.CA) {
 		err = errNoAuthority
 	}
+
 	switch {
 	case err != nil:
 		s.Log.Error("read how the cluster is reached", zap.Error(err))
@@ -54,6 +59,7 @@ func (s *session) reload(context.Context) error {
 		r.before, r.at, s.over = &before, s.Now(), true
 		s.use(config)
 	}
+
 	return nil
 }
 
@@ -68,20 +74,25 @@ func (c Config) way() Config {
 	}
 }
 
-// goBack is for a way that does not lead to the API server: the one before is tried
-// and, should that not lead there either, this one again.
+// goBack is for a way that does not lead to the API server: the one before is
+// tried and, should that not lead there either, this one again.
 func (c *Cluster) goBack() {
 	if c.reach.before == nil {
 		return
 	}
-	c.Log.Error("the API server does not answer that way: back to the one before", zap.String("server", c.reach.before.Server))
-	config, this := *c.reach.before, c.Config
-	c.reach.before, c.reach.at = &this, c.Now()
+
+	c.Log.Error("the API server does not answer that way: back to the one before",
+		zap.String("server", c.reach.before.Server))
+	config := *c.reach.before
+	this := c.Config
+	c.reach.before = &this
+	c.reach.at = c.Now()
 	c.use(config)
 }
 
 func (c *Cluster) use(config Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.Config, c.link.Server = config, config.Server
+	c.Config = config
+	c.link.Server = config.Server
 }

@@ -20,10 +20,12 @@ func TestReadIsFromTheCluster(t *testing.T) {
 
 	c := New(Config{Server: "https://api", SecretName: "pool-1"}, Env{Root: root, Now: time.Now})
 	c.released = &offer{text: []byte("spec: {}"), sum: "1"}
+
 	got, err := c.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := source.Document{
 		Name:        "Secret kube-system/pool-1",
 		Text:        []byte("spec: {}"),

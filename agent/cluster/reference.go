@@ -19,14 +19,15 @@ import (
 )
 
 // ReadNodeAgent reads what Gardener gives a node for its own agent: in dir, the
-// newest config-<version>.yaml, machine-name and zone, and the CA where that says.
-// root is the node's root directory.
+// newest config-<version>.yaml, machine-name and zone, and the CA where that
+// says. root is the node's root directory.
 func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	dir = dir[1:]
 	name, err := newest(root, dir)
 	if err != nil {
 		return Config{}, err
 	}
+
 	read, warnings, err := readConfiguration(root, name)
 	if err != nil {
 		return Config{}, err
@@ -40,18 +41,26 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 		Tokens:            tokensOf(read),
 		DataVolumeSize:    read.Bootstrap.KubeletDataVolumeSize,
 	}
+
 	for _, w := range warnings {
 		c.Warnings = append(c.Warnings, w.Error())
 	}
-	if c.CA, err = readAuthorities(root, dir, read.APIServer); err != nil {
+
+	c.CA, err = readAuthorities(root, dir, read.APIServer)
+	if err != nil {
 		return Config{}, err
 	}
-	if c.Machine, err = line(root, path.Join(dir, "machine-name")); err != nil {
+
+	c.Machine, err = line(root, path.Join(dir, "machine-name"))
+	if err != nil {
 		return Config{}, err
 	}
-	if c.Zone, err = line(root, path.Join(dir, "zone")); err != nil {
+
+	c.Zone, err = line(root, path.Join(dir, "zone"))
+	if err != nil {
 		return Config{}, err
 	}
+
 	c.dropBadLabels("/"+path.Join(dir, "zone"), "/"+name)
 	return c, nil
 }
@@ -60,12 +69,14 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 func readConfiguration(root fs.FS, name string) (nodeagent.Configuration, document.Errors, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
-		return nodeagent.Configuration{}, nil, fmt.Errorf("read the node agent's configuration: %w", err)
+		return nodeagent.Configuration{}, nil, fmt.Errorf("read the node agent's configuration: %w",
+			err)
 	}
 	return nodeagent.Decode("/"+name, text)
 }
 
-// readAuthorities returns the certificate authorities of the API server, as PEM.
+// readAuthorities returns the certificate authorities of the API server, as
+// PEM.
 func readAuthorities(root fs.FS, dir string, a nodeagent.APIServer) ([]byte, error) {
 	if a.CABundle != "" {
 		return base64.StdEncoding.DecodeString(a.CABundle)
@@ -86,8 +97,8 @@ func tokensOf(c nodeagent.Configuration) []Token {
 	return all
 }
 
-// dropBadLabels leaves out what no label of the Node can say, read from there: the
-// API server would refuse all else that is said with it.
+// dropBadLabels leaves out what no label of the Node can say, read from there:
+// the API server would refuse all else that is said with it.
 func (c *Config) dropBadLabels(zone, version string) {
 	for _, l := range []struct {
 		value    *string
@@ -96,7 +107,9 @@ func (c *Config) dropBadLabels(zone, version string) {
 		if len(validation.IsValidLabelValue(*l.value)) == 0 {
 			continue
 		}
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the %s %.100q is no value of a label: the Node goes without", l.at, l.what, *l.value))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("%s: the %s %.100q is no value of a label: the Node goes without",
+				l.at, l.what, *l.value))
 		*l.value = ""
 	}
 }
@@ -106,26 +119,31 @@ const (
 	configSuffix = ".yaml"
 )
 
-// newest returns the configuration of the newest version in dir: there is one for each
-// version of the reference that was ever on the node, and each version reads its own.
-// The times of the files say nothing: the clock may have been wrong when one was
-// written, and one that was put back is younger than its successor.
+// newest returns the configuration of the newest version in dir: there is one
+// for each version of the reference that was ever on the node, and each version
+// reads its own. The times of the files say nothing: the clock may have been
+// wrong when one was written, and one that was put back is younger than its
+// successor.
 func newest(root fs.FS, dir string) (string, error) {
 	names, err := fs.Glob(root, path.Join(dir, configPrefix+"*"+configSuffix))
 	if err != nil {
 		return "", err
 	}
 	if len(names) == 0 {
-		return "", fmt.Errorf("find the node agent's configuration: /%s has no config-<version>.yaml: %w", dir, fs.ErrNotExist)
+		return "", fmt.Errorf(
+			"find the node agent's configuration: /%s has no config-<version>.yaml: %w",
+			dir, fs.ErrNotExist,
+		)
 	}
 	return slices.MaxFunc(names, compareConfigurations), nil
 }
 
-// compareConfigurations orders names of configurations by their versions (Semantic
-// Versioning 2.0.0, section 11). A name that has none comes first, and names with the
-// same precedence are in the order of their bytes.
+// compareConfigurations orders names of configurations by their versions
+// (Semantic Versioning 2.0.0, section 11). A name that has none comes first,
+// and names with the same precedence are in the order of their bytes.
 func compareConfigurations(a, b string) int {
-	first, second := versionIn(a), versionIn(b)
+	first := versionIn(a)
+	second := versionIn(b)
 	switch {
 	case first == nil && second != nil:
 		return -1
@@ -139,7 +157,8 @@ func compareConfigurations(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// versionIn returns the version in the name of a configuration, nil if it has none.
+// versionIn returns the version in the name of a configuration, nil if it has
+// none.
 func versionIn(name string) *version.Version {
 	text := strings.TrimSuffix(strings.TrimPrefix(path.Base(name), configPrefix), configSuffix)
 	v, err := version.ParseSemantic(text)

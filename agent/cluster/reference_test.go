@@ -29,60 +29,95 @@ func TestReadNodeAgent(t *testing.T) {
 		dir + "machine-name":         {Data: []byte("machine-1\nmore\n")},
 		dir + "zone":                 {Data: []byte("zone-1\n")},
 	}
+
 	got, err := ReadNodeAgent(node, Directory)
 	want := Config{
-		Server: "https://api.site.local", CA: []byte("CA"), SecretName: "gardener-node-agent-pool-0123456789abcdef", Machine: "machine-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
-		Tokens: []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}},
-		Warnings: []string{"/var/lib/gardener-node-agent/config-v1.150.0.yaml:5: someday: unknown field; hint: known here: apiVersion, kind, " +
-			"clientConnection, logLevel, logFormat, server, debugging, featureGates, apiServer, bootstrap, controllers"},
+		Server:            "https://api.site.local",
+		CA:                []byte("CA"),
+		SecretName:        "gardener-node-agent-pool-0123456789abcdef",
+		Machine:           "machine-1",
+		Zone:              "zone-1",
+		KubernetesVersion: "1.36.3",
+		Tokens:            []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}},
+		Warnings: []string{"/var/lib/gardener-node-agent/config-v1.150.0.yaml:5: someday: " +
+			"unknown field; hint: known here: apiVersion, kind, " +
+			"clientConnection, logLevel, logFormat, server, debugging, featureGates, apiServer, " +
+			"bootstrap, controllers"},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+
 	delete(node, dir+"zone")
 	if got, err := ReadNodeAgent(node, Directory); err != nil || got.Zone != "" {
 		t.Errorf("without a zone: %q %v", got.Zone, err)
 	}
+
 	node[dir+"zone"] = &fstest.MapFile{Data: []byte("eu west\n")}
-	node[dir+"config-v1.150.0.yaml"] = &fstest.MapFile{Data: []byte(strings.Replace(nodeAgentText, "1.36.3", "1.36+x", 1)), ModTime: time.Unix(2, 0)}
-	want.Zone, want.KubernetesVersion = "", ""
+	node[dir+"config-v1.150.0.yaml"] = &fstest.MapFile{
+		Data:    []byte(strings.Replace(nodeAgentText, "1.36.3", "1.36+x", 1)),
+		ModTime: time.Unix(2, 0),
+	}
+
+	want.Zone = ""
+	want.KubernetesVersion = ""
 	want.Warnings = []string{
 		want.Warnings[0],
 		`/var/lib/gardener-node-agent/zone: the zone "eu west" is no value of a label: the Node goes without`,
 		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is no value of a label: the Node goes without`,
 	}
+
 	got, err = ReadNodeAgent(node, Directory)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("what is no label: %v (-want +got):\n%s", err, diff)
 	}
+
 	for _, tt := range []struct{ name, file, text, want string }{
 		{"no CA", "cluster-ca.crt", "", "read the CA of the API server"},
 		{"another kind", "config-v1.150.0.yaml", "apiVersion: v1\nkind: Secret\n",
 			`/var/lib/gardener-node-agent/config-v1.150.0.yaml:2: kind: "Secret" is not known here; hint: write kind: NodeAgentConfiguration`},
-		{"no Secret", "config-v1.150.0.yaml", strings.Replace(nodeAgentText, "secretName: gardener-node-agent-pool-0123456789abcdef", "secretName: ", 1),
-			"/var/lib/gardener-node-agent/config-v1.150.0.yaml:8: controllers.operatingSystemConfig.secretName: empty"},
-		{"no YAML", "config-v1.150.0.yaml", "\t", "/var/lib/gardener-node-agent/config-v1.150.0.yaml:1: document: not YAML"},
+		{
+			"no Secret",
+			"config-v1.150.0.yaml",
+			strings.Replace(nodeAgentText, "secretName: gardener-node-agent-pool-0123456789abcdef",
+				"secretName: ", 1),
+			"/var/lib/gardener-node-agent/config-v1.150.0.yaml:8: " +
+				"controllers.operatingSystemConfig.secretName: empty",
+		},
+		{
+			"no YAML",
+			"config-v1.150.0.yaml",
+			"\t",
+			"/var/lib/gardener-node-agent/config-v1.150.0.yaml:1: document: not YAML",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			broken := fstest.MapFS{}
 			for name, file := range node {
 				broken[name] = file
 			}
-			if broken[dir+tt.file] = (&fstest.MapFile{Data: []byte(tt.text), ModTime: time.Unix(3, 0)}); tt.text == "" {
+
+			broken[dir+tt.file] = &fstest.MapFile{Data: []byte(tt.text), ModTime: time.Unix(3, 0)}
+			if tt.text == "" {
 				delete(broken, dir+tt.file)
 			}
-			if _, err := ReadNodeAgent(broken, Directory); err == nil || !strings.Contains(err.Error(), tt.want) {
+
+			_, err := ReadNodeAgent(broken, Directory)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	if _, err := ReadNodeAgent(fstest.MapFS{}, Directory); err == nil || !strings.Contains(err.Error(), "no config-<version>.yaml") {
+
+	if _, err := ReadNodeAgent(fstest.MapFS{}, Directory); err == nil ||
+		!strings.Contains(err.Error(), "no config-<version>.yaml") {
 		t.Errorf("nothing there: %v", err)
 	}
 }
 
-// TestTheNewestConfigurationIsThatOfTheNewestVersion: the time of a file is by a clock
-// that may have been wrong, and by whoever copied it.
+// TestTheNewestConfigurationIsThatOfTheNewestVersion: the time of a file is by
+// a clock that may have been wrong, and by whoever copied it.
 func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -91,14 +126,46 @@ func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
 		want  string
 	}{
 		{"one", []string{"config-v1.149.0.yaml"}, "config-v1.149.0.yaml"},
-		{"the newer one was written last", []string{"config-v1.149.0.yaml", "config-v1.150.0.yaml"}, "config-v1.150.0.yaml"},
-		{"the newer one was written first", []string{"config-v1.150.0.yaml", "config-v1.149.0.yaml"}, "config-v1.150.0.yaml"},
-		{"numbers count as numbers", []string{"config-v1.100.0.yaml", "config-v1.99.1.yaml"}, "config-v1.100.0.yaml"},
-		{"a release is newer than what led to it", []string{"config-v1.150.0.yaml", "config-v1.150.0-dev.yaml"}, "config-v1.150.0.yaml"},
-		{"with and without a v", []string{"config-1.150.0.yaml", "config-v1.149.0.yaml"}, "config-1.150.0.yaml"},
-		{"what is no version is the oldest", []string{"config-v1.149.0.yaml", "config-v0.0.0-master+$Format:%H$.yaml"}, "config-v1.149.0.yaml"},
-		{"two builds of one version", []string{"config-v1.150.0+b.yaml", "config-v1.150.0+a.yaml"}, "config-v1.150.0+b.yaml"},
-		{"two that are no versions", []string{"config-new.yaml", "config-master.yaml"}, "config-new.yaml"},
+		{
+			"the newer one was written last",
+			[]string{"config-v1.149.0.yaml", "config-v1.150.0.yaml"},
+			"config-v1.150.0.yaml",
+		},
+		{
+			"the newer one was written first",
+			[]string{"config-v1.150.0.yaml", "config-v1.149.0.yaml"},
+			"config-v1.150.0.yaml",
+		},
+		{
+			"numbers count as numbers",
+			[]string{"config-v1.100.0.yaml", "config-v1.99.1.yaml"},
+			"config-v1.100.0.yaml",
+		},
+		{
+			"a release is newer than what led to it",
+			[]string{"config-v1.150.0.yaml", "config-v1.150.0-dev.yaml"},
+			"config-v1.150.0.yaml",
+		},
+		{
+			"with and without a v",
+			[]string{"config-1.150.0.yaml", "config-v1.149.0.yaml"},
+			"config-1.150.0.yaml",
+		},
+		{
+			"what is no version is the oldest",
+			[]string{"config-v1.149.0.yaml", "config-v0.0.0-master+$Format:%H$.yaml"},
+			"config-v1.149.0.yaml",
+		},
+		{
+			"two builds of one version",
+			[]string{"config-v1.150.0+b.yaml", "config-v1.150.0+a.yaml"},
+			"config-v1.150.0+b.yaml",
+		},
+		{
+			"two that are no versions",
+			[]string{"config-new.yaml", "config-master.yaml"},
+			"config-new.yaml",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := fstest.MapFS{}

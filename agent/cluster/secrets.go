@@ -18,10 +18,15 @@ type reference struct {
 	data  map[string][]byte
 	known chan struct{}
 	isIt  bool
-	// isNamed says that the configuration refers to it, hasToken that a token does.
+
+	// isNamed says that the configuration refers to it, hasToken that a token
+	// does.
 	isNamed, hasToken bool
-	// kept are the files of its tokens by path, for the session's goroutine only.
+
+	// kept are the files of its tokens by path, for the session's goroutine
+	// only.
 	kept map[string]kept
+
 	// stop ends its watch; nil while there is no session.
 	stop context.CancelFunc
 }
@@ -29,7 +34,8 @@ type reference struct {
 // patience is how long a Secret is waited for that was never seen.
 const patience = 5 * time.Second
 
-// Follow has the Secrets watched that are referred to or have tokens, and no others.
+// Follow has the Secrets watched that are referred to or have tokens, and no
+// others.
 func (c *Cluster) Follow(references []osc.Reference) {
 	named := map[string]bool{}
 	for _, r := range references {
@@ -37,14 +43,18 @@ func (c *Cluster) Follow(references []osc.Reference) {
 			named[r.Secret] = true
 		}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for name, r := range c.secrets {
 		r.isNamed = named[name]
 	}
+
 	for name := range named {
 		c.refer(name).isNamed = true
 	}
+
 	c.dropUnused()
 	signal(c.followed)
 }
@@ -77,9 +87,11 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 	r := c.secrets[name]
 	isNamed := r != nil && r.isNamed
 	c.mu.Unlock()
+
 	if !isNamed {
 		return config.Content{}, fmt.Errorf("secret %s: nothing refers to it", name)
 	}
+
 	select {
 	case <-r.known:
 	case <-time.After(patience):
@@ -87,12 +99,15 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 	case <-ctx.Done():
 		return config.Content{}, ctx.Err()
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	data, ok := r.data[key]
 	if !ok {
 		return config.Content{}, content.ErrAbsent
 	}
+
 	return config.Inline(data), nil
 }
 
@@ -105,37 +120,49 @@ func (c *Cluster) Image(context.Context, string, string) (config.Content, error)
 func (s *session) followAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for name, r := range s.secrets {
 		if r.stop != nil {
 			continue
 		}
+
 		var watching context.Context
 		watching, r.stop = context.WithCancel(ctx)
-		observe(watching, s, byName(s.api.core, "secrets", namespace, name), &core.Secret{}, func(secret *core.Secret, ok bool) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if r.data = nil; ok {
-				r.data = secret.Data
-			}
-			if !r.isIt {
-				r.isIt = true
-				close(r.known)
-				return
-			}
-			if r.isNamed {
-				signal(s.changes)
-			}
-		})
+		observe(
+			watching,
+			s,
+			byName(s.api.core, "secrets", namespace, name),
+			&core.Secret{},
+			func(secret *core.Secret, ok bool) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				r.data = nil
+				if ok {
+					r.data = secret.Data
+				}
+
+				if !r.isIt {
+					r.isIt = true
+					close(r.known)
+					return
+				}
+
+				if r.isNamed {
+					signal(s.changes)
+				}
+			},
+		)
 	}
 }
 
-// unfollow notes that nothing is watched any more. The next session says again which
-// Secrets have tokens.
+// unfollow notes that nothing is watched any more. The next session says again
+// which Secrets have tokens.
 func (s *session) unfollow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.secrets {
-		r.stop, r.hasToken = nil, false
+		r.stop = nil
+		r.hasToken = false
 	}
 	s.dropUnused()
 }

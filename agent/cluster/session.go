@@ -23,22 +23,29 @@ const requestLimit = 10 * time.Second
 type known struct {
 	// status was reported last.
 	status status.Status
+
 	// node is nil if there is none or, before looked, if that is not known.
 	node   *core.Node
 	looked bool
 	delay  time.Duration
 	flaps  flaps
+
 	// offer is what the Secret says; nil before it is known.
 	offer *offer
-	// sound is the sum of the text that the Node says it runs, "" before it does.
+
+	// sound is the sum of the text that the Node says it runs, "" before it
+	// does.
 	sound string
-	// addresses are those of the Node when it last had an internal one, reminded that
-	// the kubelet was restarted for one it has lost.
+
+	// addresses are those of the Node when it last had an internal one,
+	// reminded that the kubelet was restarted for one it has lost.
 	addresses []liveness.Address
 	reminded  bool
+
 	// lease is the node's own, renewed then.
 	lease   *coordination.Lease
 	renewed time.Time
+
 	// sighting is of the Lease of turns.
 	sighting sighting
 	restart  restart
@@ -55,30 +62,38 @@ type session struct {
 	*Cluster
 	api *api
 	who Credentials
-	// renew is when to ask for the next certificate, renewing that it is asked for.
+
+	// renew is when to ask for the next certificate, renewing that it is asked
+	// for.
 	renew    time.Time
 	renewing bool
+
 	// refused says that the API server does not take the certificate, over that
-	// the next session is to begin, failing that a request has failed since all did
-	// not.
+	// the next session is to begin, failing that a request has failed since all
+	// did not.
 	refused, over, failing bool
+
 	// rejections are of the parts of a step, by their place in it.
 	rejections map[int]rejection
 
-	// named is the name by which the Node is watched, "" while it is looked for;
-	// unwatch ends that. seen says that a watch, or the answer to a patch, has told of the
-	// Node in this session.
+	// named is the name by which the Node is watched, "" while it is looked
+	// for; unwatch ends that. seen says that a watch, or the answer to a patch,
+	// has told of the Node in this session.
 	named   string
 	unwatch context.CancelFunc
 	seen    bool
 	turns   turns
 	proof   proof
+
 	// synced are the tokens whose Secrets are watched.
 	synced []Token
+
 	// reported is what the Node was last told of, with nothing left to tell.
 	reported report
+
 	// blocked is what the Node's word waits for, "" for nothing.
 	blocked string
+
 	// next is when to look again at the latest.
 	next  time.Time
 	whole context.Context
@@ -95,10 +110,20 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 		pause(ctx, retryStep)
 		return false
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	c.update.busy = false
-	s := &session{Cluster: c, api: a, who: who, renew: who.renewAt(c.Part()), group: &group, whole: ctx, rejections: map[int]rejection{}}
+	s := &session{
+		Cluster:    c,
+		api:        a,
+		who:        who,
+		renew:      who.renewAt(c.Part()),
+		group:      &group,
+		whole:      ctx,
+		rejections: map[int]rejection{},
+	}
+
 	c.mu.Lock()
 	c.link.Expires = who.NotAfter
 	c.mu.Unlock()
@@ -111,10 +136,12 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	s.watchNode("")
 	s.followTokens()
 	s.followAll(ctx)
+
 	for !s.refused && (!s.over || s.update.busy) && ctx.Err() == nil {
 		s.turn(ctx)
 		s.renewal(ctx)
 	}
+
 	return s.refused
 }
 
@@ -134,6 +161,7 @@ func (s *session) turn(ctx context.Context) {
 	if s.node == nil {
 		events = nil // They wait for somebody whom they are about.
 	}
+
 	select {
 	case <-ctx.Done():
 		return
@@ -146,10 +174,12 @@ func (s *session) turn(ctx context.Context) {
 		s.followAll(s.whole)
 	case <-timer.C:
 	}
+
 	select {
 	case s.status = <-s.reports: // What was said since is to be decided by, too.
 	default:
 	}
+
 	s.readCarried()
 	s.followTokens()
 	s.next = s.Now().Add(leaseRenew)
@@ -163,14 +193,15 @@ func (s *session) soon(at time.Time) {
 	}
 }
 
-// step does what is due, each by what is known now. The sign of life comes first,
-// and none waits for another. What the API server refuses for good is not done with
-// every step.
+// step does what is due, each by what is known now. The sign of life comes
+// first, and none waits for another. What the API server refuses for good is
+// not done with every step.
 func (s *session) step(ctx context.Context) {
 	s.blocked = ""
 	failed := false
 	for i, part := range []func(context.Context) error{
-		s.renewLease, s.reload, s.takeOffer, s.updateInPlace, s.reportNode, s.restoreAddresses, s.restartUnits, s.writeTokens, s.giveTurn,
+		s.renewLease, s.reload, s.takeOffer, s.updateInPlace, s.reportNode, s.restoreAddresses,
+		s.restartUnits, s.writeTokens, s.giveTurn,
 	} {
 		if rest := s.rejections[i].until - s.Uptime(); rest > 0 {
 			failed = true
@@ -182,18 +213,22 @@ func (s *session) step(ctx context.Context) {
 		err := part(ctx)
 		cancel()
 		s.rejections[i] = s.rejections[i].next(err, s.Uptime(), s.about)
+
 		if err != nil {
 			failed = true
 			s.answered("write", err)
 			s.soon(s.Now().Add(max(s.about(retryStep), s.rejections[i].until-s.Uptime())))
 		}
 	}
+
 	if s.failing && !failed {
 		s.tried("write", nil)
 	}
+
 	s.failing = failed
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.link.Waits != s.blocked {
 		s.link.Waits = s.blocked
 		signal(s.linked)
@@ -215,7 +250,8 @@ func (s *session) waits(what string) {
 // answered takes in how a request went.
 func (s *session) answered(key string, err error) {
 	s.refused = s.refused || apierrors.IsUnauthorized(err)
-	if s.tried(key, err); err == nil && !s.over {
+	s.tried(key, err)
+	if err == nil && !s.over {
 		s.reach.before = nil // This way leads there.
 	}
 }
@@ -226,12 +262,14 @@ func (s *session) renewal(ctx context.Context) {
 	if s.renewing || s.update.busy || s.Now().Before(s.renew) {
 		return
 	}
+
 	s.renewing = true
 	config := s.Config
 	s.group.Go(func() {
 		who, err := s.join(ctx, config, s.who, "")
 		s.post(ctx, func() {
-			if s.renewing = false; err != nil {
+			s.renewing = false
+			if err != nil {
 				s.Log.Error("renew the certificate", zap.Error(err))
 				s.renew = s.Now().Add(time.Minute)
 				return

@@ -23,8 +23,10 @@ type tokens struct {
 	// Cluster.mu guards both.
 	coming  []Token
 	written map[Token]bool
+
 	// progress tells Prepare that written has changed.
 	progress chan struct{}
+
 	// checked is when the files were last compared with their Secrets, and for
 	// which generation.
 	checked   time.Time
@@ -36,8 +38,8 @@ const tokenCheck = leaseRenew
 
 // kept is what is known of the file of a token.
 type kept struct {
-	// token is what it has, failed that the Secret has none or another, which could
-	// not be written.
+	// token is what it has, failed that the Secret has none or another, which
+	// could not be written.
 	token  []byte
 	failed bool
 }
@@ -49,9 +51,9 @@ var (
 
 // Prepare takes up the token syncs of a configuration that is about to be
 // applied, and waits until their files are written: units of the same
-// configuration may not start without them. It waits no longer than patience, and
-// not at all while the API server does not answer. A zero configuration is for one
-// that is not applied after all.
+// configuration may not start without them. It waits no longer than patience,
+// and not at all while the API server does not answer. A zero configuration is
+// for one that is not applied after all.
 func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 	coming, err := tokensIn(desired)
 	if err != nil {
@@ -63,6 +65,7 @@ func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 	connected := c.link.Connected
 	c.mu.Unlock()
 	signal(c.followed)
+
 	if !connected {
 		return
 	}
@@ -88,7 +91,8 @@ func (c *Cluster) areWritten(all []Token) bool {
 }
 
 // allTokens are the token syncs of the node, one for each path: what the node
-// runs goes before what is being applied, and that before what machine.yaml says.
+// runs goes before what is being applied, and that before what machine.yaml
+// says.
 func (s *session) allTokens() []Token {
 	s.mu.Lock()
 	coming := s.tokens.coming
@@ -100,6 +104,7 @@ func (s *session) allTokens() []Token {
 			all = append(all, t)
 		}
 	}
+
 	return all
 }
 
@@ -110,18 +115,22 @@ func (s *session) followTokens() {
 	if slices.Equal(all, s.synced) {
 		return
 	}
+
 	s.synced = all
 	s.referTo(all)
 	s.followAll(s.whole)
 }
 
-// referTo makes the Secrets of all tokens, and no others, those that have tokens.
+// referTo makes the Secrets of all tokens, and no others, those that have
+// tokens.
 func (s *session) referTo(all []Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, r := range s.secrets {
 		r.hasToken = false
 	}
+
 	for _, t := range all {
 		r := s.refer(t.Secret)
 		r.hasToken = true
@@ -129,12 +138,13 @@ func (s *session) referTo(all []Token) {
 			r.kept = map[string]kept{}
 		}
 	}
+
 	s.dropUnused()
 }
 
-// writeTokens writes the tokens that their files do not have. A file that cannot be
-// written is tried again with the next step, and told once. No error is the API
-// server's.
+// writeTokens writes the tokens that their files do not have. A file that
+// cannot be written is tried again with the next step, and told once. No error
+// is the API server's.
 func (s *session) writeTokens(context.Context) error {
 	check := s.isTokenCheckDue()
 	for _, t := range s.synced {
@@ -152,29 +162,38 @@ func (s *session) writeTokens(context.Context) error {
 				have.token = token
 			}
 			if wrote && !isNew {
-				s.Log.Warn("something else changed or removed a token: it is put back", zap.String("path", t.Path))
+				s.Log.Warn("something else changed or removed a token: it is put back",
+					zap.String("path", t.Path))
 			}
 		}
+
 		if err != nil && !have.failed {
-			s.Log.Error("keep a token", zap.String("secret", t.Secret), zap.String("path", t.Path), zap.Error(err))
-			s.Event(true, "TokenSync", fmt.Sprintf("keep the token of Secret %s in %s: %v", t.Secret, t.Path, err))
+			s.Log.Error("keep a token", zap.String("secret", t.Secret),
+				zap.String("path", t.Path), zap.Error(err))
+			s.Event(true, "TokenSync",
+				fmt.Sprintf("keep the token of Secret %s in %s: %v", t.Secret, t.Path, err))
 		}
+
 		have.failed = err != nil
 		r.kept[t.Path] = have
 		s.noteWritten(t)
 	}
+
 	return nil
 }
 
-// isTokenCheckDue reports whether the files of the tokens are to be compared: from
-// time to time, and once another generation has been applied.
+// isTokenCheckDue reports whether the files of the tokens are to be compared:
+// from time to time, and once another generation has been applied.
 func (s *session) isTokenCheckDue() bool {
 	now := s.Now()
 	since := now.Sub(s.tokens.checked)
-	if since >= 0 && since < tokenCheck-time.Second/10 && s.tokens.checkedOf == s.status.Generation {
+	if since >= 0 && since < tokenCheck-time.Second/10 &&
+		s.tokens.checkedOf == s.status.Generation {
 		return false
 	}
-	s.tokens.checked, s.tokens.checkedOf = now, s.status.Generation
+
+	s.tokens.checked = now
+	s.tokens.checkedOf = s.status.Generation
 	return true
 }
 
@@ -188,17 +207,19 @@ func (s *session) noteWritten(t Token) {
 	}
 }
 
-// forgetWritten forgets which files were written of tokens that are not synced any
-// more: should one come back, it has to be written again.
+// forgetWritten forgets which files were written of tokens that are not synced
+// any more: should one come back, it has to be written again.
 func (s *session) forgetWritten(all []Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.tokens.written, func(t Token, _ bool) bool { return !slices.Contains(all, t) })
+	maps.DeleteFunc(s.tokens.written, func(t Token, _ bool) bool {
+		return !slices.Contains(all, t)
+	})
 }
 
-// tokenOf is what the Secret of a token says; nil for no reference before that is
-// known. What a Secret said that goes stays in the file: what uses it may still be
-// let in.
+// tokenOf is what the Secret of a token says; nil for no reference before that
+// is known. What a Secret said that goes stays in the file: what uses it may
+// still be let in.
 func (s *session) tokenOf(t Token) (*reference, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,6 +232,7 @@ func (s *session) tokenOf(t Token) (*reference, []byte, error) {
 	case len(r.data["token"]) == 0:
 		return r, nil, errNoKey
 	}
+
 	return r, r.data["token"], nil
 }
 

@@ -19,9 +19,11 @@ func (s *session) takeOffer(ctx context.Context) error {
 	if o == nil || have != nil && have.sum == o.sum {
 		return nil
 	}
+
 	if o.since.After(s.Now()) {
 		o.since = s.Now() // The clock was set back.
 	}
+
 	// The delay spreads nodes that do not take turns.
 	changes := have != nil && have.text != nil
 	if at := o.since.Add(s.delay); changes && !o.serial && s.Now().Before(at) {
@@ -33,35 +35,40 @@ func (s *session) takeOffer(ctx context.Context) error {
 	if step == inplace.Await {
 		return nil
 	}
+
 	if o.serial {
 		if ok, err := s.isTurn(ctx, *o, changes); err != nil || !ok {
 			return err
 		}
 	}
+
 	if err := s.begin(step); err != nil {
 		return err
 	}
+
 	s.release(*o)
 	return nil
 }
 
-// turns is a Lease by which the nodes of a pool apply one after the other, watched
-// as long as the Secret asks for that.
+// turns is a Lease by which the nodes of a pool apply one after the other,
+// watched as long as the Secret asks for that.
 type turns struct {
 	name string
 	stop context.CancelFunc
+
 	// lease is what is known, once seen.
 	lease *coordination.Lease
 	seen  bool
-	// unsure says that a write has failed: nothing is known of the Lease until it is
-	// read, and the watch has nothing to tell if nothing was written.
+
+	// unsure says that a write has failed: nothing is known of the Lease until
+	// it is read, and the watch has nothing to tell if nothing was written.
 	unsure bool
 }
 
 // isTurn reports whether it is this node's turn to run o, and makes it so if it
-// can. A node that is new needs no turn: there is nothing that it could disturb.
-// Gardener's authorizer refuses the Lease while there is no Node, so a new node
-// does not wait until it has seen the Lease.
+// can. A node that is new needs no turn: there is nothing that it could
+// disturb. Gardener's authorizer refuses the Lease while there is no Node, so a
+// new node does not wait until it has seen the Lease.
 func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, error) {
 	if !s.looked {
 		return false, nil
@@ -69,6 +76,7 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 	if s.node == nil {
 		return true, nil
 	}
+
 	runs := s.node.Annotations[appliedAnnotation]
 	if !changes && (runs == "" || runs == o.label) {
 		return true, nil
@@ -77,6 +85,7 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 	if !s.turns.seen {
 		return false, nil
 	}
+
 	switch t, rest := s.turnOf(s.turns.lease); t {
 	case mine:
 		return true, nil
@@ -85,6 +94,7 @@ func (s *session) isTurn(ctx context.Context, o offer, changes bool) (bool, erro
 		s.soon(s.Now().Add(rest))
 		return false, nil
 	}
+
 	return s.writeTurn(ctx, o)
 }
 
@@ -101,22 +111,34 @@ func (s *session) turnOf(l *coordination.Lease) (t turn, rest time.Duration) {
 // errTaken says that a turn is another node's.
 var errTaken = errors.New("another node has the turn")
 
-// writeTurn takes the turn to run o, or renews it, and reports whether it could:
-// another node may have been faster.
+// writeTurn takes the turn to run o, or renews it, and reports whether it
+// could: another node may have been faster.
 func (s *session) writeTurn(ctx context.Context, o offer) (bool, error) {
-	holder, term, now := s.hostname(), int32(serialTerm/time.Second), meta.NewMicroTime(s.Now())
+	holder := s.hostname()
+	term := int32(serialTerm / time.Second)
+	now := meta.NewMicroTime(s.Now())
+
 	return s.putTurn(ctx, func(l *coordination.Lease) {
-		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: o.secret, UID: o.uid}}
+		l.OwnerReferences = []meta.OwnerReference{{
+			APIVersion: "v1",
+			Kind:       "Secret",
+			Name:       o.secret,
+			UID:        o.uid,
+		}}
+
 		if h := l.Spec.HolderIdentity; h == nil || *h != holder {
 			l.Spec.AcquireTime = &now
 		}
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &term, &now
+
+		l.Spec.HolderIdentity = &holder
+		l.Spec.LeaseDurationSeconds = &term
+		l.Spec.RenewTime = &now
 	})
 }
 
-// putTurn writes the Lease of turns, unless another node has it, and reports whether
-// it did. After an error, the Lease may have changed, and what is known of it may be
-// old: the next step reads it again.
+// putTurn writes the Lease of turns, unless another node has it, and reports
+// whether it did. After an error, the Lease may have changed, and what is known
+// of it may be old: the next step reads it again.
 func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (bool, error) {
 	l, err := s.api.putLease(ctx, s.turns.lease, s.turns.name, func(l *coordination.Lease) error {
 		if t, _ := s.turnOf(l); t == await {
@@ -125,10 +147,12 @@ func (s *session) putTurn(ctx context.Context, edit func(*coordination.Lease)) (
 		edit(l)
 		return nil
 	})
+
 	s.turns.lease = l
 	if errors.Is(err, errTaken) {
 		return false, nil
 	}
+
 	s.turns.unsure = err != nil
 	return err == nil, err
 }
@@ -143,24 +167,28 @@ func (s *session) readTurn(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get Lease %s: %w", s.turns.name, err)
 	}
-	s.turns.lease, s.turns.unsure = l, false
+
+	s.turns.lease = l
+	s.turns.unsure = false
 	return nil
 }
 
 // giveTurn lets the next node have its turn once this one runs what it took its
-// turn for, and that has proven itself. Until then it renews its turn, unless it
-// does not do what it took it for: then the turn expires.
+// turn for, and that has proven itself. Until then it renews its turn, unless
+// it does not do what it took it for: then the turn expires.
 func (s *session) giveTurn(ctx context.Context) error {
 	if s.offer == nil || !s.offer.serial || s.node == nil {
 		s.watchTurns("")
 		return nil
 	}
+
 	s.watchTurns(s.offer.secret)
 	if s.turns.unsure {
 		if err := s.readTurn(ctx); err != nil {
 			return err
 		}
 	}
+
 	if t, _ := s.turnOf(s.turns.lease); t != mine {
 		return nil
 	}
@@ -169,13 +197,16 @@ func (s *session) giveTurn(ctx context.Context) error {
 		_, err := s.putTurn(ctx, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
 		return err
 	}
+
 	if s.status.Offered == s.offer.sum && (s.status.Refused || s.status.Held != nil) {
 		return nil
 	}
+
 	if at := renewTurnAt(s.turns.lease, s.Now()); s.Now().Before(at) {
 		s.soon(at)
 		return nil
 	}
+
 	s.soon(s.Now().Add(turnRenew))
 	_, err := s.writeTurn(ctx, *s.offer)
 	return err
@@ -186,15 +217,20 @@ func (s *session) watchTurns(name string) {
 	if s.turns.name == name {
 		return
 	}
+
 	if s.turns.stop != nil {
 		s.turns.stop()
 	}
-	if s.turns = (turns{}); name == "" {
+
+	s.turns = turns{}
+	if name == "" {
 		return
 	}
+
 	ctx, stop := context.WithCancel(s.whole)
 	s.turns = turns{name: name, stop: stop}
-	observe(ctx, s, byName(s.api.coordination, "leases", namespace, name), &coordination.Lease{}, func(l *coordination.Lease, ok bool) {
+	observe(ctx, s, byName(s.api.coordination, "leases", namespace,
+		name), &coordination.Lease{}, func(l *coordination.Lease, ok bool) {
 		if s.turns.name != name {
 			return
 		}

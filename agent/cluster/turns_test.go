@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseServer has one Lease, and fails to change it as often as refuses says. It
-// counts requests, and forbids all if it is told to.
+// leaseServer has one Lease, and fails to change it as often as refuses says.
+// It counts requests, and forbids all if it is told to.
 type leaseServer struct {
 	lease    *coordination.Lease
 	refuses  int
@@ -29,6 +29,7 @@ type leaseServer struct {
 func (l *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.requests++
 	w.Header().Set("Content-Type", "application/json")
+
 	switch {
 	case l.forbids:
 		w.WriteHeader(http.StatusForbidden)
@@ -50,38 +51,46 @@ func (l *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.lease = lease
 		l.lease.ResourceVersion += "1"
 	}
+
 	answer := l.lease.DeepCopy()
-	answer.APIVersion, answer.Kind = "coordination.k8s.io/v1", "Lease"
+	answer.APIVersion = "coordination.k8s.io/v1"
+	answer.Kind = "Lease"
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// leaseIn decodes a request's body: four bytes, and then the Lease in an envelope
-// (k8s.io/apimachinery, runtime/serializer/protobuf).
+// leaseIn decodes a request's body: four bytes, and then the Lease in an
+// envelope (k8s.io/apimachinery, runtime/serializer/protobuf).
 func leaseIn(body io.Reader) (*coordination.Lease, error) {
 	text, err := io.ReadAll(body)
 	if err != nil || len(text) < 4 {
 		return nil, errors.Join(err, io.ErrUnexpectedEOF)
 	}
+
 	var envelope runtime.Unknown
 	if err := envelope.Unmarshal(text[4:]); err != nil {
 		return nil, err
 	}
+
 	lease := &coordination.Lease{}
 	return lease, lease.Unmarshal(envelope.Raw)
 }
 
-// TestATurnIsRenewedAfterAnError: a Lease that was not written is not told of by the
-// watch either.
+// TestATurnIsRenewedAfterAnError: a Lease that was not written is not told of
+// by the watch either.
 func TestATurnIsRenewedAfterAnError(t *testing.T) {
-	server, now, uptime := &leaseServer{}, noon, time.Duration(0)
+	server := &leaseServer{}
+	now := noon
+	uptime := time.Duration(0)
 	s := newTurnsSession(t, server, &uptime)
 	s.Now = func() time.Time { return now }
+
 	if ok, err := s.writeTurn(t.Context(), *s.offer); err != nil || !ok {
 		t.Fatalf("take the turn: %v %v", ok, err)
 	}
 
 	server.refuses = 1
 	now = now.Add(2 * turnRenew)
+
 	if err := s.giveTurn(t.Context()); err == nil {
 		t.Error("a Lease that was not written is no error")
 	}
@@ -93,8 +102,8 @@ func TestATurnIsRenewedAfterAnError(t *testing.T) {
 	}
 }
 
-// TestATurnExpiresByWhatThisNodeHasSeen: the clock of the node that has the turn may
-// be ahead or behind.
+// TestATurnExpiresByWhatThisNodeHasSeen: the clock of the node that has the
+// turn may be ahead or behind.
 func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
 	const term = 10 * time.Minute
 	for _, tt := range []struct {
@@ -106,13 +115,22 @@ func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
 		{"by a clock that is hours behind", -5 * time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			other, seconds, renewed := "other", int32(term/time.Second), meta.NewMicroTime(noon.Add(tt.ahead))
-			lease := &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &other, LeaseDurationSeconds: &seconds, RenewTime: &renewed}}
-			lease.Name, lease.ResourceVersion = "pool", "1"
+			other := "other"
+			seconds := int32(term / time.Second)
+			renewed := meta.NewMicroTime(noon.Add(tt.ahead))
+			lease := &coordination.Lease{Spec: coordination.LeaseSpec{
+				HolderIdentity:       &other,
+				LeaseDurationSeconds: &seconds,
+				RenewTime:            &renewed,
+			}}
+
+			lease.Name = "pool"
+			lease.ResourceVersion = "1"
 			server := &leaseServer{lease: lease}
 			uptime := time.Hour
 			s := newTurnsSession(t, server, &uptime)
-			s.turns.lease, s.turns.seen = lease, true
+			s.turns.lease = lease
+			s.turns.seen = true
 
 			isTurn := func(after time.Duration) bool {
 				t.Helper()
@@ -128,8 +146,11 @@ func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
 			}
 
 			again := lease.DeepCopy()
-			again.ResourceVersion, again.Spec.RenewTime.Time = "2", renewed.Add(time.Second)
-			server.lease, s.turns.lease = again, again
+			again.ResourceVersion = "2"
+			again.Spec.RenewTime.Time = renewed.Add(time.Second)
+			server.lease = again
+			s.turns.lease = again
+
 			if isTurn(2*time.Second) || isTurn(term-time.Second) {
 				t.Error("taken from a node that has renewed its turn")
 			}
@@ -140,17 +161,19 @@ func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
 	}
 }
 
-// newTurnsSession returns a session of node "me", beside an API server, in a pool
-// whose nodes take turns. Its wall clock stands still.
+// newTurnsSession returns a session of node "me", beside an API server, in a
+// pool whose nodes take turns. Its wall clock stands still.
 func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *session {
 	t.Helper()
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
+
 	a, err := newAPI(&rest.Config{Host: listening.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.close)
+
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -162,13 +185,17 @@ func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *
 		Now:    func() time.Time { return noon },
 		Uptime: func() time.Duration { return *uptime },
 	}
+
 	s := &session{
 		Cluster:    New(Config{Hostname: "me"}, env),
 		api:        a,
 		turns:      turns{name: "pool", seen: true},
 		rejections: map[int]rejection{},
 	}
-	s.looked, s.node = true, &core.Node{}
+
+	s.looked = true
+	s.node = &core.Node{}
 	s.offer = &offer{secret: "pool", serial: true, sum: "sum"}
+
 	return s
 }

@@ -29,9 +29,10 @@ const (
 )
 
 const (
-	// kubeletLimit is when a kubelet that does not get well is told of, kubeletTry how
-	// long it has for an answer, kubeletPause how often it is asked, updatePause when
-	// a step that failed is done again, upgradePause when an upgrade is.
+	// kubeletLimit is when a kubelet that does not get well is told of,
+	// kubeletTry how long it has for an answer, kubeletPause how often it is
+	// asked, updatePause when a step that failed is done again, upgradePause
+	// when an upgrade is.
 	kubeletLimit = 5 * time.Minute
 	kubeletTry   = 10 * time.Second
 	kubeletPause = 5 * time.Second
@@ -42,20 +43,25 @@ const (
 // update is an update in place as far as the agent knows.
 type update struct {
 	record inplace.Record
-	// known says that there is a record: the contract needs two configurations that
-	// speak of updates in place. unsaved is what is to be done about it on disk.
+
+	// known says that there is a record: the contract needs two configurations
+	// that speak of updates in place. unsaved is what is to be done about it on
+	// disk.
 	known   bool
 	unsaved error
-	// want is what the configuration that is offered says, nil for nothing; unclear
-	// why that cannot be told.
+
+	// want is what the configuration that is offered says, nil for nothing;
+	// unclear why that cannot be told.
 	want    *inplace.Facts
 	unclear error
-	// busy says that the step doing is under way, again when one that failed is due,
-	// rebooting that the node is to start another system.
+
+	// busy says that the step doing is under way, again when one that failed is
+	// due, rebooting that the node is to start another system.
 	busy      bool
 	doing     inplace.Step
 	again     time.Time
 	rebooting bool
+
 	// refusal is why it does not, to be told.
 	refusal string
 }
@@ -67,9 +73,11 @@ const torn = "torn"
 // load takes up what an earlier run has kept.
 func (u *update) load(k keep, log *zap.Logger) {
 	var err error
-	if u.record, u.known, err = k.record(); err != nil {
+	u.record, u.known, err = k.record()
+	if err != nil {
 		log.Error("updates in place", zap.Error(err))
-		u.record, u.known = inplace.Record{Version: torn}, true
+		u.record = inplace.Record{Version: torn}
+		u.known = true
 	}
 }
 
@@ -78,11 +86,13 @@ func (c *Cluster) factsOf(text []byte) (*inplace.Facts, error) {
 	if !bytes.Contains(text, []byte("inPlaceUpdates")) {
 		return nil, nil // It takes time to decode.
 	}
+
 	asked, _ := osc.Decode(dataKey, text) // What is wrong with it, who applies it says.
 	u := asked.Update()
 	if u == nil {
 		return nil, nil
 	}
+
 	facts, err := inplace.FactsOf(*u, asked.Inline(inplace.KubeletConfig, c.hostname()))
 	return &facts, err
 }
@@ -98,15 +108,22 @@ func (s *session) nextStep() inplace.Step {
 	case s.node == nil:
 		return inplace.Nothing
 	}
+
 	return inplace.Next(inplace.Node{
-		Record: u.record, Want: *u.want, Offered: s.offer.sum, Image: s.status.ImageVersion, Tried: s.node.Annotations[triedAnnotation],
-		BootID: s.BootID, Drained: drained(s.node), Applied: s.status.Version == s.offer.sum && s.status.Change == nil,
+		Record:  u.record,
+		Want:    *u.want,
+		Offered: s.offer.sum,
+		Image:   s.status.ImageVersion,
+		Tried:   s.node.Annotations[triedAnnotation],
+		BootID:  s.BootID,
+		Drained: drained(s.node),
+		Applied: s.status.Version == s.offer.sum && s.status.Change == nil,
 	})
 }
 
-// drained reports whether a Node may be updated: its pods are gone, or an update
-// before failed. After one that succeeded it is about to get pods again: the label
-// goes before the Node is drained anew.
+// drained reports whether a Node may be updated: its pods are gone, or an
+// update before failed. After one that succeeded it is about to get pods again:
+// the label goes before the Node is drained anew.
 func drained(n *core.Node) bool {
 	switch n.Labels[resultLabel] {
 	case failedResult:
@@ -129,12 +146,14 @@ func waitsForDrain(n *core.Node) string {
 
 // updateInPlace does the next step of an update, beside the session.
 func (s *session) updateInPlace(ctx context.Context) error {
-	step, u := s.nextStep(), &s.update
+	step := s.nextStep()
+	u := &s.update
 	switch {
 	case u.busy:
 		s.waits("update in place: " + string(u.doing))
 		return nil
-	case step == inplace.Nothing || s.node == nil || u.rebooting || s.renewing || s.over || s.status.Phase == "":
+	case step == inplace.Nothing || s.node == nil || u.rebooting || s.renewing || s.over ||
+		s.status.Phase == "":
 		return nil
 	case s.Now().Before(u.again):
 		s.waits("update in place: " + s.node.Annotations[reasonAnnotation])
@@ -147,10 +166,12 @@ func (s *session) updateInPlace(ctx context.Context) error {
 		u.refusal, u.again = "", s.Now().Add(upgradePause)
 		return s.failUpdate(ctx, refusal)
 	}
+
 	want := *u.want
 	switch step {
 	case inplace.Await:
-		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() + waitsForDrain(s.node)
+		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() +
+			waitsForDrain(s.node)
 		if u.unclear != nil {
 			why = u.unclear.Error()
 		}
@@ -162,7 +183,9 @@ func (s *session) updateInPlace(ctx context.Context) error {
 	case inplace.OS:
 		return s.updateOS(ctx, want.OS)
 	case inplace.GaveUp:
-		return s.failUpdate(ctx, fmt.Sprintf("the node came back with version %s, not %s", s.status.ImageVersion, want.OS))
+		return s.failUpdate(ctx,
+			fmt.Sprintf("the node came back with version %s, not %s",
+				s.status.ImageVersion, want.OS))
 	case inplace.Tokens: // They are watched: a new one is in its file as soon as there is one.
 		return s.did(step, want)
 	case inplace.Tell:
@@ -173,12 +196,14 @@ func (s *session) updateInPlace(ctx context.Context) error {
 	default:
 		s.beside(step, want, s.work(step))
 	}
+
 	return nil
 }
 
 // work is what a step is that takes time.
 func (s *session) work(step inplace.Step) func(ctx context.Context) error {
-	name, config := s.node.Name, s.Config
+	name := s.node.Name
+	config := s.Config
 	return map[inplace.Step]func(context.Context) error{
 		inplace.Kubelet: s.kubeletWell,
 		inplace.Agent: func(ctx context.Context) error {
@@ -191,9 +216,13 @@ func (s *session) work(step inplace.Step) func(ctx context.Context) error {
 }
 
 // beside does a step of an update and takes in how it went.
-func (s *session) beside(step inplace.Step, want inplace.Facts, do func(ctx context.Context) error) {
-	s.update.busy, s.update.doing = true, step
+func (s *session) beside(
+	step inplace.Step, want inplace.Facts, do func(ctx context.Context) error,
+) {
+	s.update.busy = true
+	s.update.doing = step
 	s.Log.Info("updating in place", zap.String("step", string(step)))
+
 	s.group.Go(func() {
 		err := do(s.whole)
 		s.post(s.whole, func() {
@@ -236,16 +265,20 @@ func (s *session) begin(step inplace.Step) error {
 	switch {
 	case step == inplace.Configure && r.Version != s.offer.sum:
 		if inplace.Diff(r.Done, *s.update.want, s.status.ImageVersion).CPUManagerPolicy {
-			if err := s.keep().dir.Remove(cpuManagerState); err != nil { // The kubelet does not start with that of another policy.
+			err := s.keep().dir.Remove(cpuManagerState)
+			if err != nil { // The kubelet does not start with that of another policy.
 				return err
 			}
 		}
-		r.Version, r.Cleared = s.offer.sum, false
+		r.Version = s.offer.sum
+		r.Cleared = false
 	case r.Version != "" && r.Version != torn && r.Version != s.offer.sum:
-		r.Version, r.Cleared = "", false
+		r.Version = ""
+		r.Cleared = false
 	default:
 		return nil
 	}
+
 	return s.keepRecord(r)
 }
 
@@ -254,7 +287,8 @@ func (s *session) begin(step inplace.Step) error {
 func (s *session) keepRecord(r inplace.Record) error {
 	u := &s.update
 	u.unsaved = s.keep().saveRecord(r)
-	u.record, u.known = r, true
+	u.record = r
+	u.known = true
 	return u.unsaved
 }
 
@@ -266,7 +300,8 @@ func (s *session) firstRecord() error {
 	case u.want != nil && u.unclear == nil && !u.known:
 		return s.keepRecord(inplace.Record{Done: *u.want})
 	case u.want == nil && u.known:
-		u.record, u.known = inplace.Record{}, false
+		u.record = inplace.Record{}
+		u.known = false
 		return s.keep().dir.Remove(recordName)
 	}
 	return nil
@@ -278,14 +313,18 @@ func (s *session) updateOS(ctx context.Context, version string) error {
 	if s.Upgrade == nil {
 		return s.failUpdate(ctx, "this node cannot update its operating system")
 	}
+
 	r := s.update.record
 	r.Boot = s.BootID
 	if err := s.keepRecord(r); err != nil {
 		return err
 	}
-	if err := s.change(ctx, wanted{annotations: map[string]*string{triedAnnotation: &version}}); err != nil {
+
+	err := s.change(ctx, wanted{annotations: map[string]*string{triedAnnotation: &version}})
+	if err != nil {
 		return err
 	}
+
 	c := s.Cluster // It goes on in the next session.
 	c.update.rebooting = true
 	c.others.Go(func() {
@@ -293,6 +332,7 @@ func (s *session) updateOS(ctx context.Context, version string) error {
 			c.post(c.life, func() { c.update.rebooting, c.update.refusal = false, err.Error() })
 		}
 	})
+
 	return nil
 }
 
@@ -310,16 +350,21 @@ func (s *session) change(ctx context.Context, w wanted) error {
 	if s.node == nil {
 		return errors.New("the Node is gone")
 	}
+
 	patch := w.patch(s.node)
 	if patch == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
+
 	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 	if err == nil {
-		s.node, s.seen = n, true
+		s.node = n
+		s.seen = true
 	}
+
 	return err
 }
 
@@ -330,6 +375,7 @@ func (s *session) kubeletWell(ctx context.Context) error { return kubeletIs(ctx,
 func kubeletIs(ctx context.Context, right func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
+
 	for {
 		try, end := context.WithTimeout(ctx, kubeletTry)
 		err := right(try)
@@ -337,15 +383,17 @@ func kubeletIs(ctx context.Context, right func(ctx context.Context) error) error
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, kubeletPause); ctx.Err() != nil {
+
+		pause(ctx, kubeletPause)
+		if ctx.Err() != nil {
 			return fmt.Errorf("kubelet is not well after the update: %w", err)
 		}
 	}
 }
 
-// rejoinKubelet has the kubelet ask for a certificate of the new authority, with
-// the one it has. One that rotates its certificate says that it is well before it
-// has any.
+// rejoinKubelet has the kubelet ask for a certificate of the new authority,
+// with the one it has. One that rotates its certificate says that it is well
+// before it has any.
 func (s *session) rejoinKubelet(ctx context.Context, config Config) error {
 	k := s.keep()
 	if err := k.rejoin(config); err != nil {

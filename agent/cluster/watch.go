@@ -22,12 +22,18 @@ import (
 // again is how long a watch waits after an error: with it, the node is back
 // within two seconds of the API server. The step stays at Cap once it is there.
 func again() *wait.Backoff {
-	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Jitter: 0.3, Steps: 6, Cap: time.Second}
+	return &wait.Backoff{
+		Duration: 100 * time.Millisecond,
+		Factor:   1.5,
+		Jitter:   0.3,
+		Steps:    6,
+		Cap:      time.Second,
+	}
 }
 
-// A watch that is not allowed waits for forbiddenFirst, and then twice as long each
-// time up to forbiddenLast: an API server that starts allows nothing for a moment,
-// and else somebody has to allow it.
+// A watch that is not allowed waits for forbiddenFirst, and then twice as long
+// each time up to forbiddenLast: an API server that starts allows nothing for a
+// moment, and else somebody has to allow it.
 const (
 	forbiddenFirst = 500 * time.Millisecond
 	forbiddenLast  = 20 * time.Second
@@ -43,45 +49,61 @@ type query struct {
 func (q query) String() string { return q.resource + " " + q.namespace + " " + q.fields + q.labels }
 
 func byName(client rest.Interface, resource, namespace, name string) query {
-	return query{client: client, resource: resource, namespace: namespace, fields: fields.OneTermEqualSelector("metadata.name", name).String()}
+	return query{
+		client:    client,
+		resource:  resource,
+		namespace: namespace,
+		fields:    fields.OneTermEqualSelector("metadata.name", name).String(),
+	}
 }
 
-// watch calls seen with the objects that q finds, once they are known and whenever
-// they change. Each try to reach the API
-// server ends up in tried, with the error it had, each watch in begun. It returns when ctx ends.
-func watch[T runtime.Object](ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T)) {
+// watch calls seen with the objects that q finds, once they are known and
+// whenever they change. Each try to reach the API server ends up in tried, with
+// the error it had, each watch in begun. It returns when ctx ends.
+func watch[T runtime.Object](
+	ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T),
+) {
 	hold := forbiddenFirst
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
-			if tried(err); !apierrors.IsForbidden(err) {
+			tried(err)
+			if !apierrors.IsForbidden(err) {
 				hold = forbiddenFirst
 				return list, err
 			}
+
 			pause(ctx, hold)
 			hold = min(2*hold, forbiddenLast)
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (watching.Interface, error) {
+		WatchFuncWithContext: func(
+			ctx context.Context, o meta.ListOptions,
+		) (watching.Interface, error) {
 			o.Watch = true
 			w, err := q.with(q.client.Get(), &o).Timeout(timeout(o)).Watch(ctx)
 			if err == nil {
 				begun()
 			}
+
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 				tried(nil) // It answers: all is to be read anew.
 			} else {
 				tried(err)
 			}
+
 			return w, err
 		},
 	}
-	r := cache.NewReflectorWithOptions(lister, kind, &store[T]{seen: seen}, cache.ReflectorOptions{Name: q.resource, Backoff: again()})
+
+	r := cache.NewReflectorWithOptions(lister, kind, &store[T]{seen: seen},
+		cache.ReflectorOptions{Name: q.resource, Backoff: again()})
 	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // What goes wrong, tried is told.
 }
 
 func (q query) with(r *rest.Request, o *meta.ListOptions) *rest.Request {
-	o.FieldSelector, o.LabelSelector = q.fields, q.labels
+	o.FieldSelector = q.fields
+	o.LabelSelector = q.labels
 	return r.Namespace(q.namespace).Resource(q.resource).VersionedParams(o, meta.ParameterCodec)
 }
 
@@ -139,7 +161,9 @@ func (*store[T]) Resync() error { return nil }
 
 // tell is in the order of the names.
 func (s *store[T]) tell() error {
-	names := slices.SortedFunc(maps.Keys(s.objects), func(a, b cache.ObjectName) int { return strings.Compare(a.String(), b.String()) })
+	names := slices.SortedFunc(maps.Keys(s.objects), func(a, b cache.ObjectName) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	objects := make([]T, len(names))
 	for i, name := range names {
 		objects[i] = s.objects[name]

@@ -21,7 +21,9 @@ const (
 )
 
 // patchNode changes the Node, or its part.
-func (a *api) patchNode(ctx context.Context, name, part string, kind types.PatchType, patch []byte) (*core.Node, error) {
+func (a *api) patchNode(
+	ctx context.Context, name, part string, kind types.PatchType, patch []byte,
+) (*core.Node, error) {
 	n := &core.Node{}
 	r := a.core.Patch(kind).Resource("nodes").Name(name)
 	if part != "" {
@@ -37,15 +39,33 @@ func (a *api) patchNode(ctx context.Context, name, part string, kind types.Patch
 func (s *session) event(n *core.Node, kind, reason, message string) {
 	now := meta.NewTime(s.Now())
 	e := &core.Event{
-		ObjectMeta:     meta.ObjectMeta{Name: fmt.Sprintf("%s.%x", n.Name, s.Now().UnixNano()), Namespace: meta.NamespaceDefault},
-		InvolvedObject: core.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID},
-		Type:           kind, Reason: reason, Message: message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
-		Source: core.EventSource{Component: "gardener-node-agent", Host: n.Name}, ReportingController: "gardener-node-agent", ReportingInstance: n.Name,
+		ObjectMeta: meta.ObjectMeta{
+			Name:      fmt.Sprintf("%s.%x", n.Name, s.Now().UnixNano()),
+			Namespace: meta.NamespaceDefault,
+		},
+		InvolvedObject: core.ObjectReference{
+			Kind:       "Node",
+			APIVersion: "v1",
+			Name:       n.Name,
+			UID:        n.UID,
+		},
+		Type:                kind,
+		Reason:              reason,
+		Message:             message,
+		FirstTimestamp:      now,
+		LastTimestamp:       now,
+		Count:               1,
+		Source:              core.EventSource{Component: "gardener-node-agent", Host: n.Name},
+		ReportingController: "gardener-node-agent",
+		ReportingInstance:   n.Name,
 	}
+
 	s.group.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
 		defer cancel()
-		if err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Error(); err != nil {
+		if err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(
+			ctx,
+		).Error(); err != nil {
 			s.Log.Warn("report an event", zap.String("reason", reason), zap.Error(err))
 		}
 	})
@@ -57,36 +77,59 @@ func (s *session) renewLease(ctx context.Context) error {
 		s.lease = nil
 		return nil
 	}
+
 	at := s.Now()
-	if at.Before(s.renewed.Add(leaseRenew-time.Second/10)) && !at.Before(s.renewed) && s.lease != nil { // The clock may be set back.
+	if at.Before(s.renewed.Add(leaseRenew-time.Second/10)) && !at.Before(s.renewed) &&
+		s.lease != nil {
+		// The clock may be set back.
 		s.soon(s.renewed.Add(leaseRenew))
 		return nil
 	}
+
 	name := leasePrefix + s.node.Name
-	term, now := int32(leaseTerm/time.Second), meta.NewMicroTime(at)
+	term := int32(leaseTerm / time.Second)
+	now := meta.NewMicroTime(at)
 	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) error {
-		l.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &term, &now
+		l.OwnerReferences = []meta.OwnerReference{{
+			APIVersion: "v1",
+			Kind:       "Node",
+			Name:       s.node.Name,
+			UID:        s.node.UID,
+		}}
+
+		l.Spec.HolderIdentity = &name
+		l.Spec.LeaseDurationSeconds = &term
+		l.Spec.RenewTime = &now
+
 		return nil
 	})
+
 	s.lease = l
 	if err == nil {
 		s.renewed = at
 		s.soon(s.renewed.Add(leaseRenew))
 	}
+
 	return err
 }
 
 // putLease creates or updates a Lease: have is what is known of it, nil for
-// nothing. It writes nothing if edit, which is given the Lease as it was last known,
-// returns an error. What it returns is known after that.
-func (a *api) putLease(ctx context.Context, have *coordination.Lease, name string, edit func(*coordination.Lease) error) (*coordination.Lease, error) {
+// nothing. It writes nothing if edit, which is given the Lease as it was last
+// known, returns an error. What it returns is known after that.
+func (a *api) putLease(
+	ctx context.Context,
+	have *coordination.Lease,
+	name string,
+	edit func(*coordination.Lease) error,
+) (*coordination.Lease, error) {
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Namespace: namespace}}
 	if have != nil && have.Name == name {
 		l = have.DeepCopy()
-	} else if err := a.lease(name, a.coordination.Get()).Do(ctx).Into(l); err != nil && !apierrors.IsNotFound(err) {
+	} else if err := a.lease(name, a.coordination.Get()).Do(ctx).Into(l); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("get Lease %s: %w", name, err)
 	}
+
 	if err := edit(l); err != nil {
 		return l, err
 	}
@@ -95,10 +138,12 @@ func (a *api) putLease(ctx context.Context, have *coordination.Lease, name strin
 	if l.ResourceVersion != "" {
 		r = a.lease(name, a.coordination.Put())
 	}
+
 	done := &coordination.Lease{}
 	if err := r.Body(l).Do(ctx).Into(done); err != nil {
 		return nil, fmt.Errorf("write Lease %s: %w", name, err)
 	}
+
 	return done, nil
 }
 
