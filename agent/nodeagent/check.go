@@ -21,30 +21,35 @@ const (
 	minStuck = 30 * time.Second
 )
 
-// check finds what is wrong with c: all that Gardener's own agent refuses, but for
-// the range of Kubernetes versions, which only a version of Gardener knows, and
-// without what Loam cannot reach its cluster. A field that Loam does not use is a
-// warning at most: a later Gardener that knows one more log level must not have
-// its documents refused.
+// check finds what is wrong with c: all that Gardener's own agent refuses, but
+// for the range of Kubernetes versions, which only a version of Gardener knows,
+// and without what Loam cannot reach its cluster. A field that Loam does not
+// use is a warning at most: a later Gardener that knows one more log level must
+// not have its documents refused.
 func check(report *document.Report, c Configuration) {
 	oneOf(report, "logLevel", c.LogLevel, "info", "debug", "error")
 	oneOf(report, "logFormat", c.LogFormat, "json", "text")
+
 	switch c.ClientConnection.QPS.(type) {
 	case nil, int64, float64:
 	default:
 		report.Warn("clientConnection.qps", "is no number", "write digits, without quotes")
 	}
+
 	if c.ClientConnection.Burst < 0 {
 		report.Warn("clientConnection.burst", "is negative", "")
 	}
+
 	for _, gate := range slices.Sorted(maps.Keys(c.FeatureGates)) {
 		report.Warn("featureGates."+gate, "is not known here", "")
 	}
 
 	checkAPIServer(report, c.APIServer)
 	if c.Bootstrap.KubeletDataVolumeSize < 0 {
-		report.Add("bootstrap.kubeletDataVolumeSize", "is negative", "write the size of the disk in bytes")
+		report.Add("bootstrap.kubeletDataVolumeSize", "is negative",
+			"write the size of the disk in bytes")
 	}
+
 	checkControllers(report, c.Controllers)
 }
 
@@ -56,7 +61,8 @@ func checkAPIServer(report *document.Report, a APIServer) {
 		report.Add("apiServer.caBundle", "is not base64", "")
 	}
 	if a.CAFile != "" && !path.IsAbs(a.CAFile) {
-		report.Addf("apiServer.caFile", "begin it with /", "%s is not absolute", document.Quote(a.CAFile))
+		report.Addf("apiServer.caFile", "begin it with /", "%s is not absolute",
+			document.Quote(a.CAFile))
 	}
 }
 
@@ -64,19 +70,26 @@ func checkControllers(report *document.Report, c Controllers) {
 	const at = "controllers."
 	system := c.OperatingSystemConfig
 	if system.SecretName == "" {
-		report.Add(at+"operatingSystemConfig.secretName", "empty", "write the name of the Secret with the node's configuration")
+		report.Add(at+"operatingSystemConfig.secretName", "empty",
+			"write the name of the Secret with the node's configuration")
 	} else if wrong := validation.IsDNS1123Subdomain(system.SecretName); len(wrong) > 0 {
-		report.Addf(at+"operatingSystemConfig.secretName", wrong[0], "%s is not the name of a Secret", document.Quote(system.SecretName))
+		report.Addf(at+"operatingSystemConfig.secretName", wrong[0],
+			"%s is not the name of a Secret", document.Quote(system.SecretName))
 	}
+
 	if system.KubernetesVersion == "" {
-		report.Add(at+"operatingSystemConfig.kubernetesVersion", "empty", "write the version of the kubelet, such as 1.36.3")
+		report.Add(at+"operatingSystemConfig.kubernetesVersion", "empty",
+			"write the version of the kubelet, such as 1.36.3")
 	} else if _, err := version.ParseGeneric(system.KubernetesVersion); err != nil {
-		report.Addf(at+"operatingSystemConfig.kubernetesVersion", "write it as 1.36.3", "%s is no version", document.Quote(system.KubernetesVersion))
+		report.Addf(at+"operatingSystemConfig.kubernetesVersion", "write it as 1.36.3",
+			"%s is no version", document.Quote(system.KubernetesVersion))
 	}
+
 	atLeast(report, at+"operatingSystemConfig.syncPeriod", system.SyncPeriod, minSync)
 	atLeast(report, at+"token.syncPeriod", c.Token.SyncPeriod, minSync)
 	atLeast(report, at+"systemdUnitCheck.syncPeriod", c.SystemdUnitCheck.SyncPeriod, minSync)
-	atLeast(report, at+"systemdUnitCheck.stuckThreshold", c.SystemdUnitCheck.StuckThreshold, minStuck)
+	atLeast(report, at+"systemdUnitCheck.stuckThreshold",
+		c.SystemdUnitCheck.StuckThreshold, minStuck)
 	checkTokens(report, at+"token.syncConfigs", c.Token.SyncConfigs)
 }
 
@@ -87,14 +100,17 @@ func checkTokens(report *document.Report, at string, tokens []TokenSync) {
 		if t.SecretName == "" {
 			report.Add(at+".secretName", "empty", "write the name of the Secret with the token")
 		}
+
 		earlier, twice := first[t.Path]
 		switch {
 		case t.Path == "":
 			report.Add(at+".path", "empty", "write the path of the file for the token")
 		case !path.IsAbs(t.Path) || path.Clean(t.Path) != t.Path:
-			report.Addf(at+".path", "write it absolute, without . and ..", "%s is not a clean path", document.Quote(t.Path))
+			report.Addf(at+".path", "write it absolute, without . and ..", "%s is not a clean path",
+				document.Quote(t.Path))
 		case twice:
-			report.Addf(at+".path", "give each token a file of its own", "%s is that of syncConfigs[%d] as well", document.Quote(t.Path), earlier)
+			report.Addf(at+".path", "give each token a file of its own",
+				"%s is that of syncConfigs[%d] as well", document.Quote(t.Path), earlier)
 		default:
 			first[t.Path] = i
 		}
@@ -104,7 +120,8 @@ func checkTokens(report *document.Report, at string, tokens []TokenSync) {
 // oneOf checks a word that may be left out.
 func oneOf(report *document.Report, at, word string, known ...string) {
 	if word != "" && !slices.Contains(known, word) {
-		report.Warnf(at, "write one of "+strings.Join(known, ", "), "%s is not known here", document.Quote(word))
+		report.Warnf(at, "write one of "+strings.Join(known, ", "), "%s is not known here",
+			document.Quote(word))
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package nodeagent reads the configuration of Gardener's own node agent, a
-// NodeAgentConfiguration (docs/api-reference/nodeagent-config.md of Gardener). Each
-// node of Gardener has one, in a file config-<version>.yaml. Loam takes from it how
-// the cluster is reached, and checks all of it as Gardener's own agent does.
+// NodeAgentConfiguration (docs/api-reference/nodeagent-config.md of Gardener).
+// Each node of Gardener has one, in a file config-<version>.yaml. Loam takes
+// from it how the cluster is reached, and checks all of it as Gardener's own
+// agent does.
 //
 // Its API server, tokens and Kubernetes version are used by agent/cluster.
 package nodeagent
@@ -14,8 +15,8 @@ const (
 	Kind       = "NodeAgentConfiguration"
 )
 
-// Configuration is a NodeAgentConfiguration. Loam does not need all of it: what is
-// not used is there to be checked.
+// Configuration is a NodeAgentConfiguration. Loam does not need all of it: what
+// is not used is there to be checked.
 type Configuration struct {
 	APIVersion       string           `json:"apiVersion"`
 	Kind             string           `json:"kind"`
@@ -63,14 +64,14 @@ type APIServer struct {
 	CAFile   string `json:"caFile"`
 }
 
-// Bootstrap is for a node that joins its cluster. KubeletDataVolumeSize is the size
-// of the disk for what the kubelet keeps, in bytes, 0 for none.
+// Bootstrap is for a node that joins its cluster. KubeletDataVolumeSize is the
+// size of the disk for what the kubelet keeps, in bytes, 0 for none.
 type Bootstrap struct {
 	KubeletDataVolumeSize int64 `json:"kubeletDataVolumeSize"`
 }
 
-// Controllers are the tasks of Gardener's node agent. Periods are Go durations; Loam
-// watches instead of looking from time to time.
+// Controllers are the tasks of Gardener's node agent. Periods are Go durations;
+// Loam watches instead of looking from time to time.
 type Controllers struct {
 	OperatingSystemConfig struct {
 		SyncPeriod string `json:"syncPeriod"`
@@ -89,16 +90,16 @@ type Controllers struct {
 	} `json:"systemdUnitCheck"`
 }
 
-// TokenSync is a Secret of namespace kube-system whose key "token" is kept in the
-// file Path.
+// TokenSync is a Secret of namespace kube-system whose key "token" is kept in
+// the file Path.
 type TokenSync struct {
 	SecretName string `json:"secretName"`
 	Path       string `json:"path"`
 }
 
 // Decode reads and checks a NodeAgentConfiguration. Errors are of type
-// document.Errors and name the document as given. As Gardener's own agent does, it
-// takes an unknown field and the like, which are the warnings.
+// document.Errors and name the document as given. As Gardener's own agent does,
+// it takes an unknown field and the like, which are the warnings.
 func Decode(name string, text []byte) (c Configuration, warnings document.Errors, err error) {
 	origin, err := document.DecodeWithOrigin(name, text, &c)
 	warnings, err = document.Lenient(err)
@@ -110,6 +111,7 @@ func Decode(name string, text []byte) (c Configuration, warnings document.Errors
 			return c, nil, headerErr
 		}
 	}
+
 	if err != nil {
 		return c, warnings, err
 	}
