@@ -1,6 +1,6 @@
 // Package inplace decides how a node is updated without being replaced by a new
-// machine (Gardener GEP-31): what of a configuration needs the node to be drained
-// first, and in which order it is done. It is pure.
+// machine (Gardener GEP-31): what of a configuration needs the node to be
+// drained first, and in which order it is done. It is pure.
 //
 // Next compares what was done with what is desired and returns the next step.
 // Each step that succeeds is recorded in /var/lib/loam/inplace.json, so an

@@ -15,18 +15,23 @@ import (
 // KubeletConfig is the file of the kubelet's configuration.
 const KubeletConfig = "/var/lib/kubelet/config/kubelet"
 
-// Facts are what a configuration says of all that needs a drained node to change.
+// Facts are what a configuration says of all that needs a drained node to
+// change.
 type Facts struct {
-	// OS is an IMAGE_VERSION, Kubelet a version without its patch, such as 1.36.
+	// OS is an IMAGE_VERSION, Kubelet a version without its patch, such as
+	// 1.36.
 	OS      string `json:"os,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"`
-	// Reserved is what the kubelet keeps from pods: those fields of evictionHard
-	// and kubeReserved that count, such as kubeReserved.cpu.
+
+	// Reserved is what the kubelet keeps from pods: those fields of
+	// evictionHard and kubeReserved that count, such as kubeReserved.cpu.
 	Reserved map[string]string `json:"reserved,omitempty"`
+
 	// CPUManagerPolicy is the kubelet's, "none" by default.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
-	// CertificateAuthorities and ServiceAccountKey are when the rotation of each
-	// began last; zero if none did.
+
+	// CertificateAuthorities and ServiceAccountKey are when the rotation of
+	// each began last; zero if none did.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
 	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }
@@ -34,7 +39,10 @@ type Facts struct {
 // reserved are the fields that count, by the map of KubeletConfiguration that
 // they are in.
 var reserved = map[string][]string{
-	"evictionHard": {"memory.available", "imagefs.available", "imagefs.inodesFree", "nodefs.available", "nodefs.inodesFree"},
+	"evictionHard": {
+		"memory.available", "imagefs.available", "imagefs.inodesFree", "nodefs.available",
+		"nodefs.inodesFree",
+	},
 	"kubeReserved": {"cpu", "memory", "ephemeral-storage", "pid"},
 }
 
@@ -42,9 +50,13 @@ var reserved = map[string][]string{
 // its KubeletConfig, nil if it has none.
 func FactsOf(u config.Update, kubelet []byte) (Facts, error) {
 	f := Facts{
-		OS: u.OSVersion, Kubelet: minor(u.Kubelet), CPUManagerPolicy: "none",
-		CertificateAuthorities: u.CertificateAuthorities, ServiceAccountKey: u.ServiceAccountKey,
+		OS:                     u.OSVersion,
+		Kubelet:                minor(u.Kubelet),
+		CPUManagerPolicy:       "none",
+		CertificateAuthorities: u.CertificateAuthorities,
+		ServiceAccountKey:      u.ServiceAccountKey,
 	}
+
 	var read struct {
 		CPUManagerPolicy string            `json:"cpuManagerPolicy"`
 		EvictionHard     map[string]string `json:"evictionHard"`
@@ -53,8 +65,12 @@ func FactsOf(u config.Update, kubelet []byte) (Facts, error) {
 	if err := yaml.Unmarshal(kubelet, &read); err != nil {
 		return Facts{}, fmt.Errorf("read %s: %w", KubeletConfig, err)
 	}
+
 	f.CPUManagerPolicy = cmp.Or(read.CPUManagerPolicy, f.CPUManagerPolicy)
-	for field, values := range map[string]map[string]string{"evictionHard": read.EvictionHard, "kubeReserved": read.KubeReserved} {
+	for field, values := range map[string]map[string]string{
+		"evictionHard": read.EvictionHard,
+		"kubeReserved": read.KubeReserved,
+	} {
 		for _, name := range reserved[field] {
 			if value, ok := values[name]; ok {
 				if f.Reserved == nil {
@@ -64,6 +80,7 @@ func FactsOf(u config.Update, kubelet []byte) (Facts, error) {
 			}
 		}
 	}
+
 	return f, nil
 }
 
@@ -78,9 +95,9 @@ type Changes struct {
 	OS, Kubelet, Reserved, CPUManagerPolicy, CertificateAuthorities, ServiceAccountKey bool
 }
 
-// Diff is what lies between what was done last and what is wanted, on a node that
-// runs image, an IMAGE_VERSION. A configuration that says nothing of a rotation any
-// more asks for none.
+// Diff is what lies between what was done last and what is wanted, on a node
+// that runs image, an IMAGE_VERSION. A configuration that says nothing of a
+// rotation any more asks for none.
 func Diff(done, want Facts, image string) Changes {
 	return Changes{
 		OS:                     want.OS != "" && want.OS != image,
@@ -104,12 +121,16 @@ func (c Changes) String() string {
 		is   bool
 		name string
 	}{
-		{c.OS, "the operating system"}, {c.Kubelet, "kubelet's version"}, {c.Reserved, "what kubelet reserves"},
-		{c.CPUManagerPolicy, "kubelet's CPU manager policy"}, {c.CertificateAuthorities, "certificate authorities"}, {c.ServiceAccountKey, "the service account key"},
+		{c.OS, "the operating system"}, {c.Kubelet, "kubelet's version"},
+		{c.Reserved, "what kubelet reserves"},
+		{c.CPUManagerPolicy, "kubelet's CPU manager policy"},
+		{c.CertificateAuthorities, "certificate authorities"},
+		{c.ServiceAccountKey, "the service account key"},
 	} {
 		if change.is {
 			names = append(names, change.name)
 		}
 	}
+
 	return strings.Join(names, ", ")
 }

@@ -34,10 +34,14 @@ const (
 type Record struct {
 	// Done is as far as it has come.
 	Done Facts `json:"done"`
-	// Agent is the rotation after whose beginning the agent's certificate was issued.
+
+	// Agent is the rotation after whose beginning the agent's certificate was
+	// issued.
 	Agent time.Time `json:"agent,omitzero"`
-	// Version is that of the configuration it is updating to, "" if it is not. Cleared
-	// says that only Tell is left, Boot is that in which another OS was asked for.
+
+	// Version is that of the configuration it is updating to, "" if it is not.
+	// Cleared says that only Tell is left, Boot is that in which another OS was
+	// asked for.
 	Version string `json:"version,omitempty"`
 	Cleared bool   `json:"cleared,omitempty"`
 	Boot    string `json:"boot,omitempty"`
@@ -46,21 +50,25 @@ type Record struct {
 // Node is how it stands.
 type Node struct {
 	Record
+
 	// Want is what the configuration says whose version is Offered.
 	Want    Facts
 	Offered string
-	// Image is the IMAGE_VERSION that runs, Tried the one that was tried last, BootID
-	// that of this boot, "" if it is not known.
+
+	// Image is the IMAGE_VERSION that runs, Tried the one that was tried last,
+	// BootID that of this boot, "" if it is not known.
 	Image, Tried, BootID string
+
 	// Drained says that it may be updated.
 	Drained bool
-	// Applied says that it runs the configuration that is offered, and that all is
-	// well with that.
+
+	// Applied says that it runs the configuration that is offered, and that all
+	// is well with that.
 	Applied bool
 }
 
-// Next decides. An update that has begun goes on, whatever becomes of Drained: the
-// node is half way then.
+// Next decides. An update that has begun goes on, whatever becomes of Drained:
+// the node is half way then.
 func Next(n Node) Step {
 	c := Diff(n.Done, n.Want, n.Image)
 	began := n.Version != "" && n.Version == n.Offered
@@ -73,7 +81,8 @@ func Next(n Node) Step {
 		return Configure
 	case c.Kubelet || c.Reserved || c.CPUManagerPolicy:
 		return Kubelet
-	case c.OS && n.Tried == n.Want.OS && (n.BootID == "" || n.BootID != n.Boot): // It has been started since.
+	case c.OS && n.Tried == n.Want.OS && (n.BootID == "" || n.BootID != n.Boot):
+		// It has been started since.
 		return GaveUp
 	case c.OS:
 		return OS
@@ -84,9 +93,11 @@ func Next(n Node) Step {
 	case c.ServiceAccountKey:
 		return Tokens
 	}
+
 	if !n.Cleared {
 		return Clear
 	}
+
 	return Tell
 }
 
@@ -94,7 +105,8 @@ func Next(n Node) Step {
 func (r Record) After(s Step, want Facts) Record {
 	switch s {
 	case Kubelet:
-		r.Done.Kubelet, r.Done.Reserved, r.Done.CPUManagerPolicy = want.Kubelet, want.Reserved, want.CPUManagerPolicy
+		r.Done.Kubelet, r.Done.Reserved, r.Done.CPUManagerPolicy = want.Kubelet, want.Reserved,
+			want.CPUManagerPolicy
 	case Agent:
 		r.Agent = want.CertificateAuthorities
 	case Rejoin:

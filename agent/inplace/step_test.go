@@ -34,15 +34,29 @@ func factsOf(t *testing.T, u config.Update, kubelet string) inplace.Facts {
 }
 
 func TestFactsOf(t *testing.T) {
-	got := factsOf(t, config.Update{OSVersion: "1.2.0", Kubelet: "v1.36.3", CertificateAuthorities: spring}, kubelet)
+	got := factsOf(
+		t,
+		config.Update{OSVersion: "1.2.0", Kubelet: "v1.36.3", CertificateAuthorities: spring},
+		kubelet,
+	)
+
 	want := inplace.Facts{
-		OS: "1.2.0", Kubelet: "1.36", CPUManagerPolicy: "static", CertificateAuthorities: spring,
-		Reserved: map[string]string{"evictionHard.memory.available": "100Mi", "kubeReserved.cpu": "80m", "kubeReserved.memory": "1Gi"},
+		OS:                     "1.2.0",
+		Kubelet:                "1.36",
+		CPUManagerPolicy:       "static",
+		CertificateAuthorities: spring,
+		Reserved: map[string]string{
+			"evictionHard.memory.available": "100Mi",
+			"kubeReserved.cpu":              "80m",
+			"kubeReserved.memory":           "1Gi",
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
-	if _, err := inplace.FactsOf(config.Update{}, []byte("kubeReserved: 3")); err == nil || !strings.Contains(err.Error(), inplace.KubeletConfig) {
+
+	_, err := inplace.FactsOf(config.Update{}, []byte("kubeReserved: 3"))
+	if err == nil || !strings.Contains(err.Error(), inplace.KubeletConfig) {
 		t.Errorf("a kubelet configuration that is none: %v", err)
 	}
 }
@@ -57,15 +71,34 @@ func TestDiff(t *testing.T) {
 	}{
 		{"the same", nil, kubelet, ""},
 		{"a patch of kubelet", func(u *config.Update) { u.Kubelet = "1.35.9" }, kubelet, ""},
-		{"a minor of kubelet", func(u *config.Update) { u.Kubelet = "v1.36.0" }, kubelet, "kubelet's version"},
-		{"another image", func(u *config.Update) { u.OSVersion = "1.1.0" }, kubelet, "the operating system"},
-		{"what kubelet has for itself", nil, strings.Replace(kubelet, "80m", "90m", 1), "what kubelet reserves"},
+		{"a minor of kubelet", func(u *config.Update) {
+			u.Kubelet = "v1.36.0"
+		}, kubelet, "kubelet's version"},
+		{"another image", func(u *config.Update) {
+			u.OSVersion = "1.1.0"
+		}, kubelet, "the operating system"},
+		{
+			"what kubelet has for itself",
+			nil,
+			strings.Replace(kubelet, "80m", "90m", 1),
+			"what kubelet reserves",
+		},
 		{"a limit that does not count", nil, strings.Replace(kubelet, "10%", "20%", 1), ""},
 		{"what else kubelet does", nil, strings.Replace(kubelet, "110", "250", 1), ""},
-		{"a policy that goes", nil, strings.Replace(kubelet, "cpuManagerPolicy: static", "", 1), "kubelet's CPU manager policy"},
-		{"authorities and keys", func(u *config.Update) { u.CertificateAuthorities, u.ServiceAccountKey = summer, summer }, kubelet,
+		{
+			"a policy that goes",
+			nil,
+			strings.Replace(kubelet, "cpuManagerPolicy: static", "", 1),
+			"kubelet's CPU manager policy",
+		},
+		{"authorities and keys", func(u *config.Update) {
+			u.CertificateAuthorities = summer
+			u.ServiceAccountKey = summer
+		}, kubelet,
 			"certificate authorities, the service account key"},
-		{"a rotation that is not spoken of any more", func(u *config.Update) { u.ServiceAccountKey = time.Time{} }, kubelet, ""},
+		{"a rotation that is not spoken of any more", func(u *config.Update) {
+			u.ServiceAccountKey = time.Time{}
+		}, kubelet, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := base
@@ -90,31 +123,60 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 		steps string
 	}{
 		{"nothing changes", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.4"}, ""},
-		{"kubelet", config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"}, "await configure kubelet clear tell"},
-		{"the system", config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}, "await configure os clear tell"},
-		{"authorities", config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring}, "await configure agent rejoin clear tell"},
-		{"all at once", config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0", CertificateAuthorities: spring, ServiceAccountKey: spring},
+		{
+			"kubelet",
+			config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"},
+			"await configure kubelet clear tell",
+		},
+		{
+			"the system",
+			config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"},
+			"await configure os clear tell",
+		},
+		{
+			"authorities",
+			config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring},
+			"await configure agent rejoin clear tell",
+		},
+		{"all at once", config.Update{
+			OSVersion:              "2.0.0",
+			Kubelet:                "1.36.0",
+			CertificateAuthorities: spring,
+			ServiceAccountKey:      spring,
+		},
 			"await configure kubelet os agent rejoin tokens clear tell"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := inplace.Node{Record: inplace.Record{Done: have}, Want: factsOf(t, test.want, ""), Offered: "v2", Image: "1.0.0"}
+			n := inplace.Node{
+				Record:  inplace.Record{Done: have},
+				Want:    factsOf(t, test.want, ""),
+				Offered: "v2",
+				Image:   "1.0.0",
+			}
+
 			var steps []string
 			for len(steps) < 20 {
 				step := inplace.Next(n)
 				if step == inplace.Nothing {
 					break
 				}
+
 				steps = append(steps, string(step))
 				switch step {
 				case inplace.Await:
 					n.Drained = true
 				case inplace.Configure:
-					n.Version, n.Applied = n.Offered, true
+					n.Version = n.Offered
+					n.Applied = true
 				case inplace.OS:
-					n.Image, n.Drained = n.Want.OS, false // The node is half way: it goes on.
+					// The node is half way: it goes on.
+					n.Image = n.Want.OS
+					n.Drained = false
 				}
+
 				n.Record = n.After(step, n.Want)
 			}
+
 			if got := strings.Join(steps, " "); got != test.steps {
 				t.Errorf("%q, want %q", got, test.steps)
 			}
@@ -125,7 +187,13 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 func TestNext(t *testing.T) {
 	done := factsOf(t, config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0"}, "")
 	newer := factsOf(t, config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0"}, "")
-	base := inplace.Node{Record: inplace.Record{Done: done}, Want: newer, Offered: "v2", Image: "1.0.0"}
+	base := inplace.Node{
+		Record:  inplace.Record{Done: done},
+		Want:    newer,
+		Offered: "v2",
+		Image:   "1.0.0",
+	}
+
 	began := inplace.Record{Done: done, Version: "v2"}
 	upToKubelet := began.After(inplace.Kubelet, newer)
 	for _, test := range []struct {
@@ -134,27 +202,63 @@ func TestNext(t *testing.T) {
 		want inplace.Step
 	}{
 		{"a node that is in use waits", func(n *inplace.Node) {}, inplace.Await},
-		{"one that begins to be drained does not", func(n *inplace.Node) { n.Drained = true }, inplace.Configure},
+		{"one that begins to be drained does not", func(n *inplace.Node) {
+			n.Drained = true
+		}, inplace.Configure},
 		{"a newer configuration in the middle needs the node to be drained, too",
-			func(n *inplace.Node) { n.Record, n.Offered = began, "v3" }, inplace.Await},
-		{"an update that has begun goes on", func(n *inplace.Node) { n.Record = began }, inplace.Configure},
-		{"the system comes after kubelet", func(n *inplace.Node) { n.Record, n.Applied = upToKubelet, true }, inplace.OS},
+			func(n *inplace.Node) {
+				n.Record = began
+				n.Offered = "v3"
+			}, inplace.Await},
+		{"an update that has begun goes on", func(n *inplace.Node) {
+			n.Record = began
+		}, inplace.Configure},
+		{"the system comes after kubelet", func(n *inplace.Node) {
+			n.Record = upToKubelet
+			n.Applied = true
+		}, inplace.OS},
 		{"a system that came back as it was is not tried again",
-			func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "2.0.0" }, inplace.GaveUp},
-		{"until a person says so", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "" }, inplace.OS},
+			func(n *inplace.Node) {
+				n.Record = upToKubelet
+				n.Applied = true
+				n.Tried = "2.0.0"
+			}, inplace.GaveUp},
+		{"until a person says so", func(n *inplace.Node) {
+			n.Record = upToKubelet
+			n.Applied = true
+			n.Tried = ""
+		}, inplace.OS},
 		{"one that was not started yet is asked for again", func(n *inplace.Node) {
-			n.Record, n.Applied, n.Tried, n.BootID = upToKubelet, true, "2.0.0", "boot"
+			n.Record = upToKubelet
+			n.Applied = true
+			n.Tried = "2.0.0"
+			n.BootID = "boot"
 			n.Boot = "boot"
 		}, inplace.OS},
 		{"one that was started since is not", func(n *inplace.Node) {
-			n.Record, n.Applied, n.Tried, n.BootID = upToKubelet, true, "2.0.0", "next boot"
+			n.Record = upToKubelet
+			n.Applied = true
+			n.Tried = "2.0.0"
+			n.BootID = "next boot"
 			n.Boot = "boot"
 		}, inplace.GaveUp},
-		{"another may be", func(n *inplace.Node) { n.Record, n.Applied, n.Tried = upToKubelet, true, "1.9.0" }, inplace.OS},
+		{"another may be", func(n *inplace.Node) {
+			n.Record = upToKubelet
+			n.Applied = true
+			n.Tried = "1.9.0"
+		}, inplace.OS},
 		{"a system that a person flashed is no update that has begun",
-			func(n *inplace.Node) { n.Done, n.Applied, n.Image = newer, true, "1.0.0" }, inplace.Await},
+			func(n *inplace.Node) {
+				n.Done = newer
+				n.Applied = true
+				n.Image = "1.0.0"
+			}, inplace.Await},
 		{"what is wanted again in the middle is finished",
-			func(n *inplace.Node) { n.Record, n.Want, n.Applied = began, done, true }, inplace.Clear},
+			func(n *inplace.Node) {
+				n.Record = began
+				n.Want = done
+				n.Applied = true
+			}, inplace.Clear},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := base
