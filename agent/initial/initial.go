@@ -1,8 +1,9 @@
-// Package initial puts the files of machine.yaml on a machine that has not joined
-// its cluster yet. Gardener's user data has them: how the API server is reached, who
-// the machine is, and a bootstrap token. The same user data is attached at every later
-// boot, when the token has been used up and deleted and a configuration has brought
-// newer files in the place of the others. So they are written once.
+// Package initial puts the files of machine.yaml on a machine that has not
+// joined its cluster yet. Gardener's user data has them: how the API server is
+// reached, who the machine is, and a bootstrap token. The same user data is
+// attached at every later boot, when the token has been used up and deleted and
+// a configuration has brought newer files in the place of the others. So they
+// are written once.
 //
 // The digest of what was written comes last, so after a power cut all of it is
 // written again, and a used bootstrap token does not come back with the next
@@ -25,17 +26,19 @@ import (
 
 // ErrJoined means that the files of machine.yaml are others than those that the
 // machine has joined its cluster with.
-var ErrJoined = errors.New("files of machine.yaml have changed and are not written: the machine has joined its cluster with those from before; " +
+var ErrJoined = errors.New("files of machine.yaml have changed and are not written: " +
+	"the machine has joined its cluster with those from before; " +
 	"hint: `loam reset` makes it forget the cluster and begin with the new ones")
 
-// Place writes files durably, all of them, and reports whether it did. It writes none
-// that it has written before, whatever has become of them, and returns ErrJoined instead
-// of writing others to a machine that has joined its cluster. Cut off anywhere, it can be
-// called again.
+// Place writes files durably, all of them, and reports whether it did. It
+// writes none that it has written before, whatever has become of them, and
+// returns ErrJoined instead of writing others to a machine that has joined its
+// cluster. Cut off anywhere, it can be called again.
 func Place(node *durable.Dir, files []machine.InitialFile, joined bool) (bool, error) {
 	if len(files) == 0 {
 		return false, nil
 	}
+
 	want := digest(files)
 	have, err := placed(node)
 	switch {
@@ -57,7 +60,8 @@ func Place(node *durable.Dir, files []machine.InitialFile, joined bool) (bool, e
 	return true, write(node, machine.PlacedFile, []byte(want+"\n"), 0o600)
 }
 
-// placed returns the digest of the files that were placed last, "" if none were.
+// placed returns the digest of the files that were placed last, "" if none
+// were.
 func placed(node *durable.Dir) (string, error) {
 	text, err := node.Root().ReadFile(relative(machine.PlacedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,14 +82,15 @@ func write(node *durable.Dir, name string, data []byte, mode fs.FileMode) error 
 	return err
 }
 
-// digest identifies files by where they are and what is in them, however machine.yaml
-// writes that.
+// digest identifies files by where they are and what is in them, however
+// machine.yaml writes that.
 func digest(files []machine.InitialFile) string {
 	type file struct {
 		Path string
 		Mode fs.FileMode
 		Data []byte
 	}
+
 	list := make([]file, len(files))
 	for i, f := range files {
 		list[i] = file{

@@ -48,6 +48,7 @@ func newNode(t *testing.T) node {
 	}
 	t.Cleanup(func() { root.Close() })
 	n.root = root
+
 	return n
 }
 
@@ -83,13 +84,15 @@ func TestPlace(t *testing.T) {
 		}
 		got = append(got, info.Mode().String()+" "+string(text))
 	}
-	if diff := cmp.Diff([]string{"-rw------- kind: NodeAgentConfiguration\n", "-rw-r----- one"}, got); diff != "" {
+
+	diff := cmp.Diff([]string{"-rw------- kind: NodeAgentConfiguration\n", "-rw-r----- one"}, got)
+	if diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
 
-// TestLaterBoots: each row is a boot of a machine that was started with the token "one",
-// which was then used up and deleted.
+// TestLaterBoots: each row is a boot of a machine that was started with the
+// token "one", which was then used up and deleted.
 func TestLaterBoots(t *testing.T) {
 	quoted := given("")
 	quoted[1].Base64 = "b25l"
@@ -102,10 +105,19 @@ func TestLaterBoots(t *testing.T) {
 		err    error
 	}{
 		{name: "the same user data", files: given("one"), joined: true},
-		{name: "the same, written another way", files: []machine.InitialFile{given("one")[0], quoted[1]}, joined: true},
+		{
+			name:   "the same, written another way",
+			files:  []machine.InitialFile{given("one")[0], quoted[1]},
+			joined: true,
+		},
 		{name: "the same, and the certificate has expired", files: given("one")},
 		{name: "a new token, and the certificate has expired", files: given("two"), want: "two"},
-		{name: "a new token for a machine that has joined", files: given("two"), joined: true, err: initial.ErrJoined},
+		{
+			name:   "a new token for a machine that has joined",
+			files:  given("two"),
+			joined: true,
+			err:    initial.ErrJoined,
+		},
 		{name: "no files any more", joined: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -121,6 +133,7 @@ func TestLaterBoots(t *testing.T) {
 			if !errors.Is(err, test.err) || wrote != (test.want != "") {
 				t.Errorf("Place = %v, %v, want error %v", wrote, err, test.err)
 			}
+
 			if got := n.token(t); got != test.want {
 				t.Errorf("token %q, want %q", got, test.want)
 			}
@@ -128,8 +141,9 @@ func TestLaterBoots(t *testing.T) {
 	}
 }
 
-// TestPowerCuts cuts the power before each step: the next boot has all files, and the
-// one after it, when the token has been used up, does not bring it back.
+// TestPowerCuts cuts the power before each step: the next boot has all files,
+// and the one after it, when the token has been used up, does not bring it
+// back.
 func TestPowerCuts(t *testing.T) {
 	errCut := errors.New("power cut")
 	for at := 0; ; at++ {
@@ -148,6 +162,7 @@ func TestPowerCuts(t *testing.T) {
 			}
 			return
 		}
+
 		if !errors.Is(err, errCut) {
 			t.Fatal(err)
 		}
