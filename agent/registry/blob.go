@@ -24,17 +24,21 @@ func (p pull) fetch(ctx context.Context, d ocispec.Descriptor) error {
 	if errdefs.IsAlreadyExists(err) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("write %s: %w", d.Digest, err)
 	}
+
 	defer w.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	body, err := p.fetcher.Fetch(ctx, d)
 	if err == nil {
 		limited := limit(body, patience, func() { cancel(errSilent) })
 		err = errors.Join(contents.Copy(ctx, w, limited, d.Size, d.Digest), limited.Close())
 	}
+
 	switch {
 	case err == nil:
 		return nil
@@ -43,6 +47,7 @@ func (p pull) fetch(ctx context.Context, d ocispec.Descriptor) error {
 	case errors.Is(context.Cause(ctx), errSilent):
 		err = errSilent
 	}
+
 	return fmt.Errorf("fetch %s: %w", d.Digest, err)
 }
 

@@ -12,7 +12,8 @@ import (
 
 // A registry that sends other bytes is found out, and not for ever.
 func TestWrongBytesAreRefused(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	manifest := r.Push(t, "a/two:v1", two)
 	for _, kind := range []string{"/manifests/", "/blobs/"} {
@@ -31,6 +32,7 @@ func TestWrongBytesAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v", kind, err)
 		}
 	}
+
 	f.spoilWith(nil)
 	if _, err := get(t, New(c.socket()), f.host()+"/a/two@"+manifest, "/bin/new"); err != nil {
 		t.Error(err)
@@ -41,32 +43,44 @@ func TestContainerdIsAbsent(t *testing.T) {
 	c := newContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a/two:v1", two)
-	provider, ref := New(c.socket()), r.Address()+"/a/two:v1"
+	provider := New(c.socket())
+	ref := r.Address() + "/a/two:v1"
 	_, err := get(t, provider, ref, "/bin/new")
-	want := "containerd does not answer: dial unix " + c.socket() + ": connect: no such file or directory; hint: it is tried again; systemctl status containerd"
+	want := "containerd does not answer: dial unix " + c.socket() +
+		": connect: no such file or directory; hint: it is tried again; systemctl status containerd"
 	if !errors.Is(err, ErrNotRunning) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
+
 	c.start(t)
 	file, err := provider.Image(t.Context(), ref, "/bin/new")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.stop()
 	if _, err := file.Open(); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("open without containerd: %v", err)
 	}
+
 	c.start(t) // What was pulled is still there, though the registry is not.
 	r.Stop(t)
+
 	if got, err := get(t, provider, ref, "/bin/new"); err != nil || got != "new" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
 func TestAPullGoesOnWhereItWasCutOff(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
-	r.Push(t, "a/kubelet:v1", cluster.Image{Layers: []cluster.Layer{{"kubelet": {Content: large(8 << 20)}}, {"f": text("1")}}})
+	r.Push(t, "a/kubelet:v1",
+		cluster.Image{Layers: []cluster.Layer{
+			{"kubelet": {Content: large(8 << 20)}},
+			{"f": text("1")},
+		}})
+
 	ref := f.host() + "/a/kubelet:v1"
 	f.stopInTheMiddle(t, r)
 	provider := New(c.socket())
@@ -74,37 +88,47 @@ func TestAPullGoesOnWhereItWasCutOff(t *testing.T) {
 	if err == nil {
 		t.Fatal("half an image was pulled")
 	}
+
 	if n := names(t, provider, namespace); len(n) != 0 {
 		t.Errorf("half an image is there as %q", n)
 	}
 	if _, err := provider.Image(t.Context(), ref, "/kubelet"); err == nil {
 		t.Fatal("half an image was used")
 	}
+
 	c.stop() // A power cut is no reason to begin anew either.
 	c.start(t)
 	r.Start(t)
 	f.asked("")
+
 	got, err := get(t, provider, ref, "/kubelet")
 	if err != nil || !bytes.Equal([]byte(got), large(8<<20)) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if all := strings.Join(f.requests, "\n"); strings.Count(all, "bytes=") != 1 || strings.Contains(all, "bytes=0-") {
+
+	all := strings.Join(f.requests, "\n")
+	if strings.Count(all, "bytes=") != 1 || strings.Contains(all, "bytes=0-") {
 		t.Errorf("the layer was fetched from its beginning:\n%s", all)
 	}
 }
 
 // What a pull left half done goes with Keep once nobody wants it.
 func TestKeepRemovesHalfAnImage(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
-	r.Push(t, "a/kubelet:v1", cluster.Image{Layers: []cluster.Layer{{"kubelet": {Content: large(8 << 20)}}}})
+	r.Push(t, "a/kubelet:v1",
+		cluster.Image{Layers: []cluster.Layer{{"kubelet": {Content: large(8 << 20)}}}})
 	f.stopInTheMiddle(t, r)
+
 	provider := New(c.socket())
 	if _, err := provider.Image(t.Context(), f.host()+"/a/kubelet:v1", "/kubelet"); err == nil {
 		t.Fatal("half an image was pulled")
 	}
+
 	expect := func(want int) {
 		t.Helper()
 		ctx, s := connected(t, provider, namespace)
@@ -113,14 +137,18 @@ func TestKeepRemovesHalfAnImage(t *testing.T) {
 			t.Errorf("%d blobs are half there, %v, want %d", len(begun), err, want)
 		}
 	}
+
 	if err := provider.Keep(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
+
 	expect(1) // It was asked for in this look.
 	provider.Follow(nil)
+
 	if err := provider.Keep(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
+
 	expect(0)
 	if n := blobs(t, provider, namespace); n != 0 {
 		t.Errorf("%d blobs are left", n)

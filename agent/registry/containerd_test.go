@@ -45,14 +45,18 @@ level = "warn"
 func newContainerd(t testing.TB) *containerd {
 	t.Helper()
 	judge.Dir(t, "LOAM_ROOT_TREE")
+
 	dir, err := os.MkdirTemp("", "loam-containerd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, quiet, dir), 0o600); err != nil {
+
+	err = os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, quiet, dir), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &containerd{dir: dir}
 }
 
@@ -71,16 +75,21 @@ func (c *containerd) start(t testing.TB) {
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
 	loader := one(t, tree+"/lib*/ld-linux-*.so.*")
 	library := one(t, tree+"/lib/*-linux-gnu")
-	c.cmd = exec.Command(loader, "--library-path", library, tree+"/usr/bin/containerd", "--config", filepath.Join(c.dir, "config.toml"))
+	c.cmd = exec.Command(loader, "--library-path", library, tree+"/usr/bin/containerd", "--config",
+		filepath.Join(c.dir, "config.toml"))
+
 	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	c.cmd.Stdout, c.cmd.Stderr = log, log
+
+	c.cmd.Stdout = log
+	c.cmd.Stderr = log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.exited = make(chan struct{})
 	started := make(chan error)
+
 	go func(cmd *exec.Cmd, exited chan struct{}) {
 		runtime.LockOSThread() // Pdeathsig: prctl(2), the parent is a thread.
 		defer close(exited)
@@ -90,9 +99,11 @@ func (c *containerd) start(t testing.TB) {
 			_ = cmd.Wait()
 		}
 	}(c.cmd, c.exited)
+
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { c.stop(); c.show(t) })
 	c.await(t)
 }
@@ -126,8 +137,10 @@ func (c *containerd) await(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		if conn, err := net.Dial("unix", c.socket()); err == nil {
 			conn.Close()

@@ -21,7 +21,8 @@ var errSilent = fmt.Errorf("no answer in %s", patience)
 func isUnreachable(ctx context.Context, err error) bool {
 	var status statuserr.ErrUnexpectedStatus
 	switch {
-	case ctx.Err() != nil || errdefs.IsNotFound(err) || errors.Is(err, docker.ErrInvalidAuthorization):
+	case ctx.Err() != nil || errdefs.IsNotFound(err) ||
+		errors.Is(err, docker.ErrInvalidAuthorization):
 		return false
 	case errors.As(err, &status):
 		return status.StatusCode >= http.StatusInternalServerError
@@ -39,15 +40,24 @@ func (m *remote) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return err
 	case errdefs.IsNotFound(err):
-		return fmt.Errorf("the registry %s lacks a part of the image: %w; hint: push it again", m.Hostname(), err)
+		return fmt.Errorf("the registry %s lacks a part of the image: %w; hint: push it again",
+			m.Hostname(), err)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("the registry %s is not trusted: %w; hint: name its authority with ca in %s", m.Hostname(), err, hosts)
+		return fmt.Errorf(
+			"the registry %s is not trusted: %w; hint: name its authority with ca in %s",
+			m.Hostname(), err, hosts,
+		)
 	case errors.Is(err, docker.ErrInvalidAuthorization),
-		errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials, let it pull without, or through a mirror in %s",
+		errors.As(err, &status) &&
+			(status.StatusCode == http.StatusUnauthorized ||
+				status.StatusCode == http.StatusForbidden):
+		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials, "+
+			"let it pull without, or through a mirror in %s",
 			m.Hostname(), err, hosts)
 	case isUnreachable(ctx, err):
-		return fmt.Errorf("the registry %s cannot be reached: %w; hint: it is tried again; its mirrors are in %s", m.Hostname(), err, hosts)
+		return fmt.Errorf("the registry %s cannot be reached: %w; hint: it is tried again; "+
+			"its mirrors are in %s", m.Hostname(), err, hosts)
 	}
+
 	return err
 }

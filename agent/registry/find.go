@@ -29,16 +29,18 @@ func (t *tree) find(name string) (*file, error) {
 	return n.file, nil
 }
 
-// hint names files of the same name elsewhere, else a link that leads nowhere, a
-// name that is near, or what is in the last directory of name that is there.
+// hint names files of the same name elsewhere, else a link that leads nowhere,
+// a name that is near, or what is in the last directory of name that is there.
 func (t *tree) hint(name string) string {
 	if same := t.named(path.Base(name)); len(same) > 0 {
 		return "; hint: the image has " + some(same)
 	}
+
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		n, real, err := t.walk(dir)
 		if err == nil && n.entries != nil {
-			missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"), "/")
+			missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"),
+				"/")
 			if e, ok := n.entries[missing]; ok {
 				return "; " + path.Join(real, missing) + " is a link to " + e.link
 			}
@@ -47,6 +49,7 @@ func (t *tree) hint(name string) string {
 			}
 			return "; hint: " + real + " " + has(n)
 		}
+
 		if dir == "/" {
 			return ""
 		}
@@ -66,6 +69,7 @@ func (t *tree) named(base string) []string {
 			search(path.Join(dir, name), e.node)
 		}
 	}
+
 	search("/", t.root)
 	slices.Sort(found)
 	return found

@@ -35,6 +35,7 @@ func get(t *testing.T, r *Registry, ref, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var read bytes.Buffer
 	for range 2 {
 		read.Reset()
@@ -47,9 +48,12 @@ func get(t *testing.T, r *Registry, ref, path string) (string, error) {
 			return "", err
 		}
 	}
-	if c.Size != int64(read.Len()) || "sha256:"+c.Digest != digest.FromBytes(read.Bytes()).String() {
+
+	if c.Size != int64(read.Len()) ||
+		"sha256:"+c.Digest != digest.FromBytes(read.Bytes()).String() {
 		t.Errorf("%s of %s: digest %s, size %d: not what is read", path, ref, c.Digest, c.Size)
 	}
+
 	return read.String(), nil
 }
 
@@ -72,10 +76,12 @@ func names(t *testing.T, r *Registry, namespace string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, i := range answer.Images {
 		names = append(names, i.Name)
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -89,6 +95,7 @@ func blobs(t *testing.T, r *Registry, namespace string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 

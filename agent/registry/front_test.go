@@ -29,20 +29,26 @@ func newFront(t *testing.T, behind *cluster.Registry) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &front{}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:      func(q *httputil.ProxyRequest) { q.SetURL(to); q.Out.Host = to.Host },
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(to); q.Out.Host = to.Host },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler)
+		},
 	}
+
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		f.mu.Lock()
-		f.requests = append(f.requests, strings.TrimSpace(q.Method+" "+q.URL.Path+" "+q.Header.Get("Range")))
+		f.requests = append(f.requests,
+			strings.TrimSpace(q.Method+" "+q.URL.Path+" "+q.Header.Get("Range")))
 		spoil := f.spoil
 		f.mu.Unlock()
 		if spoil == nil || !spoil(w, q) {
 			proxy.ServeHTTP(w, q)
 		}
 	}))
+
 	f.Config.ErrorLog = nil
 	t.Cleanup(f.Close)
 	return f
@@ -61,12 +67,14 @@ func (f *front) spoilWith(spoil func(w http.ResponseWriter, q *http.Request) boo
 func (f *front) asked(text string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	n := 0
 	for _, q := range f.requests {
 		if strings.Contains(q, text) {
 			n++
 		}
 	}
+
 	f.requests = nil
 	return n
 }
@@ -77,15 +85,18 @@ func (f *front) stopInTheMiddle(t *testing.T, behind *cluster.Registry) {
 		if !strings.Contains(q.URL.Path, "/blobs/") || q.Header.Get("Range") != "" {
 			return false
 		}
+
 		const most = 4 << 20
 		a, err := http.Get(behind.URL() + q.URL.Path)
 		if err != nil { // It has stopped.
 			panic(http.ErrAbortHandler)
 		}
 		defer a.Body.Close()
+
 		if a.ContentLength <= most {
 			return false
 		}
+
 		w.Header().Set("Content-Length", strconv.FormatInt(a.ContentLength, 10))
 		_, _ = io.CopyN(w, a.Body, most)
 		behind.Stop(t)

@@ -13,8 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// hanging is a containerd that answers the version, if that, and nothing else. It
-// counts what it is asked.
+// hanging is a containerd that answers the version, if that, and nothing else.
+// It counts what it is asked.
 func hanging(t *testing.T, version bool) (socket string, asked chan string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -22,23 +22,30 @@ func hanging(t *testing.T, version bool) (socket string, asked chan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var clear http.Protocols
 	clear.SetUnencryptedHTTP2(true)
 	asked = make(chan string, 16)
-	server := &http.Server{Protocols: &clear, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		asked <- q.URL.Path
-		if !version || !strings.HasSuffix(q.URL.Path, "/Version") {
-			<-q.Context().Done()
-			return
-		}
-		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Trailer", "Grpc-Status")
-		_, _ = w.Write(make([]byte, 5))
-		w.Header().Set("Grpc-Status", "0")
-	})}
+	server := &http.Server{
+		Protocols: &clear,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			asked <- q.URL.Path
+			if !version || !strings.HasSuffix(q.URL.Path, "/Version") {
+				<-q.Context().Done()
+				return
+			}
+
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Trailer", "Grpc-Status")
+			_, _ = w.Write(make([]byte, 5))
+			w.Header().Set("Grpc-Status", "0")
+		}),
+	}
+
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() { server.Close(); <-served })
+
 	return socket, asked
 }
 
@@ -48,11 +55,13 @@ func TestAContainerdThatHangsIsWaitedForOnceInALook(t *testing.T) {
 	socket, asked := hanging(t, false)
 	r := New(socket)
 	r.limits = limits{answer: 50 * time.Millisecond, work: time.Hour}
+
 	for look := range 2 {
 		r.Follow(nil)
 		for range 3 {
 			_, err := r.Image(t.Context(), anImage, "/a")
-			if !errors.Is(err, errHangs) || errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "hint: it is restarted after a minute") {
+			if !errors.Is(err, errHangs) || errors.Is(err, ErrNotRunning) ||
+				!strings.Contains(err.Error(), "hint: it is restarted after a minute") {
 				t.Fatal(err)
 			}
 		}
@@ -66,6 +75,7 @@ func TestWhatContainerdDoesNotAnswerIsGivenUp(t *testing.T) {
 	socket, _ := hanging(t, true)
 	r := New(socket)
 	r.limits.work = 50 * time.Millisecond
+
 	d := ocispec.Descriptor{Digest: digest.FromString("a"), Size: 1}
 	for _, test := range []struct {
 		name string
@@ -73,14 +83,18 @@ func TestWhatContainerdDoesNotAnswerIsGivenUp(t *testing.T) {
 	}{
 		{"a call", func() error { _, err := r.Image(t.Context(), anImage, "/a"); return err }},
 		{"what is left of images", func() error { return r.Keep(t.Context(), nil) }},
-		{"a file, opened by one who has no limit", func() error { _, err := r.open(d, &file{}); return err }},
+		{"a file, opened by one who has no limit", func() error {
+			_, err := r.open(d, &file{})
+			return err
+		}},
 		{"a transfer", func() error {
 			ctx, s := connected(t, r, namespace)
 			return pull{session: s}.fetch(ctx, d)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := test.ask(); err == nil || !strings.Contains(err.Error(), "containerd hangs: no answer in 50ms; hint: systemctl status containerd") {
+			if err := test.ask(); err == nil || !strings.Contains(err.Error(),
+				"containerd hangs: no answer in 50ms; hint: systemctl status containerd") {
 				t.Error(err)
 			}
 		})

@@ -23,14 +23,24 @@ func TestHosts(t *testing.T) {
 	write(t, ca, secure.CA())
 	down := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	down.Stop(t)
-	trusted := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\nca = [%q]\n", secure.URL(), ca)
+
+	trusted := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n"+
+		"ca = [%q]\n", secure.URL(), ca)
 	for _, row := range []struct{ name, ref, hosts, err string }{
 		{name: "TLS with an authority of hosts.toml", ref: secure.Address(), hosts: trusted},
 		{name: "a mirror for a registry that is nowhere", ref: "registry.example", hosts: trusted},
-		{name: "a mirror that is down, then the registry", ref: plain.Address(),
-			hosts: fmt.Sprintf("server = %q\n[host.%q]\ncapabilities = [\"pull\", \"resolve\"]\n", plain.URL(), down.URL())},
-		{name: "TLS without the authority", ref: secure.Address(), hosts: fmt.Sprintf("server = %q\n", secure.URL()),
-			err: "the registry " + secure.Address() + " is not trusted: "},
+		{
+			name: "a mirror that is down, then the registry",
+			ref:  plain.Address(),
+			hosts: fmt.Sprintf("server = %q\n[host.%q]\ncapabilities = [\"pull\", \"resolve\"]\n",
+				plain.URL(), down.URL()),
+		},
+		{
+			name:  "TLS without the authority",
+			ref:   secure.Address(),
+			hosts: fmt.Sprintf("server = %q\n", secure.URL()),
+			err:   "the registry " + secure.Address() + " is not trusted: ",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -40,6 +50,7 @@ func TestHosts(t *testing.T) {
 			if row.err == "" && (err != nil || got != "new") {
 				t.Errorf("%q, %v", got, err)
 			}
+
 			if row.err != "" && (err == nil || !strings.HasPrefix(err.Error(), row.err)) {
 				t.Errorf("error %v, want %s", err, row.err)
 			}
@@ -57,22 +68,29 @@ func TestAuthoritiesThatAreNotInPlaceYet(t *testing.T) {
 	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
 	secure.Push(t, "a/two:v1", two)
 	dir := t.TempDir() // Without a hosts.toml, any authority of this host is good enough.
-	write(t, filepath.Join(dir, secure.Address(), "hosts.toml"), fmt.Sprintf("server = %q\n", secure.URL()))
+	write(t, filepath.Join(dir, secure.Address(), "hosts.toml"),
+		fmt.Sprintf("server = %q\n", secure.URL()))
+
 	provider := New(c.socket(), dir)
-	if _, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err == nil || !strings.Contains(err.Error(), "is not trusted") {
+	if _, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err == nil ||
+		!strings.Contains(err.Error(), "is not trusted") {
 		t.Errorf("without them: %v", err)
 	}
+
 	provider.Trust([]byte(secure.CA()))
-	if got, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err != nil || got != "new" {
+	got, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new")
+	if err != nil || got != "new" {
 		t.Errorf("%q, %v", got, err)
 	}
+
 	if err := provider.Keep(context.WithoutCancel(t.Context()), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestFiles(t *testing.T) {
-	got := New("/c.sock", "/d").Files([]osc.Reference{{Secret: "a", Key: "b"}, {Image: "h:5/a/b", Path: "/x"}})
+	got := New("/c.sock",
+		"/d").Files([]osc.Reference{{Secret: "a", Key: "b"}, {Image: "h:5/a/b", Path: "/x"}})
 	want := []string{"/c.sock", "/d/_default/hosts.toml", "/d/h:5/hosts.toml", "/d/h_5_/hosts.toml"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -14,43 +14,131 @@ import (
 // two is an image with everything that layers do to each other.
 var two = cluster.Image{Layers: []cluster.Layer{
 	{
-		"bin/old": text("old"), "bin/gone": text("gone"), "etc/conf/a": text("lower"), "etc/conf/c": text("lower"),
-		"usr/bin/tool": text("tool"), "sbin": {Link: "usr/bin"}, "out": {Link: "../../../../etc/hostname"},
+		"bin/old": text("old"), "bin/gone": text("gone"), "etc/conf/a": text("lower"),
+		"etc/conf/c":   text("lower"),
+		"usr/bin/tool": text("tool"), "sbin": {Link: "usr/bin"},
+		"out": {Link: "../../../../etc/hostname"},
 	},
 	{
-		"bin/new": text("new"), "bin/.wh.gone": text(""), "etc/conf/.wh..wh..opq": text(""), "etc/conf/a": text("upper"),
+		"bin/new": text("new"), "bin/.wh.gone": text(""), "etc/conf/.wh..wh..opq": text(""),
+		"etc/conf/a": text("upper"),
 	},
 }}
 
 func TestImage(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	host := r.Address()
 	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 	one := cluster.Image{Layers: []cluster.Layer{{"kubelet": text("v1")}}}
 	manifest := r.Push(t, "a/two:v1", two)
-	index := r.PushIndex(t, "a/index:v1", cluster.Image{Arch: other, Layers: []cluster.Layer{{"kubelet": text("theirs")}}}, one)
+	index := r.PushIndex(t, "a/index:v1",
+		cluster.Image{Arch: other, Layers: []cluster.Layer{{"kubelet": text("theirs")}}}, one)
 	r.Push(t, "a/other:v1", cluster.Image{Arch: other, Layers: one.Layers})
 	r.PushIndex(t, "a/others:v1", cluster.Image{Arch: other, Layers: one.Layers})
+
 	provider := New(c.socket())
 	for _, row := range []struct{ name, ref, path, want, err string }{
-		{name: "by tag", ref: "/a/two:v1", path: "/bin/new", want: "new"},
-		{name: "by digest", ref: "/a/two@" + manifest, path: "/bin/new", want: "new"},
-		{name: "by tag and digest", ref: "/a/two:v1@" + manifest, path: "/bin/new", want: "new"},
-		{name: "by a tag that is another by now, and digest", ref: "/a/two:v0@" + manifest, path: "/bin/new", want: "new"},
-		{name: "from an index", ref: "/a/index:v1", path: "/kubelet", want: "v1"},
-		{name: "from an index by digest", ref: "/a/index@" + index, path: "/kubelet", want: "v1"},
-		{name: "of a lower layer", ref: "/a/two:v1", path: "/bin/old", want: "old"},
-		{name: "overwritten", ref: "/a/two:v1", path: "/etc/conf/a", want: "upper"},
-		{name: "through a link to a directory", ref: "/a/two:v1", path: "/sbin/tool", want: "tool"},
-		{name: "hidden by a whiteout", ref: "/a/two:v1", path: "/bin/gone", err: "there is none; hint: /bin has new, old"},
-		{name: "hidden by an opaque directory", ref: "/a/two:v1", path: "/etc/conf/c", err: "there is none; hint: /etc/conf has a"},
-		{name: "a link that leads out", ref: "/a/two:v1", path: "/out", err: "there is none; /out is a link to ../../../../etc/hostname"},
-		{name: "no such image", ref: "/a/none:v1", path: "/x", err: "the registry " + host + " has no such image: there is none; hint: has it been pushed?"},
-		{name: "no such digest", ref: "/a/two@sha256:" + strings.Repeat("00", 32), path: "/x", err: "the registry " + host + " has no such image: there is none; hint: has it been pushed?"},
-		{name: "an index for others", ref: "/a/others:v1", path: "/kubelet",
-			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH + "; hint: name an image for that, or an index that has one"},
-		{name: "an image for others", ref: "/a/other:v1", path: "/kubelet",
-			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH + "; hint: name an image for that, or an index that has one"},
+		{
+			name: "by tag",
+			ref:  "/a/two:v1",
+			path: "/bin/new",
+			want: "new",
+		},
+		{
+			name: "by digest",
+			ref:  "/a/two@" + manifest,
+			path: "/bin/new",
+			want: "new",
+		},
+		{
+			name: "by tag and digest",
+			ref:  "/a/two:v1@" + manifest,
+			path: "/bin/new",
+			want: "new",
+		},
+		{
+			name: "by a tag that is another by now, and digest",
+			ref:  "/a/two:v0@" + manifest,
+			path: "/bin/new",
+			want: "new",
+		},
+		{
+			name: "from an index",
+			ref:  "/a/index:v1",
+			path: "/kubelet",
+			want: "v1",
+		},
+		{
+			name: "from an index by digest",
+			ref:  "/a/index@" + index,
+			path: "/kubelet",
+			want: "v1",
+		},
+		{
+			name: "of a lower layer",
+			ref:  "/a/two:v1",
+			path: "/bin/old",
+			want: "old",
+		},
+		{
+			name: "overwritten",
+			ref:  "/a/two:v1",
+			path: "/etc/conf/a",
+			want: "upper",
+		},
+		{
+			name: "through a link to a directory",
+			ref:  "/a/two:v1",
+			path: "/sbin/tool",
+			want: "tool",
+		},
+		{
+			name: "hidden by a whiteout",
+			ref:  "/a/two:v1",
+			path: "/bin/gone",
+			err:  "there is none; hint: /bin has new, old",
+		},
+		{
+			name: "hidden by an opaque directory",
+			ref:  "/a/two:v1",
+			path: "/etc/conf/c",
+			err:  "there is none; hint: /etc/conf has a",
+		},
+		{
+			name: "a link that leads out",
+			ref:  "/a/two:v1",
+			path: "/out",
+			err:  "there is none; /out is a link to ../../../../etc/hostname",
+		},
+		{
+			name: "no such image",
+			ref:  "/a/none:v1",
+			path: "/x",
+			err: "the registry " + host + " has no such image: there is none; hint: " +
+				"has it been pushed?",
+		},
+		{
+			name: "no such digest",
+			ref:  "/a/two@sha256:" + strings.Repeat("00", 32),
+			path: "/x",
+			err: "the registry " + host + " has no such image: there is none; hint: " +
+				"has it been pushed?",
+		},
+		{
+			name: "an index for others",
+			ref:  "/a/others:v1",
+			path: "/kubelet",
+			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH +
+				"; hint: name an image for that, or an index that has one",
+		},
+		{
+			name: "an image for others",
+			ref:  "/a/other:v1",
+			path: "/kubelet",
+			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH +
+				"; hint: name an image for that, or an index that has one",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := get(t, provider, host+row.ref, row.path)
@@ -66,11 +154,13 @@ func TestImage(t *testing.T) {
 
 // Whoever resolves contents gets image, path and cause.
 func TestErrorsNameImageAndPath(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a/two:v1", two)
 	reference := osc.Reference{Image: r.Address() + "/a/two:v1", Path: "/tool"}
 	_, err := content.Resolve(t.Context(), imagesOnly{New(c.socket())}, []osc.Reference{reference})
-	want := "find /tool of the image " + reference.Image + ": there is none; hint: the image has /usr/bin/tool"
+	want := "find /tool of the image " + reference.Image + ": there is none; hint: " +
+		"the image has /usr/bin/tool"
 	if err == nil || err.Error() != want || !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %s", err, want)
 	}

@@ -19,20 +19,24 @@ func (r *Registry) Keep(ctx context.Context, refs []string) error {
 	if err := r.take(ctx); err != nil {
 		return err
 	}
+
 	defer r.give()
 	keep, err := r.kept(refs)
 	if err != nil {
 		return err
 	}
+
 	ctx, s, err := r.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+
 	all, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
+
 	used := map[digest.Digest]bool{}
 	var unused []string
 	for _, i := range all {
@@ -42,6 +46,7 @@ func (r *Registry) Keep(ctx context.Context, refs []string) error {
 			unused = append(unused, i.Name)
 		}
 	}
+
 	r.forget(used)
 	return errors.Join(s.releaseOthers(ctx, keep), s.remove(ctx, unused))
 }
@@ -56,11 +61,14 @@ func (r *Registry) kept(refs []string) (map[string]bool, error) {
 		}
 		keep[spec.String()] = true
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for name := range r.named {
 		keep[name] = true
 	}
+
 	return keep, nil
 }
 
@@ -75,8 +83,10 @@ func (r *Registry) forget(used map[digest.Digest]bool) {
 func (s *session) remove(ctx context.Context, names []string) error {
 	var errs []error
 	for i, name := range names {
-		_, err := s.images.Delete(ctx, &images.DeleteImageRequest{Name: name, Sync: i == len(names)-1})
-		if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
+		_, err := s.images.Delete(ctx,
+			&images.DeleteImageRequest{Name: name, Sync: i == len(names)-1})
+		err = errgrpc.ToNative(err)
+		if err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove the image %s: %w", name, err))
 		}
 	}
@@ -89,14 +99,17 @@ func (s *session) releaseOthers(ctx context.Context, keep map[string]bool) error
 	if err != nil {
 		return fmt.Errorf("ask containerd for leases: %w", err)
 	}
+
 	var errs []error
 	for _, lease := range all {
 		if keep[lease.ID] {
 			continue
 		}
-		if err := s.leases.Delete(ctx, lease, leases.SynchronousDelete); err != nil && !errdefs.IsNotFound(err) {
+		if err := s.leases.Delete(ctx, lease, leases.SynchronousDelete); err != nil &&
+			!errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("end the lease for the image %s: %w", lease.ID, err))
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -16,14 +16,17 @@ import (
 // What no configuration refers to goes, with its content; what others have in
 // containerd, even the same image, stays.
 func TestKeep(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
-	provider, host := New(c.socket()), r.Address()
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
+	provider := New(c.socket())
+	host := r.Address()
 	for _, name := range []string{"a:v1", "b:v1", "c:v1"} {
 		r.Push(t, name, cluster.Image{Layers: []cluster.Layer{{"f": text(name)}}})
 		if _, err := get(t, provider, host+"/"+name, "/f"); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	lend(t, provider, host+"/b:v1", "k8s.io")
 	keep := func(refs ...string) {
 		t.Helper()
@@ -31,6 +34,7 @@ func TestKeep(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	expect := func(namespace string, count int, want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, names(t, provider, namespace)); diff != "" {
@@ -40,16 +44,21 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s has %d blobs, want %d", namespace, n, count)
 		}
 	}
+
 	expect("k8s.io", 3, host+"/b:v1")
 	keep()
-	expect(namespace, 9, host+"/a:v1", host+"/b:v1", host+"/c:v1") // All were asked for in this look.
+
+	// All were asked for in this look.
+	expect(namespace, 9, host+"/a:v1", host+"/b:v1", host+"/c:v1")
 	provider.Follow(nil)
 	keep(host+"/a:v1", host+"/other:v1")
 	expect(namespace, 3, host+"/a:v1")
 	expect("k8s.io", 3, host+"/b:v1")
+
 	if _, err := get(t, provider, host+"/b:v1", "/f"); err != nil {
 		t.Errorf("what was removed is pulled again: %v", err)
 	}
+
 	provider.Follow(nil)
 	keep()
 	expect(namespace, 0)
@@ -67,10 +76,12 @@ func lend(t *testing.T, r *Registry, name, namespace string) {
 	if err != nil || !ok {
 		t.Fatalf("%s: %v, %t", name, err, ok)
 	}
+
 	spec, err := parse(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := other.remote(ctx, spec)
 	defer m.close()
 	if _, err := s.pull(ctx, m, target); err != nil {
@@ -83,16 +94,20 @@ func lend(t *testing.T, r *Registry, name, namespace string) {
 
 // A layer that rots on the disk is noticed, and pulled again.
 func TestADamagedImageHeals(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a:v1", cluster.Image{Layers: []cluster.Layer{{"f": text("1")}}})
+
 	ref := r.Address() + "/a:v1"
 	if _, err := get(t, New(c.socket()), ref, "/f"); err != nil {
 		t.Fatal(err)
 	}
+
 	layers, err := filepath.Glob(c.dir + "/root/io.containerd.content.v1.content/blobs/sha256/*")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range layers {
 		blob, err := os.ReadFile(name)
 		if err != nil {
@@ -101,16 +116,21 @@ func TestADamagedImageHeals(t *testing.T) {
 		if strings.HasPrefix(string(blob), "{") {
 			continue
 		}
+
 		blob[len(blob)/2] ^= 1
 		if err := os.Chmod(name, 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, name, string(blob))
 	}
+
 	provider := New(c.socket())
-	if _, err := get(t, provider, ref, "/f"); err == nil || !strings.Contains(err.Error(), errDamaged.Error()) {
+	if _, err := get(t, provider, ref, "/f"); err == nil ||
+		!strings.Contains(err.Error(), errDamaged.Error()) {
 		t.Errorf("error %v, want %v", err, errDamaged)
 	}
+
 	if got, err := get(t, provider, ref, "/f"); err != nil || got != "1" {
 		t.Errorf("%q, %v", got, err)
 	}

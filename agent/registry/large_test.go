@@ -28,22 +28,28 @@ func large(n int) []byte {
 // A kubelet is never in memory, neither pulled nor looked for nor read.
 func TestALargeFileIsStreamed(t *testing.T) {
 	const size, most = 80 << 20, 32 << 20
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	want := pushLarge(t, r, size)
 	before := startPeak(t)
+
 	file, err := New(c.socket()).Image(t.Context(), r.Address()+"/a/kubelet:v1", "/kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o, err := file.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum := sha256.New()
 	n, err := io.Copy(sum, o)
-	if err := errors.Join(err, o.Close()); err != nil || n != size || hex.EncodeToString(sum.Sum(nil)) != want || file.Digest != want {
+	if err := errors.Join(err, o.Close()); err != nil || n != size ||
+		hex.EncodeToString(sum.Sum(nil)) != want || file.Digest != want {
 		t.Errorf("%d bytes, %v, not what was pushed", n, err)
 	}
+
 	grown := status(t, "VmHWM") - before
 	t.Logf("grown by %d KiB", grown>>10)
 	if grown > most {
@@ -76,11 +82,13 @@ func status(t *testing.T, name string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(text), name+":")
 	var kib int
 	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+
 	return kib << 10
 }
 
@@ -105,12 +113,14 @@ func TestSilenceEndsAFetch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
+
 				l := limit(body{row.each}, patience, stop)
 				for range 3 {
 					if _, err := l.Read(make([]byte, 1)); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				synctest.Wait()
 				if stopped := ctx.Err() != nil; stopped != row.want {
 					t.Errorf("stopped: %t, want %t", stopped, row.want)

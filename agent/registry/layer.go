@@ -35,21 +35,27 @@ func openArchive(layer io.Reader) (*archive, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	var unpacked io.ReadCloser
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}): // RFC 1952, 2.3.1
 		unpacked, err = gzip.NewReader(packed)
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, 3.1.1
 		var decoder *zstd.Decoder
-		if decoder, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err == nil {
+		decoder, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(maxWindow))
+		if err == nil {
 			unpacked = decoder.IOReadCloser()
 		}
 	default:
-		unpacked, err = io.NopCloser(packed), nil
+		unpacked = io.NopCloser(packed)
+		err = nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &archive{Reader: tar.NewReader(unpacked), unpacked: unpacked}, nil
 }
 
@@ -67,13 +73,16 @@ func (t *tree) add(layer int, blob io.Reader, want digest.Digest) error {
 	sum := want.Verifier()
 	blob = io.TeeReader(blob, sum)
 	wrong := t.addMembers(layer, blob)
-	// What follows the archive, or what is wrong in it, belongs to the digest too.
+
+	// What follows the archive, or what is wrong in it, belongs to the digest
+	// too.
 	if _, err := io.Copy(io.Discard, blob); err != nil {
 		return err
 	}
 	if !sum.Verified() {
 		return errDamaged
 	}
+
 	return wrong
 }
 
@@ -88,9 +97,11 @@ func (t *tree) addMembers(layer int, blob io.Reader) error {
 		if err == io.EOF {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		file, err := a.file(layer, header)
 		if err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
@@ -108,12 +119,19 @@ func (a *archive) file(layer int, header *tar.Header) (*file, error) {
 	if !isRegular(header) {
 		return nil, nil
 	}
+
 	sum := digest.SHA256.Digester()
 	size, err := io.Copy(sum.Hash(), a)
 	if err != nil {
 		return nil, err
 	}
-	return &file{layer: layer, member: a.member - 1, digest: sum.Digest(), size: size}, nil
+
+	return &file{
+		layer:  layer,
+		member: a.member - 1,
+		digest: sum.Digest(),
+		size:   size,
+	}, nil
 }
 
 func isRegular(header *tar.Header) bool {

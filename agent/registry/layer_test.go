@@ -23,17 +23,25 @@ func pack(t testing.TB, members ...string) []byte {
 		header := &tar.Header{Mode: 0o755}
 		var text string
 		if name, target, ok := strings.Cut(m, " -> "); ok {
-			header.Typeflag, header.Name, header.Linkname = tar.TypeSymlink, name, target
+			header.Typeflag = tar.TypeSymlink
+			header.Name = name
+			header.Linkname = target
 		} else if name, target, ok := strings.Cut(m, " => "); ok {
-			header.Typeflag, header.Name, header.Linkname = tar.TypeLink, name, target
+			header.Typeflag = tar.TypeLink
+			header.Name = name
+			header.Linkname = target
 		} else if name, ok := strings.CutSuffix(m, "!"); ok {
-			header.Typeflag, header.Name = tar.TypeFifo, name
+			header.Typeflag = tar.TypeFifo
+			header.Name = name
 		} else if strings.HasSuffix(m, "/") {
-			header.Typeflag, header.Name = tar.TypeDir, m
+			header.Typeflag = tar.TypeDir
+			header.Name = m
 		} else {
 			header.Name, text, _ = strings.Cut(m, "=")
-			header.Typeflag, header.Size = tar.TypeReg, int64(len(text))
+			header.Typeflag = tar.TypeReg
+			header.Size = int64(len(text))
 		}
+
 		if err := w.WriteHeader(header); err != nil {
 			t.Fatalf("%s: %v", m, err)
 		}
@@ -41,9 +49,11 @@ func pack(t testing.TB, members ...string) []byte {
 			t.Fatalf("%s: %v", m, err)
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return out.Bytes()
 }
 
@@ -64,22 +74,27 @@ func content1(t *testing.T, layers [][]byte, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	f, err := files.find(name)
 	if err != nil {
 		return "", err
 	}
+
 	a, err := openArchive(bytes.NewReader(layers[f.layer]))
 	if err != nil {
 		return "", err
 	}
 	defer a.Close()
+
 	if err := a.seek(f.member); err != nil {
 		return "", err
 	}
+
 	text, err := io.ReadAll(a)
 	if digest.FromBytes(text) != f.digest || int64(len(text)) != f.size {
 		t.Errorf("%s has digest %s and size %d, not as said", name, f.digest, f.size)
 	}
+
 	return string(text), err
 }
 
@@ -88,10 +103,12 @@ func TestLayersArePackedInSeveralWays(t *testing.T) {
 	plain := pack(t, "a=1")
 	var gzipped, zstded bytes.Buffer
 	g := gzip.NewWriter(&gzipped)
+
 	z, err := zstd.NewWriter(&zstded)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, w := range []io.WriteCloser{g, z} {
 		if _, err := w.Write(plain); err != nil {
 			t.Fatal(err)
@@ -100,6 +117,7 @@ func TestLayersArePackedInSeveralWays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, layer := range [][]byte{plain, gzipped.Bytes(), zstded.Bytes()} {
 		if got, err := content1(t, [][]byte{layer}, "/a"); err != nil || got != "1" {
 			t.Errorf("%x…: %q, %v", layer[:4], got, err)
@@ -117,14 +135,17 @@ func TestADamagedLayerIsNotUsed(t *testing.T) {
 			t.Errorf("byte %d: error %v, want %v", i, err, errDamaged)
 		}
 	}
+
 	for _, cut := range []int{0, 1, 600, len(whole) - 1} {
-		if err := newTree().add(0, bytes.NewReader(whole[:cut]), want); !errors.Is(err, errDamaged) {
+		if err := newTree().add(0, bytes.NewReader(whole[:cut]),
+			want); !errors.Is(err, errDamaged) {
 			t.Errorf("%d bytes of %d: error %v, want %v", cut, len(whole), err, errDamaged)
 		}
 	}
 }
 
-// Layers come from strangers: whatever is in one, reading it ends without a panic.
+// Layers come from strangers: whatever is in one, reading it ends without a
+// panic.
 func FuzzLayer(f *testing.F) {
 	f.Add(pack(f, "d/a=1", "l -> d", "h => d/a", "l/b=2", ".wh.d=", "d/.wh..wh..opq="), "/l/a")
 	f.Fuzz(func(t *testing.T, layer []byte, name string) {

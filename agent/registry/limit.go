@@ -13,11 +13,12 @@ import (
 	"github.com/loam-os/loam/agent/liveness"
 )
 
-// A job begins with a question that containerd answers at once if it does not hang,
-// within AnswerLimit. After that, workLimit is for each call and for each message of
-// a transfer: to collect garbage, or to bring a large layer to a slow disk, may take
-// minutes. While the agent's loop waits here, nobody restarts a containerd that
-// hangs; after AnswerLimit the loop is free, and agent/liveness has it restart that.
+// A job begins with a question that containerd answers at once if it does not
+// hang, within AnswerLimit. After that, workLimit is for each call and for each
+// message of a transfer: to collect garbage, or to bring a large layer to a
+// slow disk, may take minutes. While the agent's loop waits here, nobody
+// restarts a containerd that hangs; after AnswerLimit the loop is free, and
+// agent/liveness has it restart that.
 const (
 	AnswerLimit = 10 * time.Second
 	workLimit   = 2 * time.Minute
@@ -32,15 +33,20 @@ type limits struct{ answer, work time.Duration }
 func (r *Registry) answers(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.limits.answer)
 	defer cancel()
+
 	err := liveness.Containerd(r.socket)(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("%w: %w; hint: it is restarted after a minute; systemctl status containerd", errHangs, err)
+		return fmt.Errorf(
+			"%w: %w; hint: it is restarted after a minute; systemctl status containerd",
+			errHangs, err,
+		)
 	}
+
 	return err
 }
 
-// connectOnce is connect unless containerd hangs since Follow: a configuration may
-// refer to many files.
+// connectOnce is connect unless containerd hangs since Follow: a configuration
+// may refer to many files.
 func (r *Registry) connectOnce(ctx context.Context) (context.Context, *session, error) {
 	r.mu.Lock()
 	hangs := r.hangs
@@ -48,42 +54,61 @@ func (r *Registry) connectOnce(ctx context.Context) (context.Context, *session, 
 	if hangs != nil {
 		return nil, nil, hangs
 	}
+
 	ctx, s, err := r.connect(ctx)
 	if errors.Is(err, errHangs) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.hangs = err
 	}
+
 	return ctx, s, err
 }
 
 // call is a grpc.UnaryClientInterceptor.
-func (l limits) call(ctx context.Context, method string, question, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (l limits) call(
+	ctx context.Context,
+	method string,
+	question, answer any,
+	conn *grpc.ClientConn,
+	call grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
 	limited, cancel := context.WithTimeoutCause(ctx, l.work, errHangs)
 	defer cancel()
 	return l.explain(limited, call(limited, method, question, answer, conn, options...))
 }
 
 // stream is a grpc.StreamClientInterceptor.
-func (l limits) stream(ctx context.Context, kind *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l limits) stream(
+	ctx context.Context,
+	kind *grpc.StreamDesc,
+	conn *grpc.ClientConn,
+	method string,
+	open grpc.Streamer,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &transfer{ctx: ctx, limits: l}
 	t.timer = time.AfterFunc(l.work, func() { cancel(errHangs) })
 	var err error
 	t.ClientStream, err = open(ctx, kind, conn, method, options...)
 	t.timer.Stop()
+
 	if err != nil {
 		cancel(nil)
 		return nil, l.explain(ctx, err)
 	}
+
 	return t, nil
 }
 
-// explain says of a request that was given up that containerd hangs, in the way of
-// gRPC: its callers translate errors from that.
+// explain says of a request that was given up that containerd hangs, in the way
+// of gRPC: its callers translate errors from that.
 func (l limits) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errHangs) {
-		return rpcstatus.Errorf(codes.DeadlineExceeded, "%v: no answer in %s; hint: systemctl status containerd", errHangs, l.work)
+		return rpcstatus.Errorf(codes.DeadlineExceeded,
+			"%v: no answer in %s; hint: systemctl status containerd", errHangs, l.work)
 	}
 	return err
 }

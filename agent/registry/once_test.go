@@ -10,7 +10,8 @@ import (
 )
 
 func TestAnImageIsPulledOnce(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	manifest := r.Push(t, "a/two:v1", two)
 	provider := New(c.socket())
@@ -23,16 +24,19 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	f.mu.Lock()
 	all := strings.Join(f.requests, "\n")
 	f.mu.Unlock()
+
 	if n := f.asked("GET "); n != 4 { // manifest, configuration, two layers
 		t.Errorf("%d blobs and manifests fetched, want 4:\n%s", n, all)
 	}
 	if strings.Count(all, "HEAD ") != 1 {
 		t.Errorf("the tag was not resolved once:\n%s", all)
 	}
+
 	provider.Follow(nil)
 	if _, err := get(t, provider, ref, "/bin/new"); err != nil {
 		t.Error(err)
@@ -40,6 +44,7 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 	if n := f.asked("HEAD "); n != 1 {
 		t.Errorf("a new look asked %d times for the tag, want once and nothing else", n)
 	}
+
 	for _, again := range []*Registry{provider, New(c.socket())} {
 		if _, err := get(t, again, f.host()+"/a/two@"+manifest, "/bin/new"); err != nil {
 			t.Error(err)
@@ -52,11 +57,14 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 
 // A tag is what it was in one look, and what it has become in the next.
 func TestATagMoves(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
-	provider, ref := New(c.socket()), r.Address()+"/a/b:v1"
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
+	provider := New(c.socket())
+	ref := r.Address() + "/a/b:v1"
 	push := func(s string) {
 		r.Push(t, "a/b:v1", cluster.Image{Layers: []cluster.Layer{{"f": text(s), "g": text(s)}}})
 	}
+
 	expect := func(want string) {
 		t.Helper()
 		for _, path := range []string{"/f", "/g"} {
@@ -65,6 +73,7 @@ func TestATagMoves(t *testing.T) {
 			}
 		}
 	}
+
 	push("1")
 	expect("1")
 	push("2")
@@ -76,39 +85,53 @@ func TestATagMoves(t *testing.T) {
 	expect("2") // The last that it named.
 	provider = New(c.socket())
 	expect("2")
+
 	_, err := get(t, provider, r.Address()+"/a/b:v2", "/f")
-	if err == nil || !strings.HasPrefix(err.Error(), "the registry "+r.Address()+" cannot be reached: ") ||
-		!strings.Contains(err.Error(), "connection refused; hint: it is tried again; its mirrors are in ") {
+	if err == nil ||
+		!strings.HasPrefix(err.Error(), "the registry "+r.Address()+" cannot be reached: ") ||
+		!strings.Contains(err.Error(),
+			"connection refused; hint: it is tried again; its mirrors are in ") {
 		t.Errorf("a tag that was never resolved: %v", err)
 	}
 }
 
 // What the registry says counts; what it cannot say leaves the tag as it was.
 func TestAnswersOfARegistry(t *testing.T) {
-	c, r := startContainerd(t), cluster.StartRegistry(t, cluster.RegistryOptions{})
+	c := startContainerd(t)
+	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	r.Push(t, "a/b:v1", cluster.Image{Layers: []cluster.Layer{{"f": text("1")}}})
-	provider, ref := New(c.socket()), f.host()+"/a/b:v1"
+	provider := New(c.socket())
+	ref := f.host() + "/a/b:v1"
 	if _, err := get(t, provider, ref, "/f"); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, row := range []struct {
 		status int
 		err    string
 	}{
-		{status: http.StatusNotFound, err: "the registry " + f.host() + " has no such image: there is none"},
+		{
+			status: http.StatusNotFound,
+			err:    "the registry " + f.host() + " has no such image: there is none",
+		},
 		{status: http.StatusForbidden, err: "the registry " + f.host() + " refuses: "},
 		{status: http.StatusUnauthorized, err: "the registry " + f.host() + " refuses: "},
 		{status: http.StatusServiceUnavailable},
 		{status: http.StatusBadGateway},
 	} {
 		t.Run(http.StatusText(row.status), func(t *testing.T) {
-			f.spoilWith(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(row.status); return true })
+			f.spoilWith(func(w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(row.status)
+				return true
+			})
+
 			provider.Follow(nil)
 			got, err := get(t, provider, ref, "/f")
 			if row.err == "" && (err != nil || got != "1") {
 				t.Errorf("%q, %v, want what the tag named last", got, err)
 			}
+
 			if row.err != "" && (err == nil || !strings.HasPrefix(err.Error(), row.err)) {
 				t.Errorf("error %v, want %s", err, row.err)
 			}

@@ -11,7 +11,9 @@ import (
 
 // open reads a file of a layer once more. Closing it ends all that it needs.
 func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error) {
-	ctx, s, err := r.connect(context.Background()) // It is read after who opens it has returned; a containerd that hangs ends that.
+	// It is read after who opens it has returned; a containerd that hangs ends
+	// that.
+	ctx, s, err := r.connect(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -33,10 +35,13 @@ func (o *opened) open(ctx context.Context, s *session, layer ocispec.Descriptor,
 	if err != nil {
 		return err
 	}
+
 	o.closers = append([]func() error{blob.Close}, o.closers...)
-	if o.archive, err = openArchive(blob); err != nil {
+	o.archive, err = openArchive(blob)
+	if err != nil {
 		return err
 	}
+
 	o.closers = append([]func() error{o.archive.Close}, o.closers...)
 	return o.seek(member)
 }

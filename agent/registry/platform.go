@@ -29,9 +29,11 @@ func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
 			best = &manifests[i]
 		}
 	}
+
 	if best == nil {
 		return ocispec.Descriptor{}, wrongPlatform(others)
 	}
+
 	return *best, nil
 }
 
@@ -44,11 +46,17 @@ func isOurs(platform ocispec.Platform) error {
 
 func wrongPlatform(others []string) error {
 	node := runtime.GOOS + "/" + runtime.GOARCH
-	others = slices.DeleteFunc(others, func(name string) bool { return strings.HasPrefix(name, "unknown/") }) // attestations
+
+	// attestations
+	others = slices.DeleteFunc(others, func(name string) bool {
+		return strings.HasPrefix(name, "unknown/")
+	})
 	if len(others) == 0 {
 		return errors.New("the image is for no platform")
 	}
+
 	slices.Sort(others)
-	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for that, or an index that has one",
+	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for that, "+
+		"or an index that has one",
 		strings.Join(slices.Compact(others), ", "), node)
 }

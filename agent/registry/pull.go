@@ -36,22 +36,27 @@ func (s *session) pull(ctx context.Context, m *remote, target ocispec.Descriptor
 	if err != nil {
 		return image{}, m.explain(ctx, err)
 	}
+
 	held, err := s.hold(ctx, m.name())
 	if err != nil {
 		return image{}, err
 	}
+
 	p := pull{s, fetcher}
 	layers, err := p.layers(held, target)
 	if err != nil {
 		return image{}, m.explain(ctx, err)
 	}
+
 	files, err := p.read(held, m.name(), layers)
 	if err != nil {
 		return image{}, err
 	}
+
 	if err := s.keep(held, m.name(), target); err != nil {
 		return image{}, err
 	}
+
 	return image{layers, files}, s.release(ctx, m.name())
 }
 
@@ -61,13 +66,17 @@ func (p pull) layers(ctx context.Context, target ocispec.Descriptor) ([]ocispec.
 		if images.IsManifestType(target.MediaType) {
 			return p.manifest(ctx, target)
 		}
+
 		if !images.IsIndexType(target.MediaType) {
-			return nil, fmt.Errorf("%s is of type %q, which is no image", target.Digest, target.MediaType)
+			return nil, fmt.Errorf("%s is of type %q, which is no image",
+				target.Digest, target.MediaType)
 		}
+
 		var index ocispec.Index
 		if err := p.document(ctx, target, &index); err != nil {
 			return nil, err
 		}
+
 		manifest, err := choose(index.Manifests)
 		if err != nil {
 			return nil, err
@@ -75,19 +84,27 @@ func (p pull) layers(ctx context.Context, target ocispec.Descriptor) ([]ocispec.
 		if err := p.refer(ctx, target, manifest); err != nil {
 			return nil, err
 		}
+
 		target = manifest
 	}
+
 	return nil, errors.New("the image is an index of indexes of indexes")
 }
 
-func (p pull) manifest(ctx context.Context, target ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+func (p pull) manifest(
+	ctx context.Context, target ocispec.Descriptor,
+) ([]ocispec.Descriptor, error) {
 	var manifest ocispec.Manifest
 	if err := p.document(ctx, target, &manifest); err != nil {
 		return nil, err
 	}
-	if err := p.refer(ctx, target, append([]ocispec.Descriptor{manifest.Config}, manifest.Layers...)...); err != nil {
+
+	err := p.refer(ctx, target,
+		append([]ocispec.Descriptor{manifest.Config}, manifest.Layers...)...)
+	if err != nil {
 		return nil, err
 	}
+
 	var of ocispec.Image
 	if err := p.document(ctx, manifest.Config, &of); err != nil {
 		return nil, err
@@ -95,22 +112,28 @@ func (p pull) manifest(ctx context.Context, target ocispec.Descriptor) ([]ocispe
 	if err := isOurs(of.Platform); err != nil {
 		return nil, err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
+
 	for _, layer := range manifest.Layers {
 		group.Go(func() error { return p.fetch(ctx, layer) })
 	}
+
 	return manifest.Layers, group.Wait()
 }
 
 // document pulls a part of the image that is JSON, and reads it.
 func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) error {
 	if d.Size > maxDocument {
-		return fmt.Errorf("%s %s has %d bytes, more than %d", d.MediaType, d.Digest, d.Size, maxDocument)
+		return fmt.Errorf("%s %s has %d bytes, more than %d",
+			d.MediaType, d.Digest, d.Size, maxDocument)
 	}
+
 	if err := p.fetch(ctx, d); err != nil {
 		return err
 	}
+
 	d.Data = nil // Only what containerd has verified counts.
 	text, err := contents.ReadBlob(ctx, p.content, d)
 	if err != nil {
@@ -119,12 +142,15 @@ func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) erro
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read %s %s: %w", d.MediaType, d.Digest, err)
 	}
+
 	return nil
 }
 
 // refer has containerd keep parts for as long as it keeps whole
 // (containerd docs/garbage-collection.md).
-func (p pull) refer(ctx context.Context, whole ocispec.Descriptor, parts ...ocispec.Descriptor) error {
+func (p pull) refer(
+	ctx context.Context, whole ocispec.Descriptor, parts ...ocispec.Descriptor,
+) error {
 	info := contents.Info{Digest: whole.Digest, Labels: map[string]string{}}
 	var fields []string
 	for i, part := range parts {
@@ -135,6 +161,7 @@ func (p pull) refer(ctx context.Context, whole ocispec.Descriptor, parts ...ocis
 	if _, err := p.content.Update(ctx, info, fields...); err != nil {
 		return fmt.Errorf("refer from %s to its parts: %w", whole.Digest, err)
 	}
+
 	return nil
 }
 
@@ -147,13 +174,17 @@ func (p pull) read(ctx context.Context, name string, layers []ocispec.Descriptor
 		if err != nil {
 			return nil, err
 		}
+
 		err = errors.Join(files.add(i, blob, layer.Digest), blob.Close())
 		if errors.Is(err, errDamaged) {
-			err = errors.Join(err, p.content.Delete(ctx, layer.Digest), p.leases.Delete(ctx, leases.Lease{ID: name}, leases.SynchronousDelete))
+			err = errors.Join(err, p.content.Delete(ctx, layer.Digest),
+				p.leases.Delete(ctx, leases.Lease{ID: name}, leases.SynchronousDelete))
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read layer %s: %w", layer.Digest, err)
 		}
 	}
+
 	return files, nil
 }

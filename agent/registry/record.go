@@ -16,17 +16,23 @@ import (
 // record is what the image name was when it was pulled last, whole.
 func (s *session) record(ctx context.Context, name string) (ocispec.Descriptor, bool, error) {
 	answer, err := s.images.Get(ctx, &images.GetImageRequest{Name: name})
-	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+	err = errgrpc.ToNative(err)
+	if errdefs.IsNotFound(err) {
 		return ocispec.Descriptor{}, false, nil
 	}
+
 	if err != nil {
-		return ocispec.Descriptor{}, false, fmt.Errorf("ask containerd for the image %s: %w", name, err)
+		return ocispec.Descriptor{}, false, fmt.Errorf("ask containerd for the image %s: %w",
+			name, err)
 	}
+
 	return descriptor(answer.Image), true, nil
 }
 
 // having is an image of whatever name with that digest.
-func (s *session) having(ctx context.Context, want digest.Digest) (ocispec.Descriptor, bool, error) {
+func (s *session) having(
+	ctx context.Context, want digest.Digest,
+) (ocispec.Descriptor, bool, error) {
 	all, err := s.list(ctx, "target.digest=="+want.String())
 	if err != nil || len(all) == 0 {
 		return ocispec.Descriptor{}, false, err
@@ -43,21 +49,34 @@ func (s *session) list(ctx context.Context, filters ...string) ([]*images.Image,
 }
 
 func descriptor(i *images.Image) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: i.Target.MediaType, Digest: digest.Digest(i.Target.Digest), Size: i.Target.Size}
+	return ocispec.Descriptor{
+		MediaType: i.Target.MediaType,
+		Digest:    digest.Digest(i.Target.Digest),
+		Size:      i.Target.Size,
+	}
 }
 
 // keep makes name the image target. What target refers to is kept with it.
 func (s *session) keep(ctx context.Context, name string, target ocispec.Descriptor) error {
-	i := &images.Image{Name: name, Target: &types.Descriptor{
-		MediaType: target.MediaType, Digest: target.Digest.String(), Size: target.Size,
-	}}
+	i := &images.Image{
+		Name: name,
+		Target: &types.Descriptor{
+			MediaType: target.MediaType,
+			Digest:    target.Digest.String(),
+			Size:      target.Size,
+		},
+	}
+
 	_, err := s.images.Create(ctx, &images.CreateImageRequest{Image: i})
-	if err = errgrpc.ToNative(err); errdefs.IsAlreadyExists(err) {
+	err = errgrpc.ToNative(err)
+	if errdefs.IsAlreadyExists(err) {
 		_, err = s.images.Update(ctx, &images.UpdateImageRequest{Image: i})
 	}
+
 	if err != nil {
 		return fmt.Errorf("keep the image %s: %w", name, errgrpc.ToNative(err))
 	}
+
 	return nil
 }
 

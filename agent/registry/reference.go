@@ -19,12 +19,15 @@ func parse(ref string) (reference.Spec, error) {
 	case host == "docker.io" && !strings.Contains(rest, "/"):
 		ref = "docker.io/library/" + rest
 	}
+
 	spec, err := reference.Parse(ref)
 	if err != nil {
 		return reference.Spec{}, fmt.Errorf("image %s: %w", ref, err)
 	}
+
 	if spec.Object == "" {
 		spec.Object = "latest"
 	}
+
 	return spec, nil
 }

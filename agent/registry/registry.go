@@ -38,14 +38,16 @@ type Registry struct {
 	socket string
 	hosts  []string
 	limits limits
-	// turn is held by who asks a registry or changes what containerd has: whoever
-	// wants the same image meanwhile finds it there.
+
+	// turn is held by who asks a registry or changes what containerd has:
+	// whoever wants the same image meanwhile finds it there.
 	turn chan struct{}
 
 	mu     sync.Mutex
 	named  map[string]ocispec.Descriptor // what each reference names since Follow
 	images map[digest.Digest]image       // by what a reference names
 	hangs  error                         // that containerd did not answer since Follow
+
 	// authorities are trusted besides the machine's, as PEM.
 	authorities []byte
 }
@@ -56,18 +58,22 @@ type image struct {
 	files  *tree
 }
 
-// New is the provider that asks the containerd at socket. A registry's hosts.toml
-// is that of the first directory of hosts that has one for it.
+// New is the provider that asks the containerd at socket. A registry's
+// hosts.toml is that of the first directory of hosts that has one for it.
 func New(socket string, hosts ...string) *Registry {
 	return &Registry{
-		socket: socket, hosts: hosts, limits: limits{answer: AnswerLimit, work: workLimit}, turn: make(chan struct{}, 1),
-		named: map[string]ocispec.Descriptor{}, images: map[digest.Digest]image{},
+		socket: socket,
+		hosts:  hosts,
+		limits: limits{answer: AnswerLimit, work: workLimit},
+		turn:   make(chan struct{}, 1),
+		named:  map[string]ocispec.Descriptor{},
+		images: map[digest.Digest]image{},
 	}
 }
 
 // Follow begins a new look at a configuration, which refers to references: in
-// it, each tag is asked for once, so that all files of an image are of one, and a
-// containerd that hangs is waited for once.
+// it, each tag is asked for once, so that all files of an image are of one, and
+// a containerd that hangs is waited for once.
 func (r *Registry) Follow([]osc.Reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,10 +98,12 @@ func trust(transport *http.Transport, authorities []byte) error {
 	roots := transport.TLSClientConfig.RootCAs
 	if roots == nil {
 		var err error
-		if roots, err = x509.SystemCertPool(); err != nil {
+		roots, err = x509.SystemCertPool()
+		if err != nil {
 			return fmt.Errorf("read the authorities that the machine trusts: %w", err)
 		}
 	}
+
 	roots.AppendCertsFromPEM(authorities)
 	transport.TLSClientConfig.RootCAs = roots
 	return nil
@@ -112,15 +120,19 @@ func (r *Registry) Files(references []osc.Reference) []string {
 		}
 		files[r.socket] = true
 		for _, dir := range r.hosts {
-			for _, host := range []string{directoryOf(spec.Hostname()), spec.Hostname(), "_default"} {
+			for _, host := range []string{
+				directoryOf(spec.Hostname()), spec.Hostname(), "_default",
+			} {
 				files[filepath.Join(dir, host, "hosts.toml")] = true
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(files))
 }
 
-// directoryOf is host:port as containerd also names a directory (docs/hosts.md).
+// directoryOf is host:port as containerd also names a directory
+// (docs/hosts.md).
 func directoryOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > 0 {
 		return host[:i] + "_" + host[i+1:] + "_"
@@ -128,18 +140,21 @@ func directoryOf(host string) string {
 	return host
 }
 
-// Image implements content.Provider. An image that is not on the node is pulled.
-// One with a digest that is there is not asked for; one with a tag is, but if its
-// registry cannot be reached, what the tag named last is good enough.
+// Image implements content.Provider. An image that is not on the node is
+// pulled. One with a digest that is there is not asked for; one with a tag is,
+// but if its registry cannot be reached, what the tag named last is good
+// enough.
 func (r *Registry) Image(ctx context.Context, ref, path string) (config.Content, error) {
 	i, err := r.image(ctx, ref)
 	if err != nil {
 		return config.Content{}, err
 	}
+
 	file, err := i.files.find(path)
 	if err != nil {
 		return config.Content{}, err
 	}
+
 	open := func() (io.ReadCloser, error) { return r.open(i.layers[file.layer], file) }
 	return config.Stream(file.digest.Encoded(), file.size, open), nil
 }
@@ -149,33 +164,42 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 	if err != nil {
 		return image{}, err
 	}
+
 	if err := r.take(ctx); err != nil {
 		return image{}, err
 	}
+
 	defer r.give()
 	ctx, s, err := r.connectOnce(ctx)
 	if err != nil {
 		return image{}, err
 	}
 	defer s.close()
+
 	remote := r.remote(ctx, spec)
 	defer remote.close()
+
 	target, err := r.target(ctx, s, remote)
 	if err != nil {
 		return image{}, err
 	}
+
 	i, err := r.present(ctx, s, remote, target)
 	if err != nil {
 		return image{}, err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.images[target.Digest] = i
+
 	return i, nil
 }
 
 // present is the image target, pulled unless containerd has it under the name.
-func (r *Registry) present(ctx context.Context, s *session, remote *remote, target ocispec.Descriptor) (image, error) {
+func (r *Registry) present(
+	ctx context.Context, s *session, remote *remote, target ocispec.Descriptor,
+) (image, error) {
 	r.mu.Lock()
 	i, known := r.images[target.Digest]
 	r.mu.Unlock()
@@ -185,6 +209,7 @@ func (r *Registry) present(ctx context.Context, s *session, remote *remote, targ
 			return i, err
 		}
 	}
+
 	return s.pull(ctx, remote, target)
 }
 

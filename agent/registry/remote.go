@@ -32,16 +32,19 @@ func (r *Registry) remote(ctx context.Context, spec reference.Spec) *remote {
 	authorities := r.authorities
 	r.mu.Unlock()
 	m := &remote{Spec: spec}
-	m.resolver = docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
-		HostDir: r.hostDir,
-		UpdateClient: func(client *http.Client) error {
-			if transport, ok := client.Transport.(*http.Transport); ok {
-				m.transports = append(m.transports, transport)
-				return trust(transport, authorities)
-			}
-			return nil
-		},
-	})})
+	m.resolver = docker.NewResolver(
+		docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
+			HostDir: r.hostDir,
+			UpdateClient: func(client *http.Client) error {
+				if transport, ok := client.Transport.(*http.Transport); ok {
+					m.transports = append(m.transports, transport)
+					return trust(transport, authorities)
+				}
+				return nil
+			},
+		})},
+	)
+
 	return m
 }
 
@@ -73,35 +76,43 @@ func (r *Registry) target(ctx context.Context, s *session, m *remote) (ocispec.D
 	if ok {
 		return target, nil
 	}
+
 	target, err := m.target(ctx, s)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.named[m.name()] = target
+
 	return target, nil
 }
 
-// target asks containerd for a digest, the registry for a tag; if that cannot be
-// reached, containerd for what the tag named last.
+// target asks containerd for a digest, the registry for a tag; if that cannot
+// be reached, containerd for what the tag named last.
 func (m *remote) target(ctx context.Context, s *session) (ocispec.Descriptor, error) {
 	if want := m.Digest(); want != "" {
 		if target, ok, err := s.having(ctx, want); ok || err != nil {
 			return target, err
 		}
 	}
+
 	target, err := m.resolve(ctx)
 	switch {
 	case err == nil:
 		return target, nil
 	case errdefs.IsNotFound(err):
-		return target, fmt.Errorf("the registry %s has no such image: %w; hint: has it been pushed?", m.Hostname(), content.ErrAbsent)
+		return target, fmt.Errorf(
+			"the registry %s has no such image: %w; hint: has it been pushed?",
+			m.Hostname(), content.ErrAbsent,
+		)
 	case isUnreachable(ctx, err):
 		if last, ok, err := s.record(ctx, m.name()); ok || err != nil {
 			return last, err
 		}
 	}
+
 	return target, m.explain(ctx, err)
 }
 

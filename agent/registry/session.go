@@ -40,31 +40,39 @@ type session struct {
 	cancel context.CancelFunc
 }
 
-// connect returns the context for all that is asked in the session. A containerd
-// that hangs is an error soon.
+// connect returns the context for all that is asked in the session. A
+// containerd that hangs is an error soon.
 func (r *Registry) connect(ctx context.Context) (context.Context, *session, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
 	}
+
 	first, err := dial(ctx, "")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w; hint: it is tried again; systemctl status containerd", ErrNotRunning, err)
+		return nil, nil, fmt.Errorf("%w: %w; hint: it is tried again; systemctl status containerd",
+			ErrNotRunning, err)
 	}
+
 	first.Close() // gRPC would say less, and later.
 	if err := r.answers(ctx); err != nil {
 		return nil, nil, err
 	}
+
 	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(r.limits.call), grpc.WithStreamInterceptor(r.limits.stream))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to containerd: %w", err)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	ctx = log.WithLogger(namespaces.WithNamespace(ctx, namespace), silent())
 	return ctx, &session{
-		content: contentproxy.NewContentStore(conn), images: images.NewImagesClient(conn),
-		leases: leaseproxy.NewLeaseManager(leaseapi.NewLeasesClient(conn)), conn: conn, cancel: cancel,
+		content: contentproxy.NewContentStore(conn),
+		images:  images.NewImagesClient(conn),
+		leases:  leaseproxy.NewLeaseManager(leaseapi.NewLeasesClient(conn)),
+		conn:    conn,
+		cancel:  cancel,
 	}, nil
 }
 

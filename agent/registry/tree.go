@@ -52,19 +52,24 @@ func newTree() *tree { return &tree{root: directory()} }
 
 func directory() *node { return &node{entries: map[string]entry{}} }
 
-// place adds a member of a layer's archive; file is nil if it is no regular one.
+// place adds a member of a layer's archive; file is nil if it is no regular
+// one.
 func (t *tree) place(layer int, header *tar.Header, file *file) error {
 	name := path.Join("/", header.Name)
 	if name == "/" {
 		return nil
 	}
-	if t.names++; t.names > maxNames {
+
+	t.names++
+	if t.names > maxNames {
 		return fmt.Errorf("the image has more than %d names", maxNames)
 	}
+
 	dir, err := t.enter(layer, path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+
 	base := path.Base(name)
 	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
 		if base == opaqueWhiteout {
@@ -74,13 +79,16 @@ func (t *tree) place(layer int, header *tar.Header, file *file) error {
 		}
 		return nil
 	}
+
 	n, err := t.node(header, file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+
 	if old, ok := dir.entries[base]; ok && old.entries != nil && n.entries != nil {
 		n = old.node // Directories of several layers are one.
 	}
+
 	dir.entries[base] = entry{n, layer}
 	return nil
 }
@@ -97,30 +105,40 @@ func (t *tree) node(header *tar.Header, file *file) (*node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("hard link to %s: %w", target, err)
 		}
-		n, ok := dir.entries[path.Base(target)] // A link to a symbolic link is one to the link itself.
+
+		// A link to a symbolic link is one to the link itself.
+		n, ok := dir.entries[path.Base(target)]
 		if !ok || n.entries != nil {
 			return nil, fmt.Errorf("hard link to %s: no such file", target)
 		}
+
 		return n.node, nil
 	}
+
 	return &node{file: file}, nil
 }
 
 // enter is the directory at name, through symbolic links. What is missing is
 // made, and what is on the way belongs to layer.
 func (t *tree) enter(layer int, name string) (*node, error) {
-	w := walker{tree: t, missing: func(dir *node, name string) *node {
-		n := directory()
-		dir.entries[name] = entry{n, layer}
-		return n
-	}, passed: func(dir *node, name string) {
-		e := dir.entries[name]
-		dir.entries[name] = entry{e.node, layer}
-	}}
+	w := walker{
+		tree: t,
+		missing: func(dir *node, name string) *node {
+			n := directory()
+			dir.entries[name] = entry{n, layer}
+			return n
+		},
+		passed: func(dir *node, name string) {
+			e := dir.entries[name]
+			dir.entries[name] = entry{e.node, layer}
+		},
+	}
+
 	n, err := w.walk(name)
 	if err == nil && n.entries == nil {
 		err = errors.New("is below something that is no directory")
 	}
+
 	return n, err
 }
 

@@ -40,7 +40,8 @@ func (w *walker) walk(name string) (*node, error) {
 // follow goes on from the directory where the walk is.
 func (w *walker) follow(name string) (*node, error) {
 	if strings.HasPrefix(name, "/") {
-		w.dirs, w.names = w.dirs[:1], nil
+		w.dirs = w.dirs[:1]
+		w.names = nil
 	}
 	for step := range strings.SplitSeq(name, "/") {
 		if err := w.step(step); err != nil {
@@ -58,31 +59,39 @@ func (w *walker) step(name string) error {
 		return nil
 	case "..":
 		if len(w.dirs) > 1 {
-			w.dirs, w.names = w.dirs[:len(w.dirs)-1], w.names[:len(w.names)-1]
+			w.dirs = w.dirs[:len(w.dirs)-1]
+			w.names = w.names[:len(w.names)-1]
 		}
 		return nil
 	}
+
 	dir := w.here()
 	if dir.entries == nil {
 		return fmt.Errorf("/%s is no directory", path.Join(w.names...))
 	}
+
 	e, ok := dir.entries[name]
 	n := e.node
 	if !ok {
 		if w.missing == nil {
-			return fmt.Errorf("/%s: %w", path.Join(append(w.names[:len(w.names):len(w.names)], name)...), fs.ErrNotExist)
+			return fmt.Errorf("/%s: %w",
+				path.Join(append(w.names[:len(w.names):len(w.names)], name)...), fs.ErrNotExist)
 		}
 		n = w.missing(dir, name)
 	} else if w.passed != nil {
 		w.passed(dir, name)
 	}
+
 	if n.link != "" {
-		if w.links++; w.links > maxLinks {
+		w.links++
+		if w.links > maxLinks {
 			return errLinks
 		}
 		_, err := w.follow(n.link)
 		return err
 	}
-	w.dirs, w.names = append(w.dirs, n), append(w.names, name)
+
+	w.dirs = append(w.dirs, n)
+	w.names = append(w.names, name)
 	return nil
 }
