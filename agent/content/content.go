@@ -33,7 +33,9 @@ var errNowhere = errors.New("the node has no place for such contents; " +
 
 // Resolve is the content of each reference. The error has everything that is
 // missing, each with its reference. A nil provider has nothing.
-func Resolve(ctx context.Context, provider Provider, references []osc.Reference) (map[osc.Reference]config.Content, error) {
+func Resolve(
+	ctx context.Context, provider Provider, references []osc.Reference,
+) (map[osc.Reference]config.Content, error) {
 	found := make(map[osc.Reference]config.Content, len(references))
 	var errs []error
 	for _, reference := range references {
@@ -47,7 +49,9 @@ func Resolve(ctx context.Context, provider Provider, references []osc.Reference)
 	return found, errors.Join(errs...)
 }
 
-func resolve(ctx context.Context, provider Provider, reference osc.Reference) (config.Content, error) {
+func resolve(
+	ctx context.Context, provider Provider, reference osc.Reference,
+) (config.Content, error) {
 	switch {
 	case provider == nil:
 		return config.Content{}, errNowhere

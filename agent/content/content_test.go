@@ -30,6 +30,7 @@ func directory(t *testing.T) content.Directory {
 	write(t, filepath.Join(dir, "secrets/ca/bundle.crt"), "certificate\n")
 	write(t, filepath.Join(dir, "images/a.b:5000/c/hyperkube:v1@sha256:00/bin/kubelet"), "program")
 	write(t, filepath.Join(dir, "outside"), "secret")
+
 	return content.Directory{Path: dir}
 }
 
@@ -48,11 +49,19 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[osc.Reference]config.Content{bundle: config.Text("certificate\n"), kubelet: config.Text("program")}
+
+	want := map[osc.Reference]config.Content{
+		bundle:  config.Text("certificate\n"),
+		kubelet: config.Text("program"),
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Resolve (-want +got):\n%s", diff)
 	}
-	for reference, text := range map[osc.Reference]string{bundle: "certificate\n", kubelet: "program"} {
+
+	for reference, text := range map[osc.Reference]string{
+		bundle:  "certificate\n",
+		kubelet: "program",
+	} {
 		if got := read(t, got[reference]); got != text || want[reference].Size != int64(len(text)) {
 			t.Errorf("%s: %q, size %d", reference, got, want[reference].Size)
 		}
@@ -71,24 +80,33 @@ func read(t *testing.T, c config.Content) string {
 		if _, err := io.Copy(&text, r); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return text.String()
 }
 
 // Everything that is missing is named, and what is there is returned.
 func TestResolveReportsAllErrors(t *testing.T) {
 	d := directory(t)
-	references := []osc.Reference{{Secret: "ca", Key: "other"}, bundle, {Image: "a.b/none:v1", Path: "/x"}}
+	references := []osc.Reference{
+		{Secret: "ca", Key: "other"},
+		bundle,
+		{Image: "a.b/none:v1", Path: "/x"},
+	}
+
 	got, err := content.Resolve(t.Context(), d, references)
 	want := "find other of the Secret ca: " + d.Path + "/secrets/ca/other: there is none\n" +
 		"find /x of the image a.b/none:v1: " + d.Path + "/images/a.b/none:v1/x: there is none"
 	if err == nil || err.Error() != want || !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if diff := cmp.Diff(map[osc.Reference]config.Content{bundle: config.Text("certificate\n")}, got); diff != "" {
+
+	diff := cmp.Diff(map[osc.Reference]config.Content{bundle: config.Text("certificate\n")}, got)
+	if diff != "" {
 		t.Errorf("Resolve (-want +got):\n%s", diff)
 	}
 }
@@ -108,29 +126,67 @@ func TestResolveWithoutAPlace(t *testing.T) {
 // Neither names nor links lead out, and nothing but regular files is read.
 func TestDirectoryRefuses(t *testing.T) {
 	d := directory(t)
-	for link, target := range map[string]string{"absolute": d.Path + "/outside", "relative": "../../outside", "inside": "bundle.crt"} {
+	for link, target := range map[string]string{
+		"absolute": d.Path + "/outside",
+		"relative": "../../outside",
+		"inside":   "bundle.crt",
+	} {
 		if err := os.Symlink(target, filepath.Join(d.Path, "secrets/ca", link)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := syscall.Mkfifo(filepath.Join(d.Path, "secrets/ca/pipe"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct{ name, secret, key, want string }{
-		{name: "a link out, absolute", secret: "ca", key: "absolute", want: "path escapes from parent"},
-		{name: "a link out, relative", secret: "ca", key: "relative", want: "path escapes from parent"},
-		{name: "a key that leads out", secret: "ca", key: "../../outside", want: "path escapes from parent"},
-		{name: "a Secret that leads out", secret: "..", key: "outside", want: "path escapes from parent"},
-		{name: "a pipe", secret: "ca", key: "pipe", want: "is not a regular file"},
-		{name: "a directory", secret: ".", key: "ca", want: "is not a regular file"},
+		{
+			name:   "a link out, absolute",
+			secret: "ca",
+			key:    "absolute",
+			want:   "path escapes from parent",
+		},
+		{
+			name:   "a link out, relative",
+			secret: "ca",
+			key:    "relative",
+			want:   "path escapes from parent",
+		},
+		{
+			name:   "a key that leads out",
+			secret: "ca",
+			key:    "../../outside",
+			want:   "path escapes from parent",
+		},
+		{
+			name:   "a Secret that leads out",
+			secret: "..",
+			key:    "outside",
+			want:   "path escapes from parent",
+		},
+		{
+			name:   "a pipe",
+			secret: "ca",
+			key:    "pipe",
+			want:   "is not a regular file",
+		},
+		{
+			name:   "a directory",
+			secret: ".",
+			key:    "ca",
+			want:   "is not a regular file",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := d.Secret(t.Context(), test.secret, test.key)
-			if err == nil || !strings.HasSuffix(err.Error(), test.want) || errors.Is(err, content.ErrAbsent) {
+			if err == nil || !strings.HasSuffix(err.Error(), test.want) ||
+				errors.Is(err, content.ErrAbsent) {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})
 	}
+
 	if _, err := d.Secret(t.Context(), "ca", "inside"); err != nil {
 		t.Errorf("a link that stays inside: %v", err)
 	}
@@ -146,7 +202,8 @@ func TestDirectoryEndsWithItsContext(t *testing.T) {
 
 // A directory that is not there yet has nothing.
 func TestDirectoryIsAbsent(t *testing.T) {
-	if _, err := (content.Directory{Path: "/nonexistent"}).Image(t.Context(), "a", "/b"); !errors.Is(err, content.ErrAbsent) {
+	_, err := (content.Directory{Path: "/nonexistent"}).Image(t.Context(), "a", "/b")
+	if !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %v", err, content.ErrAbsent)
 	}
 }

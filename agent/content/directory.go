@@ -61,15 +61,18 @@ func (d Directory) content(ctx context.Context, kind, name string) (config.Conte
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrAbsent
 	}
+
 	if err != nil {
 		return config.Content{}, fmt.Errorf("%s: %w", filepath.Join(d.Path, kind, name), err)
 	}
+
 	defer file.Close()
 	sum := sha256.New()
 	size, err := io.Copy(sum, reader{ctx, file})
 	if err != nil {
 		return config.Content{}, fmt.Errorf("read %s: %w", filepath.Join(d.Path, kind, name), err)
 	}
+
 	open := func() (io.ReadCloser, error) { return d.open(kind, name) }
 	return config.Stream(hex.EncodeToString(sum.Sum(nil)), size, open), nil
 }
@@ -81,17 +84,21 @@ func (d Directory) open(kind, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
+
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
+
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("is not a regular file")
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	return file, nil
 }
 
