@@ -12,14 +12,16 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// DriveLabels are those of drives that machine.yaml may be on: ours, and that of cloud-init's data source NoCloud, which is what hypervisors make.
+// DriveLabels are those of drives that machine.yaml may be on: ours, and that
+// of cloud-init's data source NoCloud, which is what hypervisors make.
 var DriveLabels = []string{"LOAM", "CIDATA"}
 
 // Drive is a drive with one of DriveLabels.
 type Drive interface {
 	// String is what a person is told of it.
 	String() string
-	// Read reads those of the files that are in its root directory, each of at most limit bytes.
+	// Read reads those of the files that are in its root directory, each of at
+	// most limit bytes.
 	Read(limit int64, names ...string) (map[string][]byte, error)
 }
 
@@ -30,10 +32,12 @@ const (
 	metaData    = "meta-data"
 )
 
-// ours is user-data that is a machine.yaml: it says so in its first line, or is a document of that kind.
+// ours is user-data that is a machine.yaml: it says so in its first line, or is
+// a document of that kind.
 var ours = regexp.MustCompile(`\A#loam\b|(?m:^\{?["']?kind["']?\s*:\s*["']?Machine\b)`)
 
-// drives are the drives that there are now, of which one at most may be for this node.
+// drives are the drives that there are now, of which one at most may be for
+// this node.
 type drives func() ([]Drive, error)
 
 func (d drives) Read(context.Context) (Document, error) {
@@ -42,14 +46,17 @@ func (d drives) Read(context.Context) (Document, error) {
 	case err != nil:
 		return Document{}, err
 	case len(found) == 0:
-		return Document{}, fmt.Errorf("drive labelled %s: %w", strings.Join(DriveLabels, " or "), ErrAbsent)
+		return Document{}, fmt.Errorf("drive labelled %s: %w",
+			strings.Join(DriveLabels, " or "), ErrAbsent)
 	case len(found) > 1:
 		names := make([]string, len(found))
 		for i, drive := range found {
 			names[i] = drive.String()
 		}
-		return Document{}, fmt.Errorf("machine.yaml may be on any of %s\nhint: leave the one that is meant for this node", strings.Join(names, ", "))
+		return Document{}, fmt.Errorf("machine.yaml may be on any of %s\n"+
+			"hint: leave the one that is meant for this node", strings.Join(names, ", "))
 	}
+
 	return readDrive(found[0])
 }
 
@@ -58,26 +65,33 @@ func readDrive(from Drive) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
+
 	name := machineFile
 	if files[name] == nil && ours.Match(files[userData]) {
 		name = userData
 	}
+
 	if files[name] == nil {
 		return Document{}, notForUs(from, files[userData])
 	}
+
 	found := Document{Name: fmt.Sprintf("%s of %s", name, from), Text: files[name]}
-	if found.Hostname, err = hostnameOf(files[metaData]); err != nil {
+	found.Hostname, err = hostnameOf(files[metaData])
+	if err != nil {
 		return Document{}, fmt.Errorf("%s of %s: %w", metaData, from, err)
 	}
+
 	return found, nil
 }
 
 func notForUs(from Drive, data []byte) error {
 	if data == nil {
-		return fmt.Errorf("%s: neither %s nor %s\nhint: give it a %[2]s", from, machineFile, userData)
+		return fmt.Errorf("%s: neither %s nor %s\nhint: give it a %[2]s",
+			from, machineFile, userData)
 	}
 	first, _, _ := bytes.Cut(data, []byte("\n"))
-	return fmt.Errorf("%s: no %s, and a %s that begins with %s\nhint: give it a %[2]s, or make it the %[3]s, with #loam as its first line",
+	return fmt.Errorf("%s: no %s, and a %s that begins with %s\n"+
+		"hint: give it a %[2]s, or make it the %[3]s, with #loam as its first line",
 		from, machineFile, userData, document.Quote(string(first)))
 }
 

@@ -26,8 +26,8 @@ func readESP(esp ESP, path string) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// Partition is the EFI system partition on a block device, which is read and not
-// mounted: an upgrade, which edits it, wants it for itself.
+// Partition is the EFI system partition on a block device, which is read and
+// not mounted: an upgrade, which edits it, wants it for itself.
 type Partition struct {
 	// Device is the device node, such as /dev/vda1.
 	Device string
@@ -40,10 +40,12 @@ func (p Partition) Open(path string) (io.ReadCloser, error) {
 		// The cause is cut off: a missing device is not a missing file.
 		return nil, fmt.Errorf("open %s: %v", p.Device, err)
 	}
+
 	r, err := open(device, strings.TrimPrefix(path, "/"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", p.Device, err), device.Close())
 	}
+
 	return struct {
 		io.Reader
 		io.Closer

@@ -18,13 +18,20 @@ func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
 	const size = 528 << 20
 	f, err := os.Create(name)
 	if err == nil {
-		err = errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1, []esp.File{{Path: "loam/machine.yaml", Data: []byte("kind: Machine\n")}}), f.Close())
+		err = errors.Join(f.Truncate(size),
+			esp.Write(f, size, 512, 1,
+				[]esp.File{
+					{Path: "loam/machine.yaml", Data: []byte("kind: Machine\n")},
+				}), f.Close())
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := source.Partition{Device: name}
-	for _, path := range []string{"/loam/machine.yaml", "/LOAM/Machine.YAML"} { // FAT does not tell them apart.
+	for _, path := range []string{"/loam/machine.yaml", "/LOAM/Machine.YAML"} {
+		// FAT does not tell them apart.
 		r, err := p.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +44,9 @@ func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
 	if _, err := p.Open("/loam/other.yaml"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := (source.Partition{Device: name + "1"}).Open("/loam/machine.yaml"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name+"1") {
+
+	if _, err := (source.Partition{Device: name + "1"}).Open("/loam/machine.yaml"); err == nil ||
+		errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name+"1") {
 		t.Errorf("a partition that is not there: %v", err)
 	}
 }

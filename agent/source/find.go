@@ -10,8 +10,9 @@ import (
 )
 
 // Where machine.yaml is looked for, in this order: the file or ESP file in the
-// kernel parameter, the credential, QEMU's fw_cfg, what /init of a node that runs from
-// memory had from a server or a stick, the ESP, a drive with one of DriveLabels.
+// kernel parameter, the credential, QEMU's fw_cfg, what /init of a node that
+// runs from memory had from a server or a stick, the ESP, a drive with one of
+// DriveLabels.
 const (
 	Parameter      = "loam.config"
 	CredentialName = "loam.machine"
@@ -21,7 +22,8 @@ const (
 )
 
 // ErrNone means that the node was given no machine.yaml.
-var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, in fw_cfg, from where the node was started, on the ESP or on a drive")
+var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, " +
+	"in fw_cfg, from where the node was started, on the ESP or on a drive")
 
 // place is where machine.yaml may be; see Source.
 type place interface {
@@ -35,7 +37,12 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
 		return readParameter(ctx, env, place)
 	}
-	places := []place{credential{dir: env.Credentials, name: CredentialName}, firmwareFile{dir: env.FirmwareConfig, name: FirmwareName}}
+
+	places := []place{
+		credential{dir: env.Credentials, name: CredentialName},
+		firmwareFile{dir: env.FirmwareConfig, name: FirmwareName},
+	}
+
 	if env.Given != "" {
 		places = append(places, File{Path: env.Given})
 	}
@@ -45,12 +52,14 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	if env.Drives != nil {
 		places = append(places, drives(env.Drives))
 	}
+
 	for _, place := range places {
 		found, err := place.Read(ctx)
 		if !errors.Is(err, ErrAbsent) {
 			return found, err
 		}
 	}
+
 	return Document{}, ErrNone
 }
 
@@ -59,8 +68,10 @@ func Find(ctx context.Context, env Env) (Document, error) {
 func readParameter(ctx context.Context, env Env, place string) (Document, error) {
 	kind, path, _ := strings.Cut(place, ":")
 	if !strings.HasPrefix(path, "/") {
-		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH", Parameter, place)
+		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH",
+			Parameter, place)
 	}
+
 	var from Source
 	switch kind {
 	case "file":
@@ -68,11 +79,14 @@ func readParameter(ctx context.Context, env Env, place string) (Document, error)
 	case "esp":
 		from = espFile{esp: env.ESP, path: path}
 	default:
-		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH", Parameter, place)
+		return Document{}, fmt.Errorf("kernel parameter %s=%s: want file:/PATH or esp:/PATH",
+			Parameter, place)
 	}
+
 	found, err := from.Read(ctx)
 	if err != nil {
 		return Document{}, fmt.Errorf("kernel parameter %s: %w", Parameter, err)
 	}
+
 	return found, nil
 }

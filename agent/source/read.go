@@ -31,9 +31,11 @@ func readFile(path string) ([]byte, error) {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
@@ -42,6 +44,7 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
+
 	return readLimited(file)
 }
 

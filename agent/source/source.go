@@ -24,9 +24,10 @@ type Document struct {
 	Text     []byte
 	Version  string
 	Hostname string
+
 	// FromCluster says that a cluster made the document: it is read as the
-	// cluster's own agent reads it, which overlooks mistakes. What a person wrote is
-	// read strictly.
+	// cluster's own agent reads it, which overlooks mistakes. What a person
+	// wrote is read strictly.
 	FromCluster bool
 }
 
@@ -49,18 +50,24 @@ type Source interface {
 type Env struct {
 	// Cmdline is the text of /proc/cmdline.
 	Cmdline string
+
 	// Credentials is $CREDENTIALS_DIRECTORY, where systemd puts credentials; it
 	// takes them from SMBIOS OEM strings too (systemd.system-credentials(7)).
 	Credentials string
+
 	// FirmwareConfig is the directory of the files that QEMU hands over by name
 	// (fw_cfg; Documentation/ABI/testing/sysfs-firmware-qemu_fw_cfg).
 	FirmwareConfig string
-	// Given is the file that /init of a node which runs from memory leaves: RunPath;
-	// "" if there is none.
+
+	// Given is the file that /init of a node which runs from memory leaves:
+	// RunPath; "" if there is none.
 	Given string
+
 	// ESP reads from the EFI system partition; nil if the node has none.
 	ESP ESP
-	// Drives lists the drives with one of DriveLabels; nil if none are looked for.
+
+	// Drives lists the drives with one of DriveLabels; nil if none are looked
+	// for.
 	Drives func() ([]Drive, error)
 }
 

@@ -62,12 +62,20 @@ func TestFind(t *testing.T) {
 	write(t, filepath.Join(dir, "m.yaml"), "from the file")
 	credentials := filepath.Join(dir, "credentials")
 	write(t, filepath.Join(credentials, "loam.machine"), "from the credential")
+
 	unreadable := filepath.Join(dir, "unreadable")
 	if err := os.MkdirAll(filepath.Join(unreadable, "loam.machine"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	esp := fakeESP{"/loam/machine.yaml": "from the ESP", "/x.yaml": "from elsewhere on the ESP"}
-	all := source.Env{Cmdline: "loam.config=file:" + dir + "/m.yaml", Credentials: credentials, FirmwareConfig: firmware, ESP: esp, Drives: drive}
+	all := source.Env{
+		Cmdline:        "loam.config=file:" + dir + "/m.yaml",
+		Credentials:    credentials,
+		FirmwareConfig: firmware,
+		ESP:            esp,
+		Drives:         drive,
+	}
 
 	for _, test := range []struct {
 		name     string
@@ -76,64 +84,125 @@ func TestFind(t *testing.T) {
 		wantName string
 		wantErr  string
 	}{
-		{name: "the kernel command line comes first", env: all, want: "from the file", wantName: dir + "/m.yaml"},
+		{
+			name:     "the kernel command line comes first",
+			env:      all,
+			want:     "from the file",
+			wantName: dir + "/m.yaml",
+		},
 		{
 			name: "the kernel command line may name a file of the ESP",
-			env:  source.Env{Cmdline: "quiet loam.config=esp:/x.yaml", Credentials: credentials, ESP: esp},
-			want: "from elsewhere on the ESP", wantName: "ESP file /x.yaml",
+			env: source.Env{
+				Cmdline:     "quiet loam.config=esp:/x.yaml",
+				Credentials: credentials,
+				ESP:         esp,
+			},
+			want:     "from elsewhere on the ESP",
+			wantName: "ESP file /x.yaml",
 		},
 		{
-			name: "then comes the credential", env: source.Env{Credentials: credentials, FirmwareConfig: firmware, ESP: esp, Drives: drive},
-			want: "from the credential", wantName: "credential loam.machine",
+			name: "then comes the credential",
+			env: source.Env{
+				Credentials:    credentials,
+				FirmwareConfig: firmware,
+				ESP:            esp,
+				Drives:         drive,
+			},
+			want:     "from the credential",
+			wantName: "credential loam.machine",
 		},
 		{
-			name: "then comes fw_cfg", env: source.Env{Credentials: dir, FirmwareConfig: firmware, ESP: esp, Drives: drive},
-			want: "from QEMU", wantName: "fw_cfg opt/loam/machine.yaml",
+			name: "then comes fw_cfg",
+			env: source.Env{
+				Credentials:    dir,
+				FirmwareConfig: firmware,
+				ESP:            esp,
+				Drives:         drive,
+			},
+			want:     "from QEMU",
+			wantName: "fw_cfg opt/loam/machine.yaml",
 		},
 		{
-			name: "then comes what the node was started with", env: source.Env{Credentials: dir, FirmwareConfig: dir, Given: dir + "/m.yaml", ESP: esp, Drives: drive},
-			want: "from the file", wantName: dir + "/m.yaml",
+			name: "then comes what the node was started with",
+			env: source.Env{
+				Credentials:    dir,
+				FirmwareConfig: dir,
+				Given:          dir + "/m.yaml",
+				ESP:            esp,
+				Drives:         drive,
+			},
+			want:     "from the file",
+			wantName: dir + "/m.yaml",
 		},
 		{
-			name: "then comes the ESP", env: source.Env{Credentials: dir, FirmwareConfig: dir, ESP: esp, Drives: drive},
-			want: "from the ESP", wantName: "ESP file /loam/machine.yaml",
+			name: "then comes the ESP",
+			env: source.Env{
+				Credentials:    dir,
+				FirmwareConfig: dir,
+				ESP:            esp,
+				Drives:         drive,
+			},
+			want:     "from the ESP",
+			wantName: "ESP file /loam/machine.yaml",
 		},
 		{
-			name: "then comes a drive", env: source.Env{Credentials: dir, FirmwareConfig: dir, ESP: fakeESP{}, Drives: drive},
-			want: "from the drive", wantName: "machine.yaml of drive /dev/vdb (CIDATA)",
+			name: "then comes a drive",
+			env: source.Env{
+				Credentials:    dir,
+				FirmwareConfig: dir,
+				ESP:            fakeESP{},
+				Drives:         drive,
+			},
+			want:     "from the drive",
+			wantName: "machine.yaml of drive /dev/vdb (CIDATA)",
 		},
-		{name: "a node that was given nothing", env: source.Env{ESP: fakeESP{}}, wantErr: source.ErrNone.Error()},
+		{
+			name:    "a node that was given nothing",
+			env:     source.Env{ESP: fakeESP{}},
+			wantErr: source.ErrNone.Error(),
+		},
 		{name: "a node without an ESP", env: source.Env{}, wantErr: source.ErrNone.Error()},
 		{
-			name: "a missing file on the command line is an error", env: source.Env{Cmdline: "loam.config=file:/absent", Credentials: credentials},
+			name:    "a missing file on the command line is an error",
+			env:     source.Env{Cmdline: "loam.config=file:/absent", Credentials: credentials},
 			wantErr: "kernel parameter loam.config: /absent: no document",
 		},
 		{
-			name: "a parameter that is no place is an error", env: source.Env{Cmdline: "loam.config=http://x/", Credentials: credentials},
+			name:    "a parameter that is no place is an error",
+			env:     source.Env{Cmdline: "loam.config=http://x/", Credentials: credentials},
 			wantErr: "kernel parameter loam.config=http://x/: want file:/PATH or esp:/PATH",
 		},
 		{
-			name: "a relative path on the command line is an error", env: source.Env{Cmdline: "loam.config=file:x"},
+			name:    "a relative path on the command line is an error",
+			env:     source.Env{Cmdline: "loam.config=file:x"},
 			wantErr: "kernel parameter loam.config=file:x: want file:/PATH or esp:/PATH",
 		},
 		{
-			name: "an ESP file without an ESP is an error", env: source.Env{Cmdline: "loam.config=esp:/x"},
-			wantErr: "kernel parameter loam.config: ESP file /x: this node has no EFI system partition",
+			name: "an ESP file without an ESP is an error",
+			env:  source.Env{Cmdline: "loam.config=esp:/x"},
+			wantErr: "kernel parameter loam.config: ESP file /x: " +
+				"this node has no EFI system partition",
 		},
 		{
-			name: "an unreadable credential is an error", env: source.Env{Credentials: unreadable, ESP: esp},
+			name:    "an unreadable credential is an error",
+			env:     source.Env{Credentials: unreadable, ESP: esp},
 			wantErr: "read credential loam.machine: not a regular file",
 		},
 		{
-			name: "an unreadable ESP is an error", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}},
+			name:    "an unreadable ESP is an error",
+			env:     source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}},
 			wantErr: "read ESP file /loam/machine.yaml: input/output error",
 		},
 		{
-			name: "an unreadable ESP is an error, also with a drive", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}, Drives: drive},
+			name:    "an unreadable ESP is an error, also with a drive",
+			env:     source.Env{ESP: fakeESP{"/loam/machine.yaml": "broken"}, Drives: drive},
 			wantErr: "read ESP file /loam/machine.yaml: input/output error",
 		},
 		{
-			name: "a file that is too large is an error", env: source.Env{ESP: fakeESP{"/loam/machine.yaml": strings.Repeat("x", document.MaxSize+1)}},
+			name: "a file that is too large is an error",
+			env: source.Env{
+				ESP: fakeESP{"/loam/machine.yaml": strings.Repeat("x", document.MaxSize+1)},
+			},
 			wantErr: "read ESP file /loam/machine.yaml: more than 1572864 bytes",
 		},
 	} {
@@ -143,7 +212,8 @@ func TestFind(t *testing.T) {
 				t.Fatalf("Find: error %q, want %q", got, test.wantErr)
 			}
 			if string(found.Text) != test.want || found.Name != test.wantName {
-				t.Errorf("Find = %q from %q, want %q from %q", found.Text, found.Name, test.want, test.wantName)
+				t.Errorf("Find = %q from %q, want %q from %q",
+					found.Text, found.Name, test.want, test.wantName)
 			}
 		})
 	}
@@ -158,53 +228,95 @@ func TestFindOnADrive(t *testing.T) {
 		wantErr  string
 		wantNone bool
 	}{
-		{name: "no drive", drives: on(), wantErr: source.ErrNone.Error(), wantNone: true},
 		{
-			name: "user-data that is a machine.yaml", drives: on(fakeDrive{"user-data": "apiVersion: loam.dev/v1alpha1\n" + machine}),
-			want: source.Document{Name: "user-data of " + cidata, Text: []byte("apiVersion: loam.dev/v1alpha1\n" + machine)},
+			name:     "no drive",
+			drives:   on(),
+			wantErr:  source.ErrNone.Error(),
+			wantNone: true,
 		},
 		{
-			name: "user-data that says it is ours, whatever is in it", drives: on(fakeDrive{"user-data": "#loam\nkindd: x\n"}),
-			want: source.Document{Name: "user-data of " + cidata, Text: []byte("#loam\nkindd: x\n")},
+			name:   "user-data that is a machine.yaml",
+			drives: on(fakeDrive{"user-data": "apiVersion: loam.dev/v1alpha1\n" + machine}),
+			want: source.Document{
+				Name: "user-data of " + cidata,
+				Text: []byte("apiVersion: loam.dev/v1alpha1\n" + machine),
+			},
 		},
 		{
-			name: "user-data as JSON", drives: on(fakeDrive{"user-data": "{\n\"kind\": \"Machine\"}"}),
-			want: source.Document{Name: "user-data of " + cidata, Text: []byte("{\n\"kind\": \"Machine\"}")},
+			name:   "user-data that says it is ours, whatever is in it",
+			drives: on(fakeDrive{"user-data": "#loam\nkindd: x\n"}),
+			want: source.Document{
+				Name: "user-data of " + cidata,
+				Text: []byte("#loam\n" +
+					"kindd: x\n"),
+			},
 		},
 		{
-			name: "machine.yaml beside the user-data of cloud-init", drives: on(fakeDrive{"machine.yaml": machine, "user-data": "#cloud-config\n"}),
-			want: source.Document{Name: "machine.yaml of " + cidata, Text: []byte(machine)},
+			name:   "user-data as JSON",
+			drives: on(fakeDrive{"user-data": "{\n\"kind\": \"Machine\"}"}),
+			want: source.Document{
+				Name: "user-data of " + cidata,
+				Text: []byte("{\n" +
+					"\"kind\": \"Machine\"}"),
+			},
 		},
 		{
-			name: "the host name in meta-data, in lower case", drives: on(fakeDrive{"machine.yaml": machine, "meta-data": "instance-id: x\nlocal-hostname: Node-1\n"}),
-			want: source.Document{Name: "machine.yaml of " + cidata, Text: []byte(machine), Hostname: "node-1"},
+			name:   "machine.yaml beside the user-data of cloud-init",
+			drives: on(fakeDrive{"machine.yaml": machine, "user-data": "#cloud-config\n"}),
+			want:   source.Document{Name: "machine.yaml of " + cidata, Text: []byte(machine)},
 		},
 		{
-			name: "meta-data that is no YAML is an error", drives: on(fakeDrive{"machine.yaml": machine, "meta-data": "a: [}"}),
+			name: "the host name in meta-data, in lower case",
+			drives: on(fakeDrive{
+				"machine.yaml": machine,
+				"meta-data": "instance-id: x\n" +
+					"local-hostname: Node-1\n",
+			}),
+			want: source.Document{
+				Name:     "machine.yaml of " + cidata,
+				Text:     []byte(machine),
+				Hostname: "node-1",
+			},
+		},
+		{
+			name:    "meta-data that is no YAML is an error",
+			drives:  on(fakeDrive{"machine.yaml": machine, "meta-data": "a: [}"}),
 			wantErr: "meta-data of " + cidata + ": yaml: did not find expected node content",
 		},
 		{
-			name: "user-data of cloud-init only is an error", drives: on(fakeDrive{"user-data": "#cloud-config\nkind: Machines\n"}),
-			wantErr: cidata + ": no machine.yaml, and a user-data that begins with \"#cloud-config\"\n" +
-				"hint: give it a machine.yaml, or make it the user-data, with #loam as its first line",
+			name:   "user-data of cloud-init only is an error",
+			drives: on(fakeDrive{"user-data": "#cloud-config\nkind: Machines\n"}),
+			wantErr: cidata + ": no machine.yaml, and a user-data that begins with " +
+				"\"#cloud-config\"\n" +
+				"hint: give it a machine.yaml, or make it the user-data, " +
+				"with #loam as its first line",
 		},
 		{
-			name: "a drive without any of it is an error", drives: on(fakeDrive{}),
+			name:    "a drive without any of it is an error",
+			drives:  on(fakeDrive{}),
 			wantErr: cidata + ": neither machine.yaml nor user-data\nhint: give it a machine.yaml",
 		},
-		{name: "a drive that cannot be read is an error", drives: on(fakeDrive{"broken": ""}), wantErr: "input/output error"},
 		{
-			name: "two drives are an error", drives: on(fakeDrive{"machine.yaml": machine}, fakeDrive{}),
-			wantErr: "machine.yaml may be on any of " + cidata + ", " + cidata + "\nhint: leave the one that is meant for this node",
+			name:    "a drive that cannot be read is an error",
+			drives:  on(fakeDrive{"broken": ""}),
+			wantErr: "input/output error",
 		},
 		{
-			name: "drives that cannot be listed are an error", drives: func() ([]source.Drive, error) { return nil, errors.New("read /dev/sda: x") },
+			name:   "two drives are an error",
+			drives: on(fakeDrive{"machine.yaml": machine}, fakeDrive{}),
+			wantErr: "machine.yaml may be on any of " + cidata + ", " + cidata + "\n" +
+				"hint: leave the one that is meant for this node",
+		},
+		{
+			name:    "drives that cannot be listed are an error",
+			drives:  func() ([]source.Drive, error) { return nil, errors.New("read /dev/sda: x") },
 			wantErr: "read /dev/sda: x",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := source.Find(t.Context(), source.Env{Drives: test.drives})
-			if got := message(err); got != test.wantErr || errors.Is(err, source.ErrNone) != test.wantNone {
+			got := message(err)
+			if got != test.wantErr || errors.Is(err, source.ErrNone) != test.wantNone {
 				t.Fatalf("Find: error %q, want %q", got, test.wantErr)
 			}
 			if diff := cmp.Diff(test.want, found); diff != "" {
@@ -216,7 +328,8 @@ func TestFindOnADrive(t *testing.T) {
 
 // A partition that is not there is no partition without a machine.yaml.
 func TestFindMissingPartition(t *testing.T) {
-	_, err := source.Find(t.Context(), source.Env{ESP: source.Partition{Device: "/dev/no-such-device"}})
+	_, err := source.Find(t.Context(),
+		source.Env{ESP: source.Partition{Device: "/dev/no-such-device"}})
 	if err == nil || errors.Is(err, source.ErrNone) || errors.Is(err, source.ErrAbsent) {
 		t.Errorf("Find: error %v, want one about the device", err)
 	}
@@ -229,16 +342,21 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink("plain", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(write(t, filepath.Join(dir, "large"), ""), document.MaxSize+1); err != nil {
+
+	err := os.Truncate(write(t, filepath.Join(dir, "large"), ""), document.MaxSize+1)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	env := source.Env{Credentials: dir, ESP: fakeESP{"/a": "text"}}
 	file := func(name string) machine.Source {
 		return machine.Source{File: &machine.File{Path: filepath.Join(dir, name)}}
 	}
+
 	for _, test := range []struct {
 		name    string
 		from    machine.Source
@@ -249,26 +367,64 @@ func TestRead(t *testing.T) {
 	}{
 		{name: "a file", from: file("plain"), want: "text"},
 		{name: "a link", from: file("link"), want: "text"},
-		{name: "a missing file is absent", from: file("none"), absent: true, wantErr: dir + "/none: no document"},
-		{name: "a file below a file is absent", from: file("plain/x"), absent: true, wantErr: dir + "/plain/x: no document"},
-		{name: "a FIFO is an error at once", from: file("fifo"), wantErr: "read " + dir + "/fifo: not a regular file"},
-		{name: "a large file is an error", from: file("large"), wantErr: "read " + dir + "/large: more than 1572864 bytes"},
-		{name: "a credential", from: machine.Source{Credential: &machine.Credential{Name: "loam.config"}}, env: env, want: "text"},
 		{
-			name: "a missing credential is absent", from: machine.Source{Credential: &machine.Credential{Name: "loam.x"}},
-			absent: true, wantErr: "credential loam.x: no document",
+			name:    "a missing file is absent",
+			from:    file("none"),
+			absent:  true,
+			wantErr: dir + "/none: no document",
 		},
-		{name: "a file of the ESP", from: machine.Source{ESP: &machine.ESP{Path: "/a"}}, env: env, want: "text"},
 		{
-			name: "a missing file of the ESP is absent", from: machine.Source{ESP: &machine.ESP{Path: "/b"}}, env: env,
-			absent: true, wantErr: "ESP file /b: no document",
+			name:    "a file below a file is absent",
+			from:    file("plain/x"),
+			absent:  true,
+			wantErr: dir + "/plain/x: no document",
 		},
-		{name: "no source is absent", absent: true, wantErr: "machine.yaml names no source: no document"},
+		{
+			name:    "a FIFO is an error at once",
+			from:    file("fifo"),
+			wantErr: "read " + dir + "/fifo: not a regular file",
+		},
+		{
+			name:    "a large file is an error",
+			from:    file("large"),
+			wantErr: "read " + dir + "/large: more than 1572864 bytes",
+		},
+		{
+			name: "a credential",
+			from: machine.Source{Credential: &machine.Credential{Name: "loam.config"}},
+			env:  env,
+			want: "text",
+		},
+		{
+			name:    "a missing credential is absent",
+			from:    machine.Source{Credential: &machine.Credential{Name: "loam.x"}},
+			absent:  true,
+			wantErr: "credential loam.x: no document",
+		},
+		{
+			name: "a file of the ESP",
+			from: machine.Source{ESP: &machine.ESP{Path: "/a"}},
+			env:  env,
+			want: "text",
+		},
+		{
+			name:    "a missing file of the ESP is absent",
+			from:    machine.Source{ESP: &machine.ESP{Path: "/b"}},
+			env:     env,
+			absent:  true,
+			wantErr: "ESP file /b: no document",
+		},
+		{
+			name:    "no source is absent",
+			absent:  true,
+			wantErr: "machine.yaml names no source: no document",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := source.New(test.from, test.env).Read(t.Context())
 			if message(err) != test.wantErr || errors.Is(err, source.ErrAbsent) != test.absent {
-				t.Fatalf("Read: error %q, want %q, absent %t", message(err), test.wantErr, test.absent)
+				t.Fatalf("Read: error %q, want %q, absent %t",
+					message(err), test.wantErr, test.absent)
 			}
 			if string(got.Text) != test.want {
 				t.Errorf("Read = %q, want %q", got.Text, test.want)

@@ -10,14 +10,16 @@ import (
 // which has no links in its path.
 type step struct{ dir, name string }
 
-// maxLinks is how many links the kernel follows in one path (path_resolution(7)).
+// maxLinks is how many links the kernel follows in one path
+// (path_resolution(7)).
 const maxLinks = 40
 
 // steps are the steps by which the absolute path is looked up, up to the first
 // that is not there. If the file changes, so does one of these entries.
 func steps(path string) []step {
 	var taken []step
-	dir, rest := "/", split(path)
+	dir := "/"
+	rest := split(path)
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
@@ -25,6 +27,7 @@ func steps(path string) []step {
 			dir = filepath.Dir(dir)
 			continue
 		}
+
 		taken = append(taken, step{dir, name})
 		full := filepath.Join(dir, name)
 		info, err := os.Lstat(full)
@@ -33,7 +36,8 @@ func steps(path string) []step {
 			return taken
 		case info.Mode()&os.ModeSymlink != 0:
 			target, err := os.Readlink(full)
-			if links++; err != nil || links > maxLinks {
+			links++
+			if err != nil || links > maxLinks {
 				return taken
 			}
 			if filepath.IsAbs(target) {
@@ -46,6 +50,7 @@ func steps(path string) []step {
 			return taken
 		}
 	}
+
 	return taken
 }
 

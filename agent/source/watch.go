@@ -25,11 +25,12 @@ func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return start(ctx, watch{paths: []string{f.Path}})
 }
 
-// Directories are directories, by absolute path, whose files are replaced by rename.
+// Directories are directories, by absolute path, whose files are replaced by
+// rename.
 type Directories []string
 
-// Watch is as [File.Watch] for every file in the directories, which need not exist
-// yet. Names that begin with a dot are temporary files and are left out.
+// Watch is as [File.Watch] for every file in the directories, which need not
+// exist yet. Names that begin with a dot are temporary files and are left out.
 func (d Directories) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return start(ctx, watch{paths: d, entries: true})
 }
@@ -40,6 +41,7 @@ func start(ctx context.Context, w watch) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: inotify_init1: %w", w, err)
 	}
+
 	w.events = os.NewFile(uintptr(fd), "inotify")
 	if err := w.arm(); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", w, err), w.events.Close())
@@ -53,6 +55,7 @@ func start(ctx context.Context, w watch) (<-chan struct{}, error) {
 		defer stop()
 		w.run(ctx, changes)
 	}()
+
 	return changes, nil
 }
 
@@ -71,7 +74,8 @@ const anyName = "/"
 
 func (w watch) String() string { return strings.Join(w.paths, ", ") }
 
-// settle is how long a change waits for the next: an editor writes several times.
+// settle is how long a change waits for the next: an editor writes several
+// times.
 const settle = 100 * time.Millisecond
 
 // run sends on changes until ctx ends.
@@ -88,11 +92,13 @@ func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 		if err := w.arm(); err != nil {
 			return
 		}
+
 		select {
 		case <-time.After(settle): // What comes meanwhile is the next change.
 		case <-ctx.Done():
 			return
 		}
+
 		select {
 		case changes <- struct{}{}:
 		default: // One is waiting already.
@@ -100,20 +106,24 @@ func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 	}
 }
 
-// arm watches the directories that the paths lead through now. It looks again until
-// nothing has changed meanwhile, so that no event falls between.
+// arm watches the directories that the paths lead through now. It looks again
+// until nothing has changed meanwhile, so that no event falls between.
 func (w *watch) arm() error {
 	conn, err := w.events.SyscallConn()
 	if err != nil {
 		return err
 	}
+
 	for {
 		taken := w.steps()
 		var addErr error
+
 		// Control keeps the descriptor open: ctx may end at any time.
-		if err := conn.Control(func(fd uintptr) { addErr = w.replace(int(fd), taken) }); err != nil {
+		err := conn.Control(func(fd uintptr) { addErr = w.replace(int(fd), taken) })
+		if err != nil {
 			return err
 		}
+
 		if addErr != nil || slices.EqualFunc(taken, w.steps(), slices.Equal) {
 			return addErr
 		}
@@ -156,12 +166,13 @@ func (w *watch) replace(fd int, all [][]step) error {
 			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
 		}
 	}
+
 	w.names = names
 	return nil
 }
 
-// matter reports whether one of the events (inotify(7)) is about an entry that the
-// paths lead through, or about one that matters itself.
+// matter reports whether one of the events (inotify(7)) is about an entry that
+// the paths lead through, or about one that matters itself.
 func (w *watch) matter(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		wd := int(int32(binary.NativeEndian.Uint32(events)))
@@ -172,10 +183,12 @@ func (w *watch) matter(events []byte) bool {
 		if mask&unix.IN_Q_OVERFLOW != 0 || slices.Contains(w.names[wd], name) {
 			return true
 		}
+
 		isEntry := slices.Contains(w.names[wd], anyName) && !strings.HasPrefix(name, ".")
 		if isEntry && mask&unix.IN_IGNORED == 0 {
 			return true
 		}
+
 		events = events[end:]
 	}
 	return false

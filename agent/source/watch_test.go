@@ -19,6 +19,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	link := func(t *testing.T, target, path string) {
 		t.Helper()
 		if err := os.Symlink(target, path+".new"); err != nil {
@@ -26,6 +27,7 @@ func TestWatch(t *testing.T) {
 		}
 		rename(t, path+".new", path)
 	}
+
 	for _, test := range []struct {
 		name           string
 		before, change func(t *testing.T, dir string)
@@ -40,8 +42,10 @@ func TestWatch(t *testing.T) {
 		{
 			name:   "replaced by rename",
 			before: func(t *testing.T, dir string) { write(t, dir+"/conf/file", "old") },
-			change: func(t *testing.T, dir string) { rename(t, write(t, dir+"/conf/tmp", "new"), dir+"/conf/file") },
-			want:   "new",
+			change: func(t *testing.T, dir string) {
+				rename(t, write(t, dir+"/conf/tmp", "new"), dir+"/conf/file")
+			},
+			want: "new",
 		},
 		{
 			name:   "deleted",
@@ -108,12 +112,14 @@ func TestWatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			test.change(t, dir)
 			for range changes {
 				if got, _ := file.Read(ctx); string(got.Text) == test.want {
 					break
 				}
 			}
+
 			cancel()
 			for range changes { // Ends when the watcher has.
 			}
@@ -127,11 +133,13 @@ func TestWatchLinkLoop(t *testing.T) {
 	if err := os.Symlink("loop", path); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := source.File{Path: path}.Watch(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, path+".new", "new")
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
@@ -139,13 +147,15 @@ func TestWatchLinkLoop(t *testing.T) {
 	if _, open := <-changes; !open {
 		t.Error("the watcher gave up")
 	}
+
 	cancel()
 	for range changes {
 	}
 }
 
-// TestWatchDirectories makes a directory and a file in it in the ways of networkd, and
-// ends when the file reads as wanted, which it only can after a notice.
+// TestWatchDirectories makes a directory and a file in it in the ways of
+// networkd, and ends when the file reads as wanted, which it only can after a
+// notice.
 func TestWatchDirectories(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -193,6 +203,7 @@ func TestWatchDirectories(t *testing.T) {
 					break
 				}
 			}
+
 			cancel()
 			for range changes { // Ends when the watcher has.
 			}
