@@ -17,23 +17,27 @@ func (s Status) Table(width, lines int) string {
 	t.node(s)
 	end := table{width: t.width}
 	end.notes(s.Notes, lines == 0)
+
 	for _, w := range s.Warnings {
 		end.row("warning", w)
 	}
+
 	for _, tty := range s.DebugShells {
 		end.row("! shell", "debug shell open on "+tty)
 	}
+
 	end.rule()
 	room := len(s.Units)
 	if lines > 0 {
 		room = lines - strings.Count(t.out.String()+end.out.String(), "\n")
 	}
+
 	t.units(s.Units, max(room, 3))
 	return t.out.String() + end.out.String()
 }
 
-// notes shows what a person should know of the document: all of it, or what fits
-// beside the rest of a console.
+// notes shows what a person should know of the document: all of it, or what
+// fits beside the rest of a console.
 func (t *table) notes(notes []config.Note, all bool) {
 	const most = 2
 	for i, n := range notes {
@@ -52,9 +56,11 @@ func (t *table) notes(notes []config.Note, all bool) {
 func (t *table) node(s Status) {
 	t.rule()
 	t.row("phase", s.phase())
+
 	if s.Reset != nil && s.Reset.Done {
 		t.row("", "`loam apply` or another machine.yaml ends that")
 	}
+
 	t.error(s.Error)
 	t.row("image", join(s.ImageID, s.ImageVersion)+optional(", slot ", s.Slot))
 	t.upgrade(s.Upgrade)
@@ -68,16 +74,21 @@ func (t *table) node(s Status) {
 	t.row("source", s.Source)
 	t.row("missing", s.Missing)
 	t.cluster(s.Cluster)
+
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}
+
 	for _, p := range s.Waits {
 		t.row("held back", p.Path+" until "+strings.Join(p.URLs, " or ")+" answers")
 	}
+
 	t.row("wanted", s.wanted())
 	if s.Drift.Repaired > 0 {
-		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s", count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
+		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s",
+			count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
 	}
+
 	t.volume(s.Volume)
 	t.row("machine.yaml", s.Machine)
 	t.row("files", fmt.Sprint(s.Files))
@@ -92,11 +103,13 @@ func (t *table) units(units []Unit, room int) {
 	if len(units) > room {
 		units, left = units[:room-1], units[room-1:]
 	}
+
 	label := "units"
 	for _, u := range units {
 		t.line(fmt.Sprintf("  %-13s%s", label, t.unit(u)))
 		label = ""
 	}
+
 	if len(left) > 0 {
 		t.row("", more(left))
 	}
@@ -128,6 +141,7 @@ func (s Status) wanted() string {
 	if u == nil {
 		return ""
 	}
+
 	words := []string{optional("OS version ", u.OSVersion), optional("kubelet ", u.Kubelet)}
 	if !u.CertificateAuthorities.IsZero() {
 		words = append(words, "new certificate authorities")
@@ -135,7 +149,9 @@ func (s Status) wanted() string {
 	if !u.ServiceAccountKey.IsZero() {
 		words = append(words, "a new service account key")
 	}
-	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ", ")
+
+	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }),
+		", ")
 }
 
 func (s Status) phase() string {
@@ -164,7 +180,8 @@ func (t *table) error(e *Error) {
 	if e == nil {
 		return
 	}
-	t.row("error", optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
+	t.row("error",
+		optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
 	t.row("hint", e.Hint)
 }
 
@@ -176,7 +193,8 @@ func (t *table) volume(v *Volume) {
 	case v.Size == 0:
 		t.row("data volume", v.Device+" is gone")
 	default:
-		t.row("data volume", fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
+		t.row("data volume",
+			fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
 	}
 	if v != nil {
 		for _, w := range v.Warnings {
@@ -206,12 +224,16 @@ func (t *table) network(n *Network) {
 	if n == nil {
 		return
 	}
+
 	words := map[NetworkSource]string{
-		NetworkOfMachine: "of machine.yaml", NetworkKept: "as machine.yaml had it last", NetworkOfImage: "DHCP on every wired interface",
+		NetworkOfMachine: "of machine.yaml", NetworkKept: "as machine.yaml had it last",
+		NetworkOfImage: "DHCP on every wired interface",
 	}[n.From]
+
 	if n.Next {
 		words += "; another from the next boot on"
 	}
+
 	t.row("network", words)
 	for _, i := range n.Interfaces {
 		name := i.Name
@@ -220,6 +242,7 @@ func (t *table) network(n *Network) {
 		}
 		t.row("", join(name+" "+i.State, strings.Join(i.Addresses, " ")))
 	}
+
 	for _, p := range n.Problems {
 		t.row("! network", p)
 	}
@@ -229,6 +252,7 @@ func (t *table) upgrade(u *Upgrade) {
 	if u == nil {
 		return
 	}
+
 	switch u.Phase {
 	case "":
 	case "drill":
@@ -242,14 +266,17 @@ func (t *table) upgrade(u *Upgrade) {
 		}
 		t.row("upgrade", words+optional(", ", u.Waits))
 	}
+
 	t.row("", u.Problem)
 	if d := u.Drill; d != nil {
-		words := fmt.Sprintf("by %s, %s: back in %s, tries: %d", d.By, d.At.UTC().Format(clock), d.Took, d.Boots)
+		words := fmt.Sprintf("by %s, %s: back in %s, tries: %d",
+			d.By, d.At.UTC().Format(clock), d.Took, d.Boots)
 		if d.Problem != "" {
 			words = fmt.Sprintf("by %s, %s: %s", d.By, d.At.UTC().Format(clock), d.Problem)
 		}
 		t.row("drill", words)
 	}
+
 	for _, f := range u.Failed {
 		t.row("failed", f.Version+" on "+f.At.UTC().Format(clock)+": "+f.Reason+" (loam why)")
 	}
@@ -259,7 +286,8 @@ func (t *table) change(c *Change) {
 	switch {
 	case c == nil:
 	case !c.Until.IsZero():
-		t.row("on trial", fmt.Sprintf("until %s, then back to %s", c.Until.UTC().Format(clock), c.Good))
+		t.row("on trial",
+			fmt.Sprintf("until %s, then back to %s", c.Until.UTC().Format(clock), c.Good))
 		t.row("", c.Waits)
 		t.row("", "`loam confirm` keeps it, `loam rollback` ends it")
 	case c.Good != "":
@@ -275,11 +303,14 @@ func (t *table) unit(u Unit) string {
 	if !u.Settled {
 		mark = "*"
 	}
+
 	state := mark + u.Active + "/" + u.Sub
 	room := t.width - 15 - 24 - 10
 	name := ascii(u.Name)
 	if len(name) > room {
 		name = name[:room-2] + ".."
 	}
-	return strings.TrimRight(fmt.Sprintf("%-*s%-24.24s%10s", room, name, state, since(u.Since)), " ")
+
+	return strings.TrimRight(fmt.Sprintf("%-*s%-24.24s%10s", room, name, state, since(u.Since)),
+		" ")
 }

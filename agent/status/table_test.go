@@ -11,21 +11,43 @@ import (
 
 func example() Status {
 	return Status{
-		Phase: Failed, ImageID: "loam-node-os", ImageVersion: "0.1.0", Slot: "a", RootHash: strings.Repeat("0123456789abcdef", 4),
-		Kernel: "6.12.48", Hostname: "nuc-01", Generation: "000001-0123456789ab", Source: "/efi/loam/config.yaml", Files: 7,
-		Error: &Error{Document: "config.yaml", Line: 12, Path: "spec.units[2].name", Problem: "empty", Hint: "give the unit a name\x1b[2J"},
+		Phase:        Failed,
+		ImageID:      "loam-node-os",
+		ImageVersion: "0.1.0",
+		Slot:         "a",
+		RootHash:     strings.Repeat("0123456789abcdef", 4),
+		Kernel:       "6.12.48",
+		Hostname:     "nuc-01",
+		Generation:   "000001-0123456789ab",
+		Source:       "/efi/loam/config.yaml",
+		Files:        7,
+		Error: &Error{
+			Document: "config.yaml",
+			Line:     12,
+			Path:     "spec.units[2].name",
+			Problem:  "empty",
+			Hint:     "give the unit a name\x1b[2J",
+		},
 		Units: []Unit{
-			{Name: "containerd.service", Active: "active", Sub: "running", Settled: true, Since: 1500 * time.Millisecond},
+			{
+				Name:    "containerd.service",
+				Active:  "active",
+				Sub:     "running",
+				Settled: true,
+				Since:   1500 * time.Millisecond,
+			},
 			{Name: strings.Repeat("long", 20) + ".service", Active: "failed", Sub: "failed"},
 		},
-		DebugShells: []string{"ttyS1"}, Uptime: 12300 * time.Millisecond,
+		DebugShells: []string{"ttyS1"},
+		Uptime:      12300 * time.Millisecond,
 	}
 }
 
 func TestTableFitsItsWidth(t *testing.T) {
 	for _, width := range []int{64, 80, 132} {
 		for line := range strings.Lines(example().Table(width, 0)) {
-			if len(line) > width+1 || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return r < ' ' || r > '~' }) {
+			if len(line) > width+1 || strings.ContainsFunc(strings.TrimSuffix(line, "\n"),
+				func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("at width %d: %q", width, line)
 			}
 		}
@@ -35,8 +57,10 @@ func TestTableFitsItsWidth(t *testing.T) {
 func TestTableSaysWhatMatters(t *testing.T) {
 	got := example().Table(80, 0)
 	for _, want := range []string{
-		"phase        failed\n", "config.yaml:12 spec.units[2].name: empty", "give the unit a name?[2J", "loam-node-os 0.1.0, slot a",
-		strings.Repeat("0123456789abcdef", 4), "debug shell open on ttyS1", "containerd.service", "active/running", "at 1.5 s", "*failed/failed",
+		"phase        failed\n", "config.yaml:12 spec.units[2].name: empty",
+		"give the unit a name?[2J", "loam-node-os 0.1.0, slot a",
+		strings.Repeat("0123456789abcdef", 4), "debug shell open on ttyS1", "containerd.service",
+		"active/running", "at 1.5 s", "*failed/failed",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -46,7 +70,9 @@ func TestTableSaysWhatMatters(t *testing.T) {
 
 func TestAppliedLine(t *testing.T) {
 	s := Status{Generation: "000001-0123456789ab", AppliedAt: 12340 * time.Millisecond}
-	if got, want := s.AppliedLine(), "loam: applied generation 000001-0123456789ab after 12.3 s"; got != want {
+	got := s.AppliedLine()
+	want := "loam: applied generation 000001-0123456789ab after 12.3 s"
+	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -58,40 +84,151 @@ func TestRows(t *testing.T) {
 		want   string
 	}{
 		{
-			"a network", Status{Network: &Network{From: NetworkKept, Next: true, Interfaces: []Interface{
-				{Name: "bond0", As: "bond0", State: "routable", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}}, {Name: "enp3s0", As: "left", State: "enslaved"},
-			}, Problems: []string{"enp4s0 (right): no carrier"}}},
-			"  network      as machine.yaml had it last; another from the next boot on\n               bond0 routable 192.0.2.10/24 2001:db8::10/64\n" +
-				"               enp3s0 (left) enslaved\n  ! network    enp4s0 (right): no carrier\n",
+			"a network",
+			Status{Network: &Network{
+				From: NetworkKept,
+				Next: true,
+				Interfaces: []Interface{
+					{
+						Name:      "bond0",
+						As:        "bond0",
+						State:     "routable",
+						Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"},
+					}, {Name: "enp3s0", As: "left", State: "enslaved"},
+				},
+				Problems: []string{"enp4s0 (right): no carrier"},
+			}},
+			"  network      as machine.yaml had it last; another from the next boot on\n" +
+				"               bond0 routable 192.0.2.10/24 2001:db8::10/64\n" +
+				"               enp3s0 (left) enslaved\n" +
+				"  ! network    enp4s0 (right): no carrier\n",
 		},
-		{"an upgrade that is written", Status{Upgrade: &Upgrade{Phase: "staging", From: "1", To: "2", Part: "root", Done: 30, Size: 120}}, "  upgrade      1 to 2, staging: root 25 %\n"},
-		{"a system on trial", Status{Upgrade: &Upgrade{Phase: "trial", From: "1", To: "2", Waits: "node: not ready"}}, "  on trial     2, falls back to 1: node: not ready\n"},
-		{"a drill", Status{Upgrade: &Upgrade{Drill: &Drill{By: "panic", At: time.Unix(0, 0), Boots: 3, Took: 90 * time.Second}}}, "  drill        by panic, 1970-01-01 00:00:00 UTC: back in 1m30s, tries: 3\n"},
-		{"a drill that failed", Status{Upgrade: &Upgrade{Drill: &Drill{By: "check", At: time.Unix(0, 0), Problem: "no"}}}, "  drill        by check, 1970-01-01 00:00:00 UTC: no\n"},
-		{"a system that failed", Status{Upgrade: &Upgrade{Failed: []FailedSystem{{Version: "2", Reason: "ill", At: time.Unix(0, 0)}}}}, "  failed       2 on 1970-01-01 00:00:00 UTC: ill (loam why)\n"},
-		{"a reset that is on its way", Status{Phase: Applying, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: under way\n"},
-		{"a reset that could not be completed", Status{Phase: Failed, Reset: &Reset{At: time.Unix(0, 0)}}, "  phase        reset 1970-01-01 00:00:00 UTC: not complete\n"},
+		{"an upgrade that is written", Status{Upgrade: &Upgrade{
+			Phase: "staging",
+			From:  "1",
+			To:    "2",
+			Part:  "root",
+			Done:  30,
+			Size:  120,
+		}}, "  upgrade      1 to 2, staging: root 25 %\n"},
+		{"a system on trial", Status{Upgrade: &Upgrade{
+			Phase: "trial",
+			From:  "1",
+			To:    "2",
+			Waits: "node: not ready",
+		}}, "  on trial     2, falls back to 1: node: not ready\n"},
+		{"a drill", Status{Upgrade: &Upgrade{Drill: &Drill{
+			By:    "panic",
+			At:    time.Unix(0, 0),
+			Boots: 3,
+			Took:  90 * time.Second,
+		}}}, "  drill        by panic, 1970-01-01 00:00:00 UTC: back in 1m30s, tries: 3\n"},
 		{
-			"a node that was reset", Status{Phase: Waiting, Reset: &Reset{At: time.Unix(0, 0), Done: true}},
-			"  phase        reset 1970-01-01 00:00:00 UTC: follows no configuration\n               `loam apply` or another machine.yaml ends that\n",
+			"a drill that failed",
+			Status{
+				Upgrade: &Upgrade{Drill: &Drill{By: "check", At: time.Unix(0, 0), Problem: "no"}},
+			},
+			"  drill        by check, 1970-01-01 00:00:00 UTC: no\n",
 		},
-		{"one path that drifted", Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}}, "  drift        1 path repaired, last /etc/a at 2.0 s\n"},
-		{"a file that is held back", Status{Waits: []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}}}},
-			"  held back    /etc/hosts.toml until https://a or https://b answers\n"},
-		{"what is noted of the document", Status{Notes: []config.Note{{Document: "osc.yaml", Line: 3, Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}, {Problem: "no SSH"}, {Problem: "x"}}},
-			"  note         osc.yaml:3 spec.a: unknown field\n  hint         leave it out\n  note         no SSH\n  note         x\n"},
-		{"versions that are wanted", Status{Update: &config.Update{OSVersion: "2.0", Kubelet: "1.35.0"}}, "  wanted       OS version 2.0, kubelet 1.35.0\n"},
-		{"a key that is wanted", Status{Update: &config.Update{ServiceAccountKey: time.Unix(1, 0)}}, "  wanted       a new service account key\n"},
+		{
+			"a system that failed",
+			Status{
+				Upgrade: &Upgrade{Failed: []FailedSystem{
+					{Version: "2", Reason: "ill", At: time.Unix(0, 0)},
+				}},
+			},
+			"  failed       2 on 1970-01-01 00:00:00 UTC: ill (loam why)\n",
+		},
+		{
+			"a reset that is on its way",
+			Status{Phase: Applying, Reset: &Reset{At: time.Unix(0, 0)}},
+			"  phase        reset 1970-01-01 00:00:00 UTC: under way\n",
+		},
+		{
+			"a reset that could not be completed",
+			Status{Phase: Failed, Reset: &Reset{At: time.Unix(0, 0)}},
+			"  phase        reset 1970-01-01 00:00:00 UTC: not complete\n",
+		},
+		{
+			"a node that was reset",
+			Status{Phase: Waiting, Reset: &Reset{At: time.Unix(0, 0), Done: true}},
+			"  phase        reset 1970-01-01 00:00:00 UTC: follows no configuration\n" +
+				"               `loam apply` or another machine.yaml ends that\n",
+		},
+		{
+			"one path that drifted",
+			Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}},
+			"  drift        1 path repaired, last /etc/a at 2.0 s\n",
+		},
+		{
+			"a file that is held back",
+			Status{Waits: []config.Probe{
+				{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}},
+			}},
+			"  held back    /etc/hosts.toml until https://a or https://b answers\n",
+		},
+		{"what is noted of the document", Status{Notes: []config.Note{{
+			Document: "osc.yaml",
+			Line:     3,
+			Path:     "spec.a",
+			Problem:  "unknown field",
+			Hint:     "leave it out",
+		}, {Problem: "no SSH"}, {Problem: "x"}}},
+			"  note         osc.yaml:3 spec.a: unknown field\n  hint         leave it out\n" +
+				"  note         no SSH\n  note         x\n"},
+		{
+			"versions that are wanted",
+			Status{Update: &config.Update{OSVersion: "2.0", Kubelet: "1.35.0"}},
+			"  wanted       OS version 2.0, kubelet 1.35.0\n",
+		},
+		{
+			"a key that is wanted",
+			Status{Update: &config.Update{ServiceAccountKey: time.Unix(1, 0)}},
+			"  wanted       a new service account key\n",
+		},
 		{"nothing that is wanted", Status{Update: &config.Update{}}, "host name\n"},
-		{"a cluster", Status{Cluster: &Cluster{Server: "https://api:6443", Node: "node-1", Connected: true, Since: time.Unix(0, 0), Expires: time.Unix(60, 0)}},
-			"  cluster      https://api:6443, connected since 1970-01-01 00:00:00 UTC\n  node         node-1\n  certificate  until 1970-01-01 00:01:00 UTC\n"},
-		{"a cluster that is away", Status{Cluster: &Cluster{Server: "https://api:6443", Since: time.Unix(0, 0), Problem: "connection refused"}},
-			"  cluster      https://api:6443, not reached since 1970-01-01 00:00:00 UTC\n               connection refused\n"},
-		{"a change", Status{Change: &Change{Good: "000001-a", Waits: "all units are well"}}, "  watched      all units are well; goes back to 000001-a if it is worse\n"},
-		{"the first change", Status{Change: &Change{Waits: "all units are well"}}, "  watched      all units are well; there is nothing to go back to\n"},
-		{"a trial", Status{Change: &Change{Good: "000001-a", Until: time.Unix(0, 0), Waits: "unit a.service is activating/start"}},
-			"  on trial     until 1970-01-01 00:00:00 UTC, then back to 000001-a\n               unit a.service is activating/start\n               `loam confirm` keeps it, `loam rollback` ends it\n"},
+		{"a cluster", Status{Cluster: &Cluster{
+			Server:    "https://api:6443",
+			Node:      "node-1",
+			Connected: true,
+			Since:     time.Unix(0, 0),
+			Expires:   time.Unix(60, 0),
+		}},
+			"  cluster      https://api:6443, connected since 1970-01-01 00:00:00 UTC\n" +
+				"  node         node-1\n  certificate  until 1970-01-01 00:01:00 UTC\n"},
+		{
+			"a cluster that is away",
+			Status{Cluster: &Cluster{
+				Server:  "https://api:6443",
+				Since:   time.Unix(0, 0),
+				Problem: "connection refused",
+			}},
+			"  cluster      https://api:6443, not reached since 1970-01-01 00:00:00 UTC\n" +
+				"               connection refused\n",
+		},
+		{
+			"a change",
+			Status{Change: &Change{Good: "000001-a", Waits: "all units are well"}},
+			"  watched      all units are well; goes back to 000001-a if it is worse\n",
+		},
+		{
+			"the first change",
+			Status{Change: &Change{Waits: "all units are well"}},
+			"  watched      all units are well; there is nothing to go back to\n",
+		},
+		{
+			"a trial",
+			Status{Change: &Change{
+				Good:  "000001-a",
+				Until: time.Unix(0, 0),
+				Waits: "unit a.service is activating/start",
+			}},
+			"  on trial     until 1970-01-01 00:00:00 UTC, then back to 000001-a\n" +
+				"               unit a.service is activating/start\n" +
+				"               `loam confirm` keeps it, `loam rollback` ends it\n",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.status.Hostname = "host name"
@@ -105,13 +242,17 @@ func TestRows(t *testing.T) {
 func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
 	s := example()
 	s.Units = slices.Insert(slices.Repeat(s.Units[:1], 500), 300, s.Units[1])
+
 	got := s.Table(80, 23)
 	if lines := strings.Count(got, "\n"); lines != 23 {
 		t.Errorf("%d lines:\n%s", lines, got)
 	}
-	if !strings.Contains(got, "  units        longlong") || !strings.Contains(got, "               and 493 more, all as wanted\n") {
+
+	if !strings.Contains(got, "  units        longlong") ||
+		!strings.Contains(got, "               and 493 more, all as wanted\n") {
 		t.Errorf("in\n%s", got)
 	}
+
 	if lines := strings.Count(s.Table(80, 0), "\n"); lines < 500 {
 		t.Errorf("%d lines although there is room for all", lines)
 	}
@@ -120,27 +261,47 @@ func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
 // A console has no room for all that is noted of a document.
 func TestNotesFit(t *testing.T) {
 	s := example()
-	s.Notes = slices.Repeat([]config.Note{{Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}}, 100)
+	s.Notes = slices.Repeat(
+		[]config.Note{{Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}}, 100,
+	)
+
 	got := s.Table(80, 23)
 	if lines := strings.Count(got, "\n"); lines > 23 {
 		t.Errorf("%d lines:\n%s", lines, got)
 	}
-	if want := "  note         spec.a: unknown field\n  note         spec.a: unknown field\n               and 98 more: loam status\n"; !strings.Contains(got, want) {
+
+	want := "  note         spec.a: unknown field\n  note         spec.a: unknown field\n" +
+		"               and 98 more: loam status\n"
+	if !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 
 func TestTableTellsOfTheDataVolume(t *testing.T) {
 	for want, v := range map[string]*Volume{
-		"data volume  /dev/sdb, xfs, 50.0 GiB\n":            {Device: "/dev/sdb", FileSystem: "xfs", Size: 50 << 30},
-		"data volume  /dev/sdb is gone\n":                   {Device: "/dev/sdb", FileSystem: "xfs", Problem: "gone"},
-		"data volume  none: the kubelet does not start\n":   {Problem: "no data volume: no disk that is free matches"},
-		"warning      its disk has grown, and it has not\n": {Device: "/dev/sdb", Size: 1, Warnings: []string{"its disk has grown, and it has not"}},
+		"data volume  /dev/sdb, xfs, 50.0 GiB\n": {
+			Device:     "/dev/sdb",
+			FileSystem: "xfs",
+			Size:       50 << 30,
+		},
+		"data volume  /dev/sdb is gone\n": {
+			Device:     "/dev/sdb",
+			FileSystem: "xfs",
+			Problem:    "gone",
+		},
+		"data volume  none: the kubelet does not start\n": {Problem: "no data volume: " +
+			"no disk that is free matches"},
+		"warning      its disk has grown, and it has not\n": {
+			Device:   "/dev/sdb",
+			Size:     1,
+			Warnings: []string{"its disk has grown, and it has not"},
+		},
 	} {
 		if got := (Status{Volume: v}).Table(80, 0); !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
+
 	if got := (Status{}).Table(80, 0); strings.Contains(got, "data volume") {
 		t.Errorf("a volume that nobody claims:\n%s", got)
 	}

@@ -29,7 +29,8 @@ func (t *table) row(label, value string) {
 			}
 		}
 		t.line(fmt.Sprintf("  %-13s%s", label, value[:end]))
-		label, value = "", strings.TrimLeft(value[end:], " ")
+		label = ""
+		value = strings.TrimLeft(value[end:], " ")
 	}
 }
 
