@@ -36,6 +36,7 @@ type Side struct {
 	// Mode is octal, such as 0644.
 	Mode string `json:"mode,omitempty"`
 	Size int64  `json:"size,omitempty"`
+
 	// Digest is the SHA-256 of the content; "" of a secret, whose digest may
 	// tell it to who can guess.
 	Digest string `json:"digest,omitempty"`
@@ -64,32 +65,50 @@ type Comparison struct {
 
 // Difference compares.
 func (c Comparison) Difference() Difference {
-	d := Difference{From: c.From.Name(), To: c.To.Name(), Units: diffWishes(c.From.Units, c.To.Units)}
-	before, after := byPath(c.From), byPath(c.To)
+	d := Difference{
+		From:  c.From.Name(),
+		To:    c.To.Name(),
+		Units: diffWishes(c.From.Units, c.To.Units),
+	}
+
+	before := byPath(c.From)
+	after := byPath(c.To)
 	for _, f := range plan.Diff(c.From, c.To, nil).Files {
 		d.Files = append(d.Files, c.file(f, before[f.Path], after[f.Path]))
 	}
+
 	return d
 }
 
 func (c Comparison) file(f plan.File, before, after *generation.Entry) File {
 	hide := !c.Secrets && (private(before) || private(after))
-	file := File{Path: f.Path, Change: f.Change, Before: side(before, hide), After: side(after, hide)}
+	file := File{
+		Path:   f.Path,
+		Change: f.Change,
+		Before: side(before, hide),
+		After:  side(after, hide),
+	}
+
 	if f.Change == plan.ModeOnly {
 		return file
 	}
+
 	if hide {
 		file.Withheld = secret
 		return file
 	}
+
 	was, why := c.content(before)
 	is, whyNot := c.content(after)
-	if file.Withheld = why; why == "" {
+	file.Withheld = why
+	if why == "" {
 		file.Withheld = whyNot
 	}
+
 	if file.Withheld == "" {
 		file.Diff = string(diff.Diff(name("a", before), was, name("b", after), is))
 	}
+
 	return file
 }
 
@@ -101,6 +120,7 @@ func (c Comparison) content(e *generation.Entry) ([]byte, string) {
 	if e.Size > maxText {
 		return nil, large
 	}
+
 	text, err := c.Read(*e)
 	switch {
 	case err != nil:
@@ -108,6 +128,7 @@ func (c Comparison) content(e *generation.Entry) ([]byte, string) {
 	case !isText(text):
 		return nil, binary
 	}
+
 	return text, ""
 }
 

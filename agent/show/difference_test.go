@@ -28,7 +28,13 @@ func (s store) read(e generation.Entry) ([]byte, error) {
 func (s store) file(mode fs.FileMode, text string) generation.Entry {
 	c := config.Text(text)
 	s[c.Digest] = text
-	return generation.Entry{Path: "/etc/a", Kind: generation.KindFile, Mode: mode, Digest: c.Digest, Size: c.Size}
+	return generation.Entry{
+		Path:   "/etc/a",
+		Kind:   generation.KindFile,
+		Mode:   mode,
+		Digest: c.Digest,
+		Size:   c.Size,
+	}
 }
 
 func TestDifferenceOfOneFile(t *testing.T) {
@@ -47,28 +53,95 @@ func TestDifferenceOfOneFile(t *testing.T) {
 		diff          bool
 	}{
 		{"a changed text", s.file(0o644, "one\n"), s.file(0o644, "two\n"), false, "0644", true},
-		{"a mode alone", s.file(0o644, "one\n"), s.file(0o755|fs.ModeSetuid, "one\n"), false, "0644 -> 4755", false},
-		{"a text that only its owner may read", s.file(0o600, "one\n"), s.file(0o600, "two\n"), false, "0600, secret, 4 B", false},
-		{"a secret that becomes public", s.file(0o600, "one\n"), s.file(0o644, "two\n"), false, "0600 -> 0644, secret, 4 B", false},
-		{"a secret that is asked for", s.file(0o600, "one\n"), s.file(0o600, "two\n"), true, "0600", true},
-		{"a text that the group may read", s.file(0o640, "one\n"), s.file(0o640, "two\n"), false, "0640", true},
-		{"no text any more", s.file(0o644, "one\n"), s.file(0o644, "\x00"), false, "0644, binary, 4 B 2c8b08da5ce6 -> 1 B 6e340b9cffb3", false},
-		{"more than is compared", s.file(0o644, "one\n"), s.file(0o644, strings.Repeat("x", maxText+1)), false,
-			"0644, larger than 1 MiB, 4 B 2c8b08da5ce6 -> 1.05 MB 154b8ed3c238", false},
-		{"content that is lost", gone, s.file(0o644, "two\n"), false, "0644, its content is not in the store, 5 B 4b9f2c32577b -> 4 B 27dd8ed44a83", false},
-		{"a link that leads elsewhere", link, otherLink, false, "link to /etc/b -> link to /etc/c", false},
+		{
+			"a mode alone",
+			s.file(0o644, "one\n"),
+			s.file(0o755|fs.ModeSetuid, "one\n"),
+			false,
+			"0644 -> 4755",
+			false,
+		},
+		{
+			"a text that only its owner may read",
+			s.file(0o600, "one\n"),
+			s.file(0o600, "two\n"),
+			false,
+			"0600, secret, 4 B",
+			false,
+		},
+		{
+			"a secret that becomes public",
+			s.file(0o600, "one\n"),
+			s.file(0o644, "two\n"),
+			false,
+			"0600 -> 0644, secret, 4 B",
+			false,
+		},
+		{
+			"a secret that is asked for",
+			s.file(0o600, "one\n"),
+			s.file(0o600, "two\n"),
+			true,
+			"0600",
+			true,
+		},
+		{
+			"a text that the group may read",
+			s.file(0o640, "one\n"),
+			s.file(0o640, "two\n"),
+			false,
+			"0640",
+			true,
+		},
+		{
+			"no text any more",
+			s.file(0o644, "one\n"),
+			s.file(0o644, "\x00"),
+			false,
+			"0644, binary, 4 B 2c8b08da5ce6 -> 1 B 6e340b9cffb3",
+			false,
+		},
+		{
+			"more than is compared",
+			s.file(0o644, "one\n"),
+			s.file(0o644, strings.Repeat("x", maxText+1)),
+			false,
+			"0644, larger than 1 MiB, 4 B 2c8b08da5ce6 -> 1.05 MB 154b8ed3c238",
+			false,
+		},
+		{
+			"content that is lost",
+			gone,
+			s.file(0o644, "two\n"),
+			false,
+			"0644, its content is not in the store, 5 B 4b9f2c32577b -> 4 B 27dd8ed44a83",
+			false,
+		},
+		{
+			"a link that leads elsewhere",
+			link,
+			otherLink,
+			false,
+			"link to /etc/b -> link to /etc/c",
+			false,
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			from, to := generation.Manifest{Entries: []generation.Entry{tt.before}}, generation.Manifest{Entries: []generation.Entry{tt.after}}
+			from := generation.Manifest{Entries: []generation.Entry{tt.before}}
+			to := generation.Manifest{Entries: []generation.Entry{tt.after}}
 			files := Comparison{from, to, s.read, tt.secrets}.Difference().Files
 			if len(files) != 1 {
 				t.Fatalf("%d files differ", len(files))
 			}
+
 			if diff := cmp.Diff(tt.about, files[0].about()); diff != "" {
 				t.Errorf("about (-want +got):\n%s", diff)
 			}
-			if got := strings.HasSuffix(files[0].Diff, lines); got != tt.diff || !tt.diff && files[0].Diff != "" {
+
+			got := strings.HasSuffix(files[0].Diff, lines)
+			if got != tt.diff || !tt.diff && files[0].Diff != "" {
 				t.Errorf("lines: %q", files[0].Diff)
 			}
 		})
@@ -78,19 +151,35 @@ func TestDifferenceOfOneFile(t *testing.T) {
 func TestALinkInPlaceOfAFileShowsWhatTheFileWas(t *testing.T) {
 	s := store{}
 	from := generation.Manifest{Entries: []generation.Entry{s.file(0o644, "one\n")}}
-	to := generation.Manifest{Entries: []generation.Entry{{Path: "/etc/a", Kind: generation.KindLink, Target: "/etc/b"}}}
+	to := generation.Manifest{Entries: []generation.Entry{
+		{Path: "/etc/a", Kind: generation.KindLink, Target: "/etc/b"},
+	}}
+
 	f := Comparison{from, to, s.read, false}.Difference().Files[0]
-	if f.about() != "0644 -> link to /etc/b" || !strings.Contains(f.Diff, "--- a/etc/a\n+++ /dev/null\n") {
+	if f.about() != "0644 -> link to /etc/b" ||
+		!strings.Contains(f.Diff, "--- a/etc/a\n+++ /dev/null\n") {
 		t.Errorf("%s\n%s", f.about(), f.Diff)
 	}
 }
 
 func TestContentThatIsNotComparedIsNotRead(t *testing.T) {
 	unread := func(generation.Entry) ([]byte, error) { return nil, errors.New("read") }
-	was := generation.Entry{Path: "/etc/a", Kind: generation.KindFile, Mode: 0o644, Digest: "a", Size: maxText + 1}
+	was := generation.Entry{
+		Path:   "/etc/a",
+		Kind:   generation.KindFile,
+		Mode:   0o644,
+		Digest: "a",
+		Size:   maxText + 1,
+	}
+
 	is := was
 	is.Digest = "b"
-	c := Comparison{From: generation.Manifest{Entries: []generation.Entry{was}}, To: generation.Manifest{Entries: []generation.Entry{is}}, Read: unread}
+
+	c := Comparison{
+		From: generation.Manifest{Entries: []generation.Entry{was}},
+		To:   generation.Manifest{Entries: []generation.Entry{is}},
+		Read: unread,
+	}
 	if f := c.Difference().Files[0]; f.Withheld != large {
 		t.Errorf("%+v", f)
 	}
@@ -105,14 +194,32 @@ func TestWishes(t *testing.T) {
 		text string
 	}{
 		{"nothing", up, ""},
-		{"disabled", with(func(u *generation.Unit) { u.Enabled, u.Stopped = false, true }), "was enabled, started; is disabled, stopped"},
-		{"started by its timer", with(func(u *generation.Unit) { u.OnDemand = true }), "was started; is started on demand"},
-		{"left to the image", with(func(u *generation.Unit) { u.Own = false }), "was on its own unit file; is on the image's unit file"},
-		{"more that restarts it", with(func(u *generation.Unit) { u.FilePaths, u.BoundTo = []string{"/etc/a"}, []string{"b.service"} }),
+		{"disabled", with(func(u *generation.Unit) {
+			u.Enabled = false
+			u.Stopped = true
+		}), "was enabled, started; is disabled, stopped"},
+		{
+			"started by its timer",
+			with(func(u *generation.Unit) { u.OnDemand = true }),
+			"was started; is started on demand",
+		},
+		{
+			"left to the image",
+			with(func(u *generation.Unit) { u.Own = false }),
+			"was on its own unit file; is on the image's unit file",
+		},
+		{"more that restarts it", with(func(u *generation.Unit) {
+			u.FilePaths = []string{"/etc/a"}
+			u.BoundTo = []string{"b.service"}
+		}),
 			"is restarted with /etc/a, bound to b.service"},
-		{"how it takes changes up", with(func(u *generation.Unit) { u.Reloads, u.Restart = true, true }),
+		{"how it takes changes up", with(func(u *generation.Unit) {
+			u.Reloads = true
+			u.Restart = true
+		}),
 			"is restarted when first listed, reloaded instead of restarted"},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""

@@ -16,10 +16,13 @@ type History struct {
 	// go back to, the current one included.
 	Current string   `json:"current,omitempty"`
 	Kept    []string `json:"kept,omitempty"`
+
 	// Pending is a change that has not proven itself; nil if there is none.
 	Pending *Pending `json:"pending,omitempty"`
+
 	// Records are the changes before that, oldest first.
 	Records []apply.Record `json:"records,omitempty"`
+
 	// Held are configurations that are not applied by themselves.
 	Held []apply.Held `json:"held,omitempty"`
 }
@@ -27,9 +30,12 @@ type History struct {
 // Pending is a change under way.
 type Pending struct {
 	generation.Journal
+
 	// Source is the document that it comes from.
 	Source string `json:"source,omitempty"`
-	// Waits is what the agent says that its verdict waits for; "" if it does not.
+
+	// Waits is what the agent says that its verdict waits for; "" if it does
+	// not.
 	Waits string `json:"waits,omitempty"`
 }
 
@@ -39,21 +45,27 @@ func (h History) Text(zone *time.Location) string {
 	if len(h.Records) == 0 && h.Pending == nil && h.Current == "" {
 		return "nothing was applied yet\n"
 	}
-	fmt.Fprintf(&t.out, "  %-19s  %-20s  %-8s %7s  %s\n", "generation", "when", "outcome", "took", "source")
+
+	fmt.Fprintf(&t.out, "  %-19s  %-20s  %-8s %7s  %s\n",
+		"generation", "when", "outcome", "took", "source")
 	marked := -1
 	for i, r := range h.Records {
 		if r.Generation == h.Current && (h.Pending == nil || h.Pending.To != h.Current) {
 			marked = i
 		}
 	}
+
 	for i, r := range h.Records {
-		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), string(r.Outcome), r.Took.Round(100*time.Millisecond).String(), r.Source)
+		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), string(r.Outcome),
+			r.Took.Round(100*time.Millisecond).String(), r.Source)
 		t.note(reason(r))
 	}
+
 	t.pending()
 	if marked < 0 && h.Current != "" && (h.Pending == nil || h.Pending.To != h.Current) {
 		t.row("*", h.Current, "", "", "", "")
 	}
+
 	t.legend()
 	t.held()
 	return t.out.String()
@@ -105,13 +117,16 @@ func (t *historyTable) pending() {
 		t.note("a change is under way, whose journal cannot be read")
 		return
 	}
+
 	t.row(t.mark(p.To, p.To == t.Current), p.To, t.time(p.Began), "pending", "", p.Source)
 	switch {
 	case p.Back != "":
 		t.note("back from " + p.From + ": " + p.Back)
 	case p.Try != nil:
-		t.note("on trial until " + t.time(p.Try.Until) + ": `loam confirm` keeps it, `loam rollback` ends it")
+		t.note("on trial until " + t.time(p.Try.Until) + ": `loam confirm` keeps it, " +
+			"`loam rollback` ends it")
 	}
+
 	if p.Waits != "" {
 		t.note(p.Waits)
 	} else if p.Back == "" && p.Try == nil {

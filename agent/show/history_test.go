@@ -17,23 +17,60 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestPendingRow(t *testing.T) {
 	const row = "* 000002-b             2026-03-01 12:00 UTC  pending           b.yaml\n"
 	change := generation.Journal{From: "000001-a", To: "000002-b", Began: noon}
-	with := func(edit func(*generation.Journal)) generation.Journal { j := change; edit(&j); return j }
+	with := func(edit func(*generation.Journal)) generation.Journal {
+		j := change
+		edit(&j)
+		return j
+	}
+
 	tests := []struct {
 		name    string
 		journal generation.Journal
 		waits   string
 		want    string
 	}{
-		{"watched, and the agent is silent", change, "", row + "    its units have to prove themselves\n"},
-		{"watched, with what the agent says", change, "a.service is down", row + "    a.service is down\n"},
-		{"on trial", with(func(j *generation.Journal) { j.Try = &generation.Try{Until: noon.Add(5 * time.Minute)} }), "",
-			row + "    on trial until 2026-03-01 12:05 UTC: `loam confirm` keeps it, `loam rollback` ends it\n"},
-		{"on the way back", with(func(j *generation.Journal) { j.Back = "a.service failed" }), "", row + "    back from 000001-a: a.service failed\n"},
-		{"a journal that cannot be read", generation.Journal{}, "", "    a change is under way, whose journal cannot be read\n"},
+		{
+			"watched, and the agent is silent",
+			change,
+			"",
+			row + "    its units have to prove themselves\n",
+		},
+		{
+			"watched, with what the agent says",
+			change,
+			"a.service is down",
+			row + "    a.service is down\n",
+		},
+		{
+			"on trial",
+			with(func(j *generation.Journal) {
+				j.Try = &generation.Try{Until: noon.Add(5 * time.Minute)}
+			}),
+			"",
+			row + "    on trial until 2026-03-01 12:05 UTC: `loam confirm` keeps it, " +
+				"`loam rollback` ends it\n",
+		},
+		{
+			"on the way back",
+			with(func(j *generation.Journal) { j.Back = "a.service failed" }),
+			"",
+			row + "    back from 000001-a: a.service failed\n",
+		},
+		{
+			"a journal that cannot be read",
+			generation.Journal{},
+			"",
+			"    a change is under way, whose journal cannot be read\n",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := History{Current: "000002-b", Kept: []string{"000002-b"}, Pending: &Pending{tt.journal, "b.yaml", tt.waits}}
+			h := History{
+				Current: "000002-b",
+				Kept:    []string{"000002-b"},
+				Pending: &Pending{tt.journal, "b.yaml", tt.waits},
+			}
 			got := h.Text(time.UTC)
 			if !strings.Contains(got, tt.want) {
 				t.Errorf("no %q in\n%s", tt.want, got)
@@ -47,9 +84,20 @@ func TestPendingRow(t *testing.T) {
 
 func TestHistoryFitsAConsole(t *testing.T) {
 	name := "000001-0123456789ab"
-	h := History{Current: name, Kept: []string{name}, Records: []apply.Record{
-		{At: noon, Took: 3*time.Minute + 59*time.Second, Generation: name, Source: "new.yaml", Outcome: apply.Replaced},
-	}}
+	h := History{
+		Current: name,
+		Kept:    []string{name},
+		Records: []apply.Record{
+			{
+				At:         noon,
+				Took:       3*time.Minute + 59*time.Second,
+				Generation: name,
+				Source:     "new.yaml",
+				Outcome:    apply.Replaced,
+			},
+		},
+	}
+
 	for line := range strings.Lines(h.Text(time.UTC)) {
 		if len(line) > 80 {
 			t.Errorf("%d columns: %q", len(line), line)
@@ -59,9 +107,20 @@ func TestHistoryFitsAConsole(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	hosts := config.File{Path: "/etc/hosts.toml", Mode: 0o644, Content: config.Text("x")}
-	probed := config.Desired{Files: []config.File{hosts}, Probes: []config.Probe{{Path: hosts.Path, URLs: []string{"https://a", "https://b"}}}}
-	has := generation.Manifest{Entries: []generation.Entry{{Path: hosts.Path, Kind: generation.KindFile, Digest: hosts.Content.Digest}}}
-	held := []apply.Held{{Digest: "000000000000", Why: "another"}, {Digest: config.Desired{}.Digest()[:12], Why: "a.service failed"}}
+	probed := config.Desired{
+		Files:  []config.File{hosts},
+		Probes: []config.Probe{{Path: hosts.Path, URLs: []string{"https://a", "https://b"}}},
+	}
+
+	has := generation.Manifest{Entries: []generation.Entry{
+		{Path: hosts.Path, Kind: generation.KindFile, Digest: hosts.Content.Digest},
+	}}
+
+	held := []apply.Held{
+		{Digest: "000000000000", Why: "another"},
+		{Digest: config.Desired{}.Digest()[:12], Why: "a.service failed"},
+	}
+
 	tests := []struct {
 		name    string
 		desired config.Desired
@@ -71,20 +130,63 @@ func TestNotes(t *testing.T) {
 		want    []string
 	}{
 		{"nothing to add", config.Desired{}, generation.Manifest{}, nil, nil, nil},
-		{"a file that waits", probed, generation.Manifest{}, nil, nil, []string{"/etc/hosts.toml waits until https://a, https://b answers"}},
+		{
+			"a file that waits",
+			probed,
+			generation.Manifest{},
+			nil,
+			nil,
+			[]string{"/etc/hosts.toml waits until https://a, https://b answers"},
+		},
 		{"a file that waited once", probed, has, nil, nil, nil},
-		{"what Loam is", config.Desired{LeftOut: []config.LeftOut{{Name: "gardener-node-agent.service", Why: "Loam itself is that"}}}, generation.Manifest{}, nil, nil,
-			[]string{"gardener-node-agent.service is left out: Loam itself is that"}},
-		{"versions", config.Desired{Update: &config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}}, generation.Manifest{}, nil, nil,
-			[]string{"OS version 2.0.0 is wanted", "kubelet 1.35.0 is wanted"}},
-		{"held", config.Desired{}, generation.Manifest{}, held, nil, []string{"held, so not applied unless asked for with `loam apply`: a.service failed"}},
-		{"another is watched", config.Desired{}, generation.Manifest{}, nil, &generation.Journal{To: "000002-b"}, nil},
-		{"another is on trial", config.Desired{}, generation.Manifest{}, nil, &generation.Journal{To: "000002-b", Try: &generation.Try{}},
-			[]string{"000002-b is on trial: `loam confirm` or `loam rollback` comes first"}},
+		{
+			"what Loam is",
+			config.Desired{LeftOut: []config.LeftOut{
+				{Name: "gardener-node-agent.service", Why: "Loam itself is that"},
+			}},
+			generation.Manifest{},
+			nil,
+			nil,
+			[]string{"gardener-node-agent.service is left out: Loam itself is that"},
+		},
+		{
+			"versions",
+			config.Desired{Update: &config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"}},
+			generation.Manifest{},
+			nil,
+			nil,
+			[]string{"OS version 2.0.0 is wanted", "kubelet 1.35.0 is wanted"},
+		},
+		{
+			"held",
+			config.Desired{},
+			generation.Manifest{},
+			held,
+			nil,
+			[]string{"held, so not applied unless asked for with `loam apply`: a.service failed"},
+		},
+		{
+			"another is watched",
+			config.Desired{},
+			generation.Manifest{},
+			nil,
+			&generation.Journal{To: "000002-b"},
+			nil,
+		},
+		{
+			"another is on trial",
+			config.Desired{},
+			generation.Manifest{},
+			nil,
+			&generation.Journal{To: "000002-b", Try: &generation.Try{}},
+			[]string{"000002-b is on trial: `loam confirm` or `loam rollback` comes first"},
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Notes(tt.desired, tt.have, tt.held, tt.journal)); diff != "" {
+			diff := cmp.Diff(tt.want, Notes(tt.desired, tt.have, tt.held, tt.journal))
+			if diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})

@@ -12,16 +12,21 @@ import (
 
 // Notes is what a plan for d does not say: what is left out or waits, and what
 // keeps the agent from doing it by itself.
-func Notes(d config.Desired, have generation.Manifest, held []apply.Held, pending *generation.Journal) []string {
+func Notes(
+	d config.Desired, have generation.Manifest, held []apply.Held, pending *generation.Journal,
+) []string {
 	var notes []string
 	for _, p := range d.Probes {
 		if !hasContent(have, d, p.Path) {
-			notes = append(notes, fmt.Sprintf("%s waits until %s answers", p.Path, strings.Join(p.URLs, ", ")))
+			notes = append(notes,
+				fmt.Sprintf("%s waits until %s answers", p.Path, strings.Join(p.URLs, ", ")))
 		}
 	}
+
 	for _, out := range d.LeftOut {
 		notes = append(notes, out.Name+" is left out: "+out.Why)
 	}
+
 	for _, note := range d.Notes {
 		text := note.String()
 		if note.Hint != "" {
@@ -29,21 +34,26 @@ func Notes(d config.Desired, have generation.Manifest, held []apply.Held, pendin
 		}
 		notes = append(notes, text)
 	}
+
 	if d.Update != nil && d.Update.OSVersion != "" {
 		notes = append(notes, "OS version "+d.Update.OSVersion+" is wanted")
 	}
 	if d.Update != nil && d.Update.Kubelet != "" {
 		notes = append(notes, "kubelet "+d.Update.Kubelet+" is wanted")
 	}
+
 	digest := d.Digest()
 	for _, h := range held {
 		if strings.HasPrefix(digest, h.Digest) {
 			notes = append(notes, "held, so not applied unless asked for with `loam apply`: "+h.Why)
 		}
 	}
+
 	if pending != nil && pending.Try != nil {
-		notes = append(notes, pending.To+" is on trial: `loam confirm` or `loam rollback` comes first")
+		notes = append(notes,
+			pending.To+" is on trial: `loam confirm` or `loam rollback` comes first")
 	}
+
 	return notes
 }
 

@@ -8,14 +8,17 @@ import (
 // Reset is what a reset takes away.
 type Reset struct {
 	Host string
+
 	// Generation is the current one, "" for none; Units are its units.
 	Generation string
 	Units      []string
 	Files      int
-	// Pods are those of the container runtime, namespace/name, Unknown why they are
-	// not known.
+
+	// Pods are those of the container runtime, namespace/name, Unknown why they
+	// are not known.
 	Pods    []string
 	Unknown string
+
 	// Identity are the directories of it that there are.
 	Identity []string
 }
@@ -24,17 +27,27 @@ type Reset struct {
 func (r Reset) String() string {
 	generation := "none"
 	if r.Generation != "" {
-		generation = fmt.Sprintf("%s and all before it, with %s and %s", r.Generation, count(len(r.Units), "unit"), count(r.Files, "file"))
+		generation = fmt.Sprintf("%s and all before it, with %s and %s",
+			r.Generation, count(len(r.Units), "unit"), count(r.Files, "file"))
 	}
+
 	pods := list(r.Pods)
 	if r.Unknown != "" {
 		pods = "not known: " + r.Unknown
 	}
+
 	var out strings.Builder
 	fmt.Fprintf(&out, "reset of %s takes away, for good\n", r.Host)
-	for _, row := range [][2]string{{"generation", generation}, {"units", list(r.Units)}, {"pods", pods}, {"identity", list(r.Identity)}} {
+
+	for _, row := range [][2]string{
+		{"generation", generation},
+		{"units", list(r.Units)},
+		{"pods", pods},
+		{"identity", list(r.Identity)},
+	} {
 		fmt.Fprintf(&out, "  %-10s  %s\n", row[0], row[1])
 	}
+
 	return out.String()
 }
 

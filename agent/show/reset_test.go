@@ -13,21 +13,31 @@ func TestResetText(t *testing.T) {
 		want string
 	}{
 		{
-			name: "a node that never was configured", r: Reset{Host: "node-1"},
-			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n  pods        none\n  identity    none\n",
+			name: "a node that never was configured",
+			r:    Reset{Host: "node-1"},
+			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n" +
+				"  pods        none\n  identity    none\n",
 		},
 		{
 			name: "a node with all of it",
 			r: Reset{
-				Host: "node-1", Generation: "000002-bbbbbbbbbbbb", Units: []string{"a.service"}, Files: 3, Pods: []string{"default/a", "default/b"},
-				Identity: []string{"/var/lib/kubelet"},
+				Host:       "node-1",
+				Generation: "000002-bbbbbbbbbbbb",
+				Units:      []string{"a.service"},
+				Files:      3,
+				Pods:       []string{"default/a", "default/b"},
+				Identity:   []string{"/var/lib/kubelet"},
 			},
-			want: "reset of node-1 takes away, for good\n  generation  000002-bbbbbbbbbbbb and all before it, with 1 unit and 3 files\n" +
-				"  units       a.service\n  pods        default/a, default/b\n  identity    /var/lib/kubelet\n",
+			want: "reset of node-1 takes away, for good\n" +
+				"  generation  000002-bbbbbbbbbbbb and all before it, with 1 unit and 3 files\n" +
+				"  units       a.service\n  pods        default/a, default/b\n" +
+				"  identity    /var/lib/kubelet\n",
 		},
 		{
-			name: "pods that are not known", r: Reset{Host: "node-1", Unknown: "no answer"},
-			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n  pods        not known: no answer\n  identity    none\n",
+			name: "pods that are not known",
+			r:    Reset{Host: "node-1", Unknown: "no answer"},
+			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n" +
+				"  pods        not known: no answer\n  identity    none\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 func isText(content []byte) bool {
 	lines := strings.ReplaceAll(string(content), "\r\n", "\n")
 	return utf8.Valid(content) && !strings.ContainsFunc(lines, func(r rune) bool {
-		return r != '\n' && r != '\t' && !unicode.IsPrint(r) && !unicode.IsSpace(r) || r == '\r' || r == '\v' || r == '\f'
+		return r != '\n' && r != '\t' && !unicode.IsPrint(r) && !unicode.IsSpace(r) || r == '\r' ||
+			r == '\v' || r == '\f'
 	})
 }
 
@@ -23,15 +24,19 @@ func Size(bytes int64) string {
 	if bytes < 1000 {
 		return fmt.Sprintf("%d B", bytes)
 	}
-	value, unit := float64(bytes), 0
+
+	value := float64(bytes)
+	unit := 0
 	for ; value >= 999.5; unit++ {
 		value /= 1000
 	}
+
 	digits := 0
 	if value < 9.95 {
 		digits = 2
 	} else if value < 99.95 {
 		digits = 1
 	}
+
 	return fmt.Sprintf("%.*f %cB", digits, value, " kMGTPE"[unit])
 }

@@ -20,6 +20,7 @@ func TestIsText(t *testing.T) {
 		{"no UTF-8", "a\xffb", false},
 		{"an invisible change of direction", "a\u202eb", false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := isText([]byte(tt.content)); got != tt.want {
@@ -31,10 +32,14 @@ func TestIsText(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	var got []string
-	for _, bytes := range []int64{0, 999, 1000, 1234, 9949, 9951, 99_949, 99_951, 999_499, 999_500, 91_312_345, 1 << 40, 1 << 62} {
+	for _, bytes := range []int64{
+		0, 999, 1000, 1234, 9949, 9951, 99_949, 99_951, 999_499, 999_500, 91_312_345,
+		1 << 40, 1 << 62,
+	} {
 		got = append(got, Size(bytes))
 	}
-	want := "0 B,999 B,1.00 kB,1.23 kB,9.95 kB,10.0 kB,99.9 kB,100 kB,999 kB,1.00 MB,91.3 MB,1.10 TB,4.61 EB"
+	want := "0 B,999 B,1.00 kB,1.23 kB,9.95 kB,10.0 kB,99.9 kB,100 kB,999 kB,1.00 MB,91.3 " +
+		"MB,1.10 TB,4.61 EB"
 	if strings.Join(got, ",") != want {
 		t.Errorf("%q, want %q", strings.Join(got, ","), want)
 	}

@@ -15,25 +15,31 @@ func (d Difference) String() string {
 	if len(d.Files)+len(d.Units) == 0 {
 		return fmt.Sprintf("%s and %s are the same\n", cmp.Or(d.From, "nothing"), d.To)
 	}
+
 	var out strings.Builder
 	fmt.Fprintf(&out, "from %s to %s\n", cmp.Or(d.From, "nothing"), d.To)
+
 	var files, units [][3]string
 	for _, f := range d.Files {
 		files = append(files, [3]string{string(f.Change), f.Path, f.about()})
 	}
+
 	for _, u := range d.Units {
 		units = append(units, [3]string{string(u.Change), u.Name, u.about()})
 	}
+
 	columns(&out, "files", files)
 	if slices.ContainsFunc(d.Files, func(f File) bool { return f.Withheld == secret }) {
 		out.WriteString("  (secret: others may not read it; --secrets shows it)\n")
 	}
+
 	columns(&out, "units", units)
 	for _, f := range d.Files {
 		if f.Diff != "" {
 			out.WriteString("\n" + f.Diff)
 		}
 	}
+
 	return out.String()
 }
 
@@ -45,15 +51,18 @@ func columns(out *strings.Builder, heading string, rows [][3]string) {
 	if len(rows) == 0 {
 		return
 	}
+
 	width := 0
 	for _, row := range rows {
 		if len(row[1]) <= maxName {
 			width = max(width, len(row[1]))
 		}
 	}
+
 	out.WriteString(heading + "\n")
 	for _, row := range rows {
-		out.WriteString(strings.TrimRight(fmt.Sprintf("  %-8s %-*s  %s", row[0], width, row[1], row[2]), " ") + "\n")
+		out.WriteString(strings.TrimRight(fmt.Sprintf("  %-8s %-*s  %s",
+			row[0], width, row[1], row[2]), " ") + "\n")
 	}
 }
 
@@ -95,7 +104,8 @@ func arrow(before, after *Side, of func(Side) string) string {
 }
 
 func (u Unit) about() string {
-	was, is := strings.Join(u.Was, ", "), strings.Join(u.Is, ", ")
+	was := strings.Join(u.Was, ", ")
+	is := strings.Join(u.Is, ", ")
 	switch {
 	case u.Change != plan.Changed:
 		return was + is

@@ -20,14 +20,22 @@ type Unit struct {
 
 // diffWishes compares what two generations want of units.
 func diffWishes(have, want []generation.Unit) []Unit {
-	before, after := wishesByName(have), wishesByName(want)
+	before := wishesByName(have)
+	after := wishesByName(want)
 	all := maps.Clone(before)
 	maps.Copy(all, after)
+
 	var units []Unit
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		was, listed := before[name]
 		is, stays := after[name]
-		u := Unit{Name: name, Change: plan.Changed, Was: without(was, is), Is: without(is, was)}
+		u := Unit{
+			Name:   name,
+			Change: plan.Changed,
+			Was:    without(was, is),
+			Is:     without(is, was),
+		}
+
 		switch {
 		case !listed:
 			u.Change = plan.Added
@@ -36,8 +44,10 @@ func diffWishes(have, want []generation.Unit) []Unit {
 		case len(u.Was)+len(u.Is) == 0:
 			continue
 		}
+
 		units = append(units, u)
 	}
+
 	return units
 }
 
@@ -60,6 +70,7 @@ func wishes(u generation.Unit) []string {
 	default:
 		words = append(words, "started")
 	}
+
 	words = append(words, choose(u.Own, "on its own unit file", "on the image's unit file"))
 	if u.Restart {
 		words = append(words, "restarted when first listed")
@@ -67,12 +78,15 @@ func wishes(u generation.Unit) []string {
 	if u.Reloads {
 		words = append(words, "reloaded instead of restarted")
 	}
+
 	for _, file := range u.FilePaths {
 		words = append(words, "restarted with "+file)
 	}
+
 	for _, other := range u.BoundTo {
 		words = append(words, "bound to "+other)
 	}
+
 	return words
 }
 
