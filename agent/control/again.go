@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// restartPause is how long an agent that starts anew is left alone, restartLimit
-	// how long it may take until it answers.
+	// restartPause is how long an agent that starts anew is left alone,
+	// restartLimit how long it may take until it answers.
 	restartPause = 200 * time.Millisecond
 	restartLimit = 30 * time.Second
 )

@@ -27,24 +27,30 @@ func TestAgentThatStartsAnewIsAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	served := make(chan struct{})
 	t.Cleanup(func() { <-served }) // t.Context ends before.
+
 	go func() {
 		defer close(served)
 		err := control.Serve(ctx, listener, restarting{end: cancel})
 		if err == nil {
 			listener, err = control.Listen(socket)
 		}
+
 		if err == nil {
 			err = control.Serve(t.Context(), listener, fakeNode{})
 		}
+
 		if err != nil {
 			t.Error(err)
 		}
 	}()
-	if o, err := (control.Client{Socket: socket}).Reset(t.Context()); err != nil || o.Result != control.Reset {
+
+	o, err := (control.Client{Socket: socket}).Reset(t.Context())
+	if err != nil || o.Result != control.Reset {
 		t.Errorf("%+v %v", o, err)
 	}
 }

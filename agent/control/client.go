@@ -50,7 +50,9 @@ func (c Client) Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, e
 
 // Reset is Node's.
 func (c Client) Reset(ctx context.Context) (Outcome, error) {
-	return again(ctx, func() (Outcome, error) { return ask[Outcome](ctx, c, resetPath, struct{}{}) })
+	return again(ctx, func() (Outcome, error) {
+		return ask[Outcome](ctx, c, resetPath, struct{}{})
+	})
 }
 
 // ask is one request on a connection of its own.
@@ -60,15 +62,19 @@ func ask[A any](ctx context.Context, c Client, path string, request any) (A, err
 	if err != nil {
 		return done, fmt.Errorf("write request %s: %w", path, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path, bytes.NewReader(body))
+
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return done, fmt.Errorf("write request %s: %w", path, err)
 	}
+
 	response, err := c.transport().RoundTrip(r)
 	if err != nil {
 		return done, unreachable(err)
 	}
 	defer response.Body.Close()
+
 	err = read(response, &done)
 	return done, err
 }
@@ -91,10 +97,12 @@ func read(response *http.Response, done any) error {
 		}
 		return nil
 	}
+
 	var f failure
 	if err := decoder.Decode(&f); err != nil || f.Text == "" {
 		return fmt.Errorf("the agent answers %s", response.Status)
 	}
+
 	return f
 }
 
@@ -111,5 +119,6 @@ func unreachable(err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: %w\nhint: systemctl status loam-agent", ErrNoAgent, err)
 	}
-	return fmt.Errorf("the agent went before it answered: %w\nhint: systemctl status loam-agent", err)
+	return fmt.Errorf("the agent went before it answered: %w\nhint: systemctl status loam-agent",
+		err)
 }

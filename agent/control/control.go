@@ -17,16 +17,22 @@ const Socket = "/run/loam/agent.sock"
 type Node interface {
 	// Apply makes the node what a document says.
 	Apply(ctx context.Context, request ApplyRequest) (Outcome, error)
+
 	// Confirm makes the change that is on trial stay.
 	Confirm(ctx context.Context) (Outcome, error)
+
 	// Rollback makes an earlier generation the current one.
 	Rollback(ctx context.Context, request RollbackRequest) (Outcome, error)
+
 	// Verify compares every managed path with what it should be.
 	Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error)
-	// Upgrade brings another version of the system, and restarts the machine with it.
+
+	// Upgrade brings another version of the system, and restarts the machine
+	// with it.
 	Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error)
-	// Reset takes the node's configuration and identity away. Its error says all that
-	// could not be done.
+
+	// Reset takes the node's configuration and identity away. Its error says
+	// all that could not be done.
 	Reset(ctx context.Context) (Outcome, error)
 }
 
@@ -34,8 +40,10 @@ type Node interface {
 type ApplyRequest struct {
 	// Name is what the document is called in errors and in the history.
 	Name string `json:"name,omitempty"`
+
 	// Document is its text; "" reads the node's own source again.
 	Document string `json:"document,omitempty"`
+
 	// Try is after how many nanoseconds the change is reverted if nobody
 	// confirms it; 0 is never.
 	Try time.Duration `json:"try,omitempty"`
@@ -49,21 +57,27 @@ type RollbackRequest struct {
 
 // UpgradeRequest says which system a node is to run.
 type UpgradeRequest struct {
-	// From is a repository, "" for that of machine.yaml; Version is "" for the newest.
+	// From is a repository, "" for that of machine.yaml; Version is "" for the
+	// newest.
 	From    string `json:"from,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Again tries one that has failed, Now does not wait for the time between two
-	// upgrades, nor for the window of restarts.
+
+	// Again tries one that has failed, Now does not wait for the time between
+	// two upgrades, nor for the window of restarts.
 	Again bool `json:"again,omitempty"`
 	Now   bool `json:"now,omitempty"`
-	// Permit is the text of one for a release that is older than what runs. Back is to
-	// the system in the other slot, whatever Version is.
+
+	// Permit is the text of one for a release that is older than what runs.
+	// Back is to the system in the other slot, whatever Version is.
 	Permit []byte `json:"permit,omitempty"`
 	Back   bool   `json:"back,omitempty"`
-	// Drill has the running system fail on purpose, "check" or "panic", in place of all
-	// that.
+
+	// Drill has the running system fail on purpose, "check" or "panic", in
+	// place of all that.
 	Drill string `json:"drill,omitempty"`
-	// Plan only says whether it would be done, Stay leaves the restart to a person.
+
+	// Plan only says whether it would be done, Stay leaves the restart to a
+	// person.
 	Plan bool `json:"plan,omitempty"`
 	Stay bool `json:"stay,omitempty"`
 }

@@ -10,12 +10,12 @@ import (
 // ErrBusy means that the node is changing already.
 var ErrBusy = errors.New("another change is under way")
 
-// ErrRestarting means that the agent starts anew before it does what it was asked:
-// it is to be asked again.
+// ErrRestarting means that the agent starts anew before it does what it was
+// asked: it is to be asked again.
 var ErrRestarting = errors.New("the agent starts anew")
 
-// ErrUnreachable means that something on the network cannot be reached, which may
-// pass.
+// ErrUnreachable means that something on the network cannot be reached, which
+// may pass.
 var ErrUnreachable = errors.New("cannot be reached")
 
 // failure is an error on its way through the socket: its text, and of its chain
@@ -49,8 +49,11 @@ func (r *Refusal) Error() string {
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
 	f := failure{
-		Text: err.Error(), Document: wrong,
-		Busy: errors.Is(err, ErrBusy), Restarting: errors.Is(err, ErrRestarting), Unreachable: errors.Is(err, ErrUnreachable),
+		Text:        err.Error(),
+		Document:    wrong,
+		Busy:        errors.Is(err, ErrBusy),
+		Restarting:  errors.Is(err, ErrRestarting),
+		Unreachable: errors.Is(err, ErrUnreachable),
 	}
 	if r, is := errors.AsType[*Refusal](err); is {
 		f.Refusal = r.Code
@@ -71,12 +74,14 @@ func (f failure) Unwrap() []error {
 	if f.Restarting {
 		chain = append(chain, ErrRestarting)
 	}
+
 	if f.Unreachable {
 		chain = append(chain, ErrUnreachable)
 	}
 	if f.Refusal != "" {
 		chain = append(chain, &Refusal{Code: f.Refusal, Problem: f.Text})
 	}
+
 	return chain
 }
 

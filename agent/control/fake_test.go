@@ -17,8 +17,20 @@ import (
 var until = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
 
 var errDocument = document.Errors{
-	{File: "a.yaml", Line: 3, Column: 7, Path: "spec.units[2].name", Problem: "empty", Hint: "name it"},
-	{File: "a.yaml", Line: 9, Path: "spec.files", Problem: "twice"},
+	{
+		File:    "a.yaml",
+		Line:    3,
+		Column:  7,
+		Path:    "spec.units[2].name",
+		Problem: "empty",
+		Hint:    "name it",
+	},
+	{
+		File:    "a.yaml",
+		Line:    9,
+		Path:    "spec.files",
+		Problem: "twice",
+	},
 }
 
 // fakeNode answers by the name of the document or generation, and with what it
@@ -51,9 +63,15 @@ func (f fakeNode) Apply(ctx context.Context, r control.ApplyRequest) (control.Ou
 			f.ended <- "done"
 		}
 	}
+
 	return control.Outcome{
-		Generation: "000002-b", From: "000001-a", Digest: "b", Result: control.Trying,
-		Reason: fmt.Sprint(r.Try), Until: until, Plan: r.Name + ": " + r.Document,
+		Generation: "000002-b",
+		From:       "000001-a",
+		Digest:     "b",
+		Result:     control.Trying,
+		Reason:     fmt.Sprint(r.Try),
+		Until:      until,
+		Plan:       r.Name + ": " + r.Document,
 	}, nil
 }
 
@@ -72,9 +90,15 @@ func (f fakeNode) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 
 func (f fakeNode) Upgrade(_ context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if r.Plan {
-		return control.Outcome{}, fmt.Errorf("upgrade: %w", &control.Refusal{Code: "same", Problem: "it runs already", Hint: "wait"})
+		return control.Outcome{}, fmt.Errorf("upgrade: %w",
+			&control.Refusal{Code: "same", Problem: "it runs already", Hint: "wait"})
 	}
-	return control.Outcome{Result: control.Armed, Version: r.Version, From: r.From, Reason: fmt.Sprint(r.Again, r.Now, r.Stay)}, nil
+	return control.Outcome{
+		Result:  control.Armed,
+		Version: r.Version,
+		From:    r.From,
+		Reason:  fmt.Sprint(r.Again, r.Now, r.Stay),
+	}, nil
 }
 
 func (f fakeNode) Reset(context.Context) (control.Outcome, error) {
@@ -105,17 +129,21 @@ func serve(t *testing.T, listener net.Listener, socket string) agent {
 	a := agent{
 		Client:   control.Client{Socket: socket},
 		fakeNode: fakeNode{make(chan string), make(chan string), make(chan string, 1)},
-		stop:     cancel, served: make(chan error, 1),
+		stop:     cancel,
+		served:   make(chan error, 1),
 	}
+
 	go func() {
 		a.served <- control.Serve(ctx, listener, a.fakeNode)
 		close(a.served)
 	}()
+
 	t.Cleanup(func() {
 		cancel()
 		if err := <-a.served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
+
 	return a
 }

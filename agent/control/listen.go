@@ -29,15 +29,19 @@ func listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// Of two agents that start at once, one waits here and then finds the other.
+
+	// Of two agents that start at once, one waits here and then finds the
+	// other.
 	unlock, err := lock(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+
 	if err := clearWay(socket); err != nil {
 		return nil, err
 	}
+
 	private := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 		var modeErr error
 		// bind(2) gives the file the mode of the socket (unix_bind_bsd in
@@ -45,6 +49,7 @@ func listen(socket string) (net.Listener, error) {
 		err := conn.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(err, modeErr)
 	}}
+
 	return private.Listen(context.Background(), "unix", socket)
 }
 
@@ -67,18 +72,22 @@ func clearWay(socket string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
 		return errors.New("something that is no socket is in the way")
 	}
+
 	conn, err := net.Dial("unix", socket)
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return os.Remove(socket)
 	}
+
 	if err != nil {
 		return fmt.Errorf("ask whether an agent is there: %w", err)
 	}
+
 	return errors.Join(errors.New("another agent answers there"), conn.Close())
 }

@@ -20,14 +20,29 @@ func TestListen(t *testing.T) {
 		wantErr string
 	}{
 		{name: "nothing is there", before: func(*testing.T, string) {}},
-		{name: "not even the directory", before: func(t *testing.T, socket string) { must(t, os.Remove(filepath.Dir(socket))) }},
+		{
+			name: "not even the directory",
+			before: func(t *testing.T, socket string) {
+				must(t, os.Remove(filepath.Dir(socket)))
+			},
+		},
 		{name: "a dead agent's socket", before: deadSocket},
-		{name: "another agent", before: func(t *testing.T, socket string) {
-			listener, err := control.Listen(socket)
-			must(t, err)
-			serve(t, listener, socket)
-		}, wantErr: "another agent answers there"},
-		{name: "a file", before: func(t *testing.T, socket string) { must(t, os.WriteFile(socket, nil, 0o600)) }, wantErr: "something that is no socket is in the way"},
+		{
+			name: "another agent",
+			before: func(t *testing.T, socket string) {
+				listener, err := control.Listen(socket)
+				must(t, err)
+				serve(t, listener, socket)
+			},
+			wantErr: "another agent answers there",
+		},
+		{
+			name: "a file",
+			before: func(t *testing.T, socket string) {
+				must(t, os.WriteFile(socket, nil, 0o600))
+			},
+			wantErr: "something that is no socket is in the way",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "loam", "agent.sock")
@@ -35,17 +50,20 @@ func TestListen(t *testing.T) {
 			test.before(t, socket)
 			listener, err := control.Listen(socket)
 			if test.wantErr != "" {
-				if want := "listen on " + socket + ": " + test.wantErr; err == nil || err.Error() != want {
+				want := "listen on " + socket + ": " + test.wantErr
+				if err == nil || err.Error() != want {
 					t.Fatalf("error %v, want %s", err, want)
 				}
 				return
 			}
+
 			must(t, err)
 			info, err := os.Lstat(socket)
 			must(t, err)
 			if info.Mode() != fs.ModeSocket|0o600 {
 				t.Errorf("mode %v", info.Mode())
 			}
+
 			must(t, listener.Close())
 			if _, err := os.Lstat(socket); err == nil {
 				t.Error("the socket is left")
@@ -67,11 +85,14 @@ func TestListenAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	close(listeners)
+
 	if len(listeners) != 1 {
 		t.Errorf("%d listen", len(listeners))
 	}
+
 	for listener := range listeners {
 		listener.Close()
 	}
@@ -82,10 +103,12 @@ func TestClientWithoutAgent(t *testing.T) {
 	ask := func(want string) {
 		t.Helper()
 		_, err := control.Client{Socket: socket}.Verify(t.Context(), control.VerifyRequest{})
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "\nhint: systemctl status loam-agent") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) ||
+			!strings.HasSuffix(err.Error(), "\nhint: systemctl status loam-agent") {
 			t.Errorf("error %v, want %q and the hint", err, want)
 		}
 	}
+
 	ask("no agent runs: ")
 	deadSocket(t, socket)
 	ask("no agent runs: ")
@@ -93,11 +116,13 @@ func TestClientWithoutAgent(t *testing.T) {
 	listener, err := net.Listen("unix", socket)
 	must(t, err)
 	defer listener.Close()
+
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
 			conn.Close()
 		}
 	}()
+
 	ask("the agent went before it answered: ")
 }
 
@@ -107,6 +132,7 @@ func deadSocket(t *testing.T, socket string) {
 	must(t, err)
 	listener.SetUnlinkOnClose(false)
 	must(t, listener.Close())
+
 	_, err = net.Dial("unix", socket)
 	if want := syscall.ECONNREFUSED; err == nil || !strings.Contains(err.Error(), want.Error()) {
 		t.Fatalf("dial: %v, want %v", err, want)

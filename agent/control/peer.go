@@ -43,15 +43,22 @@ func peer(conn net.Conn) (uint32, error) {
 	if !ok {
 		return 0, errors.New("only a unix socket tells who asks the agent")
 	}
+
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return 0, fmt.Errorf("find out who asks: %w", err)
 	}
+
 	var cred *unix.Ucred
 	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, credErr); err != nil {
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+
+	err = errors.Join(err, credErr)
+	if err != nil {
 		return 0, fmt.Errorf("find out who asks: %w", err)
 	}
+
 	return cred.Uid, nil
 }

@@ -18,29 +18,37 @@ func TestOnlyRootMayAsk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
+
 	socket := fmt.Sprintf("@loam-test-%d", os.Getpid())
 	listener, err := net.Listen("unix", socket)
 	must(t, err)
+
 	a := serve(t, listener, socket)
 	if _, err := a.Client.Confirm(t.Context()); err != nil {
 		t.Errorf("root: %v", err)
 	}
+
 	conns := make(chan net.Conn)
 	go func() {
 		// Only this thread becomes nobody, and it ends with the goroutine.
 		runtime.LockOSThread()
 		keep := ^uintptr(0)
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, nobody, keep)
+		if errno != 0 {
 			t.Errorf("setresuid: %v", errno)
 		}
+
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Errorf("dial: %v", err)
 		}
+
 		conns <- conn
 	}()
+
 	code, text := post(t, <-conns, "/confirm", "{}")
-	if want := `{"error":"user 65534 may not ask the agent, only root"}`; code != 403 || text != want {
+	want := `{"error":"user 65534 may not ask the agent, only root"}`
+	if code != 403 || text != want {
 		t.Errorf("nobody: answer %d %s, want 403 %s", code, text, want)
 	}
 }
@@ -53,7 +61,8 @@ func TestConnectionWithoutUser(t *testing.T) {
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	must(t, err)
 	code, text := post(t, conn, "/confirm", "{}")
-	if want := `{"error":"only a unix socket tells who asks the agent"}`; code != 403 || text != want {
+	want := `{"error":"only a unix socket tells who asks the agent"}`
+	if code != 403 || text != want {
 		t.Errorf("answer %d %s, want 403 %s", code, text, want)
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxBody is the size of a request: a document with files inline has some MiB.
+	// maxBody is the size of a request: a document with files inline has some
+	// MiB.
 	maxBody = 8 << 20
 	// sendTime is how long a client may take to send its request.
 	sendTime = 10 * time.Second
@@ -36,52 +37,74 @@ const (
 // time.
 func Serve(ctx context.Context, listener net.Listener, node Node) error {
 	ctx, cancel := context.WithCancel(ctx)
-	server := &http.Server{Handler: handler(ctx, node), ReadHeaderTimeout: sendTime, ConnContext: withPeer}
+	server := &http.Server{
+		Handler:           handler(ctx, node),
+		ReadHeaderTimeout: sendTime,
+		ConnContext:       withPeer,
+	}
+
 	ended := make(chan error)
 	go func() {
 		<-ctx.Done()
 		ended <- server.Shutdown(context.WithoutCancel(ctx))
 	}()
+
 	err := server.Serve(listener)
 	cancel()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
-	if err = errors.Join(err, <-ended); err != nil {
+
+	err = errors.Join(err, <-ended)
+	if err != nil {
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
+
 	return nil
 }
 
 func handler(ctx context.Context, node Node) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+applyPath, answer(ctx, node.Apply))
-	mux.Handle("POST "+confirmPath, answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) { return node.Confirm(ctx) }))
+	mux.Handle("POST "+confirmPath,
+		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
+			return node.Confirm(ctx)
+		}))
+
 	mux.Handle("POST "+rollbackPath, answer(ctx, node.Rollback))
 	mux.Handle("POST "+verifyPath, answer(ctx, node.Verify))
 	mux.Handle("POST "+upgradePath, answer(ctx, node.Upgrade))
-	mux.Handle("POST "+resetPath, answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) { return node.Reset(ctx) }))
+	mux.Handle("POST "+resetPath,
+		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
+			return node.Reset(ctx)
+		}))
+
 	return mux
 }
 
 // answer answers a request of type Q with what do says, under ctx.
-func answer[Q, A any](ctx context.Context, do func(context.Context, Q) (A, error)) http.HandlerFunc {
+func answer[Q, A any](
+	ctx context.Context, do func(context.Context, Q) (A, error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := refused(r.Context()); err != nil {
 			reply(w, http.StatusForbidden, asFailure(err))
 			return
 		}
+
 		var request Q
 		if err := decode(w, r, &request); err != nil {
 			reply(w, badRequest(err), asFailure(err))
 			return
 		}
+
 		done, err := do(ctx, request)
 		if err != nil {
 			f := asFailure(err)
 			reply(w, f.status(), f)
 			return
 		}
+
 		reply(w, http.StatusOK, done)
 	}
 }
@@ -93,16 +116,19 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := controller.SetReadDeadline(time.Now().Add(sendTime)); err != nil {
 		return fmt.Errorf("read request %s: %w", r.URL.Path, err)
 	}
+
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
 		return fmt.Errorf("read request %s: %w", r.URL.Path, err)
 	}
+
 	if _, err := decoder.Token(); err == nil {
 		return fmt.Errorf("read request %s: more than one JSON value", r.URL.Path)
 	} else if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read request %s: %w", r.URL.Path, err)
 	}
+
 	// Not after an error: the server still reads what the client has not sent.
 	return controller.SetReadDeadline(time.Time{})
 }

@@ -15,22 +15,30 @@ import (
 // post sends body over conn to the agent as any program might.
 func post(t *testing.T, conn net.Conn, path, body string) (status int, answer string) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return conn, nil
-	}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://agent"+path, strings.NewReader(body))
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return conn, nil
+		},
+	}
+
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://agent"+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
 
@@ -41,21 +49,89 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		status           int
 		want             string
 	}{
-		{name: "well formed", path: "/rollback", body: `{"generation":"7"}`, status: 200, want: `{"result":"applied","generation":"7"}`},
-		{name: "no JSON", path: "/apply", body: "spec:", status: 400, want: `{"error":"read request /apply: invalid character 's' looking for beginning of value"}`},
-		{name: "nothing", path: "/apply", status: 400, want: `{"error":"read request /apply: EOF"}`},
-		{name: "cut off", path: "/apply", body: `{"name":`, status: 400, want: `{"error":"read request /apply: unexpected EOF"}`},
-		{name: "two values", path: "/apply", body: `{} {}`, status: 400, want: `{"error":"read request /apply: more than one JSON value"}`},
-		{name: "an unknown field", path: "/verify", body: `{"fix":true}`, status: 400, want: `{"error":"read request /verify: json: unknown field \"fix\""}`},
-		{name: "a field where none is", path: "/confirm", body: `{"name":"x"}`, status: 400, want: `{"error":"read request /confirm: json: unknown field \"name\""}`},
-		{name: "busy", path: "/apply", body: `{"name":"busy"}`, status: 409, want: `{"error":"apply: another change is under way","busy":true}`},
-		{name: "an unknown path", path: "/downgrade", body: "{}", status: 404, want: "404 page not found"},
 		{
-			name: "as large as may be", path: "/rollback", body: `{"generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`, status: 200,
-			want: `{"result":"applied","generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`,
+			name:   "well formed",
+			path:   "/rollback",
+			body:   `{"generation":"7"}`,
+			status: 200,
+			want:   `{"result":"applied","generation":"7"}`,
 		},
-		{name: "a byte too large", path: "/apply", body: `{"document":"` + strings.Repeat(" ", 8<<20-14) + `"}`, status: 413, want: `{"error":"read request /apply: http: request body too large"}`},
-		{name: "far too large", path: "/apply", body: strings.Repeat(" ", 32<<20), status: 413, want: `{"error":"read request /apply: http: request body too large"}`},
+		{
+			name:   "no JSON",
+			path:   "/apply",
+			body:   "spec:",
+			status: 400,
+			want:   `{"error":"read request /apply: invalid character 's' looking for beginning of value"}`,
+		},
+		{
+			name:   "nothing",
+			path:   "/apply",
+			status: 400,
+			want:   `{"error":"read request /apply: EOF"}`,
+		},
+		{
+			name:   "cut off",
+			path:   "/apply",
+			body:   `{"name":`,
+			status: 400,
+			want:   `{"error":"read request /apply: unexpected EOF"}`,
+		},
+		{
+			name:   "two values",
+			path:   "/apply",
+			body:   `{} {}`,
+			status: 400,
+			want:   `{"error":"read request /apply: more than one JSON value"}`,
+		},
+		{
+			name:   "an unknown field",
+			path:   "/verify",
+			body:   `{"fix":true}`,
+			status: 400,
+			want:   `{"error":"read request /verify: json: unknown field \"fix\""}`,
+		},
+		{
+			name:   "a field where none is",
+			path:   "/confirm",
+			body:   `{"name":"x"}`,
+			status: 400,
+			want:   `{"error":"read request /confirm: json: unknown field \"name\""}`,
+		},
+		{
+			name:   "busy",
+			path:   "/apply",
+			body:   `{"name":"busy"}`,
+			status: 409,
+			want:   `{"error":"apply: another change is under way","busy":true}`,
+		},
+		{
+			name:   "an unknown path",
+			path:   "/downgrade",
+			body:   "{}",
+			status: 404,
+			want:   "404 page not found",
+		},
+		{
+			name:   "as large as may be",
+			path:   "/rollback",
+			body:   `{"generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`,
+			status: 200,
+			want:   `{"result":"applied","generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`,
+		},
+		{
+			name:   "a byte too large",
+			path:   "/apply",
+			body:   `{"document":"` + strings.Repeat(" ", 8<<20-14) + `"}`,
+			status: 413,
+			want:   `{"error":"read request /apply: http: request body too large"}`,
+		},
+		{
+			name:   "far too large",
+			path:   "/apply",
+			body:   strings.Repeat(" ", 32<<20),
+			status: 413,
+			want:   `{"error":"read request /apply: http: request body too large"}`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			conn, err := net.Dial("unix", socket)
@@ -77,14 +153,17 @@ func TestClientThatDoesNotWait(t *testing.T) {
 		_, err := a.Client.Apply(ctx, control.ApplyRequest{Name: "blocks"})
 		waited <- err
 	}()
+
 	<-a.asked
 	cancel()
+
 	if err := <-waited; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	if _, err := a.Client.Confirm(t.Context()); err != nil {
 		t.Errorf("ask meanwhile: %v", err)
 	}
+
 	a.release <- "now"
 	if got := <-a.ended; got != "done" {
 		t.Errorf("the apply was %s", got)
@@ -99,8 +178,10 @@ func TestAgentThatStops(t *testing.T) {
 		_, err := a.Client.Apply(t.Context(), control.ApplyRequest{Name: "blocks"})
 		waited <- err
 	}()
+
 	<-a.asked
 	a.stop()
+
 	if err := <-waited; err == nil || err.Error() != "context canceled" {
 		t.Errorf("answer %v, want the node's", err)
 	}
@@ -110,6 +191,7 @@ func TestAgentThatStops(t *testing.T) {
 	if got := <-a.ended; got != "canceled" {
 		t.Errorf("the apply was %s", got)
 	}
+
 	_, err := a.Client.Confirm(t.Context())
 	if err == nil || !strings.HasSuffix(err.Error(), "\nhint: systemctl status loam-agent") {
 		t.Errorf("no agent: error %v, want the hint", err)

@@ -32,19 +32,30 @@ func answers(t *testing.T, node control.Node) {
 		{
 			name: "apply a document on trial",
 			ask: func() (any, error) {
-				return node.Apply(ctx, control.ApplyRequest{Name: "a.yaml", Document: "text\n", Try: 5 * time.Minute})
+				return node.Apply(ctx,
+					control.ApplyRequest{Name: "a.yaml", Document: "text\n", Try: 5 * time.Minute})
 			},
 			want: control.Outcome{
-				Generation: "000002-b", From: "000001-a", Digest: "b", Result: control.Trying,
-				Reason: "5m0s", Until: until, Plan: "a.yaml: text\n",
+				Generation: "000002-b",
+				From:       "000001-a",
+				Digest:     "b",
+				Result:     control.Trying,
+				Reason:     "5m0s",
+				Until:      until,
+				Plan:       "a.yaml: text\n",
 			},
 		},
 		{
 			name: "apply the source again",
 			ask:  func() (any, error) { return node.Apply(ctx, control.ApplyRequest{}) },
 			want: control.Outcome{
-				Generation: "000002-b", From: "000001-a", Digest: "b", Result: control.Trying,
-				Reason: "0s", Until: until, Plan: ": ",
+				Generation: "000002-b",
+				From:       "000001-a",
+				Digest:     "b",
+				Result:     control.Trying,
+				Reason:     "0s",
+				Until:      until,
+				Plan:       ": ",
 			},
 		},
 		{
@@ -55,21 +66,39 @@ func answers(t *testing.T, node control.Node) {
 		{
 			name: "upgrade",
 			ask: func() (any, error) {
-				return node.Upgrade(ctx, control.UpgradeRequest{From: "https://a", Version: "2", Again: true, Now: true})
+				return node.Upgrade(ctx, control.UpgradeRequest{
+					From:    "https://a",
+					Version: "2",
+					Again:   true,
+					Now:     true,
+				})
 			},
-			want: control.Outcome{Result: control.Armed, Version: "2", From: "https://a", Reason: "true true false"},
+			want: control.Outcome{
+				Result:  control.Armed,
+				Version: "2",
+				From:    "https://a",
+				Reason:  "true true false",
+			},
 		},
 		{
 			name: "roll back to a number",
-			ask:  func() (any, error) { return node.Rollback(ctx, control.RollbackRequest{Generation: "42"}) },
+			ask: func() (any, error) {
+				return node.Rollback(ctx, control.RollbackRequest{Generation: "42"})
+			},
 			want: control.Outcome{Generation: "42", Result: control.Applied},
 		},
 		{
 			name: "verify with repair",
-			ask:  func() (any, error) { return node.Verify(ctx, control.VerifyRequest{Repair: true}) },
-			want: control.VerifyReport{Checked: 2, Bytes: 1 << 40, Bad: []control.Finding{
-				{Path: "/etc/a", Problem: "mode 0600, want 0644", Repaired: true},
-			}},
+			ask: func() (any, error) {
+				return node.Verify(ctx, control.VerifyRequest{Repair: true})
+			},
+			want: control.VerifyReport{
+				Checked: 2,
+				Bytes:   1 << 40,
+				Bad: []control.Finding{
+					{Path: "/etc/a", Problem: "mode 0600, want 0644", Repaired: true},
+				},
+			},
 		},
 		{
 			name: "reset",
@@ -107,11 +136,15 @@ func failures(t *testing.T, node control.Node) {
 			if err == nil || err.Error() != test.want {
 				t.Fatalf("error %v, want %s", err, test.want)
 			}
+
 			wrong, _ := errors.AsType[document.Errors](err)
 			if diff := cmp.Diff(test.document, wrong); diff != "" {
 				t.Errorf("document.Errors (-want +got):\n%s", diff)
 			}
-			for _, known := range []error{control.ErrBusy, control.ErrRestarting, control.ErrUnreachable} {
+
+			for _, known := range []error{
+				control.ErrBusy, control.ErrRestarting, control.ErrUnreachable,
+			} {
 				if is := errors.Is(err, known); is != (test.is == known) {
 					t.Errorf("is %q: %t", known, is)
 				}
