@@ -25,7 +25,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Well reports whether a unit is as a generation wants it, and if not, how it is.
+// Well reports whether a unit is as a generation wants it, and if not, how it
+// is.
 func Well(want generation.Unit, s unit.State) (bool, string) {
 	ok := s.Started()
 	switch {
@@ -36,17 +37,19 @@ func Well(want generation.Unit, s unit.State) (bool, string) {
 	case want.OnDemand:
 		ok = s.Active != "failed"
 	}
+
 	if ok {
 		return true, ""
 	}
 	if s.Active == "failed" {
 		return false, fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode)
 	}
+
 	return false, fmt.Sprintf("unit %s is %s/%s", s.Name, s.Active, s.Sub)
 }
 
-// OnItsWay reports whether a unit may yet become well by itself. One that systemd
-// restarts again and again is not on its way.
+// OnItsWay reports whether a unit may yet become well by itself. One that
+// systemd restarts again and again is not on its way.
 func OnItsWay(s unit.State) bool {
 	moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, s.Active)
 	return s.Job || moving && s.Sub != autoRestart
@@ -63,12 +66,14 @@ const (
 	recently = time.Minute
 )
 
-// Before sorts units by how they are before have is replaced. A unit was well if have
-// wants it up and it is as have wants it. One that have does not list, such as a unit
-// of the image that gets its first drop-in, was well if it was up. A unit that is on
-// its way, or that systemd has restarted of late, was neither well nor broken. now is
-// on the clock of unit.State.Since.
-func Before(have generation.Manifest, states []unit.State, now time.Duration) (well, broken []string) {
+// Before sorts units by how they are before have is replaced. A unit was well
+// if have wants it up and it is as have wants it. One that have does not list,
+// such as a unit of the image that gets its first drop-in, was well if it was
+// up. A unit that is on its way, or that systemd has restarted of late, was
+// neither well nor broken. now is on the clock of unit.State.Since.
+func Before(
+	have generation.Manifest, states []unit.State, now time.Duration,
+) (well, broken []string) {
 	before := map[string]generation.Unit{}
 	for _, u := range have.Units {
 		before[u.Name] = u
@@ -80,6 +85,7 @@ func Before(have generation.Manifest, states []unit.State, now time.Duration) (w
 		if !listed {
 			isWell = s.Running() && !s.Job
 		}
+
 		restarts := s.Restarts
 		if now-s.Since >= recently {
 			restarts = 0
@@ -88,17 +94,19 @@ func Before(have generation.Manifest, states []unit.State, now time.Duration) (w
 		switch {
 		case isWell && !old.Stopped && restarts == 0:
 			well = append(well, s.Name)
-		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed && !isWell && s.Stopped():
+		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed &&
+			!isWell && s.Stopped():
 			broken = append(broken, s.Name)
 		}
 	}
+
 	return well, broken
 }
 
-// Counts reports whether a unit has a say in the verdict on a change, given what
-// Before found. Those count that were well before, and those without which the node
-// runs no pods, unless they were broken. Any other has never been well here: going
-// back would not make it so.
+// Counts reports whether a unit has a say in the verdict on a change, given
+// what Before found. Those count that were well before, and those without which
+// the node runs no pods, unless they were broken. Any other has never been well
+// here: going back would not make it so.
 func Counts(u generation.Unit, well, broken []string) bool {
 	return slices.Contains(well, u.Name) || u.Essential && !slices.Contains(broken, u.Name)
 }
@@ -107,7 +115,8 @@ func Counts(u generation.Unit, well, broken []string) bool {
 type Word string
 
 const (
-	// Wait is no outcome yet; look again at Verdict.Next, or when a unit changes.
+	// Wait is no outcome yet; look again at Verdict.Next, or when a unit
+	// changes.
 	Wait Word = "wait"
 	Good Word = "good"
 	// Confirm is Good but for the person who has to say so until Verdict.Next.
@@ -118,11 +127,14 @@ const (
 // Verdict is a judgement at one time.
 type Verdict struct {
 	Word Word
-	// Reason says what is wrong, with a unit that does not count if Word is Good, or
-	// what is waited for.
+
+	// Reason says what is wrong, with a unit that does not count if Word is
+	// Good, or what is waited for.
 	Reason string
+
 	// Next is when to look again at the latest.
 	Next time.Duration
+
 	// Unwell are the units that do not count and are not well, of Good.
 	Unwell []Unwell
 }
@@ -130,17 +142,21 @@ type Verdict struct {
 // Unwell is a unit that is not as it is wanted, and how it is.
 type Unwell struct{ Unit, How string }
 
-// Gate watches one generation after it was applied: the units of it that count. All
-// times are on one clock that does not stop, such as the time since boot.
+// Gate watches one generation after it was applied: the units of it that count.
+// All times are on one clock that does not stop, such as the time since boot.
 type Gate struct {
 	Want generation.Manifest
+
 	// Well and Broken are what Before found: see Counts.
 	Well, Broken []string
+
 	// Failed is what systemd said of each unit that it could not start, stop or
 	// restart.
 	Failed map[string]error
+
 	// Since is when the change was done. It is good when all of them have been
-	// well for Steady without a break, and bad if that has not begun after Limit.
+	// well for Steady without a break, and bad if that has not begun after
+	// Limit.
 	Since, Steady, Limit time.Duration
 
 	wellSince time.Duration
@@ -158,10 +174,12 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		if i < 0 || !g.counts[u.Name] {
 			continue
 		}
+
 		s := states[i]
 		if n := s.Restarts - g.first[u.Name]; n >= loops {
 			return Verdict{Word: Bad, Reason: doesNotStayUp(u.Name, n)}
 		}
+
 		well, how := Well(u, s)
 		switch {
 		case well:
@@ -171,22 +189,33 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		case g.Failed[u.Name] != nil && !s.Job:
 			return Verdict{Word: Bad, Reason: g.Failed[u.Name].Error()}
 		}
+
 		waiting = how
 	}
+
 	switch {
 	case waiting != "" && now-g.Since >= g.Limit:
-		return Verdict{Word: Bad, Reason: fmt.Sprintf("%s after %s", waiting, (now - g.Since).Round(time.Second))}
+		return Verdict{
+			Word:   Bad,
+			Reason: fmt.Sprintf("%s after %s", waiting, (now - g.Since).Round(time.Second)),
+		}
 	case waiting != "":
 		g.wellSince = 0
 		return Verdict{Word: Wait, Reason: waiting, Next: g.Since + g.Limit}
 	case g.wellSince == 0 || !steady:
 		g.wellSince = now
 	}
+
 	if now-g.wellSince >= g.Steady {
 		unwell := g.unwell(states)
 		return Verdict{Word: Good, Reason: inWords(unwell), Unwell: unwell}
 	}
-	return Verdict{Word: Wait, Reason: "all units that count are well", Next: g.wellSince + g.Steady}
+
+	return Verdict{
+		Word:   Wait,
+		Reason: "all units that count are well",
+		Next:   g.wellSince + g.Steady,
+	}
 }
 
 // unwell are the units that do not count and are not well. What is still on its
@@ -213,6 +242,7 @@ func (g *Gate) unwell(states []unit.State) []Unwell {
 			all = append(all, Unwell{u.Name, how})
 		}
 	}
+
 	return all
 }
 
@@ -233,22 +263,29 @@ func doesNotStayUp(name string, restarts int) string {
 	return fmt.Sprintf("unit %s does not stay up: systemd has restarted it %s", name, often)
 }
 
-// count keeps how often systemd has restarted each service by itself and reports
-// whether that is as it was before, of those that count.
+// count keeps how often systemd has restarted each service by itself and
+// reports whether that is as it was before, of those that count.
 func (g *Gate) count(states []unit.State) bool {
 	if g.first == nil {
-		g.first, g.restarts, g.counts = map[string]int{}, map[string]int{}, map[string]bool{}
+		g.first = map[string]int{}
+		g.restarts = map[string]int{}
+		g.counts = map[string]bool{}
+
 		for _, s := range states {
-			g.first[s.Name], g.restarts[s.Name] = s.Restarts, s.Restarts
+			g.first[s.Name] = s.Restarts
+			g.restarts[s.Name] = s.Restarts
 		}
+
 		for _, u := range g.Want.Units {
 			g.counts[u.Name] = Counts(u, g.Well, g.Broken)
 		}
 	}
+
 	same := true
 	for _, s := range states {
 		same = same && (g.restarts[s.Name] == s.Restarts || !g.counts[s.Name])
 		g.restarts[s.Name] = s.Restarts
 	}
+
 	return same
 }

@@ -13,13 +13,23 @@ import (
 
 // The states that units of these tests are in.
 var (
-	active     = unit.State{Active: "active", Sub: "running"}
-	inactive   = unit.State{Active: "inactive", Sub: "dead", Result: "success"}
-	done       = unit.State{Active: "inactive", Sub: "dead", Type: "oneshot", Result: "success"}
+	active   = unit.State{Active: "active", Sub: "running"}
+	inactive = unit.State{Active: "inactive", Sub: "dead", Result: "success"}
+	done     = unit.State{
+		Active: "inactive",
+		Sub:    "dead",
+		Type:   "oneshot",
+		Result: "success",
+	}
 	skipped    = unit.State{Active: "inactive", Sub: "dead", Skipped: true}
 	activating = unit.State{Active: "activating", Sub: "start", Job: true}
-	failed     = unit.State{Active: "failed", Sub: "failed", Result: "exit-code", ExitCode: 3}
-	looping    = unit.State{Active: "activating", Sub: "auto-restart", Result: "exit-code"}
+	failed     = unit.State{
+		Active:   "failed",
+		Sub:      "failed",
+		Result:   "exit-code",
+		ExitCode: 3,
+	}
+	looping = unit.State{Active: "activating", Sub: "auto-restart", Result: "exit-code"}
 )
 
 func named(name string, s unit.State) unit.State { s.Name = name; return s }
@@ -27,7 +37,9 @@ func named(name string, s unit.State) unit.State { s.Name = name; return s }
 func restarted(n int, s unit.State) unit.State { s.Restarts = n; return s }
 
 func TestWell(t *testing.T) {
-	up, stopped, onDemand := generation.Unit{}, generation.Unit{Stopped: true}, generation.Unit{OnDemand: true}
+	up := generation.Unit{}
+	stopped := generation.Unit{Stopped: true}
+	onDemand := generation.Unit{OnDemand: true}
 	disabled := generation.Unit{Stopped: true, OnDemand: true}
 	tests := []struct {
 		name string
@@ -40,8 +52,18 @@ func TestWell(t *testing.T) {
 		{"left out by a condition", up, skipped, ""},
 		{"reloading", up, unit.State{Active: "reloading", Sub: "reload"}, ""},
 		{"on its way", up, activating, "unit a.service is activating/start"},
-		{"up, with a job still to come", up, unit.State{Active: "active", Sub: "running", Job: true}, "unit a.service is active/running"},
-		{"a oneshot that was killed", up, unit.State{Active: "inactive", Sub: "dead", Type: "oneshot", Result: "signal"}, "unit a.service is inactive/dead"},
+		{
+			"up, with a job still to come",
+			up,
+			unit.State{Active: "active", Sub: "running", Job: true},
+			"unit a.service is active/running",
+		},
+		{"a oneshot that was killed", up, unit.State{
+			Active: "inactive",
+			Sub:    "dead",
+			Type:   "oneshot",
+			Result: "signal",
+		}, "unit a.service is inactive/dead"},
 		{"down and wanted", up, inactive, "unit a.service is inactive/dead"},
 		{"failed", up, failed, "unit a.service failed: exit-code, exit code 3"},
 		{"waiting to be restarted", up, looping, "unit a.service is activating/auto-restart"},
@@ -55,6 +77,7 @@ func TestWell(t *testing.T) {
 		{"on demand, disabled, and up", disabled, active, ""},
 		{"on demand, disabled, and failed", disabled, failed, ""},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			well, how := Well(tt.want, named("a.service", tt.is))
@@ -79,8 +102,20 @@ func TestBefore(t *testing.T) {
 	}{
 		{"up", listed, active, true, false},
 		{"up, and not listed before", generation.Manifest{}, active, true, false},
-		{"up with a job to come, and not listed before", generation.Manifest{}, unit.State{Active: "active", Sub: "running", Job: true}, false, false},
-		{"a oneshot that is done, and not listed before", generation.Manifest{}, done, false, false},
+		{
+			"up with a job to come, and not listed before",
+			generation.Manifest{},
+			unit.State{Active: "active", Sub: "running", Job: true},
+			false,
+			false,
+		},
+		{
+			"a oneshot that is done, and not listed before",
+			generation.Manifest{},
+			done,
+			false,
+			false,
+		},
 		{"failed", listed, failed, false, true},
 		{"failed, and not listed before", generation.Manifest{}, failed, false, true},
 		{"down", listed, inactive, false, true},
@@ -91,10 +126,29 @@ func TestBefore(t *testing.T) {
 		{"a oneshot that is done", listed, done, true, false},
 		{"on its way", listed, activating, false, false},
 		{"waiting to be restarted", listed, looping, false, true},
-		{"up for a moment, and restarted once", listed, ago(10*time.Second, restarted(1, active)), false, false},
-		{"up for a moment, and restarted three times", listed, ago(10*time.Second, restarted(3, active)), false, true},
-		{"restarted three times, and up ever since", listed, ago(2*time.Minute, restarted(3, active)), true, false},
+		{
+			"up for a moment, and restarted once",
+			listed,
+			ago(10*time.Second, restarted(1, active)),
+			false,
+			false,
+		},
+		{
+			"up for a moment, and restarted three times",
+			listed,
+			ago(10*time.Second, restarted(3, active)),
+			false,
+			true,
+		},
+		{
+			"restarted three times, and up ever since",
+			listed,
+			ago(2*time.Minute, restarted(3, active)),
+			true,
+			false,
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			well, broken := Before(tt.have, []unit.State{named("a.service", tt.is)}, now)
@@ -103,14 +157,17 @@ func TestBefore(t *testing.T) {
 			}
 		})
 	}
+
 	if well, broken := Before(listed, nil, now); well != nil || broken != nil {
 		t.Errorf("a unit that was not looked at: well %v, broken %v", well, broken)
 	}
 }
 
 func TestCounts(t *testing.T) {
-	plain, essential := generation.Unit{Name: "a.service"}, generation.Unit{Name: "a.service", Essential: true}
-	name, other := []string{"a.service"}, []string{"b.service"}
+	plain := generation.Unit{Name: "a.service"}
+	essential := generation.Unit{Name: "a.service", Essential: true}
+	name := []string{"a.service"}
+	other := []string{"b.service"}
 	tests := []struct {
 		name         string
 		unit         generation.Unit
@@ -123,6 +180,7 @@ func TestCounts(t *testing.T) {
 		{"new, and the kubelet needs it", essential, nil, nil, true},
 		{"broken before, and the kubelet needs it", essential, nil, name, false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Counts(tt.unit, tt.well, tt.broken); got != tt.want {
@@ -155,24 +213,53 @@ func TestGate(t *testing.T) {
 		{"failed at once", generation.Unit{}, nil, nil,
 			[]look{{0, failed, Bad}}, "unit a.service failed: exit-code, exit code 3"},
 		{"fails when it had seemed well", generation.Unit{}, nil, nil,
-			[]look{{0, active, Wait}, {s, failed, Bad}}, "unit a.service failed: exit-code, exit code 3"},
+			[]look{{0, active, Wait}, {s, failed, Bad}},
+			"unit a.service failed: exit-code, exit code 3"},
 		{"failed, with a job that starts it again", generation.Unit{}, nil, nil,
-			[]look{{0, unit.State{Active: "failed", Sub: "failed", Job: true}, Wait}, {s, active, Wait}, {11 * s, active, Good}}, ""},
+			[]look{
+				{0, unit.State{Active: "failed", Sub: "failed", Job: true}, Wait},
+				{s, active, Wait},
+				{11 * s, active, Good},
+			}, ""},
 		{"slow to start", generation.Unit{}, nil, nil,
-			[]look{{0, activating, Wait}, {50 * s, activating, Wait}, {59 * s, active, Wait}, {68 * s, active, Wait}, {69 * s, active, Good}}, ""},
+			[]look{
+				{0, activating, Wait},
+				{50 * s, activating, Wait},
+				{59 * s, active, Wait},
+				{68 * s, active, Wait},
+				{69 * s, active, Good},
+			}, ""},
 		{"not started by the limit", generation.Unit{}, nil, nil,
-			[]look{{0, activating, Wait}, {60 * s, activating, Bad}}, "unit a.service is activating/start after 1m0s"},
+			[]look{{0, activating, Wait}, {60 * s, activating, Bad}},
+			"unit a.service is activating/start after 1m0s"},
 		{"does not stay up", generation.Unit{}, nil, nil,
-			[]look{{0, active, Wait}, {s, restarted(1, looping), Wait}, {3 * s, restarted(2, active), Wait}, {5 * s, restarted(3, active), Bad}},
+			[]look{
+				{0, active, Wait},
+				{s, restarted(1, looping), Wait},
+				{3 * s, restarted(2, active), Wait},
+				{5 * s, restarted(3, active), Bad},
+			},
 			"unit a.service does not stay up: systemd has restarted it 3 times"},
 		{"was restarted before the change, and not since", generation.Unit{}, nil, nil,
 			[]look{{0, restarted(7, active), Wait}, {10 * s, restarted(7, active), Good}}, ""},
 		{"restarted once, then steady", generation.Unit{}, nil, nil,
-			[]look{{0, active, Wait}, {9 * s, restarted(1, active), Wait}, {18 * s, restarted(1, active), Wait}, {19 * s, restarted(1, active), Good}}, ""},
+			[]look{
+				{0, active, Wait},
+				{9 * s, restarted(1, active), Wait},
+				{18 * s, restarted(1, active), Wait},
+				{19 * s, restarted(1, active), Good},
+			}, ""},
 		{"one blip begins the time anew", generation.Unit{}, nil, nil,
-			[]look{{0, active, Wait}, {5 * s, activating, Wait}, {6 * s, active, Wait}, {15 * s, active, Wait}, {16 * s, active, Good}}, ""},
+			[]look{
+				{0, active, Wait},
+				{5 * s, activating, Wait},
+				{6 * s, active, Wait},
+				{15 * s, active, Wait},
+				{16 * s, active, Good},
+			}, ""},
 		{"broken before, and failed still", generation.Unit{}, []string{"a.service"}, nil,
-			[]look{{0, failed, Wait}, {10 * s, failed, Good}}, "unit a.service failed: exit-code, exit code 3"},
+			[]look{{0, failed, Wait}, {10 * s, failed, Good}},
+			"unit a.service failed: exit-code, exit code 3"},
 		{"broken before, and restarted on and on", generation.Unit{}, []string{"a.service"}, nil,
 			[]look{{0, restarted(4, looping), Wait}, {10 * s, restarted(9, looping), Good}},
 			"unit a.service does not stay up: systemd has restarted it 5 times"},
@@ -181,7 +268,8 @@ func TestGate(t *testing.T) {
 		{"to be stopped, and it is", generation.Unit{Stopped: true}, nil, nil,
 			[]look{{0, inactive, Wait}, {10 * s, inactive, Good}}, ""},
 		{"to be stopped, and it will not", generation.Unit{Stopped: true}, nil, nil,
-			[]look{{0, active, Wait}, {60 * s, active, Bad}}, "unit a.service is active/running after 1m0s"},
+			[]look{{0, active, Wait}, {60 * s, active, Bad}},
+			"unit a.service is active/running after 1m0s"},
 		{"a job error of a unit that is down", generation.Unit{}, nil, job,
 			[]look{{0, inactive, Bad}}, "start a.service: timeout"},
 		{"a job error of a unit that is still on its way", generation.Unit{}, nil, job,
@@ -191,12 +279,14 @@ func TestGate(t *testing.T) {
 		{"not there to look at", generation.Unit{Name: "t@.service"}, nil, nil,
 			[]look{{0, failed, Wait}, {10 * s, failed, Good}}, ""},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			const began = time.Hour
 			if tt.want.Name == "" {
 				tt.want.Name = "a.service"
 			}
+
 			g := Gate{
 				Want:   generation.Manifest{Units: []generation.Unit{tt.want}},
 				Broken: tt.broken,
@@ -205,9 +295,11 @@ func TestGate(t *testing.T) {
 				Steady: 10 * s,
 				Limit:  time.Minute,
 			}
+
 			if tt.broken == nil {
 				g.Well = []string{"a.service"}
 			}
+
 			var v Verdict
 			for _, l := range tt.looks {
 				v = g.Judge([]unit.State{named("a.service", l.is)}, began+l.at)
@@ -215,7 +307,8 @@ func TestGate(t *testing.T) {
 					t.Fatalf("after %s: %+v, not %s", l.at, v, l.word)
 				}
 				if v.Word == Wait && v.Next <= began+l.at {
-					t.Errorf("after %s: the next look is at %s, which is not later", l.at, v.Next-began)
+					t.Errorf("after %s: the next look is at %s, which is not later",
+						l.at, v.Next-began)
 				}
 			}
 			if v.Reason != tt.reason {
@@ -238,17 +331,74 @@ func TestGateOfAUnitThatDoesNotCount(t *testing.T) {
 		how    string // "" for nothing to report
 	}{
 		{"up", generation.Unit{}, nil, active, active, ""},
-		{"failed", generation.Unit{}, nil, failed, failed, "unit a.service failed: exit-code, exit code 3"},
-		{"ended by itself", generation.Unit{}, nil, active, inactive, "unit a.service is inactive/dead"},
+		{
+			"failed",
+			generation.Unit{},
+			nil,
+			failed,
+			failed,
+			"unit a.service failed: exit-code, exit code 3",
+		},
+		{
+			"ended by itself",
+			generation.Unit{},
+			nil,
+			active,
+			inactive,
+			"unit a.service is inactive/dead",
+		},
 		{"on its way", generation.Unit{}, nil, activating, activating, ""},
-		{"restarted again and again", generation.Unit{}, nil, looping, restarted(4, looping), "unit a.service does not stay up: systemd has restarted it 4 times"},
-		{"restarted, and up just now", generation.Unit{}, nil, looping, restarted(1, active), "unit a.service does not stay up: systemd has restarted it once"},
-		{"its job failed", generation.Unit{}, job, inactive, inactive, "start a.service: dependency"},
-		{"its job failed, and it is on demand", generation.Unit{OnDemand: true}, job, inactive, inactive, "start a.service: dependency"},
+		{
+			"restarted again and again",
+			generation.Unit{},
+			nil,
+			looping,
+			restarted(4, looping),
+			"unit a.service does not stay up: systemd has restarted it 4 times",
+		},
+		{
+			"restarted, and up just now",
+			generation.Unit{},
+			nil,
+			looping,
+			restarted(1, active),
+			"unit a.service does not stay up: systemd has restarted it once",
+		},
+		{
+			"its job failed",
+			generation.Unit{},
+			job,
+			inactive,
+			inactive,
+			"start a.service: dependency",
+		},
+		{
+			"its job failed, and it is on demand",
+			generation.Unit{OnDemand: true},
+			job,
+			inactive,
+			inactive,
+			"start a.service: dependency",
+		},
 		{"its job failed, and it is up all the same", generation.Unit{}, job, active, active, ""},
-		{"it does not stop", generation.Unit{Stopped: true}, nil, active, active, "unit a.service is active/running"},
-		{"on demand and disabled", generation.Unit{Stopped: true, OnDemand: true}, nil, failed, failed, ""},
+		{
+			"it does not stop",
+			generation.Unit{Stopped: true},
+			nil,
+			active,
+			active,
+			"unit a.service is active/running",
+		},
+		{
+			"on demand and disabled",
+			generation.Unit{Stopped: true, OnDemand: true},
+			nil,
+			failed,
+			failed,
+			"",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Name = "a.service"
@@ -268,6 +418,7 @@ func TestGateOfAUnitThatDoesNotCount(t *testing.T) {
 			if tt.how != "" {
 				want = []Unwell{{"a.service", tt.how}}
 			}
+
 			if diff := cmp.Diff(want, v.Unwell); diff != "" || v.Word != Good {
 				t.Errorf("%s, unwell (-want +got):\n%s", v.Word, diff)
 			}
