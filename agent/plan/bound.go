@@ -11,9 +11,11 @@ import (
 func freeSockets(actions []Action, after map[string]*listed, observed Observed) []Action {
 	for _, socket := range slices.Clone(actions) {
 		u := after[socket.Unit]
-		if u == nil || u.Triggers == "" || socket.Verb != Start && socket.Verb != Restart || !observed[u.Triggers].Running() {
+		if u == nil || u.Triggers == "" || socket.Verb != Start && socket.Verb != Restart ||
+			!observed[u.Triggers].Running() {
 			continue
 		}
+
 		why := []string{"its socket " + socket.Unit + " is to " + string(socket.Verb)}
 		service := slices.IndexFunc(actions, func(a Action) bool { return a.Unit == u.Triggers })
 		if service >= 0 {
@@ -23,11 +25,13 @@ func freeSockets(actions []Action, after map[string]*listed, observed Observed) 
 			}
 			actions = slices.Delete(actions, service, service+1)
 		}
+
 		actions = append(actions, Action{Unit: u.Triggers, Verb: Stop, Why: why})
 		if comesUpAgain(after[u.Triggers]) {
 			actions = append(actions, Action{Unit: u.Triggers, Verb: Start, Why: why})
 		}
 	}
+
 	return actions
 }
 
@@ -54,19 +58,26 @@ func follow(actions []Action, b bonds) []Action {
 		if a.Verb != Restart && a.Verb != Stop {
 			continue
 		}
+
 		for _, name := range b.to(a.Unit) {
 			did, ok := actionBy(a, name, b.after[name], actions)
 			if !ok {
 				continue
 			}
-			actions = slices.DeleteFunc(actions, func(other Action) bool { return other.Unit == name && other.Verb != Stop })
+
+			actions = slices.DeleteFunc(actions, func(other Action) bool {
+				return other.Unit == name && other.Verb != Stop
+			})
+
 			actions = append(actions, did)
 			if did.Verb == Start {
 				did.Verb = Stop // As what is bound to it sees it.
 			}
+
 			queue = append(queue, did)
 		}
 	}
+
 	return actions
 }
 
@@ -80,11 +91,13 @@ func (b bonds) to(name string) []string {
 			bound = append(bound, other)
 		}
 	}
+
 	for _, other := range b.observed[name].BoundBy {
 		if b.observed[other].Running() && !b.mayChange(other, name) {
 			bound = append(bound, other)
 		}
 	}
+
 	slices.Sort(bound)
 	return slices.Compact(bound)
 }
@@ -99,13 +112,22 @@ func (b bonds) mayChange(other, name string) bool {
 // actionBy is what becomes of unit name, which is up, through a; false if that
 // is decided otherwise already. want is nil for a unit of the image alone.
 func actionBy(a Action, name string, want *listed, actions []Action) (Action, bool) {
-	did := Action{Unit: name, Verb: Restart, By: a.Unit, Why: []string{"it is bound to " + a.Unit}}
+	did := Action{
+		Unit: name,
+		Verb: Restart,
+		By:   a.Unit,
+		Why:  []string{"it is bound to " + a.Unit},
+	}
+
 	if a.Verb == Stop {
 		did.Verb = Stop
 		if comesUpAgain(want) {
-			did.Verb, did.By = Start, "" // It stops with the other and has to come up again.
+			// It stops with the other and has to come up again.
+			did.Verb = Start
+			did.By = ""
 		}
 	}
+
 	for _, other := range actions {
 		if other.Unit != name || other.Verb == Keep || other.Verb == Reload {
 			continue
@@ -115,5 +137,6 @@ func actionBy(a Action, name string, want *listed, actions []Action) (Action, bo
 		}
 		did.Why = append(did.Why, other.Why...)
 	}
+
 	return did, true
 }

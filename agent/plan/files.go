@@ -22,8 +22,16 @@ type changes struct {
 }
 
 func diffEntries(have, want []generation.Entry) changes {
-	before, after := entriesByPath(have), entriesByPath(want)
-	c := changes{byPath: map[string]Change{}, before: before, after: after, startsBefore: startsOf(before), startsAfter: startsOf(after)}
+	before := entriesByPath(have)
+	after := entriesByPath(want)
+	c := changes{
+		byPath:       map[string]Change{},
+		before:       before,
+		after:        after,
+		startsBefore: startsOf(before),
+		startsAfter:  startsOf(after),
+	}
+
 	for name, entry := range after {
 		old, ok := before[name]
 		switch {
@@ -36,14 +44,17 @@ func diffEntries(have, want []generation.Entry) changes {
 			c.byPath[name] = Changed
 		}
 	}
+
 	for name := range before {
 		if _, ok := after[name]; !ok {
 			c.byPath[name] = Removed
 		}
 	}
+
 	for name, change := range c.byPath {
 		c.list = append(c.list, File{Path: name, Change: change})
 	}
+
 	slices.SortFunc(c.list, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return c
 }
@@ -55,7 +66,9 @@ func onlyMode(a, b generation.Entry) bool {
 
 // concernUnits reports whether systemd has to read its units again.
 func (c changes) concernUnits() bool {
-	return slices.ContainsFunc(c.list, func(f File) bool { return strings.HasPrefix(f.Path, unitDir+"/") })
+	return slices.ContainsFunc(c.list, func(f File) bool {
+		return strings.HasPrefix(f.Path, unitDir+"/")
+	})
 }
 
 // unitFiles says what changes in the text and the drop-ins that systemd reads
@@ -70,11 +83,13 @@ func (c changes) unitFiles(name string) []string {
 			why = append(why, "unit file "+of+" "+string(change))
 		}
 		for _, f := range c.list {
-			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly && (of == name || !c.hidden(name, f.Path)) {
+			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly &&
+				(of == name || !c.hidden(name, f.Path)) {
 				why = append(why, "drop-in "+path.Base(f.Path)+" "+string(f.Change))
 			}
 		}
 	}
+
 	return why
 }
 
@@ -98,8 +113,8 @@ func (c changes) watched(files []string) []string {
 	return why
 }
 
-// starts is the links that bear on whether systemd starts a unit: those that do,
-// and those that take the image's own away.
+// starts is the links that bear on whether systemd starts a unit: those that
+// do, and those that take the image's own away.
 type starts struct{ held, masked bool }
 
 // links compares the links that make systemd start the unit: see unitDiff.
@@ -112,15 +127,19 @@ func (c changes) links(name string) (held, freed bool) {
 func startsOf(entries map[string]generation.Entry) map[string]starts {
 	all := map[string]starts{}
 	for name, e := range entries {
-		if e.Kind != generation.KindLink || !slices.Contains([]string{".wants", ".requires", ".upholds"}, path.Ext(path.Dir(name))) {
+		if e.Kind != generation.KindLink ||
+			!slices.Contains([]string{".wants", ".requires", ".upholds"},
+				path.Ext(path.Dir(name))) {
 			continue
 		}
+
 		unit := path.Base(name)
 		of := all[unit]
 		of.masked = of.masked || e.Target == os.DevNull
 		of.held = of.held || e.Target != os.DevNull
 		all[unit] = of
 	}
+
 	return all
 }
 

@@ -15,8 +15,8 @@ type listed struct {
 }
 
 // aliases says which name the plan has for a unit that goes by several, by the
-// name that systemd itself uses: that one, if one of the generations lists it. It
-// forgets the others when the unit's file goes.
+// name that systemd itself uses: that one, if one of the generations lists it.
+// It forgets the others when the unit's file goes.
 type aliases struct {
 	observed Observed
 	inPlan   map[string]string
@@ -41,21 +41,27 @@ func (a aliases) merge(units []generation.Unit) map[string]*listed {
 		if generation.IsTemplate(u.Name) {
 			continue
 		}
+
 		name := a.inPlan[a.observed.id(u.Name)]
 		if u.Own {
 			name = u.Name // A unit with a text of its own is no alias, whatever it was.
 		}
+
 		l := all[name]
 		if l == nil {
 			l = &listed{Unit: u}
 			all[name] = l
 		}
+
 		files := slices.Concat(l.FilePaths, u.FilePaths)
 		if u.Name == name {
 			l.Unit = u
 		}
-		l.FilePaths, l.names = files, append(l.names, u.Name)
+
+		l.FilePaths = files
+		l.names = append(l.names, u.Name)
 	}
+
 	return all
 }
 
@@ -86,11 +92,13 @@ func Names(have, want generation.Manifest) []string {
 	for _, u := range slices.Concat(have.Units, want.Units) {
 		all = append(all, u.Name)
 	}
+
 	for _, u := range want.Units {
 		if u.Triggers != "" {
 			all = append(all, u.Triggers)
 		}
 	}
+
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), generation.IsTemplate)
 }

@@ -45,12 +45,15 @@ const (
 type Action struct {
 	Unit string `json:"unit"`
 	Verb Verb   `json:"verb"`
+
 	// By is the unit through which systemd does it, as this one is bound to it;
 	// "" where systemd is asked for it.
 	By string `json:"by,omitempty"`
+
 	// Once says that the unit is on demand and runs now only because it is new
 	// or has changed.
 	Once bool `json:"once,omitempty"`
+
 	// Why lists every reason, such as "drop-in 10-limits.conf added".
 	Why []string `json:"why"`
 }
@@ -103,7 +106,13 @@ func (o Observed) id(name string) string {
 // have is the zero Manifest on a node that has no configuration yet.
 func Diff(have, want generation.Manifest, observed Observed) Plan {
 	changes := diffEntries(have.Entries, want.Entries)
-	p := Plan{From: have.Name(), To: want.Name(), Files: changes.list, Reload: changes.concernUnits()}
+	p := Plan{
+		From:   have.Name(),
+		To:     want.Name(),
+		Files:  changes.list,
+		Reload: changes.concernUnits(),
+	}
+
 	for _, a := range diffUnits(have, want, changes, observed) {
 		if a.Verb == Keep {
 			p.Kept = append(p.Kept, a)
@@ -111,5 +120,6 @@ func Diff(have, want generation.Manifest, observed Observed) Plan {
 			p.Units = append(p.Units, a)
 		}
 	}
+
 	return p
 }

@@ -42,19 +42,24 @@ func (d *draw) desired() config.Desired {
 		f.Mode = []fs.FileMode{0o600, 0o644, 0o755}[d.next(3)]
 		drawn.Files = append(drawn.Files, f)
 	}
-	for _, name := range []string{"a.service", "containerd.service", "kubelet.service", "plain.service"} {
+
+	for _, name := range []string{
+		"a.service", "containerd.service", "kubelet.service", "plain.service",
+	} {
 		if d.next(3) == 0 {
 			continue
 		}
 		drawn.Units = append(drawn.Units, d.unit(name))
 	}
+
 	return drawn
 }
 
 func (d *draw) unit(name string) config.Unit {
 	u := config.Unit{Name: name}
 	if _, ofImage := image.Texts[name]; !ofImage || d.next(2) == 0 {
-		u = own(name, fmt.Sprintf("[Service]\nEnvironment=A=%d\n[Install]\nWantedBy=multi-user.target\n", d.next(2)), "/etc/a")
+		u = own(name, fmt.Sprintf("[Service]\nEnvironment=A=%d\n[Install]\n"+
+			"WantedBy=multi-user.target\n", d.next(2)), "/etc/a")
 	}
 	for i, edit := range []func(*config.Unit){disable, stop, dropIn(fmt.Sprint(d.next(2)))} {
 		if d.next(3) == i {
@@ -80,6 +85,7 @@ func (m model) play(files []File, want model) error {
 			delete(m, f.Path)
 		}
 	}
+
 	for _, f := range files {
 		e := m[f.Path]
 		switch f.Change {
@@ -90,38 +96,47 @@ func (m model) play(files []File, want model) error {
 		default:
 			e = want[f.Path]
 		}
+
 		for dir := path.Dir(f.Path); dir != "/"; dir = path.Dir(dir) {
 			if _, is := m[dir]; is {
 				return fmt.Errorf("%s %s: %s is a file", f.Path, f.Change, dir)
 			}
 		}
+
 		m[f.Path] = e
 	}
+
 	return nil
 }
 
 // roundtrip goes from a to b and back.
 func roundtrip(t *testing.T, a, b config.Desired) {
 	t.Helper()
-	node, ways := modelOf(manifest(t, 1, a)), []config.Desired{a, b, a}
+	node := modelOf(manifest(t, 1, a))
+	ways := []config.Desired{a, b, a}
 	for i := range 2 {
-		have, want := manifest(t, 1, ways[i]), manifest(t, 2, ways[i+1])
+		have := manifest(t, 1, ways[i])
+		want := manifest(t, 2, ways[i+1])
 		if p := Diff(have, have, nil); !p.Empty() {
 			t.Errorf("from itself to itself: %s", p)
 		}
+
 		p := Diff(have, want, nil)
 		if err := node.play(p.Files, modelOf(want)); err != nil {
 			t.Error(err)
 		}
+
 		if diff := cmp.Diff(modelOf(want), maps.Clone(node)); diff != "" {
 			t.Errorf("%s\nleads elsewhere (-want +got):\n%s", p, diff)
 		}
 		if !slices.IsSortedFunc(p.Units, func(a, b Action) int { return a.Stage() - b.Stage() }) {
 			t.Errorf("units out of order:\n%s", p)
 		}
+
 		named := map[string]int{}
 		for _, a := range slices.Concat(p.Units, p.Kept) {
-			if named[a.Unit]++; named[a.Unit] > 1 {
+			named[a.Unit]++
+			if named[a.Unit] > 1 {
 				t.Errorf("%s is there twice:\n%s", a.Unit, p)
 			}
 		}
@@ -141,5 +156,7 @@ func TestDiffLeadsThereAndBack(t *testing.T) {
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte{}, []byte{2, 1, 1})
 	f.Add([]byte{2, 0, 0, 1, 1, 1}, []byte{1, 0, 0, 2, 1, 2})
-	f.Fuzz(func(t *testing.T, a, b []byte) { roundtrip(t, (*draw)(&a).desired(), (*draw)(&b).desired()) })
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		roundtrip(t, (*draw)(&a).desired(), (*draw)(&b).desired())
+	})
 }

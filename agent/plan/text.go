@@ -16,12 +16,15 @@ func (p Plan) String() string {
 	} else {
 		fmt.Fprintf(&out, "from %s to %s\n", cmp.Or(p.From, "nothing"), p.To)
 	}
+
 	if len(p.Files) > 0 {
 		out.WriteString("files\n")
 	}
+
 	for _, f := range p.Files {
 		fmt.Fprintf(&out, "  %-8s %s\n", f.Change, f.Path)
 	}
+
 	writeUnits(&out, p.Reload, slices.Concat(p.Units, p.Kept))
 	return out.String()
 }
@@ -33,6 +36,7 @@ func writeUnits(out *strings.Builder, reload bool, actions []Action) {
 	if !reload && len(actions) == 0 {
 		return
 	}
+
 	out.WriteString("units\n")
 	width := 0
 	for _, a := range actions {
@@ -40,14 +44,17 @@ func writeUnits(out *strings.Builder, reload bool, actions []Action) {
 			width = max(width, len(a.Unit))
 		}
 	}
+
 	if reload {
 		out.WriteString("  reload   systemd\n")
 	}
+
 	for _, a := range actions {
 		by := ""
 		if a.By != "" {
 			by = "by systemd: "
 		}
-		fmt.Fprintf(out, "  %-8s %-*s  %s%s\n", a.Verb, width, a.Unit, by, strings.Join(a.Why, ", "))
+		fmt.Fprintf(out, "  %-8s %-*s  %s%s\n",
+			a.Verb, width, a.Unit, by, strings.Join(a.Why, ", "))
 	}
 }

@@ -14,8 +14,10 @@ import (
 type unitDiff struct {
 	name       string
 	have, want *listed
+
 	// files are the changes of text and drop-ins, watched those of filePaths.
 	files, watched []string
+
 	// held says that the generation before had links that start the unit,
 	// freed that it took the image's own such links away and the next does not.
 	held, freed bool
@@ -25,7 +27,8 @@ type unitDiff struct {
 
 func diffUnits(have, want generation.Manifest, c changes, observed Observed) []Action {
 	a := newAliases(have, want, observed)
-	before, after := a.merge(have.Units), a.merge(want.Units)
+	before := a.merge(have.Units)
+	after := a.merge(want.Units)
 	var actions []Action
 	for _, name := range keysOf(before, after) {
 		d := newUnitDiff(name, before[name], after[name], c)
@@ -33,14 +36,22 @@ func diffUnits(have, want generation.Manifest, c changes, observed Observed) []A
 		if d.want != nil && d.want.Own && observed.id(name) != name {
 			d.state = unit.State{Active: "inactive"} // What was another's alias becomes a unit.
 		}
+
 		verb, why := d.decide()
-		actions = append(actions, Action{Unit: name, Verb: verb, Once: verb == Start && d.idle(), Why: why})
+		actions = append(actions, Action{
+			Unit: name,
+			Verb: verb,
+			Once: verb == Start && d.idle(),
+			Why:  why,
+		})
 	}
+
 	actions = freeSockets(actions, after, observed)
 	actions = follow(actions, bonds{after, observed, c})
 	slices.SortStableFunc(actions, func(a, b Action) int {
 		return cmp.Or(cmp.Compare(a.Stage(), b.Stage()), strings.Compare(a.Unit, b.Unit))
 	})
+
 	return actions
 }
 
@@ -50,7 +61,8 @@ func newUnitDiff(name string, have, want *listed, c changes) unitDiff {
 	for _, of := range eachOf(have, want, func(l *listed) []string { return l.names }) {
 		d.files = append(d.files, c.unitFiles(of)...)
 		held, freed := c.links(of)
-		d.held, d.freed = d.held || held, d.freed || freed
+		d.held = d.held || held
+		d.freed = d.freed || freed
 	}
 	d.watched = c.watched(eachOf(have, want, func(l *listed) []string { return l.FilePaths }))
 	return d
@@ -59,14 +71,17 @@ func newUnitDiff(name string, have, want *listed, c changes) unitDiff {
 func (d unitDiff) decide() (Verb, []string) {
 	switch {
 	case d.want == nil && d.have.Own && d.slice():
-		return Keep, []string{"no longer in the configuration: systemd gives it its defaults as it reloads"}
+		return Keep, []string{"no longer in the configuration: " +
+			"systemd gives it its defaults as it reloads"}
 	case d.want == nil && d.have.Own && d.kubeletMount():
-		return Keep, []string{"no longer in the configuration, and mounted until the machine restarts"}
+		return Keep, []string{"no longer in the configuration, " +
+			"and mounted until the machine restarts"}
 	case d.want == nil && d.have.Own:
 		return d.stop("no longer in the configuration")
 	case d.want == nil:
 		return d.leave()
-	case d.want.Stopped && d.want.OnDemand && len(d.changes()) == 0 && d.have != nil && d.have.Stopped:
+	case d.want.Stopped && d.want.OnDemand && len(d.changes()) == 0 &&
+		d.have != nil && d.have.Stopped:
 		return Keep, []string{byTrigger}
 	case d.want.Stopped && !d.want.Enabled:
 		return d.stop("disabled")
@@ -82,6 +97,7 @@ func (d unitDiff) run() (Verb, []string) {
 	if d.have == nil && d.want.Restart {
 		why = append(why, "command is restart")
 	}
+
 	switch {
 	case d.idle():
 		return d.once(why)
@@ -96,6 +112,7 @@ func (d unitDiff) run() (Verb, []string) {
 	case d.want.Reloads && len(d.files) == 0 && d.up():
 		return Reload, why
 	}
+
 	return Restart, why
 }
 
@@ -143,8 +160,8 @@ func (d unitDiff) leave() (Verb, []string) {
 // it, and its settings count as soon as systemd has read them.
 func (d unitDiff) slice() bool { return strings.HasSuffix(d.name, ".slice") }
 
-// kubeletMount reports whether the unit mounts what the kubelet keeps: no mount of
-// it can go, or be made again, beneath pods that run.
+// kubeletMount reports whether the unit mounts what the kubelet keeps: no mount
+// of it can go, or be made again, beneath pods that run.
 func (d unitDiff) kubeletMount() bool { return d.name == "var-lib-kubelet.mount" }
 
 func (d unitDiff) stop(why string) (Verb, []string) {
