@@ -16,13 +16,41 @@ func TestAliasIsRefused(t *testing.T) {
 		units []config.Unit
 		want  string
 	}{
-		{"of the agent's unit, put together from the name", []config.Unit{alias("-agent.service", "loam%p.service")}, "[Install] makes it loam-agent.service, which belongs to Loam"},
-		{"of the agent's unit, as it is", []config.Unit{alias("a.service", AgentUnit)}, "[Install] makes it loam-agent.service, which belongs to Loam"},
-		{"of the agent's unit, by an instance", []config.Unit{disabled(own("a@.service", "[Install]\nAlias=loam-%i.service\n")), {Name: "a@agent.service"}}, "[Install] makes it loam-agent.service, which belongs to Loam"},
-		{"of another unit of Loam", []config.Unit{alias("a.service", "loam-debug-shell@ttyS0.service")}, "[Install] makes it loam-debug-shell@ttyS0.service, which belongs to Loam"},
-		{"the same of two units", []config.Unit{alias("a.service", "x.service"), alias("b.service", "x.service")}, "[Install] makes it x.service, and so does that of a.service"},
-		{"the same of two units, put together from the names", []config.Unit{alias("a-x.service", "%j.service"), alias("b-x.service", "%j.service")}, "[Install] makes it x.service, and so does that of a-x.service"},
+		{
+			"of the agent's unit, put together from the name",
+			[]config.Unit{alias("-agent.service", "loam%p.service")},
+			"[Install] makes it loam-agent.service, which belongs to Loam",
+		},
+		{
+			"of the agent's unit, as it is",
+			[]config.Unit{alias("a.service", AgentUnit)},
+			"[Install] makes it loam-agent.service, which belongs to Loam",
+		},
+		{
+			"of the agent's unit, by an instance",
+			[]config.Unit{
+				disabled(own("a@.service", "[Install]\nAlias=loam-%i.service\n")),
+				{Name: "a@agent.service"},
+			},
+			"[Install] makes it loam-agent.service, which belongs to Loam",
+		},
+		{
+			"of another unit of Loam",
+			[]config.Unit{alias("a.service", "loam-debug-shell@ttyS0.service")},
+			"[Install] makes it loam-debug-shell@ttyS0.service, which belongs to Loam",
+		},
+		{
+			"the same of two units",
+			[]config.Unit{alias("a.service", "x.service"), alias("b.service", "x.service")},
+			"[Install] makes it x.service, and so does that of a.service",
+		},
+		{
+			"the same of two units, put together from the names",
+			[]config.Unit{alias("a-x.service", "%j.service"), alias("b-x.service", "%j.service")},
+			"[Install] makes it x.service, and so does that of a-x.service",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Expand(config.Desired{Units: tt.units}, Vendor{})
@@ -30,8 +58,11 @@ func TestAliasIsRefused(t *testing.T) {
 			if !errors.As(err, &refused) {
 				t.Fatal(err)
 			}
+
 			last := tt.units[len(tt.units)-1].Name
-			if diff := cmp.Diff(Error{Unit: last, Problem: tt.want}, Error{Unit: refused.Unit, Problem: refused.Problem}); diff != "" || refused.Hint == "" {
+			diff := cmp.Diff(Error{Unit: last, Problem: tt.want},
+				Error{Unit: refused.Unit, Problem: refused.Problem})
+			if diff != "" || refused.Hint == "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -40,7 +71,13 @@ func TestAliasIsRefused(t *testing.T) {
 
 func TestAliasOfAUnitThatIsDisabledIsFree(t *testing.T) {
 	const text = "[Install]\nAlias=x.service\n"
-	if _, err := Expand(config.Desired{Units: []config.Unit{disabled(own("a.service", text)), own("b.service", text)}}, Vendor{}); err != nil {
+	_, err := Expand(
+		config.Desired{Units: []config.Unit{
+			disabled(own("a.service", text)), own("b.service", text),
+		}},
+		Vendor{},
+	)
+	if err != nil {
 		t.Error(err)
 	}
 }

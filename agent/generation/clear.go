@@ -6,9 +6,9 @@ import (
 	"io/fs"
 )
 
-// Clear leaves no generation, and no content. That a generation is current, or was
-// to become it, goes first: cut off anywhere, none comes back without what it
-// refers to. With nothing to delete it writes nothing.
+// Clear leaves no generation, and no content. That a generation is current, or
+// was to become it, goes first: cut off anywhere, none comes back without what
+// it refers to. With nothing to delete it writes nothing.
 func (s *Store) Clear() error {
 	for _, forget := range []func() error{s.RemoveJournal, s.removeCurrent, s.removeObjects} {
 		if err := forget(); err != nil {
@@ -32,6 +32,7 @@ func (s *Store) removeCurrent() error {
 func (s *Store) removeObjects() error {
 	*s.inventory = inventory{}
 	clear(s.links)
+
 	for _, dir := range []string{generationsDir, treeDir, contentDir} {
 		deleted, err := s.deleteOthers(dir, nil)
 		if err != nil {
@@ -44,5 +45,6 @@ func (s *Store) removeObjects() error {
 			return err
 		}
 	}
+
 	return nil
 }

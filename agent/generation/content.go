@@ -34,6 +34,7 @@ func Octal(mode fs.FileMode) uint32 {
 	if mode&fs.ModeSticky != 0 {
 		bits |= 0o1000
 	}
+
 	return bits
 }
 
@@ -90,9 +91,11 @@ func digestOf(fsys fs.FS, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -34,15 +34,22 @@ type Tree struct {
 func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 	t := Tree{Content: map[string]config.Content{}}
 	links := map[string]string{}
+
 	for _, f := range d.Files {
 		t.add(f)
 	}
+
 	for _, u := range d.Units {
 		if u.Name == AgentUnit {
-			return Tree{}, &Error{Unit: u.Name, Problem: "belongs to the image", Hint: "leave it out"}
+			return Tree{}, &Error{
+				Unit:    u.Name,
+				Problem: "belongs to the image",
+				Hint:    "leave it out",
+			}
 		}
 		t.addUnitFiles(u)
 	}
+
 	known := newKnown(d, vendor)
 	for _, u := range d.Units {
 		made, err := known.enablement(u)
@@ -54,33 +61,52 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 		}
 		t.Units = append(t.Units, known.unit(u))
 	}
+
 	t.addLinks(links)
 	t.bindRequired(links)
 	known.markEssential(t.Units, links)
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(t.Units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
+
 	return t, nil
 }
 
-// addTo adds the links of unit to all: none over those of another unit, and none
-// in the name of Loam's own units, which systemd would follow instead.
+// addTo adds the links of unit to all: none over those of another unit, and
+// none in the name of Loam's own units, which systemd would follow instead.
 func addTo(all, links map[string]string, unit string) error {
 	for name, target := range links {
 		base := path.Base(name)
 		if strings.HasPrefix(base, "loam.") || strings.HasPrefix(base, "loam-") {
-			return &Error{Unit: unit, Problem: "[Install] makes it " + base + ", which belongs to Loam", Hint: "choose another name"}
+			return &Error{
+				Unit:    unit,
+				Problem: "[Install] makes it " + base + ", which belongs to Loam",
+				Hint:    "choose another name",
+			}
 		}
+
 		if other, ok := all[name]; ok && other != target {
-			return &Error{Unit: unit, Problem: "[Install] makes it " + base + ", and so does that of " + path.Base(other), Hint: "give the name to one of them"}
+			return &Error{
+				Unit:    unit,
+				Problem: "[Install] makes it " + base + ", and so does that of " + path.Base(other),
+				Hint:    "give the name to one of them",
+			}
 		}
+
 		all[name] = target
 	}
+
 	return nil
 }
 
 func (t *Tree) add(f config.File) {
 	t.Content[f.Content.Digest] = f.Content
-	t.Entries = append(t.Entries, Entry{Path: f.Path, Kind: KindFile, Mode: f.Mode, Digest: f.Content.Digest, Size: f.Content.Size})
+	t.Entries = append(t.Entries, Entry{
+		Path:   f.Path,
+		Kind:   KindFile,
+		Mode:   f.Mode,
+		Digest: f.Content.Digest,
+		Size:   f.Content.Size,
+	})
 }
 
 // unitMode is the mode of unit files and drop-ins, as Gardener's node agent has
@@ -89,7 +115,11 @@ const unitMode = 0o600
 
 func (t *Tree) addUnitFiles(u config.Unit) {
 	add := func(name, text string) {
-		t.add(config.File{Path: path.Join(unitDir, name), Mode: unitMode, Content: config.Text(text)})
+		t.add(config.File{
+			Path:    path.Join(unitDir, name),
+			Mode:    unitMode,
+			Content: config.Text(text),
+		})
 	}
 
 	if u.Content != nil {
@@ -118,7 +148,8 @@ func (t *Tree) bindRequired(links map[string]string) {
 	for i := range t.Units {
 		u := &t.Units[i]
 		for name := range links {
-			if path.Dir(name) == path.Join(unitDir, u.Name+".requires") && links[name] != os.DevNull {
+			if path.Dir(name) == path.Join(unitDir, u.Name+".requires") &&
+				links[name] != os.DevNull {
 				u.BoundTo = append(u.BoundTo, path.Base(name))
 			}
 		}
@@ -139,6 +170,7 @@ func (k known) enablement(u config.Unit) (map[string]string, error) {
 		}
 		return links, nil
 	}
+
 	seen := map[string]bool{}
 	queue := []string{u.Name}
 	for len(queue) > 0 {
@@ -147,22 +179,35 @@ func (k known) enablement(u config.Unit) (map[string]string, error) {
 		if seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		text, file, ok := k.find(name)
 		if !ok {
-			return nil, &Error{Unit: u.Name, Problem: missing(name, u.Name), Hint: "give it a content, or check the name"}
+			return nil, &Error{
+				Unit:    u.Name,
+				Problem: missing(name, u.Name),
+				Hint:    "give it a content, or check the name",
+			}
 		}
+
 		if k.vendor.Masked[name] && k.units[name].Content == nil && !u.Stopped() {
-			return nil, &Error{Unit: u.Name, Problem: "the image masks " + name + ", so it cannot be started", Hint: "give it a content, or enable: false"}
+			return nil, &Error{
+				Unit:    u.Name,
+				Problem: "the image masks " + name + ", so it cannot be started",
+				Hint:    "give it a content, or enable: false",
+			}
 		}
+
 		in := parseInstall(text)
 		made, err := in.links(name, file)
 		if err != nil {
 			return nil, &Error{Unit: u.Name, Problem: err.Error()}
 		}
+
 		maps.Copy(links, made)
 		queue = append(queue, k.enabledAlso(in.also)...)
 	}
+
 	return links, nil
 }
 

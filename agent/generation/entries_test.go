@@ -26,8 +26,9 @@ func TestEnablementLinks(t *testing.T) {
 		want   map[string]string
 	}{
 		{
-			name:  "wanted, required and upheld",
-			units: []config.Unit{own("a.service", "[Install]\nWantedBy=b.target c.target\nRequiredBy=d.target\nUpheldBy=e.target\n")},
+			name: "wanted, required and upheld",
+			units: []config.Unit{own("a.service", "[Install]\nWantedBy=b.target c.target\n"+
+				"RequiredBy=d.target\nUpheldBy=e.target\n")},
 			want: map[string]string{
 				"b.target.wants/a.service":    "/etc/systemd/system/a.service",
 				"c.target.wants/a.service":    "/etc/systemd/system/a.service",
@@ -36,22 +37,32 @@ func TestEnablementLinks(t *testing.T) {
 			},
 		},
 		{
-			name:  "comments, continued lines, other sections and an emptied list",
-			units: []config.Unit{own("a.service", "[Unit]\nWantedBy=no.target\n[Install]\n# WantedBy=no.target\nWantedBy=no.target\nWantedBy=\nWantedBy=b.target \\\n  c.target\n")},
+			name: "comments, continued lines, other sections and an emptied list",
+			units: []config.Unit{own("a.service", "[Unit]\nWantedBy=no.target\n[Install]\n"+
+				"# WantedBy=no.target\nWantedBy=no.target\nWantedBy=\nWantedBy=b.target \\\n"+
+				"  c.target\n")},
 			want: map[string]string{
 				"b.target.wants/a.service": "/etc/systemd/system/a.service",
 				"c.target.wants/a.service": "/etc/systemd/system/a.service",
 			},
 		},
 		{
-			name:   "a unit of the image",
-			units:  []config.Unit{{Name: "a.service"}},
-			vendor: Vendor{Texts: map[string]string{"a.service": wanted}, Paths: map[string]string{"a.service": "/usr/lib/systemd/system/a.service"}},
-			want:   map[string]string{"multi-user.target.wants/a.service": "/usr/lib/systemd/system/a.service"},
+			name:  "a unit of the image",
+			units: []config.Unit{{Name: "a.service"}},
+			vendor: Vendor{
+				Texts: map[string]string{"a.service": wanted},
+				Paths: map[string]string{"a.service": "/usr/lib/systemd/system/a.service"},
+			},
+			want: map[string]string{
+				"multi-user.target.wants/a.service": "/usr/lib/systemd/system/a.service",
+			},
 		},
 		{
-			name:  "an instance of a template, with specifiers",
-			units: []config.Unit{disabled(own("a@.service", "[Install]\nWantedBy=%i.target\nAlias=%p-%i.service\n")), {Name: "a@x.service"}},
+			name: "an instance of a template, with specifiers",
+			units: []config.Unit{
+				disabled(own("a@.service", "[Install]\nWantedBy=%i.target\nAlias=%p-%i.service\n")),
+				{Name: "a@x.service"},
+			},
 			want: map[string]string{
 				"x.target.wants/a@x.service": "/etc/systemd/system/a@.service",
 				"a-x.service":                "/etc/systemd/system/a@.service",
@@ -60,41 +71,69 @@ func TestEnablementLinks(t *testing.T) {
 		{
 			name:  "a template with a default instance",
 			units: []config.Unit{own("a@.service", wanted+"DefaultInstance=x\n")},
-			want:  map[string]string{"multi-user.target.wants/a@x.service": "/etc/systemd/system/a@.service"},
+			want: map[string]string{
+				"multi-user.target.wants/a@x.service": "/etc/systemd/system/a@.service",
+			},
 		},
-		{name: "a template without an instance", units: []config.Unit{own("a@.service", wanted)}, want: map[string]string{}},
 		{
-			name:  "what Also names, but not what is disabled",
-			units: []config.Unit{own("a.service", "[Install]\nAlso=a.socket b.service\n"), own("a.socket", "[Install]\nWantedBy=sockets.target\n"), disabled(own("b.service", wanted))},
-			want:  map[string]string{"sockets.target.wants/a.socket": "/etc/systemd/system/a.socket"},
+			name:  "a template without an instance",
+			units: []config.Unit{own("a@.service", wanted)},
+			want:  map[string]string{},
 		},
-		{name: "a disabled unit", units: []config.Unit{disabled(own("a.service", wanted))}, want: map[string]string{}},
 		{
-			name:   "a disabled unit that the image enables",
-			units:  []config.Unit{disabled(config.Unit{Name: "a.service"})},
-			vendor: Vendor{Texts: map[string]string{"a.service": wanted}, Links: []string{"multi-user.target.wants/a.service"}},
-			want:   map[string]string{"multi-user.target.wants/a.service": "/dev/null"},
+			name: "what Also names, but not what is disabled",
+			units: []config.Unit{
+				own("a.service", "[Install]\nAlso=a.socket b.service\n"),
+				own("a.socket", "[Install]\nWantedBy=sockets.target\n"),
+				disabled(own("b.service", wanted)),
+			},
+			want: map[string]string{
+				"sockets.target.wants/a.socket": "/etc/systemd/system/a.socket",
+			},
+		},
+		{
+			name:  "a disabled unit",
+			units: []config.Unit{disabled(own("a.service", wanted))},
+			want:  map[string]string{},
+		},
+		{
+			name:  "a disabled unit that the image enables",
+			units: []config.Unit{disabled(config.Unit{Name: "a.service"})},
+			vendor: Vendor{
+				Texts: map[string]string{"a.service": wanted},
+				Links: []string{"multi-user.target.wants/a.service"},
+			},
+			want: map[string]string{"multi-user.target.wants/a.service": "/dev/null"},
 		},
 		{
 			name: "an [Install] section in a drop-in",
-			units: []config.Unit{{Name: "a.service", Content: new(string), DropIns: []config.DropIn{
-				{Name: "10-install.conf", Content: wanted},
-			}}},
-			want: map[string]string{"multi-user.target.wants/a.service": "/etc/systemd/system/a.service"},
+			units: []config.Unit{{
+				Name:    "a.service",
+				Content: new(string),
+				DropIns: []config.DropIn{
+					{Name: "10-install.conf", Content: wanted},
+				},
+			}},
+			want: map[string]string{
+				"multi-user.target.wants/a.service": "/etc/systemd/system/a.service",
+			},
 		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tree, err := Expand(config.Desired{Units: tt.units}, tt.vendor)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := map[string]string{}
 			for _, e := range tree.Entries {
 				if e.Kind == KindLink {
 					got[e.Path[len(unitDir)+1:]] = e.Target
 				}
 			}
+
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("links (-want +got):\n%s", diff)
 			}
@@ -111,10 +150,14 @@ func TestExpandRefuses(t *testing.T) {
 		{"the agent's own unit", config.Unit{Name: AgentUnit}},
 		{"an alias of another type", own("a.service", "[Install]\nAlias=a.socket\n")},
 		{"an alias that is a path", own("a.service", "[Install]\nAlias=../../passwd.service\n")},
-		{"a target that leaves the directory", own("a.service", "[Install]\nWantedBy=../../../../usr/x\n")},
+		{
+			"a target that leaves the directory",
+			own("a.service", "[Install]\nWantedBy=../../../../usr/x\n"),
+		},
 		{"a specifier of the machine", own("a.service", "[Install]\nWantedBy=%H.target\n")},
 		{"an Also that nobody has", own("a.service", "[Install]\nAlso=b.service\n")},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Expand(config.Desired{Units: []config.Unit{tt.unit}}, Vendor{})
@@ -129,10 +172,20 @@ func TestExpandRefuses(t *testing.T) {
 func TestUnitWatchesItsEnvironmentFiles(t *testing.T) {
 	d := config.Desired{
 		Files: []config.File{{Path: "/etc/default/a"}, {Path: "/etc/b"}},
-		Units: []config.Unit{{Name: "a.service", Content: new(string), FilePaths: []string{"/etc/b"}, DropIns: []config.DropIn{
-			{Name: "1.conf", Content: "[Service]\nEnvironmentFile=-/etc/default/a\nEnvironmentFile=/etc/environment\n"},
-		}}},
+		Units: []config.Unit{{
+			Name:      "a.service",
+			Content:   new(string),
+			FilePaths: []string{"/etc/b"},
+			DropIns: []config.DropIn{
+				{
+					Name: "1.conf",
+					Content: "[Service]\nEnvironmentFile=-/etc/default/a\n" +
+						"EnvironmentFile=/etc/environment\n",
+				},
+			},
+		}},
 	}
+
 	tree, err := Expand(d, Vendor{})
 	if err != nil {
 		t.Fatal(err)
@@ -146,14 +199,21 @@ func TestPlace(t *testing.T) {
 	m := Manifest{Entries: []Entry{
 		{Path: "/etc/a.conf", Kind: KindFile, Mode: 0o644},
 		{Path: "/etc/kubernetes/manifests/a.yaml", Kind: KindFile, Mode: 0o600},
-		{Path: "/etc/systemd/system/b.target.wants/a.service", Kind: KindLink, Target: "/etc/systemd/system/a.service"},
+		{
+			Path:   "/etc/systemd/system/b.target.wants/a.service",
+			Kind:   KindLink,
+			Target: "/etc/systemd/system/a.service",
+		},
 		{Path: "/opt/bin/kubelet", Kind: KindFile, Mode: 0o755},
 		{Path: "/var/lib/kubelet/ca.crt", Kind: KindFile, Mode: 0o644},
 	}}
+
 	want := []string{
-		"symlink /run/loam/current/root/etc/a.conf", "copy ", "symlink /etc/systemd/system/a.service",
+		"symlink /run/loam/current/root/etc/a.conf", "copy ",
+		"symlink /etc/systemd/system/a.service",
 		"symlink /run/loam/current/root/opt/bin/kubelet", "copy ",
 	}
+
 	var got []string
 	for i, p := range Place(m) {
 		if p.Path != m.Entries[i].Path || p.Mode != m.Entries[i].Mode {

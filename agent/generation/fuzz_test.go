@@ -12,6 +12,7 @@ func FuzzInstall(f *testing.F) {
 	f.Add("a.service", "[Install]\nWantedBy=b.target \\\n c.target\nAlias=%p.service\n")
 	f.Add("a@.service", "[Install]\nDefaultInstance=../../x\nWantedBy=%i.target\n")
 	f.Add("a@b.service", "[Install]\nAlias=%%%i@.service\nUpheldBy=/x\n")
+
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if name == "" || strings.Contains(name, "/") || !strings.HasSuffix(name, ".service") {
 			return // Names are checked before.

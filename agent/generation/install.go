@@ -18,8 +18,12 @@ type install struct {
 func parseInstall(text string) install {
 	list := func(key string) []string { return values(text, "Install", key) }
 	return install{
-		wantedBy: list("WantedBy"), requiredBy: list("RequiredBy"), upheldBy: list("UpheldBy"),
-		alias: list("Alias"), also: list("Also"), defaultInstance: last(list("DefaultInstance")),
+		wantedBy:        list("WantedBy"),
+		requiredBy:      list("RequiredBy"),
+		upheldBy:        list("UpheldBy"),
+		alias:           list("Alias"),
+		also:            list("Also"),
+		defaultInstance: last(list("DefaultInstance")),
 	}
 }
 
@@ -39,11 +43,13 @@ func settings(text string) []setting {
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
 		}
+
 		line = held + line
 		if rest, more := strings.CutSuffix(line, `\`); more {
 			held = rest + " "
 			continue
 		}
+
 		held = ""
 		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
 			section = line[1 : len(line)-1]
@@ -51,6 +57,7 @@ func settings(text string) []setting {
 			all = append(all, setting{section, strings.TrimSpace(key), strings.TrimSpace(value)})
 		}
 	}
+
 	return all
 }
 
@@ -70,23 +77,33 @@ func (in install) links(name, file string) (map[string]string, error) {
 		}
 		base = instantiate(name, instance)
 	}
+
 	if strings.Contains(base, "/") {
 		return nil, fmt.Errorf("DefaultInstance=%s: not part of a unit's name", in.defaultInstance)
 	}
+
 	for _, alias := range in.alias {
 		alias, err := expand(alias, base)
 		if err != nil {
 			return nil, err
 		}
+
 		if IsTemplate(alias) && !IsTemplate(base) {
 			alias = instantiate(alias, instanceOf(base))
 		}
+
 		if path.Ext(alias) != path.Ext(name) || strings.Contains(alias, "/") {
 			return nil, fmt.Errorf("alias %s: not a name of the same type", alias)
 		}
+
 		links[path.Join(unitDir, alias)] = file
 	}
-	for suffix, targets := range map[string][]string{"wants": in.wantedBy, "requires": in.requiredBy, "upholds": in.upheldBy} {
+
+	for suffix, targets := range map[string][]string{
+		"wants":    in.wantedBy,
+		"requires": in.requiredBy,
+		"upholds":  in.upheldBy,
+	} {
 		for _, target := range targets {
 			target, err := expand(target, base)
 			if err != nil {
@@ -95,13 +112,16 @@ func (in install) links(name, file string) (map[string]string, error) {
 			if strings.Contains(target, "/") {
 				return nil, fmt.Errorf("[Install] value %q: not the name of a unit", target)
 			}
+
 			// A template without an instance can only be wanted by templates.
 			if IsTemplate(base) && !IsTemplate(target) {
 				continue
 			}
+
 			links[path.Join(unitDir, target+"."+suffix, base)] = file
 		}
 	}
+
 	return links, nil
 }
 
@@ -116,22 +136,28 @@ func expand(text, unit string) (string, error) {
 		'n': unit, 'N': stem, 'p': prefix, 'i': instance, 'j': parts[len(parts)-1],
 		'u': "root", 'U': "0", 'g': "root", 'G': "0", '%': "%",
 	}
+
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] != '%' {
 			out.WriteByte(text[i])
 			continue
 		}
+
 		i++
-		value, ok := "", false
+		value := ""
+		ok := false
 		if i < len(text) {
 			value, ok = values[text[i]]
 		}
+
 		if !ok {
 			return "", fmt.Errorf("[Install] value %q: specifier not supported there", text)
 		}
+
 		out.WriteString(value)
 	}
+
 	return out.String(), nil
 }
 
@@ -161,9 +187,9 @@ func instantiate(template, instance string) string {
 	return prefix + "@" + instance + path.Ext(template)
 }
 
-// environmentFiles are the patterns of glob(7) that EnvironmentFile= in the text
-// of unit name gives, without the "-" that makes one optional. One that depends
-// on the machine is left out.
+// environmentFiles are the patterns of glob(7) that EnvironmentFile= in the
+// text of unit name gives, without the "-" that makes one optional. One that
+// depends on the machine is left out.
 func environmentFiles(text, name string) []string {
 	var files []string
 	for _, value := range values(text, "Service", "EnvironmentFile") {

@@ -15,20 +15,27 @@ type Journal struct {
 	// From and To name generations; From is "" for the first.
 	From string `json:"from"`
 	To   string `json:"to"`
+
 	// Good is the generation to go back to: the last that has proven itself.
 	Good string `json:"good,omitempty"`
-	// Well are the units that were as wanted before the change, Broken those that
-	// were certainly not. One that was new, or on its way, is in neither.
+
+	// Well are the units that were as wanted before the change, Broken those
+	// that were certainly not. One that was new, or on its way, is in neither.
 	Well   []string `json:"well,omitempty"`
 	Broken []string `json:"broken,omitempty"`
+
 	// Try is set for a change that goes back by itself unless it is confirmed.
 	Try *Try `json:"try,omitempty"`
+
 	// Back says why this change goes back to an earlier generation.
 	Back string `json:"back,omitempty"`
+
 	// Operator says that a person wanted that, and nothing is wrong with From.
 	Operator bool `json:"operator,omitempty"`
+
 	// Began is the wall clock at the start.
 	Began time.Time `json:"began"`
+
 	// BootID is the boot in which the change began, Boots how many boots have
 	// found it under way since.
 	BootID string `json:"bootID"`
@@ -39,8 +46,8 @@ type Journal struct {
 type Try struct {
 	// Until is the end by the wall clock, for people.
 	Until time.Time `json:"until"`
-	// Deadline is the end as time since the start of boot Journal.BootID. In any
-	// other boot, the try is over.
+	// Deadline is the end as time since the start of boot Journal.BootID. In
+	// any other boot, the try is over.
 	Deadline time.Duration `json:"deadline"`
 }
 
@@ -57,6 +64,7 @@ func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 	if j.BootID == bootID || j.To != current || j.To == "" || j.Back != "" {
 		return j, false
 	}
+
 	j.Boots++
 	why := ""
 	switch {
@@ -66,10 +74,20 @@ func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 	case j.Boots > maxBoots:
 		why = fmt.Sprintf("the node restarted %d times before it had proven itself", j.Boots)
 	}
+
 	if why == "" {
 		return j, false
 	}
-	return Journal{From: j.To, To: j.Good, Good: j.Good, Back: why, Began: j.Began, BootID: j.BootID, Boots: j.Boots}, true
+
+	return Journal{
+		From:   j.To,
+		To:     j.Good,
+		Good:   j.Good,
+		Back:   why,
+		Began:  j.Began,
+		BootID: j.BootID,
+		Boots:  j.Boots,
+	}, true
 }
 
 const journalName = "journal.json"
@@ -81,13 +99,16 @@ func (r Reader) Journal() (Journal, bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Journal{}, false, nil
 	}
+
 	if err != nil {
 		return Journal{}, false, fmt.Errorf("read the journal: %w", err)
 	}
+
 	var j Journal
 	if err := json.Unmarshal(text, &j); err != nil {
 		return Journal{}, true, nil
 	}
+
 	return j, true, nil
 }
 

@@ -8,15 +8,32 @@ import (
 )
 
 func TestAtBoot(t *testing.T) {
-	forward := Journal{From: "A", To: "B", Good: "A", BootID: "1", Began: time.Unix(7, 0)}
+	forward := Journal{
+		From:   "A",
+		To:     "B",
+		Good:   "A",
+		BootID: "1",
+		Began:  time.Unix(7, 0),
+	}
+
 	with := func(change func(*Journal)) Journal {
 		j := forward
 		change(&j)
 		return j
 	}
+
 	back := func(why string, boots int) Journal {
-		return Journal{From: "B", To: "A", Good: "A", Back: why, Began: forward.Began, BootID: "1", Boots: boots}
+		return Journal{
+			From:   "B",
+			To:     "A",
+			Good:   "A",
+			Back:   why,
+			Began:  forward.Began,
+			BootID: "1",
+			Boots:  boots,
+		}
 	}
+
 	tests := []struct {
 		name    string
 		journal Journal
@@ -26,14 +43,42 @@ func TestAtBoot(t *testing.T) {
 		back    bool
 	}{
 		{"the same boot, as when the agent was restarted", forward, "1", "B", forward, false},
-		{"the first boot after a power cut goes on", forward, "2", "B", with(func(j *Journal) { j.Boots = 1 }), false},
-		{"the second boot goes back", with(func(j *Journal) { j.Boots = 1 }), "3", "B", back("the node restarted 2 times before it had proven itself", 2), true},
-		{"a trial ends with any boot", with(func(j *Journal) { j.Try = &Try{} }), "2", "B", back("the node restarted before it was confirmed", 1), true},
+		{
+			"the first boot after a power cut goes on",
+			forward,
+			"2",
+			"B",
+			with(func(j *Journal) { j.Boots = 1 }),
+			false,
+		},
+		{
+			"the second boot goes back",
+			with(func(j *Journal) { j.Boots = 1 }),
+			"3",
+			"B",
+			back("the node restarted 2 times before it had proven itself", 2),
+			true,
+		},
+		{
+			"a trial ends with any boot",
+			with(func(j *Journal) { j.Try = &Try{} }),
+			"2",
+			"B",
+			back("the node restarted before it was confirmed", 1),
+			true,
+		},
 		{"the cut came before the flip", forward, "2", "A", forward, false},
-		{"there is nothing to go back to", with(func(j *Journal) { j.Good, j.Boots = "", 5 }), "9", "B", with(func(j *Journal) { j.Good, j.Boots = "", 6 }), false},
+		{"there is nothing to go back to", with(func(j *Journal) {
+			j.Good = ""
+			j.Boots = 5
+		}), "9", "B", with(func(j *Journal) {
+			j.Good = ""
+			j.Boots = 6
+		}), false},
 		{"on the way back already", back("why", 2), "4", "A", back("why", 2), false},
 		{"a journal that cannot be read", Journal{}, "2", "B", Journal{}, false},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, isBack := tt.journal.AtBoot(tt.boot, tt.current)
@@ -49,14 +94,24 @@ func TestJournalOnDisk(t *testing.T) {
 	if _, ok, err := s.Journal(); ok || err != nil {
 		t.Errorf("a new store: %v %v", ok, err)
 	}
-	want := Journal{From: "A", To: "B", Good: "A", Broken: []string{"x.service"}, Try: &Try{Until: time.Unix(9, 0).UTC(), Deadline: time.Minute}, Began: time.Unix(7, 0).UTC()}
+
+	want := Journal{
+		From:   "A",
+		To:     "B",
+		Good:   "A",
+		Broken: []string{"x.service"},
+		Try:    &Try{Until: time.Unix(9, 0).UTC(), Deadline: time.Minute},
+		Began:  time.Unix(7, 0).UTC(),
+	}
 	if err := s.WriteJournal(want); err != nil {
 		t.Fatal(err)
 	}
+
 	got, ok, err := s.Journal()
 	if diff := cmp.Diff(want, got); diff != "" || !ok || err != nil {
 		t.Errorf("%v %v (-want +got):\n%s", ok, err, diff)
 	}
+
 	if err := root.WriteFile("journal.json", []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -25,14 +25,19 @@ func (c *counting) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(c.F
 
 func TestAnImageIsReadOnce(t *testing.T) {
 	_, root := newStore(t)
-	for _, dir := range []string{"usr/lib/systemd/system/multi-user.target.wants", "etc/systemd/system"} {
+	for _, dir := range []string{
+		"usr/lib/systemd/system/multi-user.target.wants", "etc/systemd/system",
+	} {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := root.WriteFile("usr/lib/systemd/system/a.service", []byte("[Service]\n"), 0o644); err != nil {
+
+	err := root.WriteFile("usr/lib/systemd/system/a.service", []byte("[Service]\n"), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	image := &counting{FS: root.FS()}
 	catalog := NewCatalog(image)
 	d := config.Desired{Units: []config.Unit{{Name: "a.service"}, {Name: "absent.service"}}}
@@ -53,8 +58,10 @@ func TestTheNextNumberIsKnownToTheStore(t *testing.T) {
 	if err := s.Sweep(); err != nil {
 		t.Fatal(err)
 	}
+
 	seen := &counting{FS: root.FS()}
 	s.fsys = seen
+
 	for want := 1; want <= 3; want++ {
 		seen.opened = nil
 		if number, err := s.Next(); err != nil || number != want || len(seen.opened) > 0 {
@@ -62,12 +69,16 @@ func TestTheNextNumberIsKnownToTheStore(t *testing.T) {
 		}
 		add(t, s, "1.0.0", strings.Repeat("x", want))
 	}
+
 	if err := s.Prune(1); err != nil {
 		t.Fatal(err)
 	}
-	if kept := names(t, root, generationsDir); len(kept) != 1 || !strings.HasPrefix(kept[0], "000003-") {
+
+	kept := names(t, root, generationsDir)
+	if len(kept) != 1 || !strings.HasPrefix(kept[0], "000003-") {
 		t.Errorf("kept %q", kept)
 	}
+
 	fresh, err := Read(root.FS()).Next()
 	if known, knownErr := s.Next(); err != nil || knownErr != nil || fresh != known {
 		t.Errorf("next is %d, %v; to who looks, it is %d, %v", known, knownErr, fresh, err)
@@ -79,6 +90,7 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 	m := add(t, s, "1.0.0", "one")
 	seen := &counting{FS: root.FS()}
 	s.fsys = seen
+
 	current := path.Join(Dir, "os/1.0.0/current")
 	if bad := s.DamagedOf(m, []string{current}); len(bad) > 0 || len(seen.opened) > 0 {
 		t.Errorf("the flip: damaged %v, opened %q", bad, seen.opened)
@@ -97,6 +109,7 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 			t.Errorf("%s: damaged %v, want %v", way, bad, e)
 		}
 	}
+
 	for _, tree := range trees(m.Entries) {
 		for name := range tree.dirs {
 			link := path.Join(treeDir, tree.digest, name)
@@ -110,38 +123,51 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 	}
 }
 
-// TestWhatSomethingElseDeletedIsWrittenAnew deletes what only an older generation
-// has, which nobody watches, and which the next one would use.
+// TestWhatSomethingElseDeletedIsWrittenAnew deletes what only an older
+// generation has, which nobody watches, and which the next one would use.
 func TestWhatSomethingElseDeletedIsWrittenAnew(t *testing.T) {
 	files := func(number int, texts map[string]string) (Manifest, map[string]config.Content) {
 		var d config.Desired
 		for name, text := range texts {
-			d.Files = append(d.Files, config.File{Path: name, Mode: 0o644, Content: config.Text(text)})
+			d.Files = append(d.Files,
+				config.File{Path: name, Mode: 0o644, Content: config.Text(text)})
 		}
+
 		tree, err := Expand(d, Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Manifest{Number: number, Digest: d.Digest(), OSVersion: "1", Entries: tree.Entries}, tree.Content
+
+		return Manifest{
+			Number:    number,
+			Digest:    d.Digest(),
+			OSVersion: "1",
+			Entries:   tree.Entries,
+		}, tree.Content
 	}
+
 	texts := []map[string]string{
 		{"/etc/a/x": "one", "/etc/b/y": "stays"},
 		{"/etc/a/x": "two", "/etc/b/y": "stays"},
 		{"/etc/a/x": "three", "/etc/a/z": "one", "/etc/b/y": "stays"},
 	}
+
 	first, _ := files(1, texts[0])
 	lost := []string{contentName(first.Entries[0])}
 	for _, tree := range trees(first.Entries) {
 		if tree.dirs["b"] != "" {
-			lost = append(lost, path.Join(treeDir, tree.digest, "b"), path.Join(treeDir, tree.digest))
+			lost = append(lost, path.Join(treeDir, tree.digest, "b"),
+				path.Join(treeDir, tree.digest))
 		}
 	}
+
 	for _, name := range lost {
 		t.Run(name, func(t *testing.T) {
 			s, root := newStore(t)
 			if err := s.Sweep(); err != nil {
 				t.Fatal(err)
 			}
+
 			for i, has := range texts {
 				m, content := files(i+1, has)
 				if i == 2 {
@@ -149,6 +175,7 @@ func TestWhatSomethingElseDeletedIsWrittenAnew(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+
 				if err := s.Write(m, content); err != nil {
 					t.Fatal(err)
 				}

@@ -6,22 +6,25 @@ import (
 )
 
 // Obstructed is an *Error if the node has, at or above a path that is not the
-// same in have, what is neither of the image nor of have and cannot be replaced:
-// a directory where a file is to be, something else where a directory is, or a
-// link that leads out of the directory.
+// same in have, what is neither of the image nor of have and cannot be
+// replaced: a directory where a file is to be, something else where a directory
+// is, or a link that leads out of the directory.
 func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 	o := obstacles{node: node, image: image, known: map[string]bool{"/": true}}
 	for _, dir := range have.Dirs {
 		o.known[dir] = true
 	}
+
 	managed := map[string]Entry{}
 	for _, e := range have.Entries {
 		managed[e.Path] = e
 	}
+
 	for _, e := range entries {
 		if managed[e.Path] == e {
 			continue
 		}
+
 		for _, dir := range dirsAbove(e.Path) {
 			if managed[dir].Path != "" {
 				break // A managed file or link becomes a directory.
@@ -30,11 +33,17 @@ func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 				return err
 			}
 		}
+
 		info, err := fs.Lstat(node, e.Path[1:])
 		if err == nil && info.IsDir() && !o.known[e.Path] {
-			return &Error{Path: e.Path, Problem: "the node has a directory there", Hint: "choose another path, or move the directory away"}
+			return &Error{
+				Path:    e.Path,
+				Problem: "the node has a directory there",
+				Hint:    "choose another path, or move the directory away",
+			}
 		}
 	}
+
 	return nil
 }
 
@@ -48,14 +57,24 @@ func (o obstacles) above(dir string) error {
 	if o.known[dir] {
 		return nil
 	}
+
 	info, err := fs.Lstat(o.node, dir[1:])
 	switch {
 	case err != nil || info.IsDir():
 	case info.Mode()&fs.ModeSymlink == 0:
-		return &Error{Path: dir, Problem: "the node has a file where a directory is to be", Hint: "choose another path, or move the file away"}
+		return &Error{
+			Path:    dir,
+			Problem: "the node has a file where a directory is to be",
+			Hint:    "choose another path, or move the file away",
+		}
 	case !o.ofImage(dir):
-		return &Error{Path: dir, Problem: "something made a link of the directory", Hint: "write the path that it leads to, or remove the link"}
+		return &Error{
+			Path:    dir,
+			Problem: "something made a link of the directory",
+			Hint:    "write the path that it leads to, or remove the link",
+		}
 	}
+
 	o.known[dir] = true
 	return nil
 }

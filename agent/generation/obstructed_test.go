@@ -10,12 +10,19 @@ func TestObstructed(t *testing.T) {
 	link := func(target string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
 	}
+
 	dir := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	node := fstest.MapFS{
-		"opt": link("var/opt"), "var/opt": dir, "var/lib/dir/x": {}, "var/lib/file": {}, "var/lib/link": link("../../etc"), "etc/file": {},
+		"opt": link("var/opt"), "var/opt": dir, "var/lib/dir/x": {}, "var/lib/file": {},
+		"var/lib/link": link("../../etc"), "etc/file": {},
 	}
+
 	image := fstest.MapFS{"opt": link("var/opt")}
-	have := Manifest{Entries: []Entry{{Path: "/var/lib/file"}, {Path: "/var/lib/dir/x"}}, Dirs: []string{"/var/lib/dir"}}
+	have := Manifest{
+		Entries: []Entry{{Path: "/var/lib/file"}, {Path: "/var/lib/dir/x"}},
+		Dirs:    []string{"/var/lib/dir"},
+	}
+
 	tests := []struct {
 		name, path string
 		have       Manifest
@@ -23,13 +30,32 @@ func TestObstructed(t *testing.T) {
 	}{
 		{"nothing there", "/etc/new/file", Manifest{}, ""},
 		{"a file of others, which is replaced", "/etc/file", Manifest{}, ""},
-		{"a directory of others", "/var/lib/dir", Manifest{}, "/var/lib/dir: the node has a directory there; hint: choose another path, or move the directory away"},
+		{
+			"a directory of others",
+			"/var/lib/dir",
+			Manifest{},
+			"/var/lib/dir: the node has a directory there; hint: choose another path, " +
+				"or move the directory away",
+		},
 		{"a directory that Loam made", "/var/lib/dir", have, ""},
-		{"a file of others above", "/var/lib/file/x", Manifest{}, "/var/lib/file: the node has a file where a directory is to be; hint: choose another path, or move the file away"},
+		{
+			"a file of others above",
+			"/var/lib/file/x",
+			Manifest{},
+			"/var/lib/file: the node has a file where a directory is to be; hint: " +
+				"choose another path, or move the file away",
+		},
 		{"a managed file above", "/var/lib/file/x", have, ""},
 		{"a link of the image above", "/opt/bin/x", Manifest{}, ""},
-		{"a link of others above", "/var/lib/link/passwd", Manifest{}, "/var/lib/link: something made a link of the directory; hint: write the path that it leads to, or remove the link"},
+		{
+			"a link of others above",
+			"/var/lib/link/passwd",
+			Manifest{},
+			"/var/lib/link: something made a link of the directory; hint: " +
+				"write the path that it leads to, or remove the link",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""

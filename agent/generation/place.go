@@ -51,7 +51,11 @@ var copied = [...]struct{ dir, reason string }{
 	{"/etc/ca-certificates", "as /etc/ssl"},
 	{"/usr/local/share/ca-certificates", "as /etc/ssl"},
 	{"/opt/cni", "network plugins' pods mount bin and add to it"},
-	{"/var", "data of daemons and pods (kubelet, static pods, CA certificates), mounted by hostPath"},
+	{
+		"/var",
+		"data of daemons and pods (kubelet, static pods, CA certificates), " +
+			"mounted by hostPath",
+	},
 }
 
 // CopiedBecause says why path is a real file on a node, "" if it is a symbolic
@@ -101,15 +105,18 @@ func put(dir *durable.Dir, p Placement, store Reader) error {
 	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
+
 	if p.Kind == PlaceSymlink {
 		_, err := dir.Symlink(p.Target, name)
 		return err
 	}
+
 	content, err := store.Open(p.Entry)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
+
 	return dir.WriteFrom(name, content, p.Mode)
 }
 
@@ -127,31 +134,40 @@ func Placed(node fs.FS, p Placement) bool {
 // or that have made, sorted: what goes when the entries go. A path that have
 // has as a file or link is no directory yet.
 func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
-	known, files := map[string]bool{}, map[string]bool{}
+	known := map[string]bool{}
+	files := map[string]bool{}
+
 	for _, dir := range have.Dirs {
 		known[dir] = true
 	}
+
 	for _, e := range have.Entries {
 		files[e.Path] = true
 	}
+
 	missing := map[string]bool{"/": false}
 	for _, e := range entries {
 		for _, dir := range dirsAbove(e.Path) {
 			if _, seen := missing[dir]; seen {
 				continue
 			}
+
 			if known[dir] || files[dir] || missing[path.Dir(dir)] && !known[path.Dir(dir)] {
 				missing[dir] = true
 				continue
 			}
-			// Not Stat: /opt may be a link of the image to where nothing is yet.
+
+			// Not Stat: /opt may be a link of the image to where nothing is
+			// yet.
 			_, err := fs.Lstat(node, dir[1:])
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("look at %s: %w", dir, err)
 			}
+
 			missing[dir] = err != nil
 		}
 	}
+
 	maps.DeleteFunc(missing, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(missing)), nil
 }

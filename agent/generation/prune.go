@@ -17,26 +17,36 @@ func (s *Store) Prune(keep int, besides ...string) error {
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
+
 	current, err := s.currentNames()
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
+
 	kept := slices.Concat(names[max(0, len(names)-keep):], current, besides)
 	wasSwept := s.inventory.swept
+
 	deleted, err := s.deleteOthers(generationsDir, kept)
 	if err == nil && deleted {
 		s.inventory.swept = false
-		// Before content goes: no complete generation may come back without its own.
+		// Before content goes: no complete generation may come back without its
+		// own.
 		err = s.dir.SyncDir(generationsDir)
 	}
+
 	if err != nil {
 		s.inventory.swept = false
 		return fmt.Errorf("prune: %w", err)
 	}
+
 	if !deleted || !wasSwept {
 		return s.Sweep()
 	}
-	left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(kept, name) })
+
+	left := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.Contains(kept, name)
+	})
+
 	return s.sweep(left)
 }
 
@@ -60,29 +70,36 @@ func (s *Store) Sweep() error {
 	if s.inventory.swept {
 		return nil
 	}
+
 	names, err := s.List()
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
+
 	current, err := s.currentNames()
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
+
 	for _, name := range current {
 		if !slices.Contains(names, name) {
 			return nil
 		}
 	}
+
 	if _, err := s.deleteOthers(generationsDir, names); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
+
 	return s.sweep(names)
 }
 
 // sweep leaves the content and the directories of the generations called names,
 // which are all that there are.
 func (s *Store) sweep(names []string) error {
-	s.inventory.names, s.inventory.objects = names, map[string]bool{}
+	s.inventory.names = names
+	s.inventory.objects = map[string]bool{}
+
 	for _, name := range names {
 		m, err := s.manifest(name)
 		if err != nil {
@@ -90,12 +107,18 @@ func (s *Store) sweep(names []string) error {
 		}
 		s.count(m)
 	}
+
 	for _, dir := range []string{treeDir, contentDir} {
-		if _, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.inventory.objects))); err != nil {
+		_, err := s.deleteOthers(dir, slices.Collect(maps.Keys(s.inventory.objects)))
+		if err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
 	}
-	maps.DeleteFunc(s.links, func(_, name string) bool { return !s.inventory.objects[path.Dir(name)] })
+
+	maps.DeleteFunc(s.links, func(_, name string) bool {
+		return !s.inventory.objects[path.Dir(name)]
+	})
+
 	s.inventory.swept = true
 	return nil
 }
@@ -107,6 +130,7 @@ func (s *Store) currentNames() ([]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	var names []string
 	for _, v := range versions {
 		if !v.IsDir() {
@@ -120,6 +144,7 @@ func (s *Store) currentNames() ([]string, error) {
 			names = append(names, name)
 		}
 	}
+
 	return names, nil
 }
 
@@ -130,10 +155,12 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 	if err != nil {
 		return false, err
 	}
+
 	keep := map[string]bool{}
 	for _, name := range kept {
 		keep[path.Base(name)] = true
 	}
+
 	for _, child := range children {
 		if keep[child] {
 			continue
@@ -144,6 +171,7 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 		}
 		deleted = true
 	}
+
 	return deleted, nil
 }
 

@@ -18,9 +18,11 @@ import (
 // Reader reads the tree of generations. It cannot change it.
 type Reader struct {
 	fsys fs.FS
+
 	// loaded are manifests by name, as of the time stamp of their file:
 	// generations do not change.
 	loaded map[string]loaded
+
 	// inventory is what a Store knows to be there.
 	inventory *inventory
 }
@@ -30,6 +32,7 @@ type inventory struct {
 	// swept says that the store holds nothing but what complete generations
 	// refer to: whatever is there is whole. The rest is valid only then.
 	swept bool
+
 	// names are the complete generations, oldest first, objects the content and
 	// directories that they refer to.
 	names   []string
@@ -100,22 +103,30 @@ func (r Reader) Load(name string) (Manifest, error) {
 	if !nameForm.MatchString(name) {
 		return Manifest{}, fmt.Errorf("generation %q: %w: not a name of one", name, ErrTorn)
 	}
+
 	file := path.Join(generationsDir, name, manifestName)
 	info, err := fs.Stat(r.fsys, file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return Manifest{}, fmt.Errorf("generation %s: %w", name, ErrTorn)
 	}
+
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
 	}
+
 	known := r.loaded[name]
 	if known.size != info.Size() || !known.modTime.Equal(info.ModTime()) {
-		if known.manifest, err = r.decode(name, file); err != nil {
+		known.manifest, err = r.decode(name, file)
+		if err != nil {
 			return Manifest{}, err
 		}
-		known.size, known.modTime, known.trees = info.Size(), info.ModTime(), nil
+
+		known.size = info.Size()
+		known.modTime = info.ModTime()
+		known.trees = nil
 		r.loaded[name] = known
 	}
+
 	return known.manifest, r.checkRoot(name)
 }
 
@@ -147,7 +158,12 @@ func (r Reader) remember(m Manifest, digests []string) error {
 	if err != nil {
 		return err
 	}
-	r.loaded[m.Name()] = loaded{manifest: m, modTime: info.ModTime(), size: info.Size(), trees: digests}
+	r.loaded[m.Name()] = loaded{
+		manifest: m,
+		modTime:  info.ModTime(),
+		size:     info.Size(),
+		trees:    digests,
+	}
 	return nil
 }
 
@@ -156,13 +172,17 @@ func (r Reader) decode(name, file string) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
 	}
+
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return Manifest{}, fmt.Errorf("generation %s: %w: %w", name, ErrTorn, err)
 	}
+
 	if m.Name() != name {
-		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is of %s", name, ErrTorn, m.Name())
+		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is of %s",
+			name, ErrTorn, m.Name())
 	}
+
 	return m, nil
 }
 
@@ -173,13 +193,16 @@ func (r Reader) checkRoot(name string) error {
 	if err == nil && link.Mode()&fs.ModeSymlink == 0 {
 		return fmt.Errorf("generation %s: %w: %s is no link", name, ErrTorn, rootName)
 	}
+
 	info, err := fs.Stat(r.fsys, root)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrTorn, rootName)
 	}
+
 	if err != nil {
 		return fmt.Errorf("read generation %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -190,12 +213,14 @@ func (r Reader) List() ([]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list generations: %w", err)
 	}
+
 	var names []string
 	for _, child := range children {
 		if _, err := r.Load(child.Name()); err == nil {
 			names = append(names, child.Name())
 		}
 	}
+
 	slices.SortFunc(names, byNumber)
 	return names, nil
 }
@@ -258,6 +283,7 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 	for _, way := range ways {
 		touched[way] = true
 	}
+
 	wanted := map[string]bool{}
 	var suspect []tree
 	for _, t := range trees(m.Entries) {
@@ -266,6 +292,7 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 		for name := range t.dirs {
 			has = has || touched[path.Join(dir, name)]
 		}
+
 		for name, e := range t.files {
 			isWay := touched[path.Join(dir, name)]
 			has = has || isWay
@@ -277,6 +304,7 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 			suspect = append(suspect, t)
 		}
 	}
+
 	return r.damaged(m, suspect, func(name string) bool { return wanted[name] })
 }
 
@@ -288,13 +316,16 @@ func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) boo
 	for _, t := range suspect {
 		lost = lost || !r.wholeTree(t)
 	}
+
 	var bad []Entry
 	for _, e := range m.Entries {
 		name := contentName(e)
-		if e.Kind == KindFile && (lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
+		if e.Kind == KindFile &&
+			(lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
 			bad = append(bad, e)
 		}
 	}
+
 	return bad
 }
 
@@ -306,6 +337,7 @@ func (r Reader) wholeTree(t tree) bool {
 	if err != nil || len(have) != len(t.files)+len(t.dirs) {
 		return false
 	}
+
 	for name, e := range t.files {
 		link, linkErr := fs.Lstat(r.fsys, path.Join(dir, name))
 		content, err := fs.Lstat(r.fsys, contentName(e))
@@ -313,10 +345,13 @@ func (r Reader) wholeTree(t tree) bool {
 			return false
 		}
 	}
+
 	for name, digest := range t.dirs {
-		if target, err := fs.ReadLink(r.fsys, path.Join(dir, name)); err != nil || target != "../"+digest {
+		target, err := fs.ReadLink(r.fsys, path.Join(dir, name))
+		if err != nil || target != "../"+digest {
 			return false
 		}
 	}
+
 	return true
 }

@@ -34,26 +34,33 @@ func Open(dir *durable.Dir) *Store {
 // directory without one is no generation.
 func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	if !nameForm.MatchString(m.Name()) || !versionForm.MatchString(m.OSVersion) {
-		return fmt.Errorf("write generation %q for OS version %q: not a form of name", m.Name(), m.OSVersion)
+		return fmt.Errorf("write generation %q for OS version %q: not a form of name",
+			m.Name(), m.OSVersion)
 	}
+
 	digests, err := s.writeObjects(m.Entries, content)
 	if s.inventory.swept && errors.Is(err, fs.ErrNotExist) {
 		digests, err = s.writeUntrusting(m.Entries, content)
 	}
+
 	if err == nil {
 		err = s.writeManifest(m, digests)
 	}
+
 	if err != nil {
 		s.inventory.swept = false
 		return errors.Join(fmt.Errorf("write generation %s: %w", m.Name(), err), s.Sweep())
 	}
+
 	return nil
 }
 
-// writeUntrusting is writeObjects where something else has deleted what the store
-// knows to be there: it looks at all. What the attempt before has written may be in
-// no batch now, so all is synced.
-func (s *Store) writeUntrusting(entries []Entry, content map[string]config.Content) ([]string, error) {
+// writeUntrusting is writeObjects where something else has deleted what the
+// store knows to be there: it looks at all. What the attempt before has written
+// may be in no batch now, so all is synced.
+func (s *Store) writeUntrusting(
+	entries []Entry, content map[string]config.Content,
+) ([]string, error) {
 	s.inventory.swept = false
 	digests, err := s.writeObjects(entries, content)
 	if err != nil {
@@ -64,14 +71,18 @@ func (s *Store) writeUntrusting(entries []Entry, content map[string]config.Conte
 
 // writeObjects writes what entries need and the store does not have, and
 // returns the digests of their directories, the root last.
-func (s *Store) writeObjects(entries []Entry, content map[string]config.Content) (digests []string, err error) {
+func (s *Store) writeObjects(
+	entries []Entry, content map[string]config.Content,
+) (digests []string, err error) {
 	for _, dir := range []string{contentDir, treeDir, generationsDir} {
 		if err := s.dir.MkdirAll(dir); err != nil {
 			return nil, err
 		}
 	}
+
 	b := s.dir.Batch()
 	defer b.Close()
+
 	added := map[string]bool{}
 	for _, e := range entries {
 		if e.Kind != KindFile || added[contentName(e)] {
@@ -82,12 +93,14 @@ func (s *Store) writeObjects(entries []Entry, content map[string]config.Content)
 			return nil, err
 		}
 	}
+
 	for _, t := range trees(entries) {
 		if err := s.addTree(b, t); err != nil {
 			return nil, err
 		}
 		digests = append(digests, t.digest)
 	}
+
 	return digests, b.Sync()
 }
 
@@ -102,6 +115,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 			return err
 		}
 	}
+
 	_, err := fs.Lstat(s.fsys, name)
 	switch {
 	case err == nil && isContent(s.fsys, name, e.Mode, e.Digest, e.Size):
@@ -113,6 +127,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
+
 	return s.copyContent(b, e, content)
 }
 
@@ -122,14 +137,17 @@ func (s *Store) copyContent(b *durable.Batch, e Entry, content map[string]config
 	if !ok {
 		return fmt.Errorf("content of %s: %w", e.Path, fs.ErrNotExist)
 	}
+
 	from, err := openChecked(c)
 	if err != nil {
 		return fmt.Errorf("content of %s: %w", e.Path, err)
 	}
 	defer from.Close()
+
 	if err := b.File(contentName(e), from, e.Mode); err != nil {
 		return fmt.Errorf("store %s: %w", e.Path, err)
 	}
+
 	return nil
 }
 
@@ -140,6 +158,7 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 	if s.inventory.swept && s.inventory.objects[dir] {
 		return nil
 	}
+
 	if _, err := fs.Lstat(s.fsys, dir); err == nil {
 		if s.wholeTree(t) {
 			return nil
@@ -148,26 +167,30 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 			return err
 		}
 	}
+
 	if err := b.Mkdir(dir); err != nil {
 		return err
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.files)) {
 		if err := b.Link(contentName(t.files[name]), path.Join(dir, name)); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.dirs)) {
 		if err := s.addLink(b, t.dirs[name], path.Join(dir, name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // addLink makes name a symbolic link to the directory of that digest. One that
 // is there already is linked to again: ext4 takes ten times as long to find an
-// inode while it keeps those that were deleted a short time ago (recently_deleted
-// in fs/ext4/ialloc.c).
+// inode while it keeps those that were deleted a short time ago
+// (recently_deleted in fs/ext4/ialloc.c).
 func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	target := "../" + digest
 	if have := s.links[digest]; have != "" {
@@ -182,8 +205,8 @@ func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	return b.Symlink(target, name)
 }
 
-// rootLink is what leads from a generation's directory to its root directory, the
-// last of digests.
+// rootLink is what leads from a generation's directory to its root directory,
+// the last of digests.
 func rootLink(digests []string) string {
 	return "../../" + path.Join(treeDir, digests[len(digests)-1])
 }
@@ -197,10 +220,12 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 			return err
 		}
 	}
+
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
+
 	b := s.dir.Batch()
 	defer b.Close()
 	if err := b.Mkdir(base); err != nil {
@@ -209,20 +234,25 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 	if err := b.Symlink(rootLink(digests), path.Join(base, rootName)); err != nil {
 		return err
 	}
-	if err := b.File(path.Join(base, manifestName), bytes.NewReader(append(text, '\n')), 0o600); err != nil {
+
+	err = b.File(path.Join(base, manifestName), bytes.NewReader(append(text, '\n')), 0o600)
+	if err != nil {
 		return err
 	}
+
 	if err := b.Sync(); err != nil {
 		return err
 	}
 	if err := s.remember(m, digests); err != nil {
 		return err
 	}
+
 	if s.inventory.swept {
 		s.count(m)
 		s.inventory.names = append(slices.Clone(s.inventory.names), m.Name())
 		slices.SortFunc(s.inventory.names, byNumber)
 	}
+
 	return nil
 }
 
@@ -244,19 +274,23 @@ func (s *Store) Activate(osVersion, name string) error {
 	if _, err := s.Load(name); err != nil {
 		return fmt.Errorf("activate: %w", err)
 	}
+
 	dir := path.Join("os", osVersion)
 	if err := s.dir.MkdirAll(dir); err != nil {
 		return fmt.Errorf("activate %s: %w", name, err)
 	}
+
 	link := path.Join(dir, "current")
 	if info, err := fs.Lstat(s.fsys, link); err == nil && info.IsDir() { // no rename replaces that
 		if err := s.dir.RemoveAll(link); err != nil {
 			return fmt.Errorf("activate %s: %w", name, err)
 		}
 	}
+
 	if _, err := s.dir.Symlink(path.Join("../..", generationsDir, name), link); err != nil {
 		return fmt.Errorf("activate %s: %w", name, err)
 	}
+
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 // what a change costs follows from what it changes.
 type tree struct {
 	digest string
+
 	// files are the entries in it, dirs the digests of the directories in it,
 	// both by name.
 	files map[string]Entry
@@ -54,11 +55,13 @@ func childrenOf(entries []Entry) map[string]*children {
 		}
 		all[dir].files[base] = e
 	}
+
 	for dir := range all {
 		if dir != "" {
 			all[strings.TrimSuffix(path.Dir(dir), "/")].dirs[path.Base(dir)] = true
 		}
 	}
+
 	return all
 }
 
@@ -73,9 +76,11 @@ func grow(dir string, all map[string]*children, to *[]tree) string {
 		t.dirs[name] = grow(dir+"/"+name, all, to)
 		fmt.Fprintf(sum, "dir %q %s\n", name, t.dirs[name])
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(t.files)) {
 		fmt.Fprintf(sum, "file %q %04o %s\n", name, Octal(t.files[name].Mode), t.files[name].Digest)
 	}
+
 	t.digest = hex.EncodeToString(sum.Sum(nil))[:treeDigits]
 	*to = append(*to, t)
 	return t.digest
@@ -97,18 +102,21 @@ func Paths(m Manifest) []string {
 }
 
 // Changed are the managed paths of after that are not on the node as before has
-// them. A link into the current generation stays as it is, whatever it leads to.
+// them. A link into the current generation stays as it is, whatever it leads
+// to.
 func Changed(before, after Manifest) []string {
 	had := make(map[string]Placement, len(before.Entries))
 	for _, p := range Place(before) {
 		had[p.Path] = p.onNode()
 	}
+
 	var paths []string
 	for _, p := range Place(after) {
 		if had[p.Path] != p.onNode() {
 			paths = append(paths, p.Path)
 		}
 	}
+
 	return paths
 }
 
@@ -123,16 +131,23 @@ func (p Placement) onNode() Placement {
 // Ways are the names through which the links on the node lead to the files of
 // m, the content itself included: who writes through a link changes that.
 func Ways(m Manifest) []string {
-	ways := []string{Link, path.Join(Dir, "os", m.OSVersion, "current"), path.Join(Dir, generationsDir, m.Name(), rootName)}
+	ways := []string{
+		Link, path.Join(Dir, "os", m.OSVersion, "current"),
+		path.Join(Dir, generationsDir, m.Name(), rootName),
+	}
+
 	for _, e := range m.Entries {
 		if e.Kind == KindFile {
 			ways = append(ways, path.Join(Dir, contentName(e)))
 		}
 	}
+
 	for _, t := range trees(m.Entries) {
-		for _, name := range slices.Concat(slices.Collect(maps.Keys(t.files)), slices.Collect(maps.Keys(t.dirs))) {
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(t.files)),
+			slices.Collect(maps.Keys(t.dirs))) {
 			ways = append(ways, path.Join(Dir, treeDir, t.digest, name))
 		}
 	}
+
 	return ways
 }

@@ -30,9 +30,11 @@ func newKnown(d config.Desired, vendor Vendor) known {
 		aliases:  map[string]string{},
 		triggers: map[string][]string{},
 	}
+
 	for _, f := range d.Files {
 		k.files[f.Path] = true
 	}
+
 	for _, u := range d.Units {
 		k.units[u.Name] = u
 		if u.Content != nil {
@@ -41,7 +43,9 @@ func newKnown(d config.Desired, vendor Vendor) known {
 			}
 		}
 	}
-	for _, name := range append(slices.Collect(maps.Keys(k.units)), slices.Collect(maps.Keys(vendor.Texts))...) {
+
+	for _, name := range append(slices.Collect(maps.Keys(k.units)),
+		slices.Collect(maps.Keys(vendor.Texts))...) {
 		if u, listed := k.units[name]; listed && u.Stopped() || !listed && !k.byImage(name) {
 			continue
 		}
@@ -94,6 +98,7 @@ func (k known) dropInText(name string) string {
 			names = append(names, alias)
 		}
 	}
+
 	slices.Sort(names[1:])
 	byName := map[string]string{}
 	for _, of := range append(names, name) {
@@ -101,16 +106,20 @@ func (k known) dropInText(name string) string {
 			byName[in.Name] = in.Content
 		}
 	}
+
 	var text strings.Builder
 	for _, in := range slices.Sorted(maps.Keys(byName)) {
 		text.WriteString("\n" + byName[in])
 	}
+
 	return text.String()
 }
 
 // byImage reports whether the image enables the unit.
 func (k known) byImage(name string) bool {
-	return slices.ContainsFunc(k.vendor.Links, func(link string) bool { return path.Base(link) == name })
+	return slices.ContainsFunc(k.vendor.Links, func(link string) bool {
+		return path.Base(link) == name
+	})
 }
 
 // unit is what the generation wants of u.
@@ -124,11 +133,13 @@ func (k known) unit(u config.Unit) Unit {
 			}
 		}
 	}
+
 	slices.Sort(watched)
 	triggers := ""
 	if strings.HasSuffix(u.Name, ".socket") {
 		triggers = target(u.Name, text)
 	}
+
 	reloads := strings.ToLower(last(values(text, "Unit", "X-ReloadIfChanged")))
 
 	return Unit{
@@ -160,11 +171,13 @@ func (k known) markEssential(units []Unit, links map[string]string) {
 		if essential[name] {
 			continue
 		}
+
 		essential[name] = true
 
 		if text, _, ok := k.find(name); ok {
 			queue = append(queue, unitsIn(name, text, "Requires", "Requisite", "BindsTo")...)
 		}
+
 		for link, target := range links {
 			if path.Dir(link) == path.Join(unitDir, name+".requires") && target != os.DevNull {
 				queue = append(queue, path.Base(link))
@@ -233,10 +246,12 @@ func values(text, section string, keys ...string) []string {
 			lists[s.key] = append(lists[s.key], strings.Fields(s.value)...)
 		}
 	}
+
 	var all []string
 	for _, key := range keys {
 		all = append(all, lists[key]...)
 	}
+
 	return all
 }
 

@@ -11,7 +11,9 @@ import (
 
 func TestOnDemand(t *testing.T) {
 	const wanted = "[Install]\nWantedBy=multi-user.target\n"
-	timer, path, socket := own("a.timer", ""), own("a.path", ""), own("a.socket", "")
+	timer := own("a.timer", "")
+	path := own("a.path", "")
+	socket := own("a.socket", "")
 	service := own("a.service", "")
 	asked := service
 	asked.Command = config.CommandStart
@@ -29,44 +31,101 @@ func TestOnDemand(t *testing.T) {
 		{"a path", []config.Unit{service, path}, Vendor{}, true, false},
 		{"a socket", []config.Unit{service, socket}, Vendor{}, true, true},
 		{"a socket, and a timer", []config.Unit{service, socket, timer}, Vendor{}, true, false},
-		{"a timer, and [Install]", []config.Unit{own("a.service", wanted), timer}, Vendor{}, true, false},
-		{"a socket, and [Install]", []config.Unit{own("a.service", wanted), socket}, Vendor{}, true, false},
+		{
+			"a timer, and [Install]",
+			[]config.Unit{own("a.service", wanted), timer},
+			Vendor{},
+			true,
+			false,
+		},
+		{
+			"a socket, and [Install]",
+			[]config.Unit{own("a.service", wanted), socket},
+			Vendor{},
+			true,
+			false,
+		},
 		{"a timer, and a command", []config.Unit{asked, timer}, Vendor{}, true, false},
 		{"a socket, and a command", []config.Unit{asked, socket}, Vendor{}, true, false},
-		{"a timer, disabled itself", []config.Unit{disabled(service), timer}, Vendor{}, true, false},
-		{"a timer, disabled, with a command", []config.Unit{disabled(asked), timer}, Vendor{}, true, false},
-		{"a timer that is disabled", []config.Unit{service, disabled(timer)}, Vendor{}, false, false},
+		{
+			"a timer, disabled itself",
+			[]config.Unit{disabled(service), timer},
+			Vendor{},
+			true,
+			false,
+		},
+		{
+			"a timer, disabled, with a command",
+			[]config.Unit{disabled(asked), timer},
+			Vendor{},
+			true,
+			false,
+		},
+		{
+			"a timer that is disabled",
+			[]config.Unit{service, disabled(timer)},
+			Vendor{},
+			false,
+			false,
+		},
 		{"a timer that is stopped", []config.Unit{service, stopped}, Vendor{}, false, false},
 		{
-			"a timer of another name", []config.Unit{service, own("b.timer", "[Timer]\nUnit=a.service\n")},
-			Vendor{}, true, false,
+			"a timer of another name",
+			[]config.Unit{service, own("b.timer", "[Timer]\nUnit=a.service\n")},
+			Vendor{},
+			true,
+			false,
 		},
 		{
 			"a timer of another name, with a specifier",
-			[]config.Unit{service, own("b-a.timer", "[Timer]\nUnit=%j.service\n")}, Vendor{}, true, false,
+			[]config.Unit{service, own("b-a.timer", "[Timer]\nUnit=%j.service\n")},
+			Vendor{},
+			true,
+			false,
 		},
 		{
-			"a timer of that name, for another unit", []config.Unit{service, own("a.timer", "[Timer]\nUnit=b.service\n")},
-			Vendor{}, false, false,
+			"a timer of that name, for another unit",
+			[]config.Unit{service, own("a.timer", "[Timer]\nUnit=b.service\n")},
+			Vendor{},
+			false,
+			false,
 		},
 		{
 			"a timer, by an alias",
-			[]config.Unit{own("a.service", "[Install]\nAlias=b.service\n"), own("b.timer", "")}, Vendor{}, true, false,
+			[]config.Unit{own("a.service", "[Install]\nAlias=b.service\n"), own("b.timer", "")},
+			Vendor{},
+			true,
+			false,
 		},
 		{
-			"a socket of the image that it enables", []config.Unit{service},
-			Vendor{Texts: map[string]string{"b.socket": "[Socket]\nService=a.service\n"}, Links: []string{"sockets.target.wants/b.socket"}},
-			true, true,
+			"a socket of the image that it enables",
+			[]config.Unit{service},
+			Vendor{
+				Texts: map[string]string{"b.socket": "[Socket]\nService=a.service\n"},
+				Links: []string{"sockets.target.wants/b.socket"},
+			},
+			true,
+			true,
 		},
 		{
-			"a timer of the image that it does not enable", []config.Unit{service},
-			Vendor{Texts: map[string]string{"a.timer": ""}}, false, false,
+			"a timer of the image that it does not enable",
+			[]config.Unit{service},
+			Vendor{Texts: map[string]string{"a.timer": ""}},
+			false,
+			false,
 		},
 		{
-			"a timer of the image that is disabled", []config.Unit{service, disabled(config.Unit{Name: "a.timer"})},
-			Vendor{Texts: map[string]string{"a.timer": ""}, Links: []string{"timers.target.wants/a.timer"}}, false, false,
+			"a timer of the image that is disabled",
+			[]config.Unit{service, disabled(config.Unit{Name: "a.timer"})},
+			Vendor{
+				Texts: map[string]string{"a.timer": ""},
+				Links: []string{"timers.target.wants/a.timer"},
+			},
+			false,
+			false,
 		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tree, err := Expand(config.Desired{Units: tt.units}, tt.vendor)
@@ -74,7 +133,9 @@ func TestOnDemand(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			u := tree.Units[slices.IndexFunc(tree.Units, func(u Unit) bool { return u.Name == "a.service" })]
+			u := tree.Units[slices.IndexFunc(tree.Units, func(u Unit) bool {
+				return u.Name == "a.service"
+			})]
 			if u.OnDemand != tt.demand || u.BySocket != tt.bySocket {
 				t.Errorf("on demand %v, by a socket alone %v", u.OnDemand, u.BySocket)
 			}
@@ -92,42 +153,79 @@ func TestEssential(t *testing.T) {
 	}{
 		{"neither", []config.Unit{own("a.service", "")}, Vendor{}, nil},
 		{
-			"both, and another", []config.Unit{own("kubelet.service", ""), own("containerd.service", ""), own("a.service", "")},
-			Vendor{}, []string{"containerd.service", "kubelet.service"},
+			"both, and another",
+			[]config.Unit{
+				own("kubelet.service", ""), own("containerd.service", ""), own("a.service", ""),
+			},
+			Vendor{},
+			[]string{"containerd.service", "kubelet.service"},
 		},
 		{
 			"what the kubelet requires, and what that is bound to",
-			[]config.Unit{own("kubelet.service", requires+"a.service\n"), own("a.service", "[Unit]\nBindsTo=b.mount\n"), own("b.mount", "")},
-			Vendor{}, []string{"a.service", "b.mount", "kubelet.service"},
+			[]config.Unit{
+				own("kubelet.service", requires+"a.service\n"),
+				own("a.service", "[Unit]\nBindsTo=b.mount\n"), own("b.mount", ""),
+			},
+			Vendor{},
+			[]string{"a.service", "b.mount", "kubelet.service"},
 		},
 		{
 			"what only wants or orders itself",
-			[]config.Unit{own("kubelet.service", "[Unit]\nWants=a.service\nAfter=b.service\n"), own("a.service", ""), own("b.service", requires+"kubelet.service\n")},
-			Vendor{}, []string{"kubelet.service"},
+			[]config.Unit{
+				own("kubelet.service", "[Unit]\nWants=a.service\nAfter=b.service\n"),
+				own("a.service", ""), own("b.service", requires+"kubelet.service\n"),
+			},
+			Vendor{},
+			[]string{"kubelet.service"},
 		},
 		{
-			"by a drop-in", []config.Unit{
-				{Name: "kubelet.service", Content: new(string), DropIns: []config.DropIn{{Name: "1.conf", Content: requires + "a.service\n"}}},
+			"by a drop-in",
+			[]config.Unit{
+				{
+					Name:    "kubelet.service",
+					Content: new(string),
+					DropIns: []config.DropIn{{Name: "1.conf", Content: requires + "a.service\n"}},
+				},
 				own("a.service", ""),
-			}, Vendor{}, []string{"a.service", "kubelet.service"},
+			},
+			Vendor{},
+			[]string{"a.service", "kubelet.service"},
 		},
 		{
-			"by RequiredBy", []config.Unit{own("kubelet.service", ""), own("a.service", "[Install]\nRequiredBy=kubelet.service\n")},
-			Vendor{}, []string{"a.service", "kubelet.service"},
+			"by RequiredBy",
+			[]config.Unit{
+				own("kubelet.service", ""),
+				own("a.service", "[Install]\nRequiredBy=kubelet.service\n"),
+			},
+			Vendor{},
+			[]string{"a.service", "kubelet.service"},
 		},
 		{
-			"by an alias", []config.Unit{own("kubelet.service", requires+"b.service\n"), own("a.service", "[Install]\nAlias=b.service\n")},
-			Vendor{}, []string{"a.service", "kubelet.service"},
+			"by an alias",
+			[]config.Unit{
+				own("kubelet.service", requires+"b.service\n"),
+				own("a.service", "[Install]\nAlias=b.service\n"),
+			},
+			Vendor{},
+			[]string{"a.service", "kubelet.service"},
 		},
 		{
-			"through a unit of the image", []config.Unit{{Name: "containerd.service"}, own("a.service", "")},
-			Vendor{Texts: map[string]string{"containerd.service": requires + "a.service\n"}}, []string{"a.service", "containerd.service"},
+			"through a unit of the image",
+			[]config.Unit{{Name: "containerd.service"}, own("a.service", "")},
+			Vendor{Texts: map[string]string{"containerd.service": requires + "a.service\n"}},
+			[]string{"a.service", "containerd.service"},
 		},
 		{
-			"a circle", []config.Unit{own("kubelet.service", requires+"a.service\n"), own("a.service", requires+"kubelet.service\n")},
-			Vendor{}, []string{"a.service", "kubelet.service"},
+			"a circle",
+			[]config.Unit{
+				own("kubelet.service", requires+"a.service\n"),
+				own("a.service", requires+"kubelet.service\n"),
+			},
+			Vendor{},
+			[]string{"a.service", "kubelet.service"},
 		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tree, err := Expand(config.Desired{Units: tt.units}, tt.vendor)
@@ -141,6 +239,7 @@ func TestEssential(t *testing.T) {
 					got = append(got, u.Name)
 				}
 			}
+
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("essential (-want +got):\n%s", diff)
 			}

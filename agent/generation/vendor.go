@@ -16,30 +16,38 @@ import (
 type Vendor struct {
 	// Texts are unit texts by unit name, templates of instances included.
 	Texts map[string]string
+
 	// Masked are the units that the image masks, whose text is empty.
 	Masked map[string]bool
+
 	// Paths are where those texts are in the image, absolute.
 	Paths map[string]string
+
 	// Links are the image's own enablement links to those units, such as
 	// multi-user.target.wants/containerd.service, sorted.
 	Links []string
 }
 
 // vendorDirs are where an image has units, the one that counts more first.
-var vendorDirs = [...]string{"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"}
+var vendorDirs = [...]string{
+	"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
+}
 
-// Catalog is the units of an image, each read when it is first asked for and then
-// remembered: an image does not change while it runs.
+// Catalog is the units of an image, each read when it is first asked for and
+// then remembered: an image does not change while it runs.
 type Catalog struct {
 	image fs.FS
-	// dirs are the names in each of vendorDirs, nil before they were listed: most
-	// units that are looked for are in none. links are the enablement links.
+
+	// dirs are the names in each of vendorDirs, nil before they were listed:
+	// most units that are looked for are in none. links are the enablement
+	// links.
 	dirs  *[len(vendorDirs)]map[string]bool
 	links []string
 	units map[string]vendorUnit
 }
 
-// vendorUnit is one unit of the image; the path is "" if it has none of the name.
+// vendorUnit is one unit of the image; the path is "" if it has none of the
+// name.
 type vendorUnit struct {
 	text, path string
 	masked     bool
@@ -54,27 +62,33 @@ func NewCatalog(image fs.FS) *Catalog {
 // ReadVendor is Read of a new Catalog.
 func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) { return NewCatalog(image).Read(d) }
 
-// Read looks up every unit that d names, with templates and whatever Also= leads
-// to, and the timers, paths and sockets that may start one of them. A unit that is
-// not there is not an error here.
+// Read looks up every unit that d names, with templates and whatever Also=
+// leads to, and the timers, paths and sockets that may start one of them. A
+// unit that is not there is not an error here.
 func (c *Catalog) Read(d config.Desired) (Vendor, error) {
 	if err := c.list(); err != nil {
 		return Vendor{}, fmt.Errorf("list the image's units: %w", err)
 	}
+
 	v := Vendor{Texts: map[string]string{}, Masked: map[string]bool{}, Paths: map[string]string{}}
 	own := map[string]string{}
+
 	var queue []string
 	for _, link := range c.links {
-		if slices.ContainsFunc(triggers[:], func(t trigger) bool { return path.Ext(link) == t.suffix }) {
+		if slices.ContainsFunc(triggers[:], func(t trigger) bool {
+			return path.Ext(link) == t.suffix
+		}) {
 			queue = append(queue, path.Base(link))
 		}
 	}
+
 	for _, u := range d.Units {
 		queue = append(queue, u.Name)
 		if u.Content != nil {
 			own[u.Name] = *u.Content
 		}
 	}
+
 	seen := map[string]bool{"": true}
 	for len(queue) > 0 {
 		name := queue[0]
@@ -82,29 +96,35 @@ func (c *Catalog) Read(d config.Desired) (Vendor, error) {
 		if seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		u, err := c.unit(name)
 		if err != nil {
 			return Vendor{}, fmt.Errorf("read the image's unit %s: %w", name, err)
 		}
+
 		v.add(name, u)
 		text, ok := own[name]
 		if !ok {
 			text = u.text
 		}
+
 		queue = append(queue, TemplateOf(name))
 		if stem, ok := strings.CutSuffix(name, ".service"); ok {
 			for _, kind := range triggers {
 				queue = append(queue, stem+kind.suffix)
 			}
 		}
+
 		queue = append(queue, parseInstall(text).also...)
 	}
+
 	for _, link := range c.links {
 		if seen[path.Base(link)] {
 			v.Links = append(v.Links, link)
 		}
 	}
+
 	return v, nil
 }
 
@@ -112,7 +132,8 @@ func (v *Vendor) add(name string, u vendorUnit) {
 	if u.path == "" {
 		return
 	}
-	v.Texts[name], v.Paths[name] = u.text, u.path
+	v.Texts[name] = u.text
+	v.Paths[name] = u.path
 	if u.masked {
 		v.Masked[name] = true
 	}
@@ -123,6 +144,7 @@ func (c *Catalog) list() error {
 	if c.dirs != nil {
 		return nil
 	}
+
 	var dirs [len(vendorDirs)]map[string]bool
 	var links []string
 	for i, dir := range vendorDirs {
@@ -130,10 +152,12 @@ func (c *Catalog) list() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+
 		dirs[i] = make(map[string]bool, len(children))
 		for _, child := range children {
 			dirs[i][child.Name()] = true
 		}
+
 		for _, child := range children {
 			made, err := c.linksIn(dir, child.Name())
 			if err != nil {
@@ -142,27 +166,33 @@ func (c *Catalog) list() error {
 			links = append(links, made...)
 		}
 	}
+
 	slices.Sort(links)
-	c.dirs, c.links = &dirs, slices.Compact(links)
+	c.dirs = &dirs
+	c.links = slices.Compact(links)
+
 	return nil
 }
 
-// linksIn are the enablement links in child of dir, which need not be a directory
-// of such.
+// linksIn are the enablement links in child of dir, which need not be a
+// directory of such.
 func (c *Catalog) linksIn(dir, child string) ([]string, error) {
 	switch path.Ext(child) {
 	case ".wants", ".requires", ".upholds":
 	default:
 		return nil, nil
 	}
+
 	entries, err := fs.ReadDir(c.image, path.Join(dir, child))
 	if err != nil {
 		return nil, err
 	}
+
 	var links []string
 	for _, entry := range entries {
 		links = append(links, path.Join(child, entry.Name()))
 	}
+
 	return links, nil
 }
 
@@ -171,25 +201,33 @@ func (c *Catalog) unit(name string) (vendorUnit, error) {
 	if u, known := c.units[name]; known {
 		return u, nil
 	}
+
 	var u vendorUnit
 	for i, dir := range vendorDirs {
 		if !c.dirs[i][name] {
 			continue
 		}
+
 		file := path.Join(dir, name)
 		text, masked, err := readThrough(c.image, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err != nil {
 			return vendorUnit{}, err
 		}
+
 		u = vendorUnit{text: text, path: "/" + file, masked: masked}
 		break
 	}
-	if u.path != "" { // What the image does not have is no directory to read, and may be of any name.
+
+	if u.path != "" {
+		// What the image does not have is no directory to read, and may be of
+		// any name.
 		c.units[name] = u
 	}
+
 	return u, nil
 }
 
