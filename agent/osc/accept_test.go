@@ -21,6 +21,7 @@ func fromCluster(text string, env osc.Env) (config.Desired, document.Errors, err
 	if refusal != nil {
 		return config.Desired{}, warnings, refusal
 	}
+
 	env.Contents = contents(osc.References(decoded, env))
 	desired, err := osc.Merge(decoded, env)
 	return desired, warnings, err
@@ -47,8 +48,8 @@ func files(hosts ...string) string {
 	return text
 }
 
-// Each row is what Gardener's own validation lets through or a later Gardener may
-// send. The node says where, and does what gardener-node-agent does.
+// Each row is what Gardener's own validation lets through or a later Gardener
+// may send. The node says where, and does what gardener-node-agent does.
 func TestAcceptedFromACluster(t *testing.T) {
 	unitFile := func(text string) *string { return &text }
 	const service = `content: "[Service]\n"`
@@ -59,11 +60,16 @@ func TestAcceptedFromACluster(t *testing.T) {
 	}{
 		{
 			name: "fields of a later Gardener, everywhere",
-			text: "later: 1\n" + head + "  later: {a: [b]}\n  criConfig: {name: containerd, later: 1}\n  units:\n  - name: a.service\n    later: 1\n" +
-				"  files:\n  - path: /etc/a\n    later: [1]\n    content: {later: 1, inline: {data: '0', later: 1}}\nstatus:\n  later: x\n",
+			text: "later: 1\n" + head + "  later: {a: [b]}\n" +
+				"  criConfig: {name: containerd, later: 1}\n  units:\n  - name: a.service\n" +
+				"    later: 1\n" +
+				"  files:\n  - path: /etc/a\n    later: [1]\n" +
+				"    content: {later: 1, inline: {data: '0', later: 1}}\nstatus:\n  later: x\n",
 			warnings: []string{
-				"1 later", "5 spec.later", "6 spec.criConfig.later", "9 spec.units[0].later", "12 spec.files[0].later",
-				"13 spec.files[0].content.later", "13 spec.files[0].content.inline.later", "15 status.later",
+				"1 later", "5 spec.later", "6 spec.criConfig.later", "9 spec.units[0].later",
+				"12 spec.files[0].later",
+				"13 spec.files[0].content.later", "13 spec.files[0].content.inline.later",
+				"15 status.later",
 			},
 			want: config.Desired{
 				Files: []config.File{{Path: "/etc/a", Mode: 0o600, Content: config.Text("0")}},
@@ -71,94 +77,179 @@ func TestAcceptedFromACluster(t *testing.T) {
 			},
 		},
 		{
-			name: "a unit twice, the later counts", text: unit("name: a.service", `content: "[Unit]\n"`, "command: stop") + "  - {name: a.service, " + service + ", command: restart}\n",
+			name: "a unit twice, the later counts",
+			text: unit("name: a.service", `content: "[Unit]\n"`, "command: stop") +
+				"  - {name: a.service, " + service + ", command: restart}\n",
 			warnings: []string{"8 spec.units[1].content", "8 spec.units[1].command"},
-			want:     config.Desired{Units: []config.Unit{{Name: "a.service", Content: unitFile("[Service]\n"), Command: config.CommandRestart}}},
+			want: config.Desired{Units: []config.Unit{
+				{
+					Name:    "a.service",
+					Content: unitFile("[Service]\n"),
+					Command: config.CommandRestart,
+				},
+			}},
 		},
 		{
-			name: "a drop-in in spec and in status", text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]\n"}]`) +
-				"status: {extensionUnits: [{name: a.service, dropIns: [{name: a.conf, content: \"[Service]\\n\"}]}]}\n",
+			name: "a drop-in in spec and in status",
+			text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]\n"}]`) +
+				"status: {extensionUnits: [{name: a.service, dropIns: [{name: a.conf, content: " +
+				"\"[Service]\\n\"}]}]}\n",
 			warnings: []string{"7 status.extensionUnits[0].dropIns[0].name"},
-			want:     config.Desired{Units: []config.Unit{{Name: "a.service", DropIns: []config.DropIn{{Name: "a.conf", Content: "[Service]\n"}}}}},
+			want: config.Desired{Units: []config.Unit{
+				{
+					Name:    "a.service",
+					DropIns: []config.DropIn{{Name: "a.conf", Content: "[Service]\n"}},
+				},
+			}},
 		},
 		{
-			name: "a file twice", text: files("", ""), warnings: []string{"6 spec.files[1].path"},
-			want: config.Desired{Files: []config.File{{Path: "/etc/a", Mode: 0o600, Content: config.Text("1")}}},
+			name:     "a file twice",
+			text:     files("", ""),
+			warnings: []string{"6 spec.files[1].path"},
+			want: config.Desired{Files: []config.File{
+				{Path: "/etc/a", Mode: 0o600, Content: config.Text("1")},
+			}},
 		},
 		{
-			name: "a file of a host twice", text: files("other", "here", "here"), warnings: []string{"7 spec.files[2].path"},
-			want: config.Desired{Files: []config.File{{Path: "/etc/a", Mode: 0o600, Content: config.Text("2")}}},
+			name:     "a file of a host twice",
+			text:     files("other", "here", "here"),
+			warnings: []string{"7 spec.files[2].path"},
+			want: config.Desired{Files: []config.File{
+				{Path: "/etc/a", Mode: 0o600, Content: config.Text("2")},
+			}},
 		},
 		{
-			name: "a file for all and for a host", text: files("", "other"), warnings: []string{"6 spec.files[1].path"},
-			want: config.Desired{Files: []config.File{{Path: "/etc/a", Mode: 0o600, Content: config.Text("0")}}},
+			name:     "a file for all and for a host",
+			text:     files("", "other"),
+			warnings: []string{"6 spec.files[1].path"},
+			want: config.Desired{Files: []config.File{
+				{Path: "/etc/a", Mode: 0o600, Content: config.Text("0")},
+			}},
 		},
 		{
-			name: "files in the place of a unit's", text: file("/etc/systemd/system/a.service") +
-				"  - {path: /etc/systemd/system/a.service.d/a.conf, content: {inline: {data: x}}}\n" +
-				"  units: [{name: a.service, " + service + ", dropIns: [{name: a.conf, content: \"[Unit]\\n\"}]}]\n",
+			name: "files in the place of a unit's",
+			text: file("/etc/systemd/system/a.service") +
+				"  - {path: /etc/systemd/system/a.service.d/a.conf, content: {inline: " +
+				"{data: x}}}\n" +
+				"  units: [{name: a.service, " + service + ", dropIns: [{name: a.conf, content: " +
+				"\"[Unit]\\n\"}]}]\n",
 			warnings: []string{"5 spec.files[0].path", "7 spec.files[1].path"},
-			want:     config.Desired{Units: []config.Unit{{Name: "a.service", Content: unitFile("[Service]\n"), DropIns: []config.DropIn{{Name: "a.conf", Content: "[Unit]\n"}}}}},
+			want: config.Desired{Units: []config.Unit{
+				{
+					Name:    "a.service",
+					Content: unitFile("[Service]\n"),
+					DropIns: []config.DropIn{{Name: "a.conf", Content: "[Unit]\n"}},
+				},
+			}},
 		},
 		{
-			name: "a drop-in of criConfig in spec", text: head + "  criConfig: {name: containerd, cgroupDriver: systemd}\n" +
-				"  units: [{name: containerd.service, dropIns: [{name: 30-env_config.conf, content: \"[Unit]\\n\"}]}]\n",
+			name: "a drop-in of criConfig in spec",
+			text: head + "  criConfig: {name: containerd, cgroupDriver: systemd}\n" +
+				"  units: [{name: containerd.service, dropIns: [{name: 30-env_config.conf, " +
+				"content: \"[Unit]\\n\"}]}]\n",
 			warnings: []string{"5 spec.units[0].dropIns[0].name"},
 			want: config.Desired{Units: []config.Unit{{
-				Name: cri.Unit, DropIns: []config.DropIn{{Name: cri.DropInName, Content: cri.DropIn}}, FilePaths: []string{cri.ConfigFile},
+				Name:      cri.Unit,
+				DropIns:   []config.DropIn{{Name: cri.DropInName, Content: cri.DropIn}},
+				FilePaths: []string{cri.ConfigFile},
 			}}},
 		},
 		{
-			name: "a drop-in of criConfig in status", text: head + "  criConfig: {name: containerd, cgroupDriver: systemd}\n" +
-				"status: {extensionUnits: [{name: containerd.service, dropIns: [{name: 30-env_config.conf, content: \"[Unit]\\n\"}]}]}\n",
+			name: "a drop-in of criConfig in status",
+			text: head + "  criConfig: {name: containerd, cgroupDriver: systemd}\n" +
+				"status: {extensionUnits: [{name: containerd.service, dropIns: [{name: " +
+				"30-env_config.conf, content: \"[Unit]\\n\"}]}]}\n",
 			warnings: []string{"5 status.extensionUnits[0].dropIns[0].name"},
 			want: config.Desired{Units: []config.Unit{{
-				Name: cri.Unit, DropIns: []config.DropIn{{Name: cri.DropInName, Content: "[Unit]\n"}}, FilePaths: []string{cri.ConfigFile},
+				Name:      cri.Unit,
+				DropIns:   []config.DropIn{{Name: cri.DropInName, Content: "[Unit]\n"}},
+				FilePaths: []string{cri.ConfigFile},
 			}}},
 		},
 		{
-			name: "paths in another spelling", text: file("/etc//a/./b") + "    permissions: 420\n" +
-				"  - {path: /etc/c, content: {imageRef: {image: a.b/c:v1, filePathInImage: bin/c/}}}\n  units: [{name: a.service, filePaths: [/etc/a//b]}]\n",
-			warnings: []string{"5 spec.files[0].path", "8 spec.files[1].content.imageRef.filePathInImage", "9 spec.units[0].filePaths[0]"},
+			name: "paths in another spelling",
+			text: file("/etc//a/./b") + "    permissions: 420\n" +
+				"  - {path: /etc/c, content: {imageRef: {image: a.b/c:v1, filePathInImage: " +
+				"bin/c/}}}\n  units: [{name: a.service, filePaths: [/etc/a//b]}]\n",
+			warnings: []string{
+				"5 spec.files[0].path", "8 spec.files[1].content.imageRef.filePathInImage",
+				"9 spec.units[0].filePaths[0]",
+			},
 			want: config.Desired{
 				Files: []config.File{
 					{Path: "/etc/a/b", Mode: 0o644, Content: config.Text("x")},
-					{Path: "/etc/c", Mode: 0o600, Content: config.Text("/bin/c of the image a.b/c:v1")},
+					{
+						Path:    "/etc/c",
+						Mode:    0o600,
+						Content: config.Text("/bin/c of the image a.b/c:v1"),
+					},
 				},
 				Units: []config.Unit{{Name: "a.service", FilePaths: []string{"/etc/a/b"}}},
 			},
 		},
 		{
-			name: "a mode with the type of the file", text: file("/etc/a") + "    permissions: 0o100644\n", warnings: []string{"7 spec.files[0].permissions"},
-			want: config.Desired{Files: []config.File{{Path: "/etc/a", Mode: 0o644, Content: config.Text("x")}}},
+			name:     "a mode with the type of the file",
+			text:     file("/etc/a") + "    permissions: 0o100644\n",
+			warnings: []string{"7 spec.files[0].permissions"},
+			want: config.Desired{Files: []config.File{
+				{Path: "/etc/a", Mode: 0o644, Content: config.Text("x")},
+			}},
 		},
 		{
-			name: "a file without data", text: content("inline: {encoding: b64}"), warnings: []string{"6 spec.files[0].content.inline.data"},
-			want: config.Desired{Files: []config.File{{Path: "/etc/a", Mode: 0o600, Content: config.Text("")}}},
+			name:     "a file without data",
+			text:     content("inline: {encoding: b64}"),
+			warnings: []string{"6 spec.files[0].content.inline.data"},
+			want: config.Desired{Files: []config.File{
+				{Path: "/etc/a", Mode: 0o600, Content: config.Text("")},
+			}},
 		},
 		{
-			name: "an unknown command", text: unit("name: a.service", "command: reload"), warnings: []string{"6 spec.units[0].command"},
-			want: config.Desired{Units: []config.Unit{{Name: "a.service"}}},
+			name:     "an unknown command",
+			text:     unit("name: a.service", "command: reload"),
+			warnings: []string{"6 spec.units[0].command"},
+			want:     config.Desired{Units: []config.Unit{{Name: "a.service"}}},
 		},
 		{
-			name: "an unknown command over one", text: unit("name: a.service", "command: stop") + "status: {extensionUnits: [{name: a.service, command: Stop}]}\n",
-			warnings: []string{"7 status.extensionUnits[0].command"}, want: config.Desired{Units: []config.Unit{{Name: "a.service"}}},
+			name: "an unknown command over one",
+			text: unit("name: a.service", "command: stop") + "status: {extensionUnits: " +
+				"[{name: a.service, command: Stop}]}\n",
+			warnings: []string{"7 status.extensionUnits[0].command"},
+			want:     config.Desired{Units: []config.Unit{{Name: "a.service"}}},
 		},
 		{
-			name: "a template to start", text: unit("name: a@.service", "command: restart"), warnings: []string{"6 spec.units[0].command"},
-			want: config.Desired{Units: []config.Unit{{Name: "a@.service"}}},
+			name:     "a template to start",
+			text:     unit("name: a@.service", "command: restart"),
+			warnings: []string{"6 spec.units[0].command"},
+			want:     config.Desired{Units: []config.Unit{{Name: "a@.service"}}},
 		},
 		{
-			name: "a unit that is masked", text: unit("name: a.service", `content: ""`, "command: start"), warnings: []string{"6 spec.units[0].content"},
-			want: config.Desired{Units: []config.Unit{{Name: "a.service", Content: unitFile(""), Command: config.CommandStop}}},
+			name:     "a unit that is masked",
+			text:     unit("name: a.service", `content: ""`, "command: start"),
+			warnings: []string{"6 spec.units[0].content"},
+			want: config.Desired{Units: []config.Unit{
+				{Name: "a.service", Content: unitFile(""), Command: config.CommandStop},
+			}},
 		},
 		{
-			name: "a unit file that systemd reads in part", text: unit("name: a.service", `content: "[Later]\nnothing\n"`), warnings: []string{"6 spec.units[0].content", "6 spec.units[0].content"},
-			want: config.Desired{Units: []config.Unit{{Name: "a.service", Content: unitFile("[Later]\nnothing\n")}}},
+			name:     "a unit file that systemd reads in part",
+			text:     unit("name: a.service", `content: "[Later]\nnothing\n"`),
+			warnings: []string{"6 spec.units[0].content", "6 spec.units[0].content"},
+			want: config.Desired{Units: []config.Unit{
+				{Name: "a.service", Content: unitFile("[Later]\nnothing\n")},
+			}},
 		},
-		{name: "an unknown purpose", text: head + "  purpose: later\n", warnings: []string{"4 spec.purpose"}},
-		{name: "null everywhere", text: head + "  units:\n  files:\n  criConfig:\n  inPlaceUpdates:\nstatus:\nmetadata:\n"},
+		{
+			name:     "an unknown purpose",
+			text:     head + "  purpose: later\n",
+			warnings: []string{"4 spec.purpose"},
+		},
+		{
+			name: "null everywhere",
+			text: head + "  units:\n  files:\n  criConfig:\n" +
+				"  inPlaceUpdates:\nstatus:\nmetadata:\n",
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, warnings, err := fromCluster(tt.text, osc.Env{Hostname: "here"})
@@ -168,6 +259,7 @@ func TestAcceptedFromACluster(t *testing.T) {
 			if diff := cmp.Diff(tt.warnings, places(warnings)); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s\n%v", diff, warnings)
 			}
+
 			got.Files = without(got.Files, cri.ConfigFile)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Merge (-want +got):\n%s", diff)
@@ -188,30 +280,56 @@ func without(files []config.File, path string) (others []config.File) {
 
 // A mirror twice is one table of TOML, which has none twice: the first.
 func TestMirrorTwice(t *testing.T) {
-	desired, warnings, err := fromCluster(mirror("url: 'http://a', capabilities: [pull]}, {url: 'http://b'}, {url: 'http://a'"), osc.Env{})
+	desired, warnings, err := fromCluster(
+		mirror("url: 'http://a', capabilities: [pull]}, {url: 'http://b'}, {url: 'http://a'"),
+		osc.Env{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"10 spec.criConfig.containerd.registries[0].hosts[2].url"}, places(warnings)); diff != "" {
+
+	diff := cmp.Diff([]string{"10 spec.criConfig.containerd.registries[0].hosts[2].url"},
+		places(warnings))
+	if diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
+
 	text := read(t, desired.Files[0].Content)
-	if strings.Count(text, `"http://a"`) != 1 || !strings.Contains(text, "[host.\"http://a\"]\ncapabilities = [\"pull\"]\n") {
+	if strings.Count(text, `"http://a"`) != 1 || !strings.Contains(text, "[host.\"http://a\"]\n"+
+		"capabilities = [\"pull\"]\n") {
 		t.Errorf("hosts.toml is\n%s", text)
 	}
 }
 
-// A warning hides no error: neither of the same field nor of the whole document.
+// A warning hides no error: neither of the same field nor of the whole
+// document.
 func TestWarningsHideNothing(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		want       []string
 	}{
-		{name: "an error of the field that is given twice", text: unit("name: a.service", "name: b"), want: []string{"6 spec.units[0].name"}},
+		{
+			name: "an error of the field that is given twice",
+			text: unit("name: a.service", "name: b"),
+			want: []string{"6 spec.units[0].name"},
+		},
 		{name: "no header", text: "spec: {}\nlater: 1\n", want: []string{"1 apiVersion", "1 kind"}},
-		{name: "another header", text: "apiVersion: v1\nkind: Pod\nlater: 1\n", want: []string{"1 apiVersion", "2 kind"}},
-		{name: "errors after many warnings", text: head + strings.Repeat("  later: 1\n", 2000) + "  files: 1\n", want: []string{"2004 spec.files"}},
-		{name: "a file that cannot be", text: file("/usr/bin/a") + "    later: 1\n", want: []string{"5 spec.files[0].path"}},
+		{
+			name: "another header",
+			text: "apiVersion: v1\nkind: Pod\n" +
+				"later: 1\n",
+			want: []string{"1 apiVersion", "2 kind"},
+		},
+		{
+			name: "errors after many warnings",
+			text: head + strings.Repeat("  later: 1\n", 2000) + "  files: 1\n",
+			want: []string{"2004 spec.files"},
+		},
+		{
+			name: "a file that cannot be",
+			text: file("/usr/bin/a") + "    later: 1\n",
+			want: []string{"5 spec.files[0].path"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := fromCluster(test.text, osc.Env{})
@@ -236,23 +354,36 @@ const ssh = head + `  units:
 // A node has no SSH server: what turns access on is left out, with a note, and
 // what turns it off is left out.
 func TestSSHAccess(t *testing.T) {
-	const users = "status:\n  extensionUnits:\n  - {name: gardener-user.service, enable: true}\n  - {name: gardener-user.path, enable: true}\n" +
-		"  extensionFiles:\n  - {path: /var/lib/gardener-user-authorized-keys, content: {inline: {encoding: b64, data: YQ==}}}\n"
+	const users = "status:\n  extensionUnits:\n  - {name: gardener-user.service, enable: true}\n" +
+		"  - {name: gardener-user.path, enable: true}\n" +
+		"  extensionFiles:\n" +
+		"  - {path: /var/lib/gardener-user-authorized-keys, content: {inline: {encoding: b64, " +
+		"data: YQ==}}}\n"
+
 	for _, test := range []struct {
 		name, text string
 		want       []string
 		notes      []string
 	}{
 		{
-			name: "off", text: ssh, want: []string{"/var/lib/gardener-user/run.sh", "/var/lib/sshd-ensurer/run.sh", "sshd-ensurer.service"},
+			name: "off",
+			text: ssh,
+			want: []string{
+				"/var/lib/gardener-user/run.sh", "/var/lib/sshd-ensurer/run.sh",
+				"sshd-ensurer.service",
+			},
 		},
 		{
-			name: "on", text: ssh + users,
+			name: "on",
+			text: ssh + users,
 			want: []string{
-				"/var/lib/gardener-user-authorized-keys", "/var/lib/gardener-user/run.sh", "/var/lib/sshd-ensurer/run.sh",
+				"/var/lib/gardener-user-authorized-keys", "/var/lib/gardener-user/run.sh",
+				"/var/lib/sshd-ensurer/run.sh",
 				"gardener-user.path", "gardener-user.service", "sshd-ensurer.service",
 			},
-			notes: []string{"NoSSHAccess SSH access: this image has no SSH server, so it goes without gardener-user.path, gardener-user.service, sshd-ensurer.service"},
+			notes: []string{"NoSSHAccess SSH access: this image has no SSH server, " +
+				"so it goes without gardener-user.path, gardener-user.service, " +
+				"sshd-ensurer.service"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -263,6 +394,7 @@ func TestSSHAccess(t *testing.T) {
 			if diff := cmp.Diff(test.want, leftOut(desired)); diff != "" {
 				t.Errorf("left out (-want +got):\n%s", diff)
 			}
+
 			var notes []string
 			for _, n := range desired.Notes {
 				notes = append(notes, n.Reason+" "+n.String())
@@ -270,18 +402,22 @@ func TestSSHAccess(t *testing.T) {
 			if diff := cmp.Diff(test.notes, notes); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]config.Unit{{Name: "a.service", FilePaths: []string{}}}, desired.Units); diff != "" || len(desired.Files) > 0 {
+
+			diff := cmp.Diff([]config.Unit{{Name: "a.service", FilePaths: []string{}}},
+				desired.Units)
+			if diff != "" || len(desired.Files) > 0 {
 				t.Errorf("%d files, units (-want +got):\n%s", len(desired.Files), diff)
 			}
 		})
 	}
 }
 
-// kubelet is a document with a kubelet configuration of these lines, the first on
-// line 9, and with inPlaceUpdates or without.
+// kubelet is a document with a kubelet configuration of these lines, the first
+// on line 9, and with inPlaceUpdates or without.
 func kubelet(inPlace bool, lines ...string) string {
 	const indent = "\n          "
-	text := head + "  files:\n  - path: /var/lib/kubelet/config/kubelet\n    content:\n      inline:\n        data: |" +
+	text := head + "  files:\n  - path: /var/lib/kubelet/config/kubelet\n    content:\n" +
+		"      inline:\n        data: |" +
 		indent + strings.Join(lines, indent) + "\n"
 	if inPlace {
 		text += "  inPlaceUpdates: {operatingSystemVersion: 1.0.0, kubelet: 1.35.0}\n"
@@ -299,28 +435,48 @@ func TestKubeletQuantities(t *testing.T) {
 		warnings, refusal string
 	}{
 		{
-			name: "right", inPlace: true,
-			lines: []string{"apiVersion: kubelet.config.k8s.io/v1beta1", "maxPods: 110", "kubeReserved: {cpu: 80m, memory: 1Gi, pid: 20k}", "evictionHard: {memory.available: 5%, nodefs.available: 1.5Gi}"},
+			name:    "right",
+			inPlace: true,
+			lines: []string{
+				"apiVersion: kubelet.config.k8s.io/v1beta1", "maxPods: 110", "kubeReserved: " +
+					"{cpu: 80m, memory: 1Gi, pid: 20k}",
+				"evictionHard: {memory.available: 5%, nodefs.available: 1.5Gi}",
+			},
 		},
 		{
-			name: "kubeReserved in an update in place", inPlace: true, lines: []string{"kubeReserved:", "  memory: 1Gi", "  cpu: 80 m"},
+			name:    "kubeReserved in an update in place",
+			inPlace: true,
+			lines:   []string{"kubeReserved:", "  memory: 1Gi", "  cpu: 80 m"},
 			refusal: "c:11" + at + `3: the kubelet's kubeReserved.cpu: "80 m"` + hint,
 		},
 		{
-			name: "kubeReserved elsewhere", lines: []string{"kubeReserved:", "  cpu: ''"},
+			name:     "kubeReserved elsewhere",
+			lines:    []string{"kubeReserved:", "  cpu: ''"},
 			warnings: "c:10" + at + "2: the kubelet's kubeReserved.cpu: an empty value" + hint,
 		},
 		{
-			name: "a number for a quantity", inPlace: true, lines: []string{"kubeReserved:", "  cpu: 1"},
-			refusal: "c:10" + at + `2: the kubelet's kubeReserved.cpu: is the number "1", want a string; hint: put it in quotes`,
+			name:    "a number for a quantity",
+			inPlace: true,
+			lines:   []string{"kubeReserved:", "  cpu: 1"},
+			refusal: "c:10" + at +
+				`2: the kubelet's kubeReserved.cpu: is the number "1", want a string; hint: put it in quotes`,
 		},
 		{
-			name: "what else the kubelet does not take", inPlace: true, lines: []string{"systemReserved: {cpu: x}", "evictionHard:", "  memory.available: 5 %"},
-			warnings: "c:9" + at + `1: the kubelet's systemReserved.cpu: "x"` + hint + "\nc:11" + at + `3: the kubelet's evictionHard["memory.available"]: "5 %"` + hint,
+			name:    "what else the kubelet does not take",
+			inPlace: true,
+			lines: []string{
+				"systemReserved: {cpu: x}", "evictionHard:", "  memory.available: 5 %",
+			},
+			warnings: "c:9" + at + `1: the kubelet's systemReserved.cpu: "x"` + hint + "\n" +
+				"c:11" + at + `3: the kubelet's evictionHard["memory.available"]: "5 %"` + hint,
 		},
 		{
-			name: "no YAML", inPlace: true, lines: []string{"kubeReserved: ["},
-			refusal: "c:9" + at + "1: the kubelet's configuration: not YAML: did not find expected node content; hint: indent with spaces, and quote a value that has a colon or begins with a special character",
+			name:    "no YAML",
+			inPlace: true,
+			lines:   []string{"kubeReserved: ["},
+			refusal: "c:9" + at + "1: the kubelet's configuration: not YAML: " +
+				"did not find expected node content; hint: indent with spaces, " +
+				"and quote a value that has a colon or begins with a special character",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -335,26 +491,32 @@ func TestKubeletQuantities(t *testing.T) {
 	}
 }
 
-// A document for a machine's first boot, as Gardener makes it for the user data.
+// A document for a machine's first boot, as Gardener makes it for the user
+// data.
 func TestProvision(t *testing.T) {
 	text, err := os.ReadFile("testdata/provision.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	desired, warnings, err := fromCluster(string(text), osc.Env{Hostname: "here"})
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
+
 	var paths []string
 	for _, f := range desired.Files {
 		paths = append(paths, f.Path)
 	}
+
 	want := []string{
-		"/var/lib/gardener-node-agent/credentials/bootstrap-token", "/var/lib/gardener-node-agent/init.sh", "/var/lib/gardener-node-agent/machine-name",
+		"/var/lib/gardener-node-agent/credentials/bootstrap-token",
+		"/var/lib/gardener-node-agent/init.sh", "/var/lib/gardener-node-agent/machine-name",
 	}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]string{"gardener-node-init.service"}, leftOut(desired)); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}

@@ -51,17 +51,21 @@ func contents(references []osc.Reference) map[osc.Reference]config.Content {
 
 // The contract's example decodes, validates and merges.
 func TestContractExample(t *testing.T) {
-	document, env := full(t), osc.Env{Hostname: "nuc-01"}
+	document := full(t)
+	env := osc.Env{Hostname: "nuc-01"}
 	if err := osc.Validate(document, env); err != nil {
 		t.Errorf("Validate without contents: %v", err)
 	}
+
 	references := osc.References(document, env)
-	if diff := cmp.Diff([]osc.Reference{
+	diff := cmp.Diff([]osc.Reference{
 		{Image: "registry.site.local/hyperkube:v1.35.0", Path: "/kubelet"},
 		{Secret: "ca-kubelet-bundle-3f2a", Key: "bundle.crt"},
-	}, references); diff != "" {
+	}, references)
+	if diff != "" {
 		t.Errorf("References (-want +got):\n%s", diff)
 	}
+
 	env.Contents = contents(references)
 	desired := merge(t, document, env)
 
@@ -70,38 +74,57 @@ func TestContractExample(t *testing.T) {
 		paths = append(paths, file.Path)
 	}
 	if diff := cmp.Diff([]string{
-		"/etc/containerd/certs.d/docker.io/hosts.toml", "/etc/containerd/config.toml", "/etc/edge/identity", "/etc/site.conf",
-		"/etc/sysctl.d/99-k8s-general.conf", "/opt/bin/kubelet", "/var/lib/ca-certificates-local/ROOTcerts.crt",
+		"/etc/containerd/certs.d/docker.io/hosts.toml", "/etc/containerd/config.toml",
+		"/etc/edge/identity", "/etc/site.conf",
+		"/etc/sysctl.d/99-k8s-general.conf", "/opt/bin/kubelet",
+		"/var/lib/ca-certificates-local/ROOTcerts.crt",
 		"/var/lib/kubelet/ca.crt", "/var/lib/kubelet/config/kubelet",
 	}, paths); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff([]config.Probe{{
-		Path: "/etc/containerd/certs.d/docker.io/hosts.toml", URLs: []string{"https://mirror.site.local:5000"}, CACerts: []string{"/etc/ssl/site-ca.crt"},
+		Path:    "/etc/containerd/certs.d/docker.io/hosts.toml",
+		URLs:    []string{"https://mirror.site.local:5000"},
+		CACerts: []string{"/etc/ssl/site-ca.crt"},
 	}}, desired.Probes); diff != "" {
 		t.Errorf("probes (-want +got):\n%s", diff)
 	}
+
 	if diff := cmp.Diff(&config.Update{
-		OSVersion: "1632.0.0", Kubelet: "1.35.0", CertificateAuthorities: time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC),
+		OSVersion:              "1632.0.0",
+		Kubelet:                "1.35.0",
+		CertificateAuthorities: time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC),
 	}, desired.Update); diff != "" {
 		t.Errorf("update (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"/opt/bin/gardener-node-agent", "gardener-node-agent.service"}, leftOut(desired)); diff != "" {
+
+	if diff := cmp.Diff([]string{"/opt/bin/gardener-node-agent", "gardener-node-agent.service"},
+		leftOut(desired)); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}
-	wantUnits := []string{"containerd.service", "kubelet.service", "legacy-logger.service", "systemd-sysctl.service"}
+
+	wantUnits := []string{
+		"containerd.service", "kubelet.service", "legacy-logger.service", "systemd-sysctl.service",
+	}
 	if diff := cmp.Diff(wantUnits, unitNames(desired)); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}
+
 	containerd := desired.Units[0]
 	var dropIns []string
 	for _, dropIn := range containerd.DropIns {
 		dropIns = append(dropIns, dropIn.Name)
 	}
-	if diff := cmp.Diff([]string{"20-limits.conf", "30-env_config.conf", "30-site.conf"}, dropIns); diff != "" {
+	if diff := cmp.Diff([]string{"20-limits.conf", "30-env_config.conf", "30-site.conf"},
+		dropIns); diff != "" {
 		t.Errorf("drop-ins of containerd (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"/etc/containerd/config.toml", "/var/lib/ca-certificates-local/ROOTcerts.crt"}, containerd.FilePaths); diff != "" {
+
+	if diff := cmp.Diff(
+		[]string{"/etc/containerd/config.toml", "/var/lib/ca-certificates-local/ROOTcerts.crt"},
+		containerd.FilePaths,
+	); diff != "" {
 		t.Errorf("what restarts containerd (-want +got):\n%s", diff)
 	}
 }
@@ -124,13 +147,17 @@ func unitNames(desired config.Desired) (names []string) {
 func TestWeakPoint06CamelCaseNamesAreRead(t *testing.T) {
 	document := full(t)
 	containerd := document.Spec.Units[0]
-	if len(containerd.DropIns) != 1 || len(containerd.FilePaths) != 1 || document.Spec.CRIConfig == nil ||
-		document.Spec.CRIConfig.CgroupDriver == nil || len(document.Status.ExtensionUnits) != 1 || document.Spec.Files[6].HostName == nil {
+	if len(containerd.DropIns) != 1 || len(containerd.FilePaths) != 1 ||
+		document.Spec.CRIConfig == nil ||
+		document.Spec.CRIConfig.CgroupDriver == nil || len(document.Status.ExtensionUnits) != 1 ||
+		document.Spec.Files[6].HostName == nil {
 		t.Errorf("decoded %+v", document)
 	}
+
 	for _, misspelt := range []string{"dropins", "drop_ins", "filepaths", "FilePaths"} {
 		_, err := osc.Decode("c", []byte(unit("name: a.service", misspelt+": []")))
-		if err == nil || !strings.Contains(err.Error(), "c:6: spec.units[0]."+misspelt+": unknown field; hint: did you mean ") {
+		if err == nil || !strings.Contains(err.Error(),
+			"c:6: spec.units[0]."+misspelt+": unknown field; hint: did you mean ") {
 			t.Errorf("%s: error %v", misspelt, err)
 		}
 	}
@@ -141,13 +168,22 @@ func TestWeakPoint10bPathTwiceInLaterEntriesOfAHost(t *testing.T) {
 	entry := func(host string) string {
 		return "  - {path: /etc/a, hostName: " + host + ", content: {inline: {data: x}}}\n"
 	}
+
 	for _, test := range []struct {
 		name  string
 		hosts []string
 		want  string
 	}{
-		{name: "the second and the third", hosts: []string{"a", "b", "b"}, want: `c:7: spec.files[2].path: "/etc/a" given twice, first at spec.files[1].path`},
-		{name: "the second and the fourth", hosts: []string{"a", "b", "c", "b"}, want: `c:8: spec.files[3].path: "/etc/a" given twice, first at spec.files[1].path`},
+		{
+			name:  "the second and the third",
+			hosts: []string{"a", "b", "b"},
+			want:  `c:7: spec.files[2].path: "/etc/a" given twice, first at spec.files[1].path`,
+		},
+		{
+			name:  "the second and the fourth",
+			hosts: []string{"a", "b", "c", "b"},
+			want:  `c:8: spec.files[3].path: "/etc/a" given twice, first at spec.files[1].path`,
+		},
 		{name: "each another", hosts: []string{"a", "b", "c", "d"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -155,8 +191,11 @@ func TestWeakPoint10bPathTwiceInLaterEntriesOfAHost(t *testing.T) {
 			for _, host := range test.hosts {
 				text += entry(host)
 			}
+
 			err := mergeText(text, osc.Env{Hostname: "other"})
-			if got := message(err); got != test.want && !strings.HasPrefix(got, test.want+"; ") || test.want == "" && err != nil {
+			got := message(err)
+			if got != test.want && !strings.HasPrefix(got, test.want+"; ") ||
+				test.want == "" && err != nil {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})
@@ -174,7 +213,8 @@ func message(err error) string {
 // is in its mode whole, whatever the umask.
 func TestWeakPoint19FilesHaveNoHiddenAttributes(t *testing.T) {
 	for _, field := range []string{"owner: root", "group: root", "selinux: x", "mode: 0644"} {
-		if err := mergeText(file("/etc/a")+"    "+field+"\n", osc.Env{}); err == nil || !strings.Contains(err.Error(), "unknown field") {
+		if err := mergeText(file("/etc/a")+"    "+field+"\n", osc.Env{}); err == nil ||
+			!strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}
@@ -187,9 +227,11 @@ func TestWeakPoint19FilesHaveNoHiddenAttributes(t *testing.T) {
 // What another node needs, and what Loam itself is, is not fetched.
 func TestReferencesLeaveOutWhatIsNotForThisNode(t *testing.T) {
 	ref := func(path, host, key string) string {
-		return "  - {path: " + path + ", hostName: " + host + ", content: {secretRef: {name: s, dataKey: " + key + "}}}\n"
+		return "  - {path: " + path + ", hostName: " + host + ", content: {secretRef: {name: " +
+			"s, dataKey: " + key + "}}}\n"
 	}
-	document := decode(t, head+"  files:\n"+ref("/etc/b", "here", "k")+ref("/etc/a", "here", "k")+ref("/etc/c", "there", "l")+
+	document := decode(t, head+"  files:\n"+ref("/etc/b", "here", "k")+ref("/etc/a", "here", "k")+
+		ref("/etc/c", "there", "l")+
 		ref("/opt/bin/gardener-node-agent", "here", "m"))
 	want := []osc.Reference{{Secret: "s", Key: "k"}}
 	if diff := cmp.Diff(want, osc.References(document, osc.Env{Hostname: "HERE"})); diff != "" {

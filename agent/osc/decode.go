@@ -44,6 +44,7 @@ func both(a, b error) error {
 	if len(all) == 0 {
 		return nil
 	}
+
 	slices.SortStableFunc(all, byLine)
 	return all
 }
@@ -65,6 +66,7 @@ func Check(decoded error, asked OperatingSystemConfig, env Env) error {
 	if err != nil && !ok {
 		return err
 	}
+
 	return both(wrong, unsaid(more, wrong))
 }
 

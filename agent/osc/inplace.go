@@ -13,7 +13,8 @@ func (o OperatingSystemConfig) Update() *config.Update { return o.Spec.InPlaceUp
 // nil for none, or for one that cannot be decoded.
 func (o OperatingSystemConfig) Inline(name, hostname string) []byte {
 	for _, f := range slices.Backward(o.files()) { // The last of one path counts.
-		if f.value.Path != name || f.value.Content.Inline == nil || !f.value.isFor(Env{Hostname: hostname}) {
+		if f.value.Path != name || f.value.Content.Inline == nil ||
+			!f.value.isFor(Env{Hostname: hostname}) {
 			continue
 		}
 		if text, err := f.value.Content.Inline.decode(); err == nil {

@@ -19,29 +19,38 @@ func TestExampleUnitsVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	decoded, err := osc.Decode("hello.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	desired, err := osc.Merge(decoded, osc.Env{Hostname: "hello"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	root := t.TempDir()
 	for _, file := range desired.Files {
 		place(t, root, file.Path, read(t, file.Content), file.Mode)
 	}
+
 	place(t, root, "/usr/bin/cat", "", 0o755)
-	args := []string{"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no"}
+	args := []string{
+		"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no",
+	}
+
 	for _, unit := range desired.Units {
 		if unit.Content != nil {
 			place(t, root, "/etc/systemd/system/"+unit.Name, *unit.Content, 0o644)
 			args = append(args, unit.Name)
 		}
 		for _, dropIn := range unit.DropIns {
-			place(t, root, "/etc/systemd/system/"+unit.Name+".d/"+dropIn.Name, dropIn.Content, 0o644)
+			place(t, root, "/etc/systemd/system/"+unit.Name+".d/"+dropIn.Name,
+				dropIn.Content, 0o644)
 		}
 	}
+
 	out, err := exec.Command(analyze, args...).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
@@ -55,10 +64,12 @@ func read(t *testing.T, content config.Content) string {
 		t.Fatal(err)
 	}
 	defer r.Close()
+
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 

@@ -21,9 +21,9 @@ const defaultMode = 0o600
 // have all References.
 //
 // Of several files with one path the last counts, as on the disk of a node with
-// gardener-node-agent: of one list the later, Status after Spec, and the text of a
-// unit after files. What criConfig writes comes after files and the drop-ins of
-// Spec.
+// gardener-node-agent: of one list the later, Status after Spec, and the text
+// of a unit after files. What criConfig writes comes after files and the
+// drop-ins of Spec.
 func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	if env.Contents == nil {
 		env.Contents = map[Reference]config.Content{}
@@ -54,6 +54,7 @@ func merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	mergeUnits(units, osc.Spec.Units)
 	mergeCRIUnit(units, osc.Spec.CRIConfig)
 	mergeUnits(units, osc.Status.ExtensionUnits)
+
 	for _, unit := range units {
 		if unit.Content != nil && *unit.Content == "" { // It is masked: nothing can start it.
 			unit.Command = config.CommandStop
@@ -81,9 +82,11 @@ func mergeFiles(desired *config.Desired, osc OperatingSystemConfig, env Env) err
 			byPath[file.value.Path] = file.value
 		}
 	}
+
 	for name := range osc.Spec.CRIConfig.written() {
 		delete(byPath, name)
 	}
+
 	for _, unit := range desired.Units {
 		if unit.Content != nil {
 			delete(byPath, path.Join(unitDir, unit.Name))
@@ -100,6 +103,7 @@ func mergeFiles(desired *config.Desired, osc OperatingSystemConfig, env Env) err
 		}
 		desired.Files = append(desired.Files, merged)
 	}
+
 	return nil
 }
 
@@ -108,15 +112,18 @@ func (f File) desired(env Env) (config.File, error) {
 	if f.Permissions != nil {
 		mode = *f.Permissions
 	}
+
 	file := config.File{Path: f.Path, Mode: fileMode(mode)}
 	if reference, ok := f.Content.reference(); ok {
 		file.Content = env.Contents[reference]
 		return file, nil
 	}
+
 	content, err := f.Content.Inline.decode()
 	if err != nil {
 		return config.File{}, err
 	}
+
 	file.Content = config.Inline(content)
 	return file, nil
 }
@@ -124,7 +131,11 @@ func (f File) desired(env Env) (config.File, error) {
 // fileMode turns the bits of chmod(2) into those of io/fs.
 func fileMode(mode uint32) fs.FileMode {
 	out := fs.FileMode(mode & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+	for bit, flag := range map[uint32]fs.FileMode{
+		0o4000: fs.ModeSetuid,
+		0o2000: fs.ModeSetgid,
+		0o1000: fs.ModeSticky,
+	} {
 		if mode&bit != 0 {
 			out |= flag
 		}
@@ -153,21 +164,25 @@ func mergeUnits(units map[string]*config.Unit, list []Unit) {
 func mergeUnit(into *config.Unit, from Unit) {
 	into.Content = cmp.Or(from.Content, into.Content)
 	into.Enable = cmp.Or(from.Enable, into.Enable)
+
 	if from.Command != nil {
 		into.Command = from.command()
 	}
+
 	for _, dropIn := range from.DropIns {
 		same := func(d config.DropIn) bool { return d.Name == dropIn.Name }
 		into.DropIns = append(slices.DeleteFunc(into.DropIns, same), config.DropIn(dropIn))
 	}
+
 	into.FilePaths = append(into.FilePaths, from.FilePaths...)
 }
 
-// command is what to do with the unit, which has a command: that of a unit without
-// one if it is unknown, or to start a template.
+// command is what to do with the unit, which has a command: that of a unit
+// without one if it is unknown, or to start a template.
 func (u Unit) command() config.Command {
 	command := config.Command(*u.Command)
-	if !slices.Contains(commands, *u.Command) || isTemplate(u.Name) && command != config.CommandStop {
+	if !slices.Contains(commands, *u.Command) ||
+		isTemplate(u.Name) && command != config.CommandStop {
 		return ""
 	}
 	return command

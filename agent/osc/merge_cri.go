@@ -19,16 +19,19 @@ func (c *CRIConfig) written() map[string]string {
 	if !c.writesFiles() {
 		return paths
 	}
+
 	paths[cri.ConfigFile] = criPath
 	paths[path.Join(unitDir, cri.Unit+".d", cri.DropInName)] = criPath
+
 	for i, registry := range c.registries() {
 		paths[registry.File()] = item(containerdPath+".registries", i)
 	}
+
 	return paths
 }
 
-// mergeCRIUnit adds what restarts containerd when config.toml changes. containerd
-// reads hosts.toml for each pull, so that restarts nothing.
+// mergeCRIUnit adds what restarts containerd when config.toml changes.
+// containerd reads hosts.toml for each pull, so that restarts nothing.
 func mergeCRIUnit(units map[string]*config.Unit, c *CRIConfig) {
 	if !c.writesFiles() {
 		return
@@ -44,17 +47,27 @@ func mergeCRI(desired *config.Desired, c *CRIConfig, env Env) error {
 	if !c.writesFiles() {
 		return nil
 	}
+
 	text, err := cri.Render(c.render(), env.Containerd)
 	if err != nil {
 		return err
 	}
-	desired.Files = append(desired.Files, config.File{Path: cri.ConfigFile, Mode: 0o644, Content: config.Text(text)})
+
+	desired.Files = append(desired.Files,
+		config.File{Path: cri.ConfigFile, Mode: 0o644, Content: config.Text(text)})
 	for i, registry := range c.registries() {
-		desired.Files = append(desired.Files, config.File{Path: registry.File(), Mode: 0o644, Content: config.Text(cri.Hosts(registry))})
-		if probe := c.Containerd.Registries[i].ReadinessProbe; probe != nil && *probe && len(registry.Hosts) > 0 {
+		desired.Files = append(desired.Files,
+			config.File{
+				Path:    registry.File(),
+				Mode:    0o644,
+				Content: config.Text(cri.Hosts(registry)),
+			})
+		probe := c.Containerd.Registries[i].ReadinessProbe
+		if probe != nil && *probe && len(registry.Hosts) > 0 {
 			desired.Probes = append(desired.Probes, probeOf(registry))
 		}
 	}
+
 	return nil
 }
 
@@ -72,28 +85,34 @@ func (c *CRIConfig) render() cri.Config {
 	if c.CgroupDriver != nil {
 		out.CgroupDriver = *c.CgroupDriver
 	}
+
 	if c.Containerd == nil {
 		return out
 	}
+
 	out.SandboxImage = c.Containerd.SandboxImage
 	for _, plugin := range c.Containerd.Plugins {
-		out.Plugins = append(out.Plugins, cri.Plugin{Remove: plugin.removes(), Path: plugin.Path, Values: plugin.Values})
+		out.Plugins = append(out.Plugins,
+			cri.Plugin{Remove: plugin.removes(), Path: plugin.Path, Values: plugin.Values})
 	}
+
 	return out
 }
 
-// registries are those of criConfig. A host is in each once, as TOML has no table
-// twice: the first counts.
+// registries are those of criConfig. A host is in each once, as TOML has no
+// table twice: the first counts.
 func (c *CRIConfig) registries() []cri.Registry {
 	if c.Containerd == nil {
 		return nil
 	}
+
 	var all []cri.Registry
 	for _, registry := range c.Containerd.Registries {
 		out := cri.Registry{Upstream: registry.Upstream}
 		if registry.Server != nil {
 			out.Server = *registry.Server
 		}
+
 		for _, host := range registry.Hosts {
 			same := func(h cri.Host) bool { return h.URL == host.URL }
 			if slices.ContainsFunc(out.Hosts, same) {
@@ -106,7 +125,9 @@ func (c *CRIConfig) registries() []cri.Registry {
 				OverridePath: host.OverridePath != nil && *host.OverridePath,
 			})
 		}
+
 		all = append(all, out)
 	}
+
 	return all
 }

@@ -74,22 +74,33 @@ func TestMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct {
 		name, hostname string
 		identity       []config.File
 		kubeletPaths   []string
 	}{
 		{
-			name: "the first host", hostname: "NUC-01",
-			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=1\n")}},
+			name:     "the first host",
+			hostname: "NUC-01",
+			identity: []config.File{
+				{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=1\n")},
+			},
 			kubeletPaths: []string{"/etc/site/identity", "/opt/bin/kubelet"},
 		},
 		{
-			name: "the second host", hostname: "nuc-02",
-			identity:     []config.File{{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=2\n")}},
+			name:     "the second host",
+			hostname: "nuc-02",
+			identity: []config.File{
+				{Path: "/etc/site/identity", Mode: 0o644, Content: config.Text("slot=2\n")},
+			},
 			kubeletPaths: []string{"/etc/site/identity", "/opt/bin/kubelet"},
 		},
-		{name: "a host without files of its own", hostname: "nuc-03", kubeletPaths: []string{"/opt/bin/kubelet"}},
+		{
+			name:         "a host without files of its own",
+			hostname:     "nuc-03",
+			kubeletPaths: []string{"/opt/bin/kubelet"},
+		},
 		{name: "no host", kubeletPaths: []string{"/opt/bin/kubelet"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,12 +108,17 @@ func TestMerge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			want := config.Desired{
 				Files: slices.Concat([]config.File{
 					{Path: "/etc/extension.conf", Mode: 0o600, Content: config.Text("region=eu\n")},
 					{Path: "/etc/site/ca.crt", Mode: 0o600, Content: config.Text("certificate\n")},
 				}, test.identity, []config.File{
-					{Path: "/opt/bin/kubelet", Mode: fs.ModeSetuid | 0o755, Content: config.Inline([]byte{0, 1, 2})},
+					{
+						Path:    "/opt/bin/kubelet",
+						Mode:    fs.ModeSetuid | 0o755,
+						Content: config.Inline([]byte{0, 1, 2}),
+					},
 				}),
 				Units: []config.Unit{
 					{
@@ -115,12 +131,17 @@ func TestMerge(t *testing.T) {
 						FilePaths: []string{"/etc/extension.conf", "/etc/site/ca.crt"},
 					},
 					{
-						Name: "kubelet.service", Content: new("[Service]\nExecStart=/opt/bin/kubelet\n"),
-						Enable: new(true), Command: config.CommandStart, FilePaths: test.kubeletPaths,
+						Name:      "kubelet.service",
+						Content:   new("[Service]\nExecStart=/opt/bin/kubelet\n"),
+						Enable:    new(true),
+						Command:   config.CommandStart,
+						FilePaths: test.kubeletPaths,
 					},
 					{
-						Name: "legacy.service", Content: new("[Service]\nExecStart=/bin/true\n"),
-						Enable: new(false), Command: config.CommandStop,
+						Name:    "legacy.service",
+						Content: new("[Service]\nExecStart=/bin/true\n"),
+						Enable:  new(false),
+						Command: config.CommandStop,
 					},
 				},
 				LeftOut: []config.LeftOut{
@@ -129,6 +150,7 @@ func TestMerge(t *testing.T) {
 					{Name: "gardener-node-init.service", Why: "Loam itself is that"},
 				},
 			}
+
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Merge (-want +got):\n%s", diff)
 			}
@@ -138,16 +160,27 @@ func TestMerge(t *testing.T) {
 
 // Status overrides Spec field by field, and keeps what it does not mention.
 func TestMergeOverride(t *testing.T) {
-	decoded, err := osc.Decode("c", []byte(unit("name: a.service", `content: "[Unit]\n"`, "command: stop")+
-		"status: {extensionUnits: [{name: a.service, content: \"[Service]\\n\", enable: false}]}\n"))
+	decoded, err := osc.Decode(
+		"c",
+		[]byte(unit("name: a.service", `content: "[Unit]\n"`, "command: stop")+
+			"status: {extensionUnits: [{name: a.service, content: \"[Service]\\n\", "+
+			"enable: false}]}\n"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := osc.Merge(decoded, osc.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []config.Unit{{Name: "a.service", Content: new("[Service]\n"), Enable: new(false), Command: config.CommandStop}}
+
+	want := []config.Unit{{
+		Name:    "a.service",
+		Content: new("[Service]\n"),
+		Enable:  new(false),
+		Command: config.CommandStop,
+	}}
 	if diff := cmp.Diff(want, got.Units); diff != "" {
 		t.Errorf("Merge (-want +got):\n%s", diff)
 	}
@@ -161,25 +194,37 @@ func TestMergeDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		desired, err := osc.Merge(decoded, osc.Env{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return desired.Digest()
 	}
+
 	one := digest(head + "  units: [{name: a.service}, {name: b.service}]\n")
-	if other := digest(head + "  units: [{name: b.service}, {name: gardener-node-agent.service}, {name: a.service}]\n"); one != other {
+	other := digest(head + "  units: [{name: b.service}, {name: gardener-node-agent.service}, " +
+		"{name: a.service}]\n")
+	if one != other {
 		t.Error("another order has another digest")
 	}
-	if other := digest(head + "  units: [{name: a.service}, {name: b.service, command: stop}]\n"); one == other {
+
+	if other := digest(head + "  units: [{name: a.service}, {name: b.service, " +
+		"command: stop}]\n"); one == other {
 		t.Error("another command has the same digest")
 	}
 }
 
 // A value made in code, which stood in no file, is checked all the same.
 func TestMergeValidates(t *testing.T) {
-	_, err := osc.Merge(osc.OperatingSystemConfig{APIVersion: osc.APIVersion, Kind: osc.Kind, Spec: osc.Spec{Units: []osc.Unit{{}}}}, osc.Env{})
-	if want := "spec.units[0].name: empty; hint: name the unit, with its type: example.service"; err == nil || err.Error() != want {
+	_, err := osc.Merge(osc.OperatingSystemConfig{
+		APIVersion: osc.APIVersion,
+		Kind:       osc.Kind,
+		Spec:       osc.Spec{Units: []osc.Unit{{}}},
+	}, osc.Env{})
+	want := "spec.units[0].name: empty; hint: name the unit, with its type: example.service"
+	if err == nil || err.Error() != want {
 		t.Errorf("Merge: error %v, want %s", err, want)
 	}
 }
@@ -189,19 +234,23 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
+
 	for _, file := range files {
 		if filepath.Base(file) == "machine.yaml" {
 			continue // Another kind, tested in package machine.
 		}
+
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		decoded, err := osc.Decode(file, text)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
+
 		if _, err := osc.Merge(decoded, osc.Env{Hostname: "hello"}); err != nil {
 			t.Error(err)
 		}
@@ -209,33 +258,41 @@ func TestExamples(t *testing.T) {
 }
 
 // FuzzDecode checks that whatever a node accepts from a cluster can be applied:
-// it merges, and every path is in the allowed trees, in shortest form, once, those
-// of unit files included.
+// it merges, and every path is in the allowed trees, in shortest form, once,
+// those of unit files included.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(cluster))
 	f.Add([]byte(file("/etc/a/../b") + "    permissions: 0o4755\n"))
-	f.Add([]byte(unit("name: a@b.timer", "enable: false", "content: |", "  [Timer]", "  OnBootSec=1")))
-	f.Add([]byte(containerd("plugins: [{path: [a, b], values: {c: 1}}, {op: remove, path: [a]}]", "registries: [{upstream: 'a:1', hosts: [{url: 'http://b'}]}]")))
+	f.Add([]byte(unit("name: a@b.timer", "enable: false", "content: |", "  [Timer]",
+		"  OnBootSec=1")))
+	f.Add([]byte(containerd("plugins: [{path: [a, b], values: {c: 1}}, {op: remove, path: [a]}]",
+		"registries: [{upstream: 'a:1', hosts: [{url: 'http://b'}]}]")))
 	f.Add([]byte(secret("a", "b")))
 	f.Add([]byte(ssh))
 	f.Add([]byte(kubelet(true, "kubeReserved: {cpu: 1, memory: x}")))
 	f.Add([]byte(files("a", "", "nuc-01", "nuc-01")))
-	f.Add([]byte(file("/etc//systemd/system/a.service") + "  units: [{name: a.service, content: x, later: 1, dropIns: [{name: a, content: x}, {name: a, content: y}]}]\n"))
+	f.Add([]byte(file("/etc//systemd/system/a.service") + "  units: [{name: a.service, content: " +
+		"x, later: 1, dropIns: [{name: a, content: x}, {name: a, content: y}]}]\n"))
+
 	if text, err := os.ReadFile("testdata/full.yaml"); err == nil {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		env := osc.Env{Hostname: "nuc-01", Containerd: cri.Base{Config: []byte("plugins.a.b = 1")}}
 		decoded, err := osc.Decode("c", text)
 		if !accepts(osc.Check(err, decoded, env)) {
 			return
 		}
+
 		env.Contents = contents(osc.References(decoded, env))
 		desired, err := osc.Merge(decoded, env)
 		if err != nil {
 			t.Fatalf("validates, but does not merge: %v", err)
 		}
-		last, once := "", map[string]bool{}
+
+		last := ""
+		once := map[string]bool{}
 		add := func(path string) {
 			checkFilePath(t, path)
 			if once[path] {
@@ -243,6 +300,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			once[path] = true
 		}
+
 		for _, file := range desired.Files {
 			add(file.Path)
 			if file.Path <= last {
@@ -250,6 +308,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			last = file.Path
 		}
+
 		for _, unit := range desired.Units {
 			if unit.Name == "" || strings.Contains(unit.Name, "/") {
 				t.Errorf("unit %q", unit.Name)
@@ -267,9 +326,12 @@ func FuzzDecode(f *testing.F) {
 
 func checkFilePath(t *testing.T, path string) {
 	t.Helper()
-	inTree := slices.ContainsFunc([]string{"/etc/", "/opt/", "/var/", "/home/", "/srv/", "/root/", "/usr/local/"},
-		func(tree string) bool { return strings.HasPrefix(path, tree) })
-	if !inTree || filepath.Clean(path) != path || strings.HasPrefix(path+"/", "/var/lib/loam/") || strings.ContainsAny(path, "\x00\n") {
+	inTree := slices.ContainsFunc(
+		[]string{"/etc/", "/opt/", "/var/", "/home/", "/srv/", "/root/", "/usr/local/"},
+		func(tree string) bool { return strings.HasPrefix(path, tree) },
+	)
+	if !inTree || filepath.Clean(path) != path || strings.HasPrefix(path+"/", "/var/lib/loam/") ||
+		strings.ContainsAny(path, "\x00\n") {
 		t.Errorf("path %q", path)
 	}
 }

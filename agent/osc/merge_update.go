@@ -7,13 +7,16 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// desired is nil if nothing is asked for. status.inPlaceUpdates names the command
-// that would update another system; Loam updates itself.
+// desired is nil if nothing is asked for. status.inPlaceUpdates names the
+// command that would update another system; Loam updates itself.
 func (u *InPlaceUpdate) desired() *config.Update {
 	if u == nil {
 		return nil
 	}
-	out := &config.Update{OSVersion: u.OperatingSystemVersion, Kubelet: strings.TrimPrefix(u.Kubelet, "v")}
+	out := &config.Update{
+		OSVersion: u.OperatingSystemVersion,
+		Kubelet:   strings.TrimPrefix(u.Kubelet, "v"),
+	}
 	if rotation := u.CredentialsRotation; rotation != nil {
 		out.CertificateAuthorities = rotation.CertificateAuthorities.began()
 		out.ServiceAccountKey = rotation.ServiceAccountKey.began()

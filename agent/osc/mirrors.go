@@ -10,39 +10,54 @@ import (
 )
 
 // Mirrors are the hosts.toml files of the document as they would be beneath dir
-// instead of cri.HostsDir, with the certificates that the document has for them:
-// an image that it refers to is pulled before any of its files is in place. It
-// takes a document in which Validate finds no errors.
+// instead of cri.HostsDir, with the certificates that the document has for
+// them: an image that it refers to is pulled before any of its files is in
+// place. It takes a document in which Validate finds no errors.
 func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, error) {
 	inline := map[string]File{}
 	for _, file := range osc.files() {
-		if _, refers := file.value.Content.reference(); !refers && file.value.isFor(env) && !file.value.isLeftOut() {
+		_, refers := file.value.Content.reference()
+		if !refers && file.value.isFor(env) && !file.value.isLeftOut() {
 			inline[file.value.Path] = file.value
 		}
 	}
+
 	var files []config.File
 	if !osc.Spec.CRIConfig.writesFiles() {
 		return nil, nil
 	}
+
 	for _, registry := range osc.Spec.CRIConfig.registries() {
 		for h := range registry.Hosts {
 			registry.Hosts[h].CACerts = slices.Clone(registry.Hosts[h].CACerts)
-			for c, name := range (cri.Registry{Upstream: registry.Upstream, Hosts: registry.Hosts[h : h+1]}).CACerts() {
+			for c, name := range (cri.Registry{
+				Upstream: registry.Upstream,
+				Hosts:    registry.Hosts[h : h+1],
+			}).CACerts() {
 				file, ok := inline[name]
 				if !ok {
 					registry.Hosts[h].CACerts[c] = name // It is on the node, or nowhere.
 					continue
 				}
+
 				desired, err := file.desired(env)
 				if err != nil {
 					return nil, err
 				}
+
 				desired.Path = path.Join(dir, registry.Upstream, fmt.Sprintf("ca-%d-%d.crt", h, c))
 				registry.Hosts[h].CACerts[c] = desired.Path
 				files = append(files, desired)
 			}
 		}
-		files = append(files, config.File{Path: path.Join(dir, registry.Upstream, "hosts.toml"), Mode: 0o644, Content: config.Text(cri.Hosts(registry))})
+
+		files = append(files,
+			config.File{
+				Path:    path.Join(dir, registry.Upstream, "hosts.toml"),
+				Mode:    0o644,
+				Content: config.Text(cri.Hosts(registry)),
+			})
 	}
+
 	return files, nil
 }

@@ -25,8 +25,10 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files, err := osc.Authorities(asked, osc.Env{Hostname: "this"})
-	if err != nil || len(files) != 1 || files[0].Path != "/var/lib/ca-certificates-local/registry-ca.crt" {
+	if err != nil || len(files) != 1 ||
+		files[0].Path != "/var/lib/ca-certificates-local/registry-ca.crt" {
 		t.Errorf("%v, %v", files, err)
 	}
 }
@@ -53,10 +55,12 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files, err := osc.Mirrors(asked, osc.Env{}, "/run/certs.d")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]string{}
 	for _, f := range files {
 		from, err := f.Content.Open()
@@ -69,10 +73,14 @@ spec:
 		}
 		got[f.Path] = string(text)
 	}
+
 	want := map[string]string{
-		"/run/certs.d/docker.io/ca-0-0.crt":   "CA",
-		"/run/certs.d/docker.io/hosts.toml":   "# Written by Loam.\n\n[host.\"https://mirror.site.local\"]\ncapabilities = [\"pull\", \"resolve\"]\nca = [\"/run/certs.d/docker.io/ca-0-0.crt\", \"/etc/ssl/there.crt\"]\n",
-		"/run/certs.d/plain.local/hosts.toml": "# Written by Loam.\n\n[host.\"http://10.0.0.1:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+		"/run/certs.d/docker.io/ca-0-0.crt": "CA",
+		"/run/certs.d/docker.io/hosts.toml": "# Written by Loam.\n\n" +
+			"[host.\"https://mirror.site.local\"]\ncapabilities = [\"pull\", \"resolve\"]\n" +
+			"ca = [\"/run/certs.d/docker.io/ca-0-0.crt\", \"/etc/ssl/there.crt\"]\n",
+		"/run/certs.d/plain.local/hosts.toml": "# Written by Loam.\n\n" +
+			"[host.\"http://10.0.0.1:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mirrors (-want +got):\n%s", diff)

@@ -16,35 +16,94 @@ var allowed = []string{"/etc", "/opt", "/var", "/home", "/srv", "/root", "/usr/l
 // refused are the places in the allowed trees where a file would break the
 // node. A pattern is one of path.Match, and covers what is below it.
 var refused = []struct{ pattern, reason, hint string }{
-	{"/var/lib/loam", "it holds the node agent's own state", "choose another directory of /var/lib"},
+	{
+		"/var/lib/loam",
+		"it holds the node agent's own state",
+		"choose another directory of /var/lib",
+	},
 	{"/var/run", "it is a link to /run, which each boot empties", "choose a directory of /var/lib"},
 	{"/var/opt", "it is the same directory as /opt", "write the path with /opt"},
 	{"/var/home", "it is the same directory as /home", "write the path with /home"},
 	{"/var/srv", "it is the same directory as /srv", "write the path with /srv"},
 	{"/var/roothome", "it is the same directory as /root", "write the path with /root"},
 	{"/var/usrlocal", "it is the same directory as /usr/local", "write the path with /usr/local"},
-	{"/var/lock", "it is a link to /run/lock, which each boot empties", "choose a directory of /var/lib"},
+	{
+		"/var/lock",
+		"it is a link to /run/lock, which each boot empties",
+		"choose a directory of /var/lib",
+	},
 	{"/etc/machine-id", "it is the identity of this one machine", "leave it out"},
-	{"/etc/hostname", "the host name decides which files are for this node", "set hostname in machine.yaml"},
+	{
+		"/etc/hostname",
+		"the host name decides which files are for this node",
+		"set hostname in machine.yaml",
+	},
 	{"/etc/os-release", "it tells the version of the image", "leave it out"},
 	{"/etc/mtab", "it is a link to the kernel's list of mounts", "leave it out"},
-	{"/etc/passwd", "services of the image need the users in it", "add users with a file in /etc/sysusers.d"},
-	{"/etc/shadow", "services of the image need the users in it", "add users with a file in /etc/sysusers.d"},
-	{"/etc/group", "services of the image need the groups in it", "add groups with a file in /etc/sysusers.d"},
-	{"/etc/gshadow", "services of the image need the groups in it", "add groups with a file in /etc/sysusers.d"},
+	{
+		"/etc/passwd",
+		"services of the image need the users in it",
+		"add users with a file in /etc/sysusers.d",
+	},
+	{
+		"/etc/shadow",
+		"services of the image need the users in it",
+		"add users with a file in /etc/sysusers.d",
+	},
+	{
+		"/etc/group",
+		"services of the image need the groups in it",
+		"add groups with a file in /etc/sysusers.d",
+	},
+	{
+		"/etc/gshadow",
+		"services of the image need the groups in it",
+		"add groups with a file in /etc/sysusers.d",
+	},
 	{"/etc/systemd/system/loam.*", "it belongs to Loam", "name the unit otherwise"},
 	{"/etc/systemd/system/loam-*", "it belongs to Loam", "name the unit otherwise"},
-	{"/etc/systemd/system/service.d", "it would change the node agent too", "write a drop-in for each service"},
-	{"/etc/systemd/system.control", "units there go before those of the image, the node agent's too", "list the unit in units"},
-	{"/etc/systemd/system.attached", "units there go before those of the image, the node agent's too", "list the unit in units"},
-	{"/usr/local/lib/systemd", "units there go before those of the image, the node agent's too", "list the unit in units"},
-	{"/etc/systemd/system/*.wants", "enablement follows from the units", "list the unit in units, with WantedBy= in [Install]"},
-	{"/etc/systemd/system/*.requires", "enablement follows from the units", "list the unit in units, with RequiredBy= in [Install]"},
-	{"/etc/systemd/system/*.upholds", "enablement follows from the units", "list the unit in units, with UpheldBy= in [Install]"},
+	{
+		"/etc/systemd/system/service.d",
+		"it would change the node agent too",
+		"write a drop-in for each service",
+	},
+	{
+		"/etc/systemd/system.control",
+		"units there go before those of the image, " +
+			"the node agent's too",
+		"list the unit in units",
+	},
+	{
+		"/etc/systemd/system.attached",
+		"units there go before those of the image, " +
+			"the node agent's too",
+		"list the unit in units",
+	},
+	{
+		"/usr/local/lib/systemd",
+		"units there go before those of the image, the node agent's too",
+		"list the unit in units",
+	},
+	{
+		"/etc/systemd/system/*.wants",
+		"enablement follows from the units",
+		"list the unit in units, with WantedBy= in [Install]",
+	},
+	{
+		"/etc/systemd/system/*.requires",
+		"enablement follows from the units",
+		"list the unit in units, with RequiredBy= in [Install]",
+	},
+	{
+		"/etc/systemd/system/*.upholds",
+		"enablement follows from the units",
+		"list the unit in units, with UpheldBy= in [Install]",
+	},
 }
 
-// Longest path, in bytes and directories, and longest part of one, in bytes. PATH_MAX is 4096 and has to
-// hold the directory of a generation too; NAME_MAX is 255.
+// Longest path, in bytes and directories, and longest part of one, in bytes.
+// PATH_MAX is 4096 and has to hold the directory of a generation too; NAME_MAX
+// is 255.
 const (
 	maxPath = 1024
 	maxName = 255
@@ -54,12 +113,13 @@ const (
 	maxDepth = 24
 )
 
-// CheckPath reports what is wrong with file, the value at path at, as the path of a
-// file that a document brings about.
+// CheckPath reports what is wrong with file, the value at path at, as the path
+// of a file that a document brings about.
 func CheckPath(report *document.Report, at, file string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(file)+" "+problem, hint)
 	}
+
 	switch {
 	case file == "":
 		report.Add(at, "empty", "write an absolute path, such as /etc/example.conf")
@@ -78,7 +138,8 @@ func CheckPath(report *document.Report, at, file string) {
 	case strings.Count(file, "/") > maxDepth:
 		add("is too deep", fmt.Sprintf("keep it within %d directories", maxDepth))
 	case !isAllowed(file):
-		add("is outside the trees a configuration may write", "choose a path below "+strings.Join(allowed, ", "))
+		add("is outside the trees a configuration may write",
+			"choose a path below "+strings.Join(allowed, ", "))
 	default:
 		checkRefused(file, add)
 	}
@@ -94,8 +155,8 @@ func checkRefused(file string, add func(problem, hint string)) {
 	}
 }
 
-// ancestor is the first depth parts of an absolute path, or all of them if it has
-// fewer.
+// ancestor is the first depth parts of an absolute path, or all of them if it
+// has fewer.
 func ancestor(file string, depth int) string {
 	for i := range len(file) {
 		if file[i] == '/' && i > 0 {

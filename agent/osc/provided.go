@@ -15,10 +15,11 @@ const (
 )
 
 // leftOut are the units and files that a document may ask for and a node never
-// has, by name and by path: Gardener's own node agent, as Loam is the node agent
-// of its nodes, and what turns SSH access on or off, as the image has neither
-// sshd nor sudo (Gardener pkg/component/extensions/operatingsystemconfig:
-// nodeinit, original/components/nodeagent, sshdensurer, gardeneruser).
+// has, by name and by path: Gardener's own node agent, as Loam is the node
+// agent of its nodes, and what turns SSH access on or off, as the image has
+// neither sshd nor sudo (Gardener
+// pkg/component/extensions/operatingsystemconfig: nodeinit,
+// original/components/nodeagent, sshdensurer, gardeneruser).
 //
 // The names alone count, whatever the units do and wherever the document comes
 // from: a copy of what a cluster sends means the same on every way to the node.
@@ -44,8 +45,8 @@ func (u Unit) isLeftOut() bool { return leftOut[u.Name] != "" }
 
 func (f File) isLeftOut() bool { return leftOut[f.Path] != "" }
 
-// leaveOut notes what of the document is left out, and what a person should know
-// of that.
+// leaveOut notes what of the document is left out, and what a person should
+// know of that.
 func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 	names := map[string]bool{}
 	for _, unit := range osc.units() {
@@ -53,6 +54,7 @@ func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 			names[unit.value.Name] = true
 		}
 	}
+
 	for _, file := range osc.files() {
 		if file.value.isFor(env) && file.value.isLeftOut() {
 			names[file.value.Path] = true
@@ -72,7 +74,8 @@ func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 		desired.Notes = append(desired.Notes, config.Note{
 			Reason:  config.NoteNoSSH,
 			Problem: "SSH access: " + whySSH + ", so it goes without " + strings.Join(units, ", "),
-			Hint:    "`kubectl debug node/NAME` gives a shell; workersSettings.sshAccess.enabled: false in the Shoot ends this note",
+			Hint: "`kubectl debug node/NAME` gives a shell; " +
+				"workersSettings.sshAccess.enabled: false in the Shoot ends this note",
 		})
 	}
 }

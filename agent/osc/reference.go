@@ -67,8 +67,10 @@ func checkContents(report *document.Report, files []located[File], env Env) {
 			continue
 		}
 		if _, found := env.Contents[reference]; !found {
-			report.Add(file.at+".content."+file.value.Content.field(), "there is no "+reference.String()+" on this node",
-				"put it into the directory that machine.yaml names in contents, or give the content inline")
+			report.Add(file.at+".content."+file.value.Content.field(),
+				"there is no "+reference.String()+" on this node", "put it into the directory "+
+					"that machine.yaml names in contents, "+
+					"or give the content inline")
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// spell writes the paths of a decoded document in their shortest form, which the
-// rest of this package expects, and warns of those that were in another: the
-// kernel takes either.
+// spell writes the paths of a decoded document in their shortest form, which
+// the rest of this package expects, and warns of those that were in another:
+// the kernel takes either.
 func (o *OperatingSystemConfig) spell(report *document.Report) {
 	spellFiles(report, "spec.files", o.Spec.Files)
 	spellFiles(report, "status.extensionFiles", o.Status.ExtensionFiles)
@@ -35,7 +35,8 @@ func spellFiles(report *document.Report, list string, files []File) {
 // refuses it.
 func spell(report *document.Report, at string, file *string) {
 	short := path.Clean(*file)
-	if short == *file || !path.IsAbs(*file) || strings.HasSuffix(*file, "/") || hasPart(*file, "..") {
+	if short == *file || !path.IsAbs(*file) || strings.HasSuffix(*file, "/") ||
+		hasPart(*file, "..") {
 		return
 	}
 	report.Warn(at, document.Quote(*file)+" is not in its shortest form", "write "+short)
@@ -46,7 +47,8 @@ func spell(report *document.Report, at string, file *string) {
 // slash at its end for nothing.
 func spellInImage(report *document.Report, at string, file *string) {
 	short := path.Clean("/" + *file)
-	if short == *file || short == "/" || hasPart("/"+*file, "..") || strings.ContainsFunc(*file, isControl) {
+	if short == *file || short == "/" || hasPart("/"+*file, "..") ||
+		strings.ContainsFunc(*file, isControl) {
 		return
 	}
 	report.Warn(at, document.Quote(*file)+" is not the absolute path of a file",

@@ -64,9 +64,11 @@ type DropIn struct {
 // File is a regular file, owned by root.
 type File struct {
 	Path string `json:"path"`
+
 	// Permissions are the mode bits of chmod(2), a number: 420, 0644 and 0o644
 	// are the same. Nil is 0600.
 	Permissions *uint32 `json:"permissions"`
+
 	// HostName restricts the file to the node of that name.
 	HostName *string `json:"hostName"`
 	Content  Content `json:"content"`
@@ -77,7 +79,9 @@ type Content struct {
 	Inline    *Inline    `json:"inline"`
 	SecretRef *SecretRef `json:"secretRef"`
 	ImageRef  *ImageRef  `json:"imageRef"`
-	// TransmitUnencoded is about the cloud's user data; a node has no use for it.
+
+	// TransmitUnencoded is about the cloud's user data; a node has no use for
+	// it.
 	TransmitUnencoded *bool `json:"transmitUnencoded"`
 }
 

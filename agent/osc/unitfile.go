@@ -9,13 +9,15 @@ import (
 // sections are the sections of unit files (systemd.unit(5) and the pages of the
 // types). systemd ignores any other, except those beginning with X-.
 var sections = []string{
-	"Unit", "Install", "Service", "Socket", "Mount", "Automount", "Swap", "Timer", "Path", "Slice", "Scope",
+	"Unit", "Install", "Service", "Socket", "Mount", "Automount", "Swap", "Timer", "Path",
+	"Slice", "Scope",
 }
 
 // checkUnitFile reports the lines of text that systemd would skip with no more
 // than a warning (systemd.syntax(7)). at is the path of text.
 func checkUnitFile(report *document.Report, at, text string) {
-	inSection, continued := false, false
+	inSection := false
+	continued := false
 	line := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		line++
@@ -33,8 +35,10 @@ func checkUnitFile(report *document.Report, at, text string) {
 		default:
 			checkAssignment(report, at, line, trimmed, inSection)
 		}
+
 		continued = strings.HasSuffix(raw, `\`)
 	}
+
 	checkAliases(report, at, text)
 }
 
@@ -48,7 +52,8 @@ func checkAliases(report *document.Report, at, text string) {
 		}
 		for _, name := range strings.Fields(value) {
 			if ownUnit(name) {
-				report.Add(at, "the alias "+document.Quote(name)+" is refused: it belongs to Loam", "choose another name")
+				report.Add(at, "the alias "+document.Quote(name)+" is refused: it belongs to Loam",
+					"choose another name")
 			}
 		}
 	}
@@ -57,21 +62,26 @@ func checkAliases(report *document.Report, at, text string) {
 func checkSection(report *document.Report, at string, line int, text string) {
 	name, closed := strings.CutSuffix(text[1:], "]")
 	if !closed {
-		report.WarnLine(at, line, document.Quote(text)+" has no closing bracket", "write it as [Service]")
+		report.WarnLine(at, line, document.Quote(text)+" has no closing bracket",
+			"write it as [Service]")
 		return
 	}
+
 	if strings.HasPrefix(name, "X-") {
 		return
 	}
+
 	for _, known := range sections {
 		if name == known {
 			return
 		}
 	}
+
 	hint := "known are " + strings.Join(sections, ", ") + "; one of your own begins with X-"
 	if near := document.Nearest(name, sections); near != "" {
 		hint = "did you mean [" + near + "]?"
 	}
+
 	report.WarnLine(at, line, "the section "+document.Quote(name)+" is unknown to systemd", hint)
 }
 
@@ -79,10 +89,12 @@ func checkAssignment(report *document.Report, at string, line int, text string, 
 	key, _, assigned := strings.Cut(text, "=")
 	switch {
 	case !assigned:
-		report.WarnLine(at, line, document.Quote(text)+" is no assignment", "write Name=value, or begin a comment with #")
+		report.WarnLine(at, line, document.Quote(text)+" is no assignment",
+			"write Name=value, or begin a comment with #")
 	case strings.TrimSpace(key) == "":
 		report.WarnLine(at, line, "an assignment has no name", "write Name=value")
 	case !inSection:
-		report.WarnLine(at, line, document.Quote(text)+" comes before any section", "begin with a section, such as [Service]")
+		report.WarnLine(at, line, document.Quote(text)+" comes before any section",
+			"begin with a section, such as [Service]")
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // suffixes are the types of units (systemd.unit(5)).
 var suffixes = []string{
-	"service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice", "scope", "device",
+	"service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice",
+	"scope", "device",
 }
 
 // fileless are the types that have no unit files, only drop-ins.
@@ -22,6 +23,7 @@ func checkUnitName(report *document.Report, at, name string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(name)+" "+problem, hint)
 	}
+
 	switch {
 	case name == "":
 		report.Add(at, "empty", "name the unit, with its type: example.service")
@@ -36,7 +38,8 @@ func checkUnitName(report *document.Report, at, name string) {
 	case stem == "" || strings.HasPrefix(stem, "@"):
 		add("has nothing before its type", "write a name before it")
 	case strings.ContainsFunc(stem, isNotUnitName):
-		add("holds a character that no unit name has", `use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
+		add("holds a character that no unit name has",
+			`use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
 	case ownUnit(name):
 		add("is refused: it belongs to Loam", "choose another name")
 	}
@@ -46,9 +49,11 @@ func checkDropInName(report *document.Report, at, name string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(name)+" "+problem, hint)
 	}
+
 	warn := func(problem, hint string) {
 		report.Warn(at, document.Quote(name)+" "+problem, hint)
 	}
+
 	switch {
 	case name == "":
 		report.Add(at, "empty", "name the drop-in, such as 10-example.conf")

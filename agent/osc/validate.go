@@ -15,9 +15,11 @@ type Env struct {
 	// Hostname is the node's; files for other hosts are left out. With ""
 	// only files for every host remain, as for a check away from a node.
 	Hostname string
+
 	// Contents are what References names. Nil does not ask for them, as for a
 	// check away from a node; Merge does.
 	Contents map[Reference]config.Content
+
 	// Containerd is the image's, which criConfig changes.
 	Containerd cri.Base
 }
@@ -30,27 +32,36 @@ type Env struct {
 func Validate(osc OperatingSystemConfig, env Env) error {
 	report := document.NewReport(osc.origin)
 	report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
+
 	if !slices.Contains([]Purpose{"", "provision", "reconcile"}, osc.Spec.Purpose) {
-		report.Warn("spec.purpose", document.Quote(string(osc.Spec.Purpose))+" is unknown", "write provision or reconcile")
+		report.Warn("spec.purpose", document.Quote(string(osc.Spec.Purpose))+" is unknown",
+			"write provision or reconcile")
 	}
-	files, units := osc.files(), osc.units()
+
+	files := osc.files()
+	units := osc.units()
+
 	paths := map[string]bool{}
 	for _, file := range files {
 		checkFile(report, file)
 		checkTransmit(report, file, osc.Spec.Purpose)
 		paths[file.value.Path] = true
 	}
+
 	for _, unit := range units {
 		checkUnit(report, unit, paths)
 	}
+
 	checkTwice(report, units)
 	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
 	checkCRI(report, osc.Spec, env)
 	checkUpdates(report, osc)
 	checkKubelet(report, files, osc.Spec.InPlaceUpdates != nil)
+
 	if env.Contents != nil {
 		checkContents(report, files, env)
 	}
+
 	return report.Err()
 }
 
@@ -62,12 +73,14 @@ type located[T any] struct {
 
 // files are the files of Spec, then those of Status.
 func (o OperatingSystemConfig) files() []located[File] {
-	return append(locate("spec.files", o.Spec.Files), locate("status.extensionFiles", o.Status.ExtensionFiles)...)
+	return append(locate("spec.files", o.Spec.Files),
+		locate("status.extensionFiles", o.Status.ExtensionFiles)...)
 }
 
 // units are the units of Spec, then those of Status.
 func (o OperatingSystemConfig) units() []located[Unit] {
-	return append(locate("spec.units", o.Spec.Units), locate("status.extensionUnits", o.Status.ExtensionUnits)...)
+	return append(locate("spec.units", o.Spec.Units),
+		locate("status.extensionUnits", o.Status.ExtensionUnits)...)
 }
 
 func locate[T any](list string, values []T) []located[T] {

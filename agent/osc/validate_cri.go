@@ -17,12 +17,18 @@ func checkCRI(report *document.Report, spec Spec, env Env) {
 	if config == nil {
 		return
 	}
+
 	if config.Name != "containerd" {
-		report.Add(criPath+".name", quoteOrEmpty(config.Name)+" is not supported", "write containerd")
+		report.Add(criPath+".name", quoteOrEmpty(config.Name)+" is not supported",
+			"write containerd")
 	}
-	if driver := config.CgroupDriver; driver != nil && !slices.Contains([]string{"systemd", "cgroupfs"}, *driver) {
-		report.Add(criPath+".cgroupDriver", quoteOrEmpty(*driver)+" is unknown", "write systemd or cgroupfs")
+
+	driver := config.CgroupDriver
+	if driver != nil && !slices.Contains([]string{"systemd", "cgroupfs"}, *driver) {
+		report.Add(criPath+".cgroupDriver", quoteOrEmpty(*driver)+" is unknown",
+			"write systemd or cgroupfs")
 	}
+
 	if config.Containerd != nil {
 		checkContainerd(report, *config.Containerd, spec.Purpose)
 	}
@@ -33,11 +39,15 @@ func checkCRI(report *document.Report, spec Spec, env Env) {
 
 func checkContainerd(report *document.Report, containerd Containerd, purpose Purpose) {
 	if purpose == "provision" {
-		report.Warn(containerdPath, "is only for the purpose reconcile", "leave it out, or write purpose: reconcile")
+		report.Warn(containerdPath, "is only for the purpose reconcile",
+			"leave it out, or write purpose: reconcile")
 	}
-	if problem, hint := checkImage(containerd.SandboxImage); problem != "" { // It is copied as it is.
+
+	problem, hint := checkImage(containerd.SandboxImage)
+	if problem != "" { // It is copied as it is.
 		report.Warn(containerdPath+".sandboxImage", problem, hint)
 	}
+
 	checkRegistries(report, containerd.Registries)
 	for i, plugin := range containerd.Plugins {
 		checkPlugin(report, item(containerdPath+".plugins", i), plugin)
@@ -49,24 +59,32 @@ func checkPlugin(report *document.Report, at string, plugin Plugin) {
 	case plugin.Op != nil && *plugin.Op != "add" && *plugin.Op != "remove":
 		report.Add(at+".op", quoteOrEmpty(*plugin.Op)+" is unknown", "write add or remove")
 	case plugin.removes() && plugin.Values != nil:
-		report.Warn(at+".values", "there is nothing to remove from values", "leave values out, or write op: add")
+		report.Warn(at+".values", "there is nothing to remove from values",
+			"leave values out, or write op: add")
 	case !plugin.removes() && plugin.Values == nil:
 		report.Warn(at+".values", "empty", "write what to add, {} for an empty table")
 	}
+
 	if len(plugin.Path) == 0 {
-		report.Add(at+".path", "empty", "list the names of the tables below plugins, such as io.containerd.gc.v1.scheduler")
+		report.Add(at+".path", "empty",
+			"list the names of the tables below plugins, such as io.containerd.gc.v1.scheduler")
 	}
+
 	for i, name := range plugin.Path {
 		if name == "" {
 			report.Warn(item(at+".path", i), "empty", "write the name of a table")
 		}
 	}
+
 	switch {
 	case plugin.Values == nil:
 	case !inTOML(plugin.Values):
-		report.Add(at+".values", "holds null in a list or a number without end, which containerd's configuration cannot", "leave it out")
+		report.Add(at+".values",
+			"holds null in a list or a number without end, "+
+				"which containerd's configuration cannot", "leave it out")
 	case hasNull(plugin.Values):
-		report.Warn(at+".values", "holds null, which removes what has the name", "write op: remove with its path")
+		report.Warn(at+".values", "holds null, which removes what has the name",
+			"write op: remove with its path")
 	}
 }
 
@@ -79,7 +97,9 @@ func inTOML(value any) bool {
 	case float64:
 		return !math.IsNaN(value) && !math.IsInf(value, 0)
 	case []any:
-		return !slices.ContainsFunc(value, func(item any) bool { return hasNull(item) || !inTOML(item) })
+		return !slices.ContainsFunc(value, func(item any) bool {
+			return hasNull(item) || !inTOML(item)
+		})
 	case map[string]any:
 		for _, field := range value {
 			if !inTOML(field) {

@@ -9,18 +9,23 @@ import (
 )
 
 // hostName is a DNS subdomain in lower case (RFC 1123).
-var hostName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+var hostName = regexp.MustCompile(
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
+)
 
 func checkFile(report *document.Report, file located[File]) {
-	at, value := file.at, file.value
+	at := file.at
+	value := file.value
 	CheckPath(report, at+".path", value.Path)
 	if value.Permissions != nil {
 		checkPermissions(report, at+".permissions", *value.Permissions)
 	}
+
 	if host := value.HostName; host != nil && (len(*host) > 253 || !hostName.MatchString(*host)) {
 		report.Add(at+".hostName", document.Quote(*host)+" is not a host name",
 			"write it in lower case: letters, digits, dashes and dots")
 	}
+
 	checkContent(report, at+".content", value.Content)
 }
 
@@ -30,9 +35,11 @@ func checkFile(report *document.Report, file located[File]) {
 func checkPermissions(report *document.Report, at string, mode uint32) {
 	switch {
 	case mode > 0o7777:
-		report.Warnf(at, "write an octal number such as 0644 (decimal 420)", "%d is more than 07777", mode)
+		report.Warnf(at, "write an octal number such as 0644 (decimal 420)",
+			"%d is more than 07777", mode)
 	case mode&0o1000 != 0 && looksOctal(mode):
-		report.Warnf(at, fmt.Sprintf("write 0%d for the octal number", mode), "%d is decimal and sets the mode %#o", mode, mode)
+		report.Warnf(at, fmt.Sprintf("write 0%d for the octal number", mode),
+			"%d is decimal and sets the mode %#o", mode, mode)
 	}
 }
 
@@ -43,11 +50,14 @@ func looksOctal(mode uint32) bool {
 
 func checkContent(report *document.Report, at string, content Content) {
 	kinds := 0
-	for _, given := range []bool{content.Inline != nil, content.SecretRef != nil, content.ImageRef != nil} {
+	for _, given := range []bool{
+		content.Inline != nil, content.SecretRef != nil, content.ImageRef != nil,
+	} {
 		if given {
 			kinds++
 		}
 	}
+
 	switch {
 	case kinds == 0:
 		report.Add(at, "empty", "give one of inline, secretRef and imageRef")
@@ -65,15 +75,18 @@ func checkContent(report *document.Report, at string, content Content) {
 // checkTransmit warns of what only user data has: it is made for the purpose
 // provision, and changes nothing on a node.
 func checkTransmit(report *document.Report, file located[File], purpose Purpose) {
-	if plain := file.value.Content.TransmitUnencoded; plain != nil && *plain && purpose != "provision" {
-		report.Warn(file.at+".content.transmitUnencoded", "is only for the purpose provision", "leave it out, or write purpose: provision")
+	plain := file.value.Content.TransmitUnencoded
+	if plain != nil && *plain && purpose != "provision" {
+		report.Warn(file.at+".content.transmitUnencoded", "is only for the purpose provision",
+			"leave it out, or write purpose: provision")
 	}
 }
 
 func checkInline(report *document.Report, at string, inline Inline) {
 	switch {
 	case inline.Encoding != "" && inline.Encoding != "b64":
-		report.Add(at+".encoding", document.Quote(inline.Encoding)+" is unknown", "write b64, or leave it out for text")
+		report.Add(at+".encoding", document.Quote(inline.Encoding)+" is unknown",
+			"write b64, or leave it out for text")
 	case inline.Data == nil:
 		report.Warn(at+".data", "empty", `write the content here, or "" for an empty file`)
 	default:

@@ -23,16 +23,17 @@ type kubeletConfig struct {
 }
 
 // checkKubelet reports quantities in the kubelet's configuration that are none,
-// where the document has its text. The kubelet does not start with them, which is
-// a warning here. In a document that is about updates in place kubeReserved is
-// an error, as for gardener-node-agent: it tells by that whether the node has to
-// be drained.
+// where the document has its text. The kubelet does not start with them, which
+// is a warning here. In a document that is about updates in place kubeReserved
+// is an error, as for gardener-node-agent: it tells by that whether the node
+// has to be drained.
 func checkKubelet(report *document.Report, files []located[File], inPlace bool) {
 	for _, file := range files {
 		content := file.value.Content.Inline
 		if file.value.Path != inplace.KubeletConfig || content == nil {
 			continue
 		}
+
 		text, err := content.decode()
 		if err != nil {
 			continue // Reported already.
@@ -63,9 +64,11 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 
 	report := document.NewReport(origin)
 	reserved := report.Warn
+
 	if inPlace {
 		reserved = report.Add
 	}
+
 	checkQuantities(reserved, "kubeReserved", config.KubeReserved)
 	checkQuantities(report.Warn, "systemReserved", config.SystemReserved)
 	checkThresholds(report, "evictionHard", config.EvictionHard)
@@ -77,6 +80,7 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	for i := range wrong {
 		wrong[i].Warning = !inPlace
 	}
+
 	return append(wrong, more...)
 }
 
@@ -84,7 +88,8 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 func checkQuantities(add func(path, problem, hint string), field string, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if _, err := resource.ParseQuantity(values[name]); err != nil {
-			add(document.Join(field, name), quoteOrEmpty(values[name])+" is not a quantity", "write a number and a unit, such as 80m or 1Gi")
+			add(document.Join(field, name), quoteOrEmpty(values[name])+" is not a quantity",
+				"write a number and a unit, such as 80m or 1Gi")
 		}
 	}
 }

@@ -16,18 +16,25 @@ const unitDir = "/etc/systemd/system"
 // The values are paths in the document.
 type places map[string]map[string]string
 
-// checkPlaces reports files that would be in each other's place on some node: it
-// warns of the same path twice, of which [Merge] says what counts, and one path
-// cannot be within another. Unit files count too, and what criConfig writes, by
-// its path.
-func checkPlaces(report *document.Report, files []located[File], units []located[Unit], written map[string]string) {
+// checkPlaces reports files that would be in each other's place on some node:
+// it warns of the same path twice, of which [Merge] says what counts, and one
+// path cannot be within another. Unit files count too, and what criConfig
+// writes, by its path.
+func checkPlaces(
+	report *document.Report,
+	files []located[File],
+	units []located[Unit],
+	written map[string]string,
+) {
 	taken := places{}
 	for file, at := range written {
 		taken.add(file, "", at)
 	}
+
 	for _, unit := range units {
 		taken.addUnit(report, unit, written)
 	}
+
 	for _, file := range files {
 		at := file.at + ".path"
 		if before := taken.conflict(file.value.Path, file.value.host()); before != "" {
@@ -40,9 +47,11 @@ func checkPlaces(report *document.Report, files []located[File], units []located
 		}
 		taken.add(file.value.Path, file.value.host(), at)
 	}
+
 	for _, file := range files {
 		checkParents(report, taken, file.at+".path", file.value.Path, file.value.host())
 	}
+
 	for _, file := range slices.Sorted(maps.Keys(written)) {
 		checkParents(report, taken, written[file], file, "")
 	}
@@ -54,9 +63,11 @@ func (p places) addUnit(report *document.Report, unit located[Unit], written map
 		p.add(path.Join(unitDir, unit.value.Name), "", unit.at+".content")
 	}
 	for i, dropIn := range unit.value.DropIns {
-		file, at := path.Join(unitDir, unit.value.Name+".d", dropIn.Name), item(unit.at+".dropIns", i)
+		file := path.Join(unitDir, unit.value.Name+".d", dropIn.Name)
+		at := item(unit.at+".dropIns", i)
 		if before := written[file]; before != "" {
-			report.Warn(at+".name", document.Quote(dropIn.Name)+" given twice, first at "+before, "choose another name: criConfig writes it")
+			report.Warn(at+".name", document.Quote(dropIn.Name)+" given twice, first at "+before,
+				"choose another name: criConfig writes it")
 			continue
 		}
 		p.add(file, "", at)
@@ -89,15 +100,18 @@ func (p places) conflict(file, host string) string {
 	if at, ok := hosts[host]; ok {
 		return at
 	}
+
 	if host != "" {
 		return hosts[""]
 	}
+
 	first := ""
 	for _, at := range hosts { // The least, so that errors do not vary.
 		if first == "" || at < first {
 			first = at
 		}
 	}
+
 	return first
 }
 

@@ -14,9 +14,11 @@ var dataKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 // image is a reference as the OCI registries take it, with an optional host
 // (distribution/reference): HOST[:PORT]/PATH[:TAG][@DIGEST], in lower case but
 // for the tag and for a host with a domain.
-var image = regexp.MustCompile(`^(([a-z0-9]([-.a-z0-9]*[a-z0-9])?|[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/)?` +
-	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
-	`(:[A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var image = regexp.MustCompile(
+	`^(([a-z0-9]([-.a-z0-9]*[a-z0-9])?|[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/)?` +
+		`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
+		`(:[A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?(@sha256:[0-9a-f]{64})?$`,
+)
 
 // maxImage is how long a reference may be, without tag and digest 255 bytes.
 const maxImage = 512
@@ -32,7 +34,8 @@ func checkSecretRef(report *document.Report, at string, ref SecretRef) {
 	switch {
 	case ref.DataKey == "":
 		report.Add(at+".dataKey", "empty", "name the key of the Secret's data")
-	case !dataKey.MatchString(ref.DataKey) || ref.DataKey == "." || strings.HasPrefix(ref.DataKey, ".."):
+	case !dataKey.MatchString(ref.DataKey) || ref.DataKey == "." ||
+		strings.HasPrefix(ref.DataKey, ".."):
 		report.Add(at+".dataKey", document.Quote(ref.DataKey)+" is not a key of a Secret",
 			"write letters, digits, dashes, underscores and dots")
 	}
@@ -46,7 +49,8 @@ func checkImageRef(report *document.Report, at string, ref ImageRef) {
 	switch at := at + ".filePathInImage"; {
 	case file == "":
 		report.Add(at, "empty", "write the file's absolute path in the image, such as /kubelet")
-	case !path.IsAbs(file) || path.Clean(file) != file || file == "/" || strings.ContainsFunc(file, isControl):
+	case !path.IsAbs(file) || path.Clean(file) != file || file == "/" ||
+		strings.ContainsFunc(file, isControl):
 		report.Add(at, document.Quote(file)+" is not the absolute path of a file",
 			"begin it with / and leave out . and .. and a / at the end")
 	}

@@ -20,9 +20,11 @@ func checkRegistries(report *document.Report, registries []Registry) {
 		at := item(containerdPath+".registries", i)
 		checkUpstream(report, at+".upstream", registry.Upstream)
 		checkOnce(report.Add, first, registry.Upstream, at+".upstream")
+
 		if registry.Server != nil {
 			checkURL(report, at+".server", *registry.Server)
 		}
+
 		urls := map[string]string{}
 		for j, host := range registry.Hosts {
 			at := item(at+".hosts", j)
@@ -51,14 +53,17 @@ func checkHost(report *document.Report, at string, host RegistryHost) {
 		}
 		checkOnce(report.Warn, first, capability, at)
 	}
+
 	for i, file := range host.CACerts {
 		at := item(at+".caCerts", i)
 		switch {
 		case file == "":
 			report.Warn(at, "empty", "write the path of a file with certificates")
-		case path.Clean(file) != file || file == "/" || file == "." || hasPart("/"+file, "..") || strings.ContainsFunc(file, isControl):
+		case path.Clean(file) != file || file == "/" || file == "." || hasPart("/"+file, "..") ||
+			strings.ContainsFunc(file, isControl):
 			report.Warn(at, document.Quote(file)+" is not the path of a file",
-				"write it with / at its beginning, or relative to the directory of the registry, without . and ..")
+				"write it with / at its beginning, or relative to the directory of the registry, "+
+					"without . and ..")
 		}
 	}
 }
@@ -72,9 +77,11 @@ func checkUpstream(report *document.Report, at, upstream string) {
 		report.Add(at, "empty", "write the registry's host, such as docker.io, or _default")
 	case upstream == "_default":
 	case hasPort && (err != nil || number == 0):
-		report.Add(at, document.Quote(upstream)+" has no port after its colon", "write a number up to 65535")
+		report.Add(at, document.Quote(upstream)+" has no port after its colon",
+			"write a number up to 65535")
 	case !isHost(host) || len(upstream) > maxName:
-		report.Add(at, document.Quote(upstream)+" is not the host of a registry", "write HOST or HOST:PORT in lower case, without https://")
+		report.Add(at, document.Quote(upstream)+" is not the host of a registry",
+			"write HOST or HOST:PORT in lower case, without https://")
 	}
 }
 
@@ -100,10 +107,13 @@ func checkURL(report *document.Report, at, text string) {
 	case text == "":
 		report.Add(at, "empty", "write a URL, such as https://mirror.example:5000")
 	case err != nil || parsed.Host == "":
-		report.Add(at, document.Quote(text)+" is not the URL of a registry", "begin it with https:// or http:// and a host")
+		report.Add(at, document.Quote(text)+" is not the URL of a registry",
+			"begin it with https:// or http:// and a host")
 	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
-		report.Warn(at, document.Quote(text)+" is not the URL of a registry", "begin it with https:// or http:// and a host")
+		report.Warn(at, document.Quote(text)+" is not the URL of a registry",
+			"begin it with https:// or http:// and a host")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
-		report.Warn(at, document.Quote(text)+" has a user, a query or a fragment", "leave only scheme, host, port and path")
+		report.Warn(at, document.Quote(text)+" has a user, a query or a fragment",
+			"leave only scheme, host, port and path")
 	}
 }

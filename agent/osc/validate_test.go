@@ -34,8 +34,8 @@ func garbage(n int) string {
 	return string(text)
 }
 
-// mergeText decodes, checks and merges text, as the agent does with what a person
-// wrote.
+// mergeText decodes, checks and merges text, as the agent does with what a
+// person wrote.
 func mergeText(text string, env osc.Env) error {
 	decoded, wrong := osc.Decode("c", []byte(text))
 	if err := osc.Check(wrong, decoded, env); err != nil {
@@ -52,8 +52,8 @@ func accepts(err error) bool {
 	return refusal == nil
 }
 
-// Each row is a document and the one error that it is refused with. accepted says
-// that it is a warning only: nodes take the document from a cluster.
+// Each row is a document and the one error that it is refused with. accepted
+// says that it is a warning only: nodes take the document from a cluster.
 func TestBadInput(t *testing.T) {
 	const treeHint = "; hint: choose a path below /etc, /opt, /var, /home, /srv, /root, /usr/local"
 	for _, test := range []struct {
@@ -62,196 +62,385 @@ func TestBadInput(t *testing.T) {
 	}{
 		// The document.
 		{
-			name: "broken YAML", text: head + "  units: [\n  - name: a.service\n",
-			want: "c:4: document: not YAML: did not find expected node content; hint: indent with spaces, " +
+			name: "broken YAML",
+			text: head + "  units: [\n  - name: a.service\n",
+			want: "c:4: document: not YAML: did not find expected node content; hint: " +
+				"indent with spaces, " +
 				"and quote a value that has a colon or begins with a special character",
 		},
 		{
-			name: "1 MiB of garbage", text: garbage(1 << 20),
-			want: "c:1: document: byte 0x86 is not UTF-8; hint: the document must be UTF-8 text; put binary content into a base64 field",
+			name: "1 MiB of garbage",
+			text: garbage(1 << 20),
+			want: "c:1: document: byte 0x86 is not UTF-8; hint: the document must be UTF-8 text; " +
+				"put binary content into a base64 field",
 		},
 		{
-			name: "1 MiB of letters", text: strings.Repeat("x", 1<<20),
-			want: `c:1: document: is the string "` + strings.Repeat("x", 60) + `"…, want fields; hint: write it as name: value lines`,
+			name: "1 MiB of letters",
+			text: strings.Repeat("x", 1<<20),
+			want: `c:1: document: is the string "` + strings.Repeat("x", 60) +
+				`"…, want fields; hint: write it as name: value lines`,
 		},
-		{name: "an unknown field", accepted: true, text: head + "  unit: []\n", want: "c:4: spec.unit: unknown field; hint: did you mean units?"},
 		{
-			name: "another kind", text: "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: Worker\nspec: {infrastructure: x}\n",
+			name:     "an unknown field",
+			accepted: true,
+			text:     head + "  unit: []\n",
+			want:     "c:4: spec.unit: unknown field; hint: did you mean units?",
+		},
+		{
+			name: "another kind",
+			text: "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: Worker\n" +
+				"spec: {infrastructure: x}\n",
 			want: `c:2: kind: "Worker" is not known here; hint: write kind: OperatingSystemConfig`,
 		},
-		{name: "an unknown purpose", accepted: true, text: head + "  purpose: repair\n", want: `c:4: spec.purpose: "repair" is unknown; hint: write provision or reconcile`},
+		{
+			name:     "an unknown purpose",
+			accepted: true,
+			text:     head + "  purpose: repair\n",
+			want:     `c:4: spec.purpose: "repair" is unknown; hint: write provision or reconcile`,
+		},
 
 		// Paths.
-		{name: "no path", text: file(`""`), want: "c:5: spec.files[0].path: empty; hint: write an absolute path, such as /etc/example.conf"},
-		{name: "a relative path", text: file("etc/a"), want: `c:5: spec.files[0].path: "etc/a" is not absolute; hint: begin it with /`},
-		{name: "a path with ..", text: file("/etc/../boot/a"), want: `c:5: spec.files[0].path: "/etc/../boot/a" holds ..; hint: write the path without it`},
-		{name: "a path with .. at its end", text: file("/etc/.."), want: `c:5: spec.files[0].path: "/etc/.." holds ..; hint: write the path without it`},
-		{name: "the root directory", text: file("/"), want: `c:5: spec.files[0].path: "/" is a directory; hint: name a file`},
-		{name: "a path that ends in a slash", text: file("/etc/a/"), want: `c:5: spec.files[0].path: "/etc/a/" is a directory; hint: name a file`},
-		{name: "a path with two slashes", accepted: true, text: file("/etc//a"), want: `c:5: spec.files[0].path: "/etc//a" is not in its shortest form; hint: write /etc/a`},
-		{name: "a path with a line break", text: file(`"/etc/a\nb"`), want: `c:5: spec.files[0].path: "/etc/a\nb" holds a control character; hint: write the path in printable characters`},
-		{name: "a path with NUL", text: file(`"/etc/a\0"`), want: `c:5: spec.files[0].path: "/etc/a\x00" holds a control character; hint: write the path in printable characters`},
-		{name: "a path outside the allowed tree", text: file("/usr/bin/ls"), want: `c:5: spec.files[0].path: "/usr/bin/ls" is outside the trees a configuration may write` + treeHint},
-		{name: "a path that only looks allowed", text: file("/etcetera"), want: `c:5: spec.files[0].path: "/etcetera" is outside the trees a configuration may write` + treeHint},
-		{name: "an allowed tree itself", text: file("/etc"), want: `c:5: spec.files[0].path: "/etc" is outside the trees a configuration may write` + treeHint},
 		{
-			name: "a long name", text: file("/etc/" + strings.Repeat("a", 256)),
-			want: `c:5: spec.files[0].path: "/etc/` + strings.Repeat("a", 55) + `"… is too long; hint: keep each part within 255 bytes, and all of it within 1024`,
+			name: "no path",
+			text: file(`""`),
+			want: "c:5: spec.files[0].path: empty; hint: write an absolute path, " +
+				"such as /etc/example.conf",
 		},
 		{
-			name: "a path of too many directories", text: file("/etc" + strings.Repeat("/d", 24) + "/a"),
-			want: `c:5: spec.files[0].path: "/etc` + strings.Repeat("/d", 24) + `/a" is too deep; hint: keep it within 24 directories`,
+			name: "a relative path",
+			text: file("etc/a"),
+			want: `c:5: spec.files[0].path: "etc/a" is not absolute; hint: begin it with /`,
 		},
 		{
-			name: "a directory by its second name", text: file("/var/opt/bin/x"),
+			name: "a path with ..",
+			text: file("/etc/../boot/a"),
+			want: `c:5: spec.files[0].path: "/etc/../boot/a" holds ..; hint: write the path without it`,
+		},
+		{
+			name: "a path with .. at its end",
+			text: file("/etc/.."),
+			want: `c:5: spec.files[0].path: "/etc/.." holds ..; hint: write the path without it`,
+		},
+		{
+			name: "the root directory",
+			text: file("/"),
+			want: `c:5: spec.files[0].path: "/" is a directory; hint: name a file`,
+		},
+		{
+			name: "a path that ends in a slash",
+			text: file("/etc/a/"),
+			want: `c:5: spec.files[0].path: "/etc/a/" is a directory; hint: name a file`,
+		},
+		{
+			name:     "a path with two slashes",
+			accepted: true,
+			text:     file("/etc//a"),
+			want:     `c:5: spec.files[0].path: "/etc//a" is not in its shortest form; hint: write /etc/a`,
+		},
+		{
+			name: "a path with a line break",
+			text: file(`"/etc/a\nb"`),
+			want: `c:5: spec.files[0].path: "/etc/a\nb" holds a control character; hint: write the path in printable characters`,
+		},
+		{
+			name: "a path with NUL",
+			text: file(`"/etc/a\0"`),
+			want: `c:5: spec.files[0].path: "/etc/a\x00" holds a control character; hint: write the path in printable characters`,
+		},
+		{
+			name: "a path outside the allowed tree",
+			text: file("/usr/bin/ls"),
+			want: `c:5: spec.files[0].path: "/usr/bin/ls" is outside the trees a configuration may write` + treeHint,
+		},
+		{
+			name: "a path that only looks allowed",
+			text: file("/etcetera"),
+			want: `c:5: spec.files[0].path: "/etcetera" is outside the trees a configuration may write` + treeHint,
+		},
+		{
+			name: "an allowed tree itself",
+			text: file("/etc"),
+			want: `c:5: spec.files[0].path: "/etc" is outside the trees a configuration may write` +
+				treeHint,
+		},
+		{
+			name: "a long name",
+			text: file("/etc/" + strings.Repeat("a", 256)),
+			want: `c:5: spec.files[0].path: "/etc/` + strings.Repeat("a", 55) +
+				`"… is too long; hint: keep each part within 255 bytes, and all of it within 1024`,
+		},
+		{
+			name: "a path of too many directories",
+			text: file("/etc" + strings.Repeat("/d", 24) + "/a"),
+			want: `c:5: spec.files[0].path: "/etc` + strings.Repeat("/d", 24) +
+				`/a" is too deep; hint: keep it within 24 directories`,
+		},
+		{
+			name: "a directory by its second name",
+			text: file("/var/opt/bin/x"),
 			want: `c:5: spec.files[0].path: "/var/opt/bin/x" is refused: it is the same directory as /opt; hint: write the path with /opt`,
 		},
 		{
-			name: "a unit before the image's", text: file("/etc/systemd/system.control/loam-agent.service"),
+			name: "a unit before the image's",
+			text: file("/etc/systemd/system.control/loam-agent.service"),
 			want: `c:5: spec.files[0].path: "/etc/systemd/system.control/loam-agent.service" is refused: ` +
 				`units there go before those of the image, the node agent's too; hint: list the unit in units`,
 		},
 		{
-			name: "the agent's state", text: file("/var/lib/loam/journal.json"),
+			name: "the agent's state",
+			text: file("/var/lib/loam/journal.json"),
 			want: `c:5: spec.files[0].path: "/var/lib/loam/journal.json" is refused: it holds the node agent's own state; hint: choose another directory of /var/lib`,
 		},
 		{
-			name: "the machine id", text: file("/etc/machine-id"),
+			name: "the machine id",
+			text: file("/etc/machine-id"),
 			want: `c:5: spec.files[0].path: "/etc/machine-id" is refused: it is the identity of this one machine; hint: leave it out`,
 		},
 		{
-			name: "an enablement link", text: file("/etc/systemd/system/multi-user.target.wants/a.service"),
+			name: "an enablement link",
+			text: file("/etc/systemd/system/multi-user.target.wants/a.service"),
 			want: `c:5: spec.files[0].path: "/etc/systemd/system/multi-user.target.wants/a.service" is refused: ` +
-				"enablement follows from the units; hint: list the unit in units, with WantedBy= in [Install]",
+				"enablement follows from the units; hint: list the unit in units, " +
+				"with WantedBy= in [Install]",
 		},
 
 		// Files.
 		{
-			name: "a duplicate path", accepted: true, text: file("/etc/a") + "  - path: /etc/a\n    content: {inline: {data: y}}\n",
-			want: `c:7: spec.files[1].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
+			name:     "a duplicate path",
+			accepted: true,
+			text:     file("/etc/a") + "  - path: /etc/a\n    content: {inline: {data: y}}\n",
+			want:     `c:7: spec.files[1].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a duplicate path of one host, third and second", accepted: true, text: file("/etc/a") + "    hostName: x\n" +
-				"  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n  - {path: /etc/a, hostName: y, content: {inline: {data: z}}}\n",
+			name:     "a duplicate path of one host, third and second",
+			accepted: true,
+			text: file("/etc/a") + "    hostName: x\n" +
+				"  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n" +
+				"  - {path: /etc/a, hostName: y, content: {inline: {data: z}}}\n",
 			want: `c:9: spec.files[2].path: "/etc/a" given twice, first at spec.files[1].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a path for a host and for all", accepted: true, text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
+			name:     "a path for a host and for all",
+			accepted: true,
+			text: file("/etc/a") + "    hostName: x\n" +
+				"  - {path: /etc/a, content: {inline: {data: y}}}\n",
 			want: `c:8: spec.files[1].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a duplicate path of an extension", accepted: true, text: file("/etc/a") + "status:\n  extensionFiles:\n  - {path: /etc/a, content: {inline: {data: y}}}\n",
+			name:     "a duplicate path of an extension",
+			accepted: true,
+			text: file("/etc/a") + "status:\n  extensionFiles:\n" +
+				"  - {path: /etc/a, content: {inline: {data: y}}}\n",
 			want: `c:9: status.extensionFiles[0].path: "/etc/a" given twice, first at spec.files[0].path; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "a file below a file", text: file("/etc/a/b/c") + "  - {path: /etc/a, content: {inline: {data: y}}}\n",
+			name: "a file below a file",
+			text: file("/etc/a/b/c") + "  - {path: /etc/a, content: {inline: {data: y}}}\n",
 			want: `c:5: spec.files[0].path: "/etc/a/b/c" is below a file, spec.files[1].path; hint: move one of them`,
 		},
 		{
-			name: "a file in the place of a unit", accepted: true, text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, content: \"[Unit]\\n\"}]\n",
+			name:     "a file in the place of a unit",
+			accepted: true,
+			text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, " +
+				"content: \"[Unit]\\n\"}]\n",
 			want: `c:5: spec.files[0].path: "/etc/systemd/system/a.service" given twice, first at spec.units[0].content; hint: keep one of them, or give each another hostName`,
 		},
 		{
-			name: "bad mode", accepted: true, text: file("/etc/a") + "    permissions: 0o10000\n",
-			want: "c:7: spec.files[0].permissions: 4096 is more than 07777; hint: write an octal number such as 0644 (decimal 420)",
+			name:     "bad mode",
+			accepted: true,
+			text:     file("/etc/a") + "    permissions: 0o10000\n",
+			want: "c:7: spec.files[0].permissions: 4096 is more than 07777; hint: " +
+				"write an octal number such as 0644 (decimal 420)",
 		},
 		{
-			name: "a decimal mode that is meant as octal", accepted: true, text: file("/etc/a") + "    permissions: 644\n",
-			want: "c:7: spec.files[0].permissions: 644 is decimal and sets the mode 01204; hint: write 0644 for the octal number",
+			name:     "a decimal mode that is meant as octal",
+			accepted: true,
+			text:     file("/etc/a") + "    permissions: 644\n",
+			want: "c:7: spec.files[0].permissions: 644 is decimal and sets the mode 01204; " +
+				"hint: write 0644 for the octal number",
 		},
 		{
-			name: "a mode in quotes", text: file("/etc/a") + "    permissions: \"0644\"\n",
+			name: "a mode in quotes",
+			text: file("/etc/a") + "    permissions: \"0644\"\n",
 			want: `c:7: spec.files[0].permissions: is the string "0644", want a whole number; hint: write digits, without quotes`,
 		},
 		{
-			name: "a host name in upper case", text: file("/etc/a") + "    hostName: NUC\n",
+			name: "a host name in upper case",
+			text: file("/etc/a") + "    hostName: NUC\n",
 			want: `c:7: spec.files[0].hostName: "NUC" is not a host name; hint: write it in lower case: letters, digits, dashes and dots`,
 		},
 		{
-			name: "no content", text: head + "  files:\n  - path: /etc/a\n    content: {}\n",
-			want: "c:6: spec.files[0].content: empty; hint: give one of inline, secretRef and imageRef",
+			name: "no content",
+			text: head + "  files:\n  - path: /etc/a\n    content: {}\n",
+			want: "c:6: spec.files[0].content: empty; hint: give one of inline, " +
+				"secretRef and imageRef",
 		},
 		{
-			name: "two kinds of content", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {data: x}, secretRef: {name: a, dataKey: b}}\n    hostName: other\n",
-			want: "c:6: spec.files[0].content: has more than one kind; hint: keep one of inline, secretRef and imageRef",
+			name: "two kinds of content",
+			text: head + "  files:\n  - path: /etc/a\n" +
+				"    content: {inline: {data: x}, secretRef: {name: a, dataKey: b}}\n" +
+				"    hostName: other\n",
+			want: "c:6: spec.files[0].content: has more than one kind; hint: keep one of inline, " +
+				"secretRef and imageRef",
 		},
 		{
-			name: "no data", accepted: true, text: head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: b64}}\n",
-			want: `c:6: spec.files[0].content.inline.data: empty; hint: write the content here, or "" for an empty file`,
+			name:     "no data",
+			accepted: true,
+			text:     head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: b64}}\n",
+			want:     `c:6: spec.files[0].content.inline.data: empty; hint: write the content here, or "" for an empty file`,
 		},
 		{
-			name: "an unknown encoding", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: gzip, data: x}}\n",
+			name: "an unknown encoding",
+			text: head + "  files:\n  - path: /etc/a\n" +
+				"    content: {inline: {encoding: gzip, data: x}}\n",
 			want: `c:6: spec.files[0].content.inline.encoding: "gzip" is unknown; hint: write b64, or leave it out for text`,
 		},
 		{
-			name: "bad base64", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {encoding: b64, data: a}}\n",
-			want: "c:6: spec.files[0].content.inline.data: is not base64: illegal base64 data at input byte 0; hint: encode the content with base64(1)",
+			name: "bad base64",
+			text: head + "  files:\n  - path: /etc/a\n" +
+				"    content: {inline: {encoding: b64, data: a}}\n",
+			want: "c:6: spec.files[0].content.inline.data: is not base64: " +
+				"illegal base64 data at input byte 0; hint: encode the content with base64(1)",
 		},
 
 		// Units.
-		{name: "a unit without a name", text: unit("enable: true"), want: "c:5: spec.units[0].name: empty; hint: name the unit, with its type: example.service"},
-		{name: "a unit without a type", text: unit("name: a"), want: `c:5: spec.units[0].name: "a" does not end with a type of unit; hint: end it with .service or another type of unit`},
-		{name: "a misspelt type", text: unit("name: a.servcie"), want: `c:5: spec.units[0].name: "a.servcie" does not end with a type of unit; hint: did you mean .service?`},
-		{name: "a unit that is only a type", text: unit("name: .service"), want: `c:5: spec.units[0].name: ".service" has nothing before its type; hint: write a name before it`},
 		{
-			name: "a unit with a slash", text: unit("name: ../a.service"),
+			name: "a unit without a name",
+			text: unit("enable: true"),
+			want: "c:5: spec.units[0].name: empty; hint: name the unit, with its type: " +
+				"example.service",
+		},
+		{
+			name: "a unit without a type",
+			text: unit("name: a"),
+			want: `c:5: spec.units[0].name: "a" does not end with a type of unit; hint: end it with .service or another type of unit`,
+		},
+		{
+			name: "a misspelt type",
+			text: unit("name: a.servcie"),
+			want: `c:5: spec.units[0].name: "a.servcie" does not end with a type of unit; hint: did you mean .service?`,
+		},
+		{
+			name: "a unit that is only a type",
+			text: unit("name: .service"),
+			want: `c:5: spec.units[0].name: ".service" has nothing before its type; hint: write a name before it`,
+		},
+		{
+			name: "a unit with a slash",
+			text: unit("name: ../a.service"),
 			want: `c:5: spec.units[0].name: "../a.service" holds a character that no unit name has; hint: use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`,
 		},
 		{
-			name: "an alias over a unit of Loam", text: unit(`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=b.service \\\n loam-agent.service\n"}`),
+			name: "an alias over a unit of Loam",
+			text: unit(
+				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=b.service \\\n loam-agent.service\n"}`,
+			),
 			want: `c:5: spec.units[0].content: the alias "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
 		},
-		{name: "a unit of Loam", text: unit("name: loam-agent.service"), want: `c:5: spec.units[0].name: "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`},
-		{name: "an unknown command", accepted: true, text: unit("name: a.service", "command: reload"), want: `c:6: spec.units[0].command: "reload" is unknown; hint: write start, restart or stop`},
-		{name: "a misspelt command", accepted: true, text: unit("name: a.service", "command: Stop"), want: `c:6: spec.units[0].command: "Stop" is unknown; hint: did you mean stop?`},
-		{name: "a template to start", accepted: true, text: unit("name: a@.service", "command: start"), want: "c:6: spec.units[0].command: a template cannot be started; hint: start an instance of it: example@instance.service"},
 		{
-			name: "empty content", accepted: true, text: unit("name: a.service", `content: ""`),
-			want: "c:6: spec.units[0].content: empty, which would mask the unit; hint: leave content out to keep the image's unit, or use enable: false",
-		},
-		{name: "content of a device", text: unit("name: a.device", `content: "[Unit]"`), want: "c:6: spec.units[0].content: units of the type device have no unit file; hint: use drop-ins"},
-		{
-			name: "a drop-in without .conf", accepted: true, text: unit("name: a.service", `dropIns: [{name: a, content: "[Unit]"}]`),
-			want: `c:6: spec.units[0].dropIns[0].name: "a" does not end with .conf, so systemd would ignore it; hint: write a.conf`,
+			name: "a unit of Loam",
+			text: unit("name: loam-agent.service"),
+			want: `c:5: spec.units[0].name: "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
 		},
 		{
-			name: "a drop-in elsewhere", text: unit("name: a.service", `dropIns: [{name: ../a.conf, content: "[Unit]"}]`),
+			name:     "an unknown command",
+			accepted: true,
+			text:     unit("name: a.service", "command: reload"),
+			want:     `c:6: spec.units[0].command: "reload" is unknown; hint: write start, restart or stop`,
+		},
+		{
+			name:     "a misspelt command",
+			accepted: true,
+			text:     unit("name: a.service", "command: Stop"),
+			want:     `c:6: spec.units[0].command: "Stop" is unknown; hint: did you mean stop?`,
+		},
+		{
+			name:     "a template to start",
+			accepted: true,
+			text:     unit("name: a@.service", "command: start"),
+			want: "c:6: spec.units[0].command: a template cannot be started; hint: " +
+				"start an instance of it: example@instance.service",
+		},
+		{
+			name:     "empty content",
+			accepted: true,
+			text:     unit("name: a.service", `content: ""`),
+			want: "c:6: spec.units[0].content: empty, which would mask the unit; hint: " +
+				"leave content out to keep the image's unit, or use enable: false",
+		},
+		{
+			name: "content of a device",
+			text: unit("name: a.device", `content: "[Unit]"`),
+			want: "c:6: spec.units[0].content: units of the type device have no unit file; hint: " +
+				"use drop-ins",
+		},
+		{
+			name:     "a drop-in without .conf",
+			accepted: true,
+			text:     unit("name: a.service", `dropIns: [{name: a, content: "[Unit]"}]`),
+			want:     `c:6: spec.units[0].dropIns[0].name: "a" does not end with .conf, so systemd would ignore it; hint: write a.conf`,
+		},
+		{
+			name: "a drop-in elsewhere",
+			text: unit("name: a.service", `dropIns: [{name: ../a.conf, content: "[Unit]"}]`),
 			want: `c:6: spec.units[0].dropIns[0].name: "../a.conf" is not a file name; hint: leave out slashes and control characters`,
 		},
 		{
-			name: "a drop-in twice", accepted: true, text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]"}]`) +
-				"status: {extensionUnits: [{name: a.service, dropIns: [{name: a.conf, content: \"[Unit]\"}]}]}\n",
-			want: "c:7: status.extensionUnits[0].dropIns[0].name: given twice, first at spec.units[0].dropIns[0].name; hint: keep one of them",
+			name:     "a drop-in twice",
+			accepted: true,
+			text: unit("name: a.service", `dropIns: [{name: a.conf, content: "[Unit]"}]`) +
+				"status: {extensionUnits: [{name: a.service, dropIns: [{name: a.conf, content: " +
+				"\"[Unit]\"}]}]}\n",
+			want: "c:7: status.extensionUnits[0].dropIns[0].name: given twice, " +
+				"first at spec.units[0].dropIns[0].name; hint: keep one of them",
 		},
 		{
-			name: "two contents of a unit", accepted: true, text: unit("name: a.service", `content: "[Unit]"`) + "  - {name: a.service, content: \"[Unit]\"}\n",
-			want: "c:7: spec.units[1].content: given twice, first at spec.units[0].content; hint: keep one of them",
+			name:     "two contents of a unit",
+			accepted: true,
+			text: unit("name: a.service", `content: "[Unit]"`) + "  - {name: a.service, " +
+				"content: \"[Unit]\"}\n",
+			want: "c:7: spec.units[1].content: given twice, first at spec.units[0].content; " +
+				"hint: keep one of them",
 		},
 		{
-			name: "a file path that is no file", accepted: true, text: unit("name: a.service", "filePaths: [/etc/a]"),
-			want: `c:6: spec.units[0].filePaths[0]: "/etc/a" is not among the files; hint: add the file, or remove it here`,
+			name:     "a file path that is no file",
+			accepted: true,
+			text:     unit("name: a.service", "filePaths: [/etc/a]"),
+			want:     `c:6: spec.units[0].filePaths[0]: "/etc/a" is not among the files; hint: add the file, or remove it here`,
 		},
 
 		// Unit files.
 		{
-			name: "a line that is no assignment", accepted: true, text: unit("name: a.service", "content: |", "  [Service]", "  # fine", "  ExecStart /bin/true"),
+			name:     "a line that is no assignment",
+			accepted: true,
+			text: unit("name: a.service", "content: |", "  [Service]", "  # fine",
+				"  ExecStart /bin/true"),
 			want: `c:9: spec.units[0].content: line 3: "ExecStart /bin/true" is no assignment; hint: write Name=value, or begin a comment with #`,
 		},
 		{
-			name: "an assignment before any section", accepted: true, text: unit("name: a.service", "content: |", "  Type=exec"),
-			want: `c:7: spec.units[0].content: line 1: "Type=exec" comes before any section; hint: begin with a section, such as [Service]`,
+			name:     "an assignment before any section",
+			accepted: true,
+			text:     unit("name: a.service", "content: |", "  Type=exec"),
+			want:     `c:7: spec.units[0].content: line 1: "Type=exec" comes before any section; hint: begin with a section, such as [Service]`,
 		},
 		{
-			name: "a section without its bracket", accepted: true, text: unit("name: a.service", "content: |", "  [Service"),
-			want: `c:7: spec.units[0].content: line 1: "[Service" has no closing bracket; hint: write it as [Service]`,
+			name:     "a section without its bracket",
+			accepted: true,
+			text:     unit("name: a.service", "content: |", "  [Service"),
+			want:     `c:7: spec.units[0].content: line 1: "[Service" has no closing bracket; hint: write it as [Service]`,
 		},
 		{
-			name: "a misspelt section", accepted: true, text: unit("name: a.service", "content: |", "  [Servcie]"),
-			want: `c:7: spec.units[0].content: line 1: the section "Servcie" is unknown to systemd; hint: did you mean [Service]?`,
+			name:     "a misspelt section",
+			accepted: true,
+			text:     unit("name: a.service", "content: |", "  [Servcie]"),
+			want:     `c:7: spec.units[0].content: line 1: the section "Servcie" is unknown to systemd; hint: did you mean [Service]?`,
 		},
 		{
-			name: "an assignment without a name", accepted: true, text: unit("name: a.service", `content: "[Unit]\n=x"`),
-			want: "c:6: spec.units[0].content: line 2: an assignment has no name; hint: write Name=value",
+			name:     "an assignment without a name",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Unit]\n=x"`),
+			want: "c:6: spec.units[0].content: line 2: an assignment has no name; hint: " +
+				"write Name=value",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -260,6 +449,7 @@ func TestBadInput(t *testing.T) {
 			if !errors.As(err, &errs) {
 				t.Fatalf("error %v, want document.Errors", err)
 			}
+
 			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
@@ -274,20 +464,65 @@ func TestBadInput(t *testing.T) {
 func TestGoodInput(t *testing.T) {
 	for _, test := range []struct{ name, text string }{
 		{name: "nothing", text: head},
-		{name: "a template and an instance", text: unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n"`) + "  - {name: a@x-y\\x2d1.service, enable: true}\n"},
+		{
+			name: "a template and an instance",
+			text: unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n"`) +
+				"  - {name: a@x-y\\x2d1.service, enable: true}\n",
+		},
 		{name: "an escaped mount", text: unit(`name: 'var-lib-a\x2db.mount'`)},
-		{name: "continued lines with a comment between", text: unit("name: a.service", "content: |", "  [Service]", `  ExecStart=/bin/echo a \`, "    # why", "    [b] \\", "    c", "  ; end")},
-		{name: "a disabled unit with a command", text: unit("name: a.service", "enable: false", "command: start")},
-		{name: "a section of one's own", text: unit("name: a.service", "content: |", "  [X-Site]", "  Rack=4")},
-		{name: "placeholders", text: head + "  purpose: provision\n  files:\n  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n    content: {transmitUnencoded: true, inline: {data: <<BOOTSTRAP_TOKEN>>}}\n"},
-		{name: "an empty file", text: head + "  files:\n  - path: /etc/a\n    content: {inline: {data: \"\"}}\n"},
-		{name: "a path for each of two hosts", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n"},
-		{name: "a file below a file of another host", text: file("/etc/a") + "    hostName: x\n  - {path: /etc/a/b, hostName: y, content: {inline: {data: y}}}\n"},
-		{name: "a reference for another host", text: head + "  files:\n  - path: /etc/a\n    hostName: other\n    content: {secretRef: {name: a, dataKey: b}}\n"},
+		{
+			name: "continued lines with a comment between",
+			text: unit("name: a.service", "content: |", "  [Service]", `  ExecStart=/bin/echo a \`,
+				"    # why", "    [b] \\", "    c", "  ; end"),
+		},
+		{
+			name: "a disabled unit with a command",
+			text: unit("name: a.service", "enable: false", "command: start"),
+		},
+		{
+			name: "a section of one's own",
+			text: unit("name: a.service", "content: |", "  [X-Site]", "  Rack=4"),
+		},
+		{
+			name: "placeholders",
+			text: head + "  purpose: provision\n  files:\n" +
+				"  - path: /var/lib/gardener-node-agent/credentials/bootstrap-token\n" +
+				"    content: {transmitUnencoded: true, inline: {data: <<BOOTSTRAP_TOKEN>>}}\n",
+		},
+		{
+			name: "an empty file",
+			text: head + "  files:\n  - path: /etc/a\n" +
+				"    content: {inline: {data: \"\"}}\n",
+		},
+		{
+			name: "a path for each of two hosts",
+			text: file("/etc/a") + "    hostName: x\n" +
+				"  - {path: /etc/a, hostName: y, content: {inline: {data: y}}}\n",
+		},
+		{
+			name: "a file below a file of another host",
+			text: file("/etc/a") + "    hostName: x\n" +
+				"  - {path: /etc/a/b, hostName: y, content: {inline: {data: y}}}\n",
+		},
+		{
+			name: "a reference for another host",
+			text: head + "  files:\n  - path: /etc/a\n" +
+				"    hostName: other\n    content: {secretRef: {name: a, dataKey: b}}\n",
+		},
 		{name: "every mode bit", text: file("/etc/a") + "    permissions: 0o7777\n"},
-		{name: "a unit twice in a list, each with something else", text: unit("name: a.service", "enable: true") + "  - {name: a.service, command: restart}\n"},
+		{
+			name: "a unit twice in a list, each with something else",
+			text: unit("name: a.service", "enable: true") + "  - {name: a.service, " +
+				"command: restart}\n",
+		},
 		{name: "a file beside the units", text: file("/etc/systemd/system/a.service.d/x.conf")},
-		{name: "what the cluster's controllers note", text: head + "  type: appliance\n  class: x\n  purpose: provision\n  providerConfig: {a: [1]}\nmetadata:\n  creationTimestamp: null\nstatus:\n  observedGeneration: 3\n  cloudConfig: {secretRef: {name: a}}\n  lastOperation: {progress: 100}\n"},
+		{
+			name: "what the cluster's controllers note",
+			text: head + "  type: appliance\n" +
+				"  class: x\n  purpose: provision\n  providerConfig: {a: [1]}\nmetadata:\n" +
+				"  creationTimestamp: null\nstatus:\n  observedGeneration: 3\n" +
+				"  cloudConfig: {secretRef: {name: a}}\n  lastOperation: {progress: 100}\n",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := mergeText(test.text, osc.Env{Hostname: "here"}); err != nil {

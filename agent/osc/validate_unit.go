@@ -8,25 +8,32 @@ import (
 )
 
 // commands are the words for Unit.Command.
-var commands = []string{string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop)}
+var commands = []string{
+	string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop),
+}
 
 // checkUnit reports what is wrong with a unit; files has the path of each file.
 func checkUnit(report *document.Report, unit located[Unit], files map[string]bool) {
-	at, value := unit.at, unit.value
+	at := unit.at
+	value := unit.value
 	checkUnitName(report, at+".name", value.Name)
 	if value.Command != nil {
 		checkCommand(report, at+".command", value)
 	}
+
 	if value.Content != nil {
 		checkUnitContent(report, at+".content", value)
 	}
+
 	for i, dropIn := range value.DropIns {
 		checkDropInName(report, item(at+".dropIns", i)+".name", dropIn.Name)
 		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content)
 	}
+
 	for i, path := range value.FilePaths {
 		if !files[path] {
-			report.Warn(item(at+".filePaths", i), document.Quote(path)+" is not among the files", "add the file, or remove it here")
+			report.Warn(item(at+".filePaths", i), document.Quote(path)+" is not among the files",
+				"add the file, or remove it here")
 		}
 	}
 }
@@ -42,7 +49,8 @@ func checkCommand(report *document.Report, at string, unit Unit) {
 		}
 		report.Warn(at, document.Quote(command)+" is unknown", hint)
 	case starts && isTemplate(unit.Name):
-		report.Warn(at, "a template cannot be started", "start an instance of it: example@instance.service")
+		report.Warn(at, "a template cannot be started",
+			"start an instance of it: example@instance.service")
 	}
 }
 
@@ -50,7 +58,8 @@ func checkUnitContent(report *document.Report, at string, unit Unit) {
 	_, suffix := cutSuffix(unit.Name)
 	switch {
 	case *unit.Content == "":
-		report.Warn(at, "empty, which would mask the unit", "leave content out to keep the image's unit, or use enable: false")
+		report.Warn(at, "empty, which would mask the unit",
+			"leave content out to keep the image's unit, or use enable: false")
 	case slices.Contains(fileless, suffix):
 		report.Add(at, "units of the type "+suffix+" have no unit file", "use drop-ins")
 	default:

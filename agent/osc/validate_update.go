@@ -6,29 +6,38 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// version is a release of Kubernetes (Semantic Versioning 2.0.0), minor what has
-// all of it that an update in place depends on.
+// version is a release of Kubernetes (Semantic Versioning 2.0.0), minor what
+// has all of it that an update in place depends on.
 var (
-	version = regexp.MustCompile(`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][-+.0-9A-Za-z]+)?$`)
-	minor   = regexp.MustCompile(`^v?[0-9]+\.[0-9]+([-+.]|$)`)
+	version = regexp.MustCompile(
+		`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][-+.0-9A-Za-z]+)?$`,
+	)
+	minor = regexp.MustCompile(`^v?[0-9]+\.[0-9]+([-+.]|$)`)
 )
 
 func checkUpdates(report *document.Report, osc OperatingSystemConfig) {
 	if update := osc.Spec.InPlaceUpdates; update != nil {
 		at := "spec.inPlaceUpdates"
 		if update.OperatingSystemVersion == "" {
-			report.Warn(at+".operatingSystemVersion", "empty", "write the version of the image, IMAGE_VERSION of its os-release")
+			report.Warn(at+".operatingSystemVersion", "empty",
+				"write the version of the image, IMAGE_VERSION of its os-release")
 		}
+
 		switch {
 		case update.Kubelet == "":
 			report.Warn(at+".kubelet", "empty", "write the version of kubelet, such as 1.35.0")
 		case !minor.MatchString(update.Kubelet):
-			report.Add(at+".kubelet", document.Quote(update.Kubelet)+" is not a version", "write three numbers, such as 1.35.0")
+			report.Add(at+".kubelet", document.Quote(update.Kubelet)+" is not a version",
+				"write three numbers, such as 1.35.0")
 		case !version.MatchString(update.Kubelet):
-			report.Warn(at+".kubelet", document.Quote(update.Kubelet)+" is not a version", "write three numbers, such as 1.35.0")
+			report.Warn(at+".kubelet", document.Quote(update.Kubelet)+" is not a version",
+				"write three numbers, such as 1.35.0")
 		}
 	}
-	if status := osc.Status.InPlaceUpdates; status != nil && status.OSUpdate != nil && status.OSUpdate.Command == "" {
-		report.Warn("status.inPlaceUpdates.osUpdate.command", "empty", "write the command, or leave osUpdate out")
+
+	status := osc.Status.InPlaceUpdates
+	if status != nil && status.OSUpdate != nil && status.OSUpdate.Command == "" {
+		report.Warn("status.inPlaceUpdates.osUpdate.command", "empty",
+			"write the command, or leave osUpdate out")
 	}
 }
