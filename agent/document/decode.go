@@ -63,6 +63,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if !ok || n.ShortTag() == "!!null" {
 		return
 	}
+
 	switch {
 	case v.Type() == timeType:
 		d.time(n, v, path)
@@ -94,9 +95,11 @@ func (d *decoder) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool)
 	d.nodes++
 	switch {
 	case d.nodes == maxNodes:
-		d.wrong(n, path, "the document has more than "+strconv.Itoa(maxNodes)+" values", "use fewer aliases")
+		d.wrong(n, path, "the document has more than "+strconv.Itoa(maxNodes)+" values",
+			"use fewer aliases")
 	case depth > maxDepth:
-		d.wrong(n, path, "nested more than "+strconv.Itoa(maxDepth)+" levels deep", "check the brackets and the indentation")
+		d.wrong(n, path, "nested more than "+strconv.Itoa(maxDepth)+" levels deep",
+			"check the brackets and the indentation")
 		d.nodes = maxNodes
 	}
 	return n, d.nodes < maxNodes

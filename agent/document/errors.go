@@ -31,10 +31,12 @@ func (e Error) Error() string {
 	if b.Len() > 0 {
 		b.WriteByte(' ')
 	}
+
 	b.WriteString(e.Path + ": " + e.Problem)
 	if e.Hint != "" {
 		b.WriteString("; hint: " + e.Hint)
 	}
+
 	return b.String()
 }
 
@@ -68,9 +70,11 @@ func Lenient(err error) (warnings Errors, refusal error) {
 			refused = append(refused, one)
 		}
 	}
+
 	if len(refused) > 0 {
 		refusal = refused
 	}
+
 	return warnings, refusal
 }
 

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// fields are the fields of a struct, those of embedded structs included, by the name in their json tag.
+// fields are the fields of a struct, those of embedded structs included, by the
+// name in their json tag.
 type fields struct {
 	index map[string][]int
 	names []string
@@ -72,18 +73,23 @@ func suggest(key string, known []string) string {
 // differs in case or in at most a third of its letters. It is "" if none is
 // near.
 func Nearest(word string, known []string) string {
-	best, bestDistance := "", len(word)/3+1
+	best := ""
+	bestDistance := len(word)/3 + 1
+
 	if len(word) > 64 { // No field has such a name.
 		return ""
 	}
+
 	for _, candidate := range known {
 		if strings.EqualFold(word, candidate) {
 			return candidate
 		}
 		if d := distance(word, candidate); d < bestDistance {
-			best, bestDistance = candidate, d
+			best = candidate
+			bestDistance = d
 		}
 	}
+
 	return best
 }
 
@@ -95,9 +101,11 @@ func distance(a, b string) int {
 		rows[i] = make([]int, len(b)+1)
 		rows[i][0] = i
 	}
+
 	for j := range rows[0] {
 		rows[0][j] = j
 	}
+
 	for i := 1; i <= len(a); i++ {
 		for j := 1; j <= len(b); j++ {
 			replace := rows[i-1][j-1]
@@ -110,5 +118,6 @@ func distance(a, b string) int {
 			}
 		}
 	}
+
 	return rows[len(a)][len(b)]
 }

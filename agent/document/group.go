@@ -16,9 +16,11 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth in
 			d.unknown(keyNode, Join(path, key), key, fields.names)
 			return
 		}
+
 		field := v.FieldByIndex(index)
 		field.SetZero() // Of a duplicate key.
 		d.value(value, field, Join(path, key), depth+1)
+
 		if value.Kind != yaml.ScalarNode { // Its first item may be lines below.
 			d.note(Join(path, key), keyNode)
 		}
@@ -61,23 +63,32 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string, depth int
 
 // pairs calls each for the keys of a mapping that are usable: of one that is
 // given twice again, as the later value replaces the earlier.
-func (d *decoder) pairs(n *yaml.Node, path string, each func(key string, keyNode, value *yaml.Node)) {
+func (d *decoder) pairs(
+	n *yaml.Node, path string, each func(key string, keyNode, value *yaml.Node),
+) {
 	if n.Kind != yaml.MappingNode {
-		d.wrong(n, orWhole(path), "is "+describe(n)+", want fields", "write it as name: value lines")
+		d.wrong(n, orWhole(path), "is "+describe(n)+", want fields",
+			"write it as name: value lines")
 		return
 	}
+
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content) && d.nodes < maxNodes; i += 2 {
-		keyNode, value := n.Content[i], n.Content[i+1]
+		keyNode := n.Content[i]
+		value := n.Content[i+1]
+
 		key, ok := d.key(keyNode, path)
 		if !ok {
 			continue
 		}
+
 		if line, twice := seen[key]; twice {
-			d.warn(keyNode, Join(path, key), "given twice, first on line "+strconv.Itoa(line), "keep one of them")
+			d.warn(keyNode, Join(path, key), "given twice, first on line "+strconv.Itoa(line),
+				"keep one of them")
 		} else {
 			seen[key] = keyNode.Line
 		}
+
 		each(key, keyNode, value)
 	}
 }
@@ -87,9 +98,11 @@ func (d *decoder) key(n *yaml.Node, path string) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+
 	switch {
 	case n.ShortTag() == "!!merge":
-		d.wrong(n, orWhole(path), "the merge key << is not supported", "write the fields out, or use an alias for a whole value")
+		d.wrong(n, orWhole(path), "the merge key << is not supported",
+			"write the fields out, or use an alias for a whole value")
 	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && !isOldText(n):
 		d.wrong(n, orWhole(path), "a key is "+describe(n)+", want a name", "put the key in quotes")
 	case len(n.Value) > maxKey:
@@ -97,5 +110,6 @@ func (d *decoder) key(n *yaml.Node, path string) (string, bool) {
 	default:
 		return n.Value, true
 	}
+
 	return "", false
 }

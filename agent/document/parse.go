@@ -17,7 +17,8 @@ import (
 // request by default (etcd --max-request-bytes). A Secret holds 1 MiB.
 const MaxSize = 3 << 19
 
-const yamlHint = "indent with spaces, and quote a value that has a colon or begins with a special character"
+const yamlHint = "indent with spaces, and quote a value that has a colon or begins with a " +
+	"special character"
 
 // parse turns text into the root node of its only document. It returns nil
 // after reporting why it cannot.
@@ -27,10 +28,13 @@ func parse(text []byte, report *Report) *yaml.Node {
 			"is %d bytes, more than %d", len(text), MaxSize)
 		return nil
 	}
+
 	if at, found := notText(text); found != "" {
-		report.addAt(at, Whole, found, "the document must be UTF-8 text; put binary content into a base64 field")
+		report.addAt(at, Whole, found,
+			"the document must be UTF-8 text; put binary content into a base64 field")
 		return nil
 	}
+
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var first yaml.Node
 	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
@@ -41,14 +45,17 @@ func parse(text []byte, report *Report) *yaml.Node {
 		report.addAt(at, Whole, "not YAML: "+problem, yamlHint)
 		return nil
 	}
+
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		report.warnAt(place(&second), Whole, "a second document begins", "keep one document in a file: remove the line ---")
+		report.warnAt(place(&second), Whole, "a second document begins",
+			"keep one document in a file: remove the line ---")
 	} else if !errors.Is(err, io.EOF) {
 		at, problem := syntaxError(err)
 		report.addAt(at, Whole, "not YAML: "+problem, yamlHint)
 		return nil
 	}
+
 	return first.Content[0]
 }
 
@@ -78,11 +85,14 @@ func notText(text []byte) (at position, found string) {
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != 0x85:
 			return at, fmt.Sprintf("holds the control character U+%04X", r)
 		}
+
 		i += size
 		at.column++
+
 		if r == '\n' {
 			at = position{line: at.line + 1, column: 1}
 		}
 	}
+
 	return position{}, ""
 }

@@ -50,7 +50,8 @@ func (o Origin) locate(path string) position {
 func (o Origin) locateLine(path string, line int) position {
 	at := o.locate(path)
 	if at.block {
-		at.line, at.column = at.line+line, 0
+		at.line += line
+		at.column = 0
 	}
 	return at
 }
@@ -77,7 +78,8 @@ func (r *Report) Addf(path, hint, format string, args ...any) {
 	r.Add(path, fmt.Sprintf(format, args...), hint)
 }
 
-// Warn notes something at path that a lenient reader accepts; hint may be empty.
+// Warn notes something at path that a lenient reader accepts; hint may be
+// empty.
 func (r *Report) Warn(path, problem, hint string) {
 	r.warnAt(r.origin.locate(path), path, problem, hint)
 }
@@ -130,7 +132,8 @@ func (r *Report) finding(at position, path, problem, hint string) Error {
 // Header checks the two fields every document begins with.
 func (r *Report) Header(apiVersion, kind, wantVersion, wantKind string) {
 	if apiVersion != wantVersion {
-		r.Addf("apiVersion", "write apiVersion: "+wantVersion, "%s is not known here", orEmpty(apiVersion))
+		r.Addf("apiVersion", "write apiVersion: "+wantVersion, "%s is not known here",
+			orEmpty(apiVersion))
 	}
 	if kind != wantKind {
 		r.Addf("kind", "write kind: "+wantKind, "%s is not known here", orEmpty(kind))
@@ -159,12 +162,14 @@ func (r *Report) Err() error {
 	if moreErrs > 0 {
 		all = append(all, r.finding(position{}, Whole, fmt.Sprintf("%d more errors", moreErrs), ""))
 	}
+
 	moreWarnings += r.dropped
 	if moreWarnings > 0 {
 		more := r.finding(position{}, Whole, fmt.Sprintf("%d more warnings", moreWarnings), "")
 		more.Warning = true
 		all = append(all, more)
 	}
+
 	return all
 }
 

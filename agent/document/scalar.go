@@ -24,7 +24,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.Bool && n.ShortTag() == "!!bool":
 		v.SetBool(strings.EqualFold(n.Value, "true"))
 	case v.Kind() == reflect.Bool:
-		d.wrong(n, path, "is "+describe(n)+", want true or false", "write true or false, without quotes")
+		d.wrong(n, path, "is "+describe(n)+", want true or false",
+			"write true or false, without quotes")
 	case n.ShortTag() != "!!int":
 		d.wrong(n, path, "is "+describe(n)+", want a whole number", "write digits, without quotes")
 	default:
@@ -33,8 +34,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 }
 
 // isOldText reports whether n is text that the Kubernetes tools, which know
-// YAML 1.1, write without quotes, but no text to this decoder: 0o644 is a number
-// in YAML 1.2, and << a merge key.
+// YAML 1.1, write without quotes, but no text to this decoder: 0o644 is a
+// number in YAML 1.2, and << a merge key.
 func isOldText(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode {
 		return false
@@ -43,21 +44,25 @@ func isOldText(n *yaml.Node) bool {
 	return n.ShortTag() == "!!merge" || n.ShortTag() == "!!int" && octal
 }
 
-// integer decodes a number in any base that YAML knows: 420, 0644, 0o644, 0x1a4.
+// integer decodes a number in any base that YAML knows: 420, 0644, 0o644,
+// 0x1a4.
 func (d *decoder) integer(n *yaml.Node, v reflect.Value, path string) {
 	text := strings.ReplaceAll(n.Value, "_", "")
 	var err error
 	if v.CanUint() {
 		var number uint64
-		if number, err = strconv.ParseUint(strings.TrimPrefix(text, "+"), 0, v.Type().Bits()); err == nil {
+		number, err = strconv.ParseUint(strings.TrimPrefix(text, "+"), 0, v.Type().Bits())
+		if err == nil {
 			v.SetUint(number)
 		}
 	} else {
 		var number int64
-		if number, err = strconv.ParseInt(text, 0, v.Type().Bits()); err == nil {
+		number, err = strconv.ParseInt(text, 0, v.Type().Bits())
+		if err == nil {
 			v.SetInt(number)
 		}
 	}
+
 	if err != nil {
 		d.wrong(n, path, "the number "+Quote(n.Value)+" is out of range", "")
 	}
@@ -67,7 +72,8 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, path string) {
 func (d *decoder) time(n *yaml.Node, v reflect.Value, path string) {
 	parsed, err := time.Parse(time.RFC3339, n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil {
-		d.wrong(n, path, "is "+describe(n)+", want a time", "write it as 2026-08-01T00:00:00Z (RFC 3339)")
+		d.wrong(n, path, "is "+describe(n)+", want a time",
+			"write it as 2026-08-01T00:00:00Z (RFC 3339)")
 		return
 	}
 	v.Set(reflect.ValueOf(parsed))
@@ -111,10 +117,13 @@ func (d *decoder) freeScalar(n *yaml.Node, path string) any {
 	case "!!str", "!!timestamp": // JSON has no times: they stay text.
 		return n.Value
 	}
+
 	if isOldText(n) {
-		d.warn(n, path, "is "+describe(n)+", and text to the Kubernetes tools", "put it in quotes, or write a number in decimal")
+		d.warn(n, path, "is "+describe(n)+", and text to the Kubernetes tools",
+			"put it in quotes, or write a number in decimal")
 		return n.Value
 	}
+
 	var v any
 	if err := n.Decode(&v); err == nil {
 		switch v := v.(type) {
@@ -124,6 +133,7 @@ func (d *decoder) freeScalar(n *yaml.Node, path string) any {
 			return int64(v)
 		}
 	}
+
 	d.wrong(n, path, "is "+describe(n)+", want a value that JSON knows", "put it in quotes")
 	return nil
 }
@@ -136,13 +146,17 @@ func describe(n *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	}
+
 	names := map[string]string{
 		"!!str": "the string", "!!int": "the number", "!!float": "the number",
-		"!!bool": "the boolean", "!!timestamp": "the date", "!!null": "the empty value", "!!merge": "the merge key",
+		"!!bool": "the boolean", "!!timestamp": "the date", "!!null": "the empty value",
+		"!!merge": "the merge key",
 	}
+
 	name, ok := names[n.ShortTag()]
 	if !ok {
 		return "a value of the type " + Quote(n.ShortTag())
 	}
+
 	return name + " " + Quote(n.Value)
 }
