@@ -18,8 +18,10 @@ import (
 type Base struct {
 	// Config is the image's config.toml, empty if it has none.
 	Config []byte
+
 	// Schema is the version of the configuration, 2 or more; 0 is 2.
 	Schema int
+
 	// BinDirs is set if directories of CNI plugins are a list, cni.bin_dirs
 	// (containerd 2.2 and later).
 	BinDirs bool
@@ -32,32 +34,39 @@ func Observe(image *os.Root) (Base, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Base{}, fmt.Errorf("read the image's containerd configuration: %w", err)
 	}
+
 	info, err := buildInfo(image)
 	if err != nil {
 		return Base{}, err
 	}
+
 	schema, err := Schema(config, info)
 	if err != nil {
 		return Base{}, err
 	}
+
 	return Base{Config: config, Schema: schema, BinDirs: hasBinDirs(info)}, nil
 }
 
-// buildInfo is nil for an image without containerd, and for a containerd that is
-// no program of Go: schema 2, which every version reads, is right for a wrapper.
+// buildInfo is nil for an image without containerd, and for a containerd that
+// is no program of Go: schema 2, which every version reads, is right for a
+// wrapper.
 func buildInfo(image *os.Root) (*debug.BuildInfo, error) {
 	binary, err := image.Open("usr/bin/containerd")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open the image's containerd: %w", err)
 	}
+
 	defer binary.Close()
 	info, err := buildinfo.Read(binary)
 	if err != nil {
 		return nil, nil
 	}
+
 	return info, nil
 }
 
@@ -79,8 +88,8 @@ func Schema(config []byte, info *debug.BuildInfo) (int, error) {
 	return 2, nil
 }
 
-// hasBinDirs is false if the version is unknown, as in Debian's builds: the older
-// name works the longest.
+// hasBinDirs is false if the version is unknown, as in Debian's builds: the
+// older name works the longest.
 func hasBinDirs(info *debug.BuildInfo) bool {
 	if info == nil {
 		return false

@@ -23,17 +23,36 @@ func TestSchema(t *testing.T) {
 		{name: "no containerd", want: 2},
 		{name: "containerd 1", info: one, want: 2},
 		{name: "containerd 2", info: two, want: 3},
-		{name: "the file says it", config: "version = 2", info: two, want: 2},
-		{name: "a file without a version", config: "oom_score = 1", info: two, want: 3},
-		{name: "a later version", config: "version = 4", info: two, want: 4},
+		{
+			name:   "the file says it",
+			config: "version = 2",
+			info:   two,
+			want:   2,
+		},
+		{
+			name:   "a file without a version",
+			config: "oom_score = 1",
+			info:   two,
+			want:   3,
+		},
+		{
+			name:   "a later version",
+			config: "version = 4",
+			info:   two,
+			want:   4,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got, err := cri.Schema([]byte(test.config), test.info); err != nil || got != test.want {
+			got, err := cri.Schema([]byte(test.config), test.info)
+			if err != nil || got != test.want {
 				t.Errorf("Schema = %d, %v, want %d", got, err, test.want)
 			}
 		})
 	}
-	if _, err := cri.Schema([]byte("version = "), nil); err == nil || !strings.HasPrefix(err.Error(), "parse the image's containerd configuration: ") {
+
+	_, err := cri.Schema([]byte("version = "), nil)
+	if err == nil ||
+		!strings.HasPrefix(err.Error(), "parse the image's containerd configuration: ") {
 		t.Errorf("Schema of no TOML: %v", err)
 	}
 }
@@ -71,10 +90,15 @@ func TestObserve(t *testing.T) {
 		want  cri.Base
 	}{
 		{name: "an image without containerd", want: cri.Base{Schema: 2}},
-		{name: "a containerd that is a script", files: map[string]string{"usr/bin/containerd": "#!/bin/sh\n"}, want: cri.Base{Schema: 2}},
 		{
-			name: "a configuration of the image", files: map[string]string{"etc/containerd/config.toml": "version = 3\n"},
-			want: cri.Base{Schema: 3, Config: []byte("version = 3\n")},
+			name:  "a containerd that is a script",
+			files: map[string]string{"usr/bin/containerd": "#!/bin/sh\n"},
+			want:  cri.Base{Schema: 2},
+		},
+		{
+			name:  "a configuration of the image",
+			files: map[string]string{"etc/containerd/config.toml": "version = 3\n"},
+			want:  cri.Base{Schema: 3, Config: []byte("version = 3\n")},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,7 +111,9 @@ func TestObserve(t *testing.T) {
 			}
 		})
 	}
-	if _, err := cri.Observe(image(t, map[string]string{"etc/containerd/config.toml": "="})); err == nil {
+
+	_, err := cri.Observe(image(t, map[string]string{"etc/containerd/config.toml": "="}))
+	if err == nil {
 		t.Error("Observe of no TOML: no error")
 	}
 }

@@ -15,7 +15,8 @@ const (
 
 // DropIn lets containerd find the runtimes that extensions install. What
 // follows them is the PATH of systemd's services (systemd.exec(5)).
-const DropIn = "[Service]\nEnvironment=PATH=/var/bin/containerruntimes:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\n"
+const DropIn = "[Service]\n" +
+	"Environment=PATH=/var/bin/containerruntimes:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\n"
 
 // Config is what config.toml is to say besides the image's own. An empty field
 // leaves what the image says.

@@ -17,15 +17,25 @@ func wanted() cri.Config {
 		CgroupDriver: "systemd",
 		Plugins: []cri.Plugin{
 			{
-				Path:   []string{"io.containerd.grpc.v1.cri", "containerd", "runtimes", "gvisor"},
-				Values: map[string]any{"runtime_type": "io.containerd.runsc.v1", "options": map[string]any{"TypeUrl": "x"}},
+				Path: []string{"io.containerd.grpc.v1.cri", "containerd", "runtimes", "gvisor"},
+				Values: map[string]any{
+					"runtime_type": "io.containerd.runsc.v1",
+					"options":      map[string]any{"TypeUrl": "x"},
+				},
 			},
-			{Path: []string{"io.containerd.grpc.v1.cri"}, Values: map[string]any{
-				"max_concurrent_downloads": float64(7), "disable_apparmor": true, "stream_server_port": "10010",
-				"containerd": map[string]any{"discard_unpacked_layers": true},
-				"cni":        map[string]any{"max_conf_num": int64(3), "nothing": nil},
-			}},
-			{Path: []string{"io.containerd.gc.v1.scheduler"}, Values: map[string]any{"pause_threshold": 0.05}},
+			{
+				Path: []string{"io.containerd.grpc.v1.cri"},
+				Values: map[string]any{
+					"max_concurrent_downloads": float64(7), "disable_apparmor": true,
+					"stream_server_port": "10010",
+					"containerd":         map[string]any{"discard_unpacked_layers": true},
+					"cni":                map[string]any{"max_conf_num": int64(3), "nothing": nil},
+				},
+			},
+			{
+				Path:   []string{"io.containerd.gc.v1.scheduler"},
+				Values: map[string]any{"pause_threshold": 0.05},
+			},
 			{Remove: true, Path: []string{"io.containerd.internal.v1.opt"}},
 		},
 	}
@@ -63,8 +73,15 @@ func TestHostsGolden(t *testing.T) {
 		Upstream: "docker.io",
 		Server:   "https://registry-1.docker.io",
 		Hosts: []cri.Host{
-			{URL: "https://z.site.local:5000", CACerts: []string{"/etc/ssl/site-ca.crt", "own.crt"}},
-			{URL: "http://a.site.local/v2/mirror", Capabilities: []string{"push"}, OverridePath: true},
+			{
+				URL:     "https://z.site.local:5000",
+				CACerts: []string{"/etc/ssl/site-ca.crt", "own.crt"},
+			},
+			{
+				URL:          "http://a.site.local/v2/mirror",
+				Capabilities: []string{"push"},
+				OverridePath: true,
+			},
 		},
 	}))
 }
@@ -78,6 +95,7 @@ func golden(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -10,14 +10,17 @@ import (
 func Hosts(registry Registry) string {
 	var b strings.Builder
 	b.WriteString("# Written by Loam.\n")
+
 	if registry.Server != "" {
 		fmt.Fprintf(&b, "server = %s\n", quote(registry.Server))
 	}
+
 	for _, host := range registry.Hosts {
 		capabilities := host.Capabilities
 		if len(capabilities) == 0 {
 			capabilities = []string{"pull", "resolve"}
 		}
+
 		fmt.Fprintf(&b, "\n[host.%s]\ncapabilities = %s\n", quote(host.URL), list(capabilities))
 		if len(host.CACerts) > 0 {
 			fmt.Fprintf(&b, "ca = %s\n", list(host.CACerts))
@@ -26,6 +29,7 @@ func Hosts(registry Registry) string {
 			b.WriteString("override_path = true\n")
 		}
 	}
+
 	return b.String()
 }
 
@@ -41,6 +45,7 @@ func list(values []string) string {
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
+
 	for _, r := range text {
 		switch {
 		case r == '"' || r == '\\':
@@ -52,6 +57,7 @@ func quote(text string) string {
 			b.WriteRune(r)
 		}
 	}
+
 	b.WriteByte('"')
 	return b.String()
 }

@@ -19,21 +19,28 @@ func TestContainerdReadsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if base.Schema != 2 || len(base.Config) == 0 {
-		t.Errorf("the image has schema %d and %d bytes of configuration", base.Schema, len(base.Config))
+		t.Errorf("the image has schema %d and %d bytes of configuration",
+			base.Schema, len(base.Config))
 	}
+
 	text, err := cri.Render(wanted(), base)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(t.TempDir(), "config.toml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(filepath.Join(tree, "usr/bin/containerd"), "--config", file, "config", "dump").Output()
+
+	out, err := exec.Command(filepath.Join(tree, "usr/bin/containerd"), "--config", file, "config",
+		"dump").Output()
 	if err != nil {
 		t.Fatalf("containerd config dump: %v", err)
 	}
+
 	runtimes := []string{v2, "containerd", "runtimes"}
 	for _, test := range []struct {
 		path []string
@@ -50,7 +57,9 @@ func TestContainerdReadsIt(t *testing.T) {
 		{append(runtimes, "gvisor", "options", "TypeUrl"), "x"},
 		{[]string{"io.containerd.gc.v1.scheduler", "pause_threshold"}, 0.05},
 	} {
-		if diff := cmp.Diff(test.want, get(t, string(out), append([]string{"plugins"}, test.path...)...)); diff != "" {
+		diff := cmp.Diff(test.want,
+			get(t, string(out), append([]string{"plugins"}, test.path...)...))
+		if diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.path, diff)
 		}
 	}

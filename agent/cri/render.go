@@ -34,6 +34,7 @@ func Render(cfg Config, base Base) (string, error) {
 	if err := toml.NewEncoder(&text).Encode(d.root); err != nil {
 		return "", fmt.Errorf("encode the containerd configuration: %w", err)
 	}
+
 	return header + text.String(), nil
 }
 
@@ -53,19 +54,21 @@ func build(cfg Config, base Base) (document, error) {
 	if err := d.settle(cfg, base); err != nil {
 		return d, fmt.Errorf("the image's containerd configuration: %w", err)
 	}
+
 	for i, plugin := range cfg.Plugins {
 		if err := d.change(i, plugin); err != nil {
 			return d, &PluginError{Index: i, Err: err}
 		}
 	}
+
 	d.listBinDirs()
 	return d, nil
 }
 
 // change carries out a Plugin, of that index. As gardener-node-agent does it, a
 // plugin without values makes an empty table, null removes what has the name,
-// and what is at the end of the path or below it is replaced whatever it is. Only
-// a value on the way to there is an error.
+// and what is at the end of the path or below it is replaced whatever it is.
+// Only a value on the way to there is an error.
 func (d *document) change(index int, plugin Plugin) error {
 	if plugin.Remove {
 		return d.removeAll(plugin.Path)
@@ -75,6 +78,7 @@ func (d *document) change(index int, plugin Plugin) error {
 	if values == nil {
 		values = table{}
 	}
+
 	fixed := translate(d.schema, plugin.Path[:max(0, len(plugin.Path)-1)])
 
 	return leaves(plugin.Path, plain(values), func(path []string, value any) error {

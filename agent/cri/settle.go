@@ -21,7 +21,9 @@ type document struct {
 	root, plugins table
 	schema        int
 	binDirs       bool
-	// replaced are the plugins that put one kind of thing in the place of another.
+
+	// replaced are the plugins that put one kind of thing in the place of
+	// another.
 	replaced []*PluginError
 }
 
@@ -30,21 +32,27 @@ func (d *document) settle(cfg Config, base Base) (err error) {
 	if d.schema < 2 {
 		return fmt.Errorf("version is %d, which no supported containerd reads", d.schema)
 	}
+
 	d.root["version"] = int64(d.schema)
-	if d.plugins, err = section(d.root, "plugins"); err != nil {
+	d.plugins, err = section(d.root, "plugins")
+	if err != nil {
 		return err
 	}
+
 	_, listed := d.cni()["bin_dirs"]
 	d.binDirs = d.schema >= 4 || d.schema == 3 && (base.BinDirs || listed)
+
 	if err := d.importMore(); err != nil {
 		return err
 	}
+
 	for _, s := range settings(cfg) {
 		path := translate(d.schema, s.path)
 		if _, err := set(d.plugins, path, s.value, path); err != nil {
 			return err
 		}
 	}
+
 	d.listBinDirs()
 	return d.keepRunc()
 }

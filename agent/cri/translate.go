@@ -48,7 +48,8 @@ func translate(schema int, path []string) []string {
 	return slices.Concat([]string{runtimePlugin}, path)
 }
 
-// translateAll is translate for a whole subtree, which may be in several places.
+// translateAll is translate for a whole subtree, which may be in several
+// places.
 func translateAll(schema int, path []string) [][]string {
 	all := [][]string{translate(schema, path)}
 	if schema < 3 || len(path) == 0 || path[0] != criPlugin {

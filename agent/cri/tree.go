@@ -12,7 +12,8 @@ import (
 type table = map[string]any
 
 // enter is the table at path below root, made where it is missing. A value in
-// its place is an error along fixed, which is replaced elsewhere: misfit says so.
+// its place is an error along fixed, which is replaced elsewhere: misfit says
+// so.
 func enter(root table, path, fixed []string) (found table, misfit, err error) {
 	for i, name := range path {
 		next, ok := root[name].(table)
@@ -31,27 +32,31 @@ func enter(root table, path, fixed []string) (found table, misfit, err error) {
 	return root, misfit, nil
 }
 
-// set puts value at path, see enter for the rest. An empty table is merged: it is
-// there afterwards.
+// set puts value at path, see enter for the rest. An empty table is merged: it
+// is there afterwards.
 func set(root table, path []string, value any, fixed []string) (misfit, err error) {
 	if empty, ok := value.(table); ok && len(empty) == 0 {
 		_, misfit, err := enter(root, path, fixed)
 		return misfit, err
 	}
+
 	last := len(path) - 1
 	if last < 0 {
 		return nil, isTable(path)
 	}
+
 	parent, misfit, err := enter(root, path[:last], fixed)
 	if err != nil {
 		return nil, err
 	}
+
 	if _, ok := parent[path[last]].(table); ok {
 		if hasPrefix(fixed, path) {
 			return nil, isTable(path)
 		}
 		misfit = isTable(path)
 	}
+
 	parent[path[last]] = value
 	return misfit, nil
 }
@@ -63,15 +68,19 @@ func remove(root table, path []string) error {
 			delete(root, name)
 			return nil
 		}
+
 		if root[name] == nil {
 			return nil
 		}
+
 		next, ok := root[name].(table)
 		if !ok {
 			return notTable(path[:i+1])
 		}
+
 		root = next
 	}
+
 	clear(root)
 	return nil
 }
@@ -114,6 +123,7 @@ func plain(value any) any {
 		}
 		return fields
 	}
+
 	return value
 }
 
