@@ -17,17 +17,23 @@ import (
 type Desired struct {
 	Files []File `json:"files"`
 	Units []Unit `json:"units"`
-	// LeftOut is what the document asks for and the node goes without, sorted by
-	// name; each name is there once.
+
+	// LeftOut is what the document asks for and the node goes without, sorted
+	// by name; each name is there once.
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
+
 	// Notes are what a person should know of the document.
 	Notes []Note `json:"notes,omitempty"`
-	// Synced are paths that the sync of a token writes: none of them is in Files, and
-	// what is there stays when an earlier configuration had it. Sorted.
+
+	// Synced are paths that the sync of a token writes: none of them is in
+	// Files, and what is there stays when an earlier configuration had it.
+	// Sorted.
 	Synced []string `json:"synced,omitempty"`
+
 	// Probes are registries to be reached before the file that points the
 	// container runtime at them is put in place.
 	Probes []Probe `json:"probes,omitempty"`
+
 	// Update is what the node is asked to become beyond files and units; nil if
 	// nothing.
 	Update *Update `json:"update,omitempty"`
@@ -45,11 +51,13 @@ type LeftOut struct {
 type Note struct {
 	// Reason is a word for programs, as the reason of an Event.
 	Reason string `json:"reason"`
+
 	// Document, Line and Path are where in which document; Line counts from 1.
 	// All are empty if the note is about the whole.
 	Document string `json:"document,omitempty"`
 	Line     int    `json:"line,omitempty"`
 	Path     string `json:"path,omitempty"`
+
 	// Problem says what the node does not do, Hint what to do about it, "" if
 	// nothing.
 	Problem string `json:"problem"`
@@ -68,15 +76,18 @@ const (
 func (n Note) String() string {
 	var place strings.Builder
 	place.WriteString(n.Document)
+
 	if n.Line > 0 {
 		fmt.Fprintf(&place, ":%d", n.Line)
 	}
 	if n.Path != "" {
 		place.WriteString(" " + n.Path)
 	}
+
 	if place.Len() == 0 {
 		return n.Problem
 	}
+
 	return strings.TrimSpace(place.String()) + ": " + n.Problem
 }
 
@@ -85,8 +96,9 @@ func (n Note) String() string {
 type Probe struct {
 	// Path is one of Desired.Files.
 	Path string `json:"path"`
-	// URLs are of http or https; CACerts are files with PEM certificates to trust
-	// besides the machine's.
+
+	// URLs are of http or https; CACerts are files with PEM certificates to
+	// trust besides the machine's.
 	URLs    []string `json:"urls"`
 	CACerts []string `json:"caCerts,omitempty"`
 }
@@ -97,8 +109,9 @@ type Update struct {
 	// OSVersion is an IMAGE_VERSION, Kubelet a version such as 1.35.0.
 	OSVersion string `json:"osVersion,omitempty"`
 	Kubelet   string `json:"kubelet,omitempty"`
-	// CertificateAuthorities and ServiceAccountKey are when the rotation of each
-	// began; zero if none did.
+
+	// CertificateAuthorities and ServiceAccountKey are when the rotation of
+	// each began; zero if none did.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
 	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }
