@@ -13,8 +13,8 @@ type Files map[string]string
 // Dir is where systemd-networkd looks before it looks at the image.
 const Dir = "/run/systemd/network"
 
-// record is Files as they are kept: what networkd reads, not what machine.yaml says, so
-// that a system of any version can use what another one kept.
+// record is Files as they are kept: what networkd reads, not what machine.yaml
+// says, so that a system of any version can use what another one kept.
 type record struct {
 	Files Files `json:"files"`
 }
@@ -51,7 +51,8 @@ func NameOf(file string) string {
 	return name
 }
 
-// MatchOf is what a file of a NIC says of it, in the words of systemd.network(5).
+// MatchOf is what a file of a NIC says of it, in the words of
+// systemd.network(5).
 func MatchOf(text string) string {
 	_, match, _ := strings.Cut(text, "[Match]\n")
 	match, _, _ = strings.Cut(match, "\n\n")

@@ -1,43 +1,48 @@
 // Package network is a node's network as machine.yaml describes it, and as the
-// files of systemd-networkd say it. It is pure: values in, text out; what holds of
-// a Config before it is rendered is checked by agent/machine.
+// files of systemd-networkd say it. It is pure: values in, text out; what holds
+// of a Config before it is rendered is checked by agent/machine.
 package network
 
-// Config is the network of a node. The zero Config leaves it to the image: DHCP on
-// every wired interface. Otherwise an interface that no Interface means is left
-// alone.
+// Config is the network of a node. The zero Config leaves it to the image: DHCP
+// on every wired interface. Otherwise an interface that no Interface means is
+// left alone.
 type Config struct {
 	Interfaces []Interface `json:"interfaces"`
 }
 
-// Interface is one with addresses, or one that others are made of. Exactly one of NIC,
-// Bond, VLAN and Bridge is set.
+// Interface is one with addresses, or one that others are made of. Exactly one
+// of NIC, Bond, VLAN and Bridge is set.
 type Interface struct {
-	// Name is what others in the Config call it, and the name that the kernel has for one
-	// that is made; a NIC keeps its own.
+	// Name is what others in the Config call it, and the name that the kernel
+	// has for one that is made; a NIC keeps its own.
 	Name   string  `json:"name"`
 	NIC    *NIC    `json:"nic"`
 	Bond   *Bond   `json:"bond"`
 	VLAN   *VLAN   `json:"vlan"`
 	Bridge *Bridge `json:"bridge"`
+
 	// MTU is in bytes; 0 leaves it to the kernel.
 	MTU int `json:"mtu"`
-	// DHCP4 and DHCP6 ask servers for addresses, SLAAC makes them of what routers
-	// announce (RFC 4862). The default route of IPv6 is a router's word in either case.
+
+	// DHCP4 and DHCP6 ask servers for addresses, SLAAC makes them of what
+	// routers announce (RFC 4862). The default route of IPv6 is a router's word
+	// in either case.
 	DHCP4 bool `json:"dhcp4"`
 	DHCP6 bool `json:"dhcp6"`
 	SLAAC bool `json:"slaac"`
+
 	// Addresses are with the length of the prefix: 192.0.2.10/24.
 	Addresses []string `json:"addresses"`
 	Routes    []Route  `json:"routes"`
 	DNS       DNS      `json:"dns"`
+
 	// NTP are names or addresses of time servers.
 	NTP []string `json:"ntp"`
 }
 
 // NIC chooses hardware: all that is said has to be true of it. If more than one
-// Interface means it, one that says which counts before one that says a driver, and
-// that before any.
+// Interface means it, one that says which counts before one that says a driver,
+// and that before any.
 type NIC struct {
 	// MAC is the permanent address, which no bond changes.
 	MAC string `json:"mac"`
@@ -58,9 +63,12 @@ type Bond struct {
 	// Mode is the kernel's name of it (Documentation/networking/bonding.rst).
 	Mode       string   `json:"mode"`
 	Interfaces []string `json:"interfaces"`
+
 	// Primary is the one used while it works, of mode active-backup.
 	Primary string `json:"primary"`
-	// MAC is "" for one that follows from machine ID and name, as systemd makes it.
+
+	// MAC is "" for one that follows from machine ID and name, as systemd makes
+	// it.
 	MAC string `json:"mac"`
 }
 
@@ -81,11 +89,15 @@ type Bridge struct {
 // Route is one; To "" or "default" is all addresses of the family of Via.
 type Route struct {
 	To string `json:"to"`
+
 	// Via is the gateway, "" for what is on the link itself.
 	Via string `json:"via"`
+
 	// Metric is less for what goes first; 0 is the kernel's own.
 	Metric int `json:"metric"`
-	// OnLink says that Via is on the link although no address has it in its prefix.
+
+	// OnLink says that Via is on the link although no address has it in its
+	// prefix.
 	OnLink bool `json:"onLink"`
 }
 
@@ -121,10 +133,16 @@ func (i Interface) Kinds() []string {
 	for _, k := range []struct {
 		name string
 		has  bool
-	}{{"nic", i.NIC != nil}, {"bond", i.Bond != nil}, {"vlan", i.VLAN != nil}, {"bridge", i.Bridge != nil}} {
+	}{
+		{"nic", i.NIC != nil},
+		{"bond", i.Bond != nil},
+		{"vlan", i.VLAN != nil},
+		{"bridge", i.Bridge != nil},
+	} {
 		if k.has {
 			kinds = append(kinds, k.name)
 		}
 	}
+
 	return kinds
 }

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Default is the image's own file, which one of the same name in front of it hides.
+// Default is the image's own file, which one of the same name in front of it
+// hides.
 const Default = "80-loam-ethernet.network"
 
-// Render is c as files of systemd-networkd, by their names in Dir: systemd.network(5),
-// systemd.netdev(5). There are none for the zero Config.
+// Render is c as files of systemd-networkd, by their names in Dir:
+// systemd.network(5), systemd.netdev(5). There are none for the zero Config.
 func Render(c Config) Files {
 	if c.IsZero() {
 		return nil
@@ -25,8 +26,8 @@ func Render(c Config) Files {
 	return files
 }
 
-// stem is the name of the files of i. Of several that match an interface, networkd
-// takes the first by name.
+// stem is the name of the files of i. Of several that match an interface,
+// networkd takes the first by name.
 func stem(i Interface) string {
 	rank := 10
 	switch n := i.NIC; {
@@ -77,6 +78,7 @@ func netdev(i Interface) string {
 	t.section("NetDev")
 	t.set("Name", i.Name)
 	t.set("Kind", i.Kinds()[0])
+
 	switch {
 	case i.Bond != nil:
 		t.set("MACAddress", i.Bond.MAC)
@@ -91,16 +93,19 @@ func netdev(i Interface) string {
 		t.section("Bridge")
 		t.setBool("STP", i.Bridge.STP)
 	}
+
 	return t.String()
 }
 
 func (c Config) network(i Interface) string {
 	var t text
 	match(&t, i)
+
 	if i.MTU != 0 {
 		t.section("Link")
 		t.setInt("MTUBytes", i.MTU)
 	}
+
 	t.section("Network")
 	for _, other := range c.Interfaces {
 		switch {
@@ -115,6 +120,7 @@ func (c Config) network(i Interface) string {
 			t.set("Bridge", other.Name)
 		}
 	}
+
 	addresses(&t, i)
 	return t.String()
 }
@@ -126,10 +132,12 @@ func match(t *text, i Interface) {
 		t.set("Name", i.Name)
 		return
 	}
+
 	t.set("PermanentMACAddress", n.MAC)
 	t.set("Path", n.Path)
 	t.set("Driver", n.Driver)
 	t.set("Name", n.Name)
+
 	if n.Name == "" { // What is made of a NIC may say of itself what is true of the NIC.
 		t.set("Kind", "!*")
 		t.set("Type", "ether")
@@ -142,6 +150,7 @@ func addresses(t *text, i Interface) {
 		t.setBool("IPv6AcceptRA", false)
 		return
 	}
+
 	switch {
 	case i.DHCP4 && i.DHCP6:
 		t.set("DHCP", "yes")
@@ -150,14 +159,17 @@ func addresses(t *text, i Interface) {
 	case i.DHCP6:
 		t.set("DHCP", "ipv6")
 	}
+
 	t.setBool("IPv6AcceptRA", i.SLAAC || i.DHCP6)
 	t.setAll("Address", i.Addresses)
 	t.setAll("DNS", i.DNS.Servers)
 	t.setAll("Domains", i.DNS.Search)
 	t.setAll("NTP", i.NTP)
+
 	for _, r := range i.Routes {
 		route(t, r)
 	}
+
 	dynamic(t, i)
 }
 
@@ -173,8 +185,8 @@ func route(t *text, r Route) {
 	}
 }
 
-// dynamic is what is taken of servers and routers. Never a host name: a kubelet's
-// must not change (agent/hostname).
+// dynamic is what is taken of servers and routers. Never a host name: a
+// kubelet's must not change (agent/hostname).
 func dynamic(t *text, i Interface) {
 	if i.DHCP4 {
 		t.section("DHCPv4")
