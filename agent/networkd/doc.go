@@ -1,5 +1,5 @@
-// Package networkd hands a node's network to systemd-networkd, keeps it for the next
-// boot, and reads what became of it.
+// Package networkd hands a node's network to systemd-networkd, keeps it for the
+// next boot, and reads what became of it.
 //
 // The files for networkd are recorded in /var/lib/loam/network.json. /init puts
 // them in /run, so networkd has them whatever becomes of the agent. The agent,

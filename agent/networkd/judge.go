@@ -15,17 +15,24 @@ import (
 func Judge(f network.Files, links []Link) status.Network {
 	var s status.Network
 	for _, l := range links {
-		s.Interfaces = append(s.Interfaces, status.Interface{Name: l.Name, As: network.NameOf(l.File), State: l.Oper, Addresses: l.Addresses})
+		s.Interfaces = append(s.Interfaces, status.Interface{
+			Name:      l.Name,
+			As:        network.NameOf(l.File),
+			State:     l.Oper,
+			Addresses: l.Addresses,
+		})
 		if problem := l.problem(); problem != "" {
 			s.Problems = append(s.Problems, called(l)+": "+problem)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		is := func(l Link) bool { return l.File == name }
 		if path.Ext(name) == ".network" && f[name] != "" && !slices.ContainsFunc(links, is) {
 			s.Problems = append(s.Problems, missing(f, name))
 		}
 	}
+
 	return s
 }
 
@@ -47,7 +54,8 @@ func (l Link) problem() string {
 		return "not all that it is made of has a carrier"
 	case l.Carrier == "off":
 		return "it is down"
-	case l.Admin == "configuring" && l.Oper != "routable" && l.Oper != "enslaved" && len(l.Addresses) == 0:
+	case l.Admin == "configuring" && l.Oper != "routable" && l.Oper != "enslaved" &&
+		len(l.Addresses) == 0:
 		return "it has no address yet"
 	}
 	return ""
@@ -58,5 +66,6 @@ func missing(f network.Files, name string) string {
 	if _, made := f[strings.TrimSuffix(name, ".network")+".netdev"]; made {
 		return as + ": it could not be made (journalctl -u systemd-networkd)"
 	}
-	return fmt.Sprintf("%s: this machine has no such NIC, or another entry means it: %s", as, network.MatchOf(f[name]))
+	return fmt.Sprintf("%s: this machine has no such NIC, or another entry means it: %s",
+		as, network.MatchOf(f[name]))
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/loam-os/loam/firmware/osrelease"
 )
 
-// StateFile exists once networkd knows the interfaces. It changes only with the state
-// of the machine as a whole, and is written before the files of the interfaces:
-// watch StateDirs for those.
+// StateFile exists once networkd knows the interfaces. It changes only with the
+// state of the machine as a whole, and is written before the files of the
+// interfaces: watch StateDirs for those.
 const StateFile = "/run/systemd/netif/state"
 
 const (
@@ -21,26 +21,32 @@ const (
 	leasesDir = "run/systemd/netif/leases"
 )
 
-// StateDirs are the directories in which networkd keeps a file for each interface, of
-// its state and of its DHCP lease. It replaces a file only when its content changes
-// (conservative_rename in src/basic/fs-util.c of systemd).
+// StateDirs are the directories in which networkd keeps a file for each
+// interface, of its state and of its DHCP lease. It replaces a file only when
+// its content changes (conservative_rename in src/basic/fs-util.c of systemd).
 var StateDirs = []string{"/" + linksDir, "/" + leasesDir}
 
-// Link is an interface that networkd looks after; the words are networkctl(1)'s.
+// Link is an interface that networkd looks after; the words are
+// networkctl(1)'s.
 type Link struct {
 	Index int
 	Name  string
+
 	// File is the name of the file that applies to it.
 	File string
-	// Admin is how far networkd is with it, Oper what it is good for, Carrier whether
-	// anything is at its other end.
+
+	// Admin is how far networkd is with it, Oper what it is good for, Carrier
+	// whether anything is at its other end.
 	Admin, Oper, Carrier string
-	// Addresses are with the lengths of their prefixes, those of the link alone left out.
+
+	// Addresses are with the lengths of their prefixes, those of the link alone
+	// left out.
 	Addresses []string
 }
 
-// Observe reads what networkd says of the links beneath root; addressed tells name and
-// addresses of an interface. What cannot be read is not there, or comes in a moment.
+// Observe reads what networkd says of the links beneath root; addressed tells
+// name and addresses of an interface. What cannot be read is not there, or
+// comes in a moment.
 func Observe(root fs.FS, addressed func(index int) (string, []string)) []Link {
 	entries, _ := fs.ReadDir(root, linksDir)
 	var links []Link
@@ -51,11 +57,21 @@ func Observe(root fs.FS, addressed func(index int) (string, []string)) []Link {
 		if err != nil || readErr != nil || said["NETWORK_FILE"] == "" {
 			continue // Not ours: a container's, or lo.
 		}
-		l := Link{Index: index, File: path.Base(said["NETWORK_FILE"]), Admin: said["ADMIN_STATE"], Oper: said["OPER_STATE"], Carrier: said["CARRIER_STATE"]}
-		if l.Name, l.Addresses = addressed(index); l.Name != "" {
+
+		l := Link{
+			Index:   index,
+			File:    path.Base(said["NETWORK_FILE"]),
+			Admin:   said["ADMIN_STATE"],
+			Oper:    said["OPER_STATE"],
+			Carrier: said["CARRIER_STATE"],
+		}
+
+		l.Name, l.Addresses = addressed(index)
+		if l.Name != "" {
 			links = append(links, l)
 		}
 	}
+
 	slices.SortFunc(links, func(a, b Link) int { return cmp.Compare(a.Name, b.Name) })
 	return links
 }
@@ -66,6 +82,7 @@ func Addressed(index int) (string, []string) {
 	if err != nil {
 		return "", nil
 	}
+
 	all, _ := i.Addrs() // It has none, then, or is gone.
 	var addresses []string
 	for _, a := range all {
@@ -73,11 +90,12 @@ func Addressed(index int) (string, []string) {
 			addresses = append(addresses, n.String())
 		}
 	}
+
 	return i.Name, addresses
 }
 
-// Hostnames are the names that DHCP servers give the node, of one interface after the
-// other.
+// Hostnames are the names that DHCP servers give the node, of one interface
+// after the other.
 func Hostnames(root fs.FS) []string {
 	entries, _ := fs.ReadDir(root, leasesDir)
 	var names []string

@@ -52,50 +52,85 @@ var situations = []situation{
 		name:       "static addresses, routes, MTU",
 		interfaces: `[{name: lan, nic: {name: wire0}, mtu: 1400, addresses: [192.0.2.10/24, "2001:db8::10/64"], routes: [{via: 192.0.2.1, metric: 50}, {to: 203.0.113.0/24, via: 10.1.1.1, onLink: true}, {to: 203.0.114.0/25}, {via: "fe80::1"}], dns: {servers: [192.0.2.53], search: [site.example]}, ntp: [ntp.site.example]}]`,
 		holds: []holds{
-			{"ip -o addr show wire0", "inet 192.0.2.10/24"}, {"ip -o addr show wire0", "inet6 2001:db8::10/64"}, {"cat /sys/class/net/wire0/mtu", "1400"},
-			{"ip route", "default via 192.0.2.1 dev wire0 proto static metric 50"}, {"ip route", "203.0.113.0/24 via 10.1.1.1 dev wire0 proto static onlink"},
-			{"ip route", "203.0.114.0/25 dev wire0 proto static scope link"}, {"ip -6 route", "default via fe80::1 dev wire0 proto static"},
-			{"networkctl status wire0", "DNS: 192.0.2.53"}, {"networkctl status wire0", "NTP: ntp.site.example"}, {"networkctl status wire0", "Search Domains: site.example"},
+			{"ip -o addr show wire0", "inet 192.0.2.10/24"},
+			{"ip -o addr show wire0", "inet6 2001:db8::10/64"},
+			{"cat /sys/class/net/wire0/mtu", "1400"},
+			{"ip route", "default via 192.0.2.1 dev wire0 proto static metric 50"},
+			{"ip route", "203.0.113.0/24 via 10.1.1.1 dev wire0 proto static onlink"},
+			{"ip route", "203.0.114.0/25 dev wire0 proto static scope link"},
+			{"ip -6 route", "default via fe80::1 dev wire0 proto static"},
+			{"networkctl status wire0", "DNS: 192.0.2.53"},
+			{"networkctl status wire0", "NTP: ntp.site.example"},
+			{"networkctl status wire0", "Search Domains: site.example"},
 			{"cat /proc/sys/net/ipv6/conf/wire0/accept_ra", "0"},
 		},
 	},
 	{
-		name: "DHCP for IPv4", interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`,
-		holds: []holds{{"ip -o addr show wire0", "inet 198.51.100."}, {"networkctl status wire0", "DNS: 198.51.100.53"}, {"ip route", "default via 198.51.100.1 dev wire0 proto dhcp"}},
+		name:       "DHCP for IPv4",
+		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`,
+		holds: []holds{
+			{"ip -o addr show wire0", "inet 198.51.100."},
+			{"networkctl status wire0", "DNS: 198.51.100.53"},
+			{"ip route", "default via 198.51.100.1 dev wire0 proto dhcp"},
+		},
 	},
 	{
-		name: "IPv6 only, of what the router announces", interfaces: `[{name: lan, nic: {name: wire0}, slaac: true}]`,
-		holds: []holds{{"ip -o -6 addr show wire0", "inet6 2001:db8:1:"}, {"networkctl status wire0", "DNS: 2001:db8:1::53"}, {"ip -6 route", "default nhid"}, {"ip -o -4 addr show wire0 | wc -l", "0"}},
+		name:       "IPv6 only, of what the router announces",
+		interfaces: `[{name: lan, nic: {name: wire0}, slaac: true}]`,
+		holds: []holds{
+			{"ip -o -6 addr show wire0", "inet6 2001:db8:1:"},
+			{"networkctl status wire0", "DNS: 2001:db8:1::53"},
+			{"ip -6 route", "default nhid"},
+			{"ip -o -4 addr show wire0 | wc -l", "0"},
+		},
 	},
 	{
-		name: "DHCP for IPv6, with the router's word on the way out only", interfaces: `[{name: lan, nic: {name: wire0}, dhcp6: true}]`,
-		holds: []holds{{"ip -o -6 addr show wire0", "inet6 2001:db8:6::66/128"}, {"ip -6 route", "default nhid"}, {"ip -o -6 addr show wire0 | grep -c 2001:db8:1:", "0"}},
+		name:       "DHCP for IPv6, with the router's word on the way out only",
+		interfaces: `[{name: lan, nic: {name: wire0}, dhcp6: true}]`,
+		holds: []holds{
+			{"ip -o -6 addr show wire0", "inet6 2001:db8:6::66/128"},
+			{"ip -6 route", "default nhid"},
+			{"ip -o -6 addr show wire0 | grep -c 2001:db8:1:", "0"},
+		},
 	},
 	{
 		name:       "a bridge",
 		interfaces: `[{name: lan, nic: {name: wire0}}, {name: br0, bridge: {interfaces: [lan], mac: "52:54:00:12:34:58"}, addresses: [192.0.2.10/24]}]`,
-		holds:      []holds{{"ip -o addr show br0", "inet 192.0.2.10/24"}, {"ip link show wire0", "master br0"}, {"cat /sys/class/net/br0/address /sys/class/net/br0/bridge/stp_state", "52:54:00:12:34:58\n0\n"}},
+		holds: []holds{
+			{"ip -o addr show br0", "inet 192.0.2.10/24"},
+			{"ip link show wire0", "master br0"},
+			{
+				"cat /sys/class/net/br0/address /sys/class/net/br0/bridge/stp_state",
+				"52:54:00:12:34:58\n0\n",
+			},
+		},
 	},
 	{
 		name:       "a NIC that is not there, and a VLAN on it",
 		interfaces: `[{name: lan, nic: {mac: "52:54:00:12:34:56"}, addresses: [192.0.2.10/24]}, {name: storage, vlan: {id: 7, interface: lan}}, {name: other, nic: {name: wire0}, addresses: [192.0.2.11/24]}]`,
 		holds:      []holds{{"ip -o addr show wire0", "inet 192.0.2.11/24"}},
 		problems: []string{
-			"lan: this machine has no such NIC, or another entry means it: PermanentMACAddress=52:54:00:12:34:56, Kind=!*, Type=ether",
+			"lan: this machine has no such NIC, or another entry means it: " +
+				"PermanentMACAddress=52:54:00:12:34:56, Kind=!*, Type=ether",
 			"storage: it could not be made (journalctl -u systemd-networkd)",
 		},
 	},
 	{
-		name: "nothing at the other end", interfaces: `[{name: lan, nic: {name: wire0}, addresses: [192.0.2.10/24]}]`, before: "ip -n site link set peer down",
-		problems: []string{"wire0 (lan): no carrier: nothing is at the other end, or it is off"},
+		name:       "nothing at the other end",
+		interfaces: `[{name: lan, nic: {name: wire0}, addresses: [192.0.2.10/24]}]`,
+		before:     "ip -n site link set peer down",
+		problems:   []string{"wire0 (lan): no carrier: nothing is at the other end, or it is off"},
 	},
 	{
-		name: "no server", interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`, before: "systemctl stop site; ip -n site link set peer up",
-		problems: []string{"wire0 (lan): it has no address yet"},
+		name:       "no server",
+		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`,
+		before:     "systemctl stop site; ip -n site link set peer up",
+		problems:   []string{"wire0 (lan): it has no address yet"},
 	},
 }
 
-// TestWhatNetworkdMakesOfIt gives each situation to the image's networkd, on a wire of its own.
+// TestWhatNetworkdMakesOfIt gives each situation to the image's networkd, on a
+// wire of its own.
 func TestWhatNetworkdMakesOfIt(t *testing.T) { container.Run(t, whatNetworkdMakes) }
 
 func whatNetworkdMakes(t *testing.T, c *container.Container) {
@@ -103,46 +138,66 @@ func whatNetworkdMakes(t *testing.T, c *container.Container) {
 	sh := func(command string) string { return c.Command(t, "sh", "-c", command) }
 	c.Wire(t, router)
 	serveDHCP6(t, c)
+
 	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
-			defer sh("systemctl stop systemd-networkd systemd-networkd.socket; ip link set wire0 down; ip addr flush wire0; ip link set wire0 mtu 1500; ip link del br0; rm -rf /run/systemd/netif/*; systemctl reset-failed")
+			defer sh("systemctl stop systemd-networkd systemd-networkd.socket; " +
+				"ip link set wire0 down; ip addr flush wire0; ip link set wire0 mtu 1500; " +
+				"ip link del br0; rm -rf /run/systemd/netif/*; systemctl reset-failed")
+
 			if out := sh(s.before); out != "" {
 				t.Fatal(out)
 			}
+
 			files := filesOf(t, s.interfaces)
 			if err := networkd.Put(durable.New(root, nil), files); err != nil {
 				t.Fatal(err)
 			}
+
 			if out := sh("systemctl start systemd-networkd"); out != "" {
 				t.Fatal(out)
 			}
+
 			for _, h := range s.holds {
-				await(t, h.command+": "+h.has, func() (string, bool) { out := sh(h.command); return out, strings.Contains(out, h.has) })
+				await(t, h.command+": "+h.has, func() (string, bool) {
+					out := sh(h.command)
+					return out, strings.Contains(out, h.has)
+				})
 			}
+
 			var said status.Network
 			await(t, fmt.Sprint(s.problems), func() (string, bool) {
 				said = networkd.Judge(files, networkd.Observe(root.FS(), addressed(c, t)))
 				return fmt.Sprintf("%+v", said), slices.Equal(said.Problems, s.problems)
 			})
-			if strings.Contains(s.interfaces, "[{name: lan, nic: {name: wire0}, dhcp4: true}]") && s.problems == nil {
-				if names := networkd.Hostnames(root.FS()); !slices.Equal(names, []string{"Node-7.Site.Example"}) {
+
+			if strings.Contains(s.interfaces, "[{name: lan, nic: {name: wire0}, dhcp4: true}]") &&
+				s.problems == nil {
+				names := networkd.Hostnames(root.FS())
+				if !slices.Equal(names, []string{"Node-7.Site.Example"}) {
 					t.Errorf("host names %q", names)
 				}
 			}
+
 			t.Logf("%+v", said)
-			if wrong := sh("journalctl --no-pager -b -o cat -u systemd-networkd | grep -E '/run/(systemd|loam)/network.*(gnoring|nknown|nvalid)'"); !strings.HasPrefix(wrong, "exit status 1") {
+			wrong := sh("journalctl --no-pager -b -o cat -u systemd-networkd | grep -E " +
+				"'/run/(systemd|loam)/network.*(gnoring|nknown|nvalid)'")
+			if !strings.HasPrefix(wrong, "exit status 1") {
 				t.Errorf("networkd says: %s", wrong)
 			}
 		})
 	}
-	if sh("hostname") != sh("cat /proc/sys/kernel/hostname") || strings.Contains(strings.ToLower(sh("hostname")), "node-7") {
+
+	if sh("hostname") != sh("cat /proc/sys/kernel/hostname") ||
+		strings.Contains(strings.ToLower(sh("hostname")), "node-7") {
 		t.Errorf("networkd has named the node: %s", sh("hostname"))
 	}
 }
 
 func filesOf(t *testing.T, interfaces string) network.Files {
 	t.Helper()
-	m, err := machine.Decode("machine.yaml", []byte("apiVersion: loam.dev/v1alpha1\nkind: Machine\nnetwork:\n  interfaces: "+interfaces+"\n"))
+	m, err := machine.Decode("machine.yaml", []byte("apiVersion: loam.dev/v1alpha1\n"+
+		"kind: Machine\nnetwork:\n  interfaces: "+interfaces+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +214,14 @@ func addressed(c *container.Container, t *testing.T) func(int) (string, []string
 				name, _, _ = strings.Cut(strings.Trim(fields[1], ":"), "@")
 			}
 		}
-		for line := range strings.Lines(c.Command(t, "ip", "-o", "addr", "show", "scope", "global", "dev", name)) {
+
+		for line := range strings.Lines(c.Command(t, "ip", "-o", "addr", "show", "scope",
+			"global", "dev", name)) {
 			if fields := strings.Fields(line); len(fields) > 3 {
 				addresses = append(addresses, fields[3])
 			}
 		}
+
 		return name, addresses
 	}
 }
@@ -183,19 +241,25 @@ func await(t *testing.T, what string, holds func() (string, bool)) {
 	}
 }
 
-// TestWhatWasKeptIsPut: what is kept comes back as it was, and goes; a set takes the place of another by a link.
+// TestWhatWasKeptIsPut: what is kept comes back as it was, and goes; a set
+// takes the place of another by a link.
 func TestWhatWasKeptIsPut(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
+
 	node := durable.New(root, nil)
-	for _, interfaces := range []string{`[{name: a, nic: {any: true}, dhcp4: true}]`, `[{name: b, nic: {any: true}, dhcp4: true}]`, `[]`} {
+	for _, interfaces := range []string{
+		`[{name: a, nic: {any: true}, dhcp4: true}]`,
+		`[{name: b, nic: {any: true}, dhcp4: true}]`, `[]`,
+	} {
 		files := filesOf(t, interfaces)
 		if err := networkd.Keep(node, files); err != nil {
 			t.Fatal(err)
 		}
+
 		kept, err := networkd.Kept(root)
 		if err != nil {
 			t.Fatal(err)
@@ -203,14 +267,19 @@ func TestWhatWasKeptIsPut(t *testing.T) {
 		if err := networkd.Put(node, kept); err != nil {
 			t.Fatal(err)
 		}
-		if have, err := networkd.InForce(root); err != nil || len(have) != len(files) || fmt.Sprint(have) != fmt.Sprint(files) {
+
+		if have, err := networkd.InForce(root); err != nil || len(have) != len(files) ||
+			fmt.Sprint(have) != fmt.Sprint(files) {
 			t.Errorf("%v, %v; want %v", have, err, files)
 		}
 	}
+
 	if err := root.WriteFile(networkd.Record, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := networkd.Kept(root); err == nil || !strings.Contains(err.Error(), networkd.Record) {
+
+	if _, err := networkd.Kept(root); err == nil ||
+		!strings.Contains(err.Error(), networkd.Record) {
 		t.Errorf("a damaged record: %v", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// unread is there until a networkd that runs has read what was put for it: an agent that
-// ends before that leaves the restart to the next one.
+// unread is there until a networkd that runs has read what was put for it: an
+// agent that ends before that leaves the restart to the next one.
 const unread = "run/loam/network-unread"
 
 // MarkUnread says, before Put, that networkd is to be restarted after it.
