@@ -74,42 +74,54 @@ func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 		if err != nil {
 			return nil, err
 		}
-		fd, err := unix.Openat(dir, path.Base(name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+
+		fd, err := unix.Openat(dir, path.Base(name),
+			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return nil, err
 		}
+
 		return os.NewFile(uintptr(fd), name), nil
 	}
+
 	if err := b.begin(Step{Op: Create, Name: name}); err != nil {
 		return err
 	}
 	if err := b.dir.fillBy(create, name, data, mode); err != nil {
 		return err
 	}
+
 	b.files = append(b.files, name)
 	b.dirs[path.Dir(name)] = true
 	return nil
 }
 
-// Mkdir makes the new directory name. One of that name that is open was deleted.
+// Mkdir makes the new directory name. One of that name that is open was
+// deleted.
 func (b *Batch) Mkdir(name string) error {
 	if err := b.begin(Step{Op: Mkdir, Name: name}); err != nil {
 		return err
 	}
+
 	if b.open[name] != nil {
 		b.Close()
 	}
+
 	parent, err := b.directory(path.Dir(name))
 	if err == nil {
 		err = unix.Mkdirat(parent, path.Base(name), 0o755)
 	}
+
 	if err == nil {
 		err = b.allow(name, 0o755)
 	}
+
 	if err != nil {
 		return fmt.Errorf("make directory %s: %w", name, err)
 	}
-	b.dirs[name], b.dirs[path.Dir(name)] = true, true
+
+	b.dirs[name] = true
+	b.dirs[path.Dir(name)] = true
 	return nil
 }
 
@@ -127,17 +139,21 @@ func (b *Batch) Link(old, name string) error {
 	if err := b.begin(Step{Op: Link, Name: name, From: old}); err != nil {
 		return err
 	}
+
 	from, err := b.directory(path.Dir(old))
 	if err != nil {
 		return fmt.Errorf("hard link %s: %w", name, err)
 	}
+
 	to, err := b.directory(path.Dir(name))
 	if err == nil {
 		err = unix.Linkat(from, path.Base(old), to, path.Base(name), 0)
 	}
+
 	if err != nil {
 		return fmt.Errorf("hard link %s: %w", name, err)
 	}
+
 	b.dirs[path.Dir(name)] = true
 	return nil
 }
@@ -147,13 +163,16 @@ func (b *Batch) Symlink(target, name string) error {
 	if err := b.begin(Step{Op: Symlink, Name: name, From: target}); err != nil {
 		return fmt.Errorf("link %s: %w", name, err)
 	}
+
 	dir, err := b.directory(path.Dir(name))
 	if err == nil {
 		err = unix.Symlinkat(target, dir, path.Base(name))
 	}
+
 	if err != nil {
 		return fmt.Errorf("link %s: %w", name, err)
 	}
+
 	b.dirs[path.Dir(name)] = true
 	return nil
 }

@@ -15,6 +15,7 @@ func (d *Dir) MkdirAll(name string) error {
 	if name == "." || name == "" {
 		return nil
 	}
+
 	if info, err := d.root.Stat(name); err == nil {
 		if !info.IsDir() {
 			return fmt.Errorf("make directory %s: a file is in the way", name)
@@ -23,6 +24,7 @@ func (d *Dir) MkdirAll(name string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("make directory %s: %w", name, err)
 	}
+
 	if target, err := d.root.Readlink(name); err == nil {
 		return d.MkdirAll(beside(name, target))
 	}
@@ -32,6 +34,7 @@ func (d *Dir) MkdirAll(name string) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
+
 	return d.SyncDir(path.Dir(name))
 }
 

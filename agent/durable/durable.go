@@ -60,13 +60,16 @@ func (d *Dir) WriteFrom(name string, data io.Reader, mode fs.FileMode) error {
 	if err := d.discard(temp); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+
 	err := d.fill(temp, data, mode)
 	if err == nil {
 		err = d.syncFile(temp)
 	}
+
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(temp))
 	}
+
 	return d.replace(temp, name)
 }
 
@@ -75,6 +78,7 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 	if have, err := d.root.Readlink(name); err == nil && have == target {
 		return false, nil
 	}
+
 	temp := temporary(name)
 	if err := d.discard(temp); err != nil {
 		return false, fmt.Errorf("link %s: %w", name, err)
@@ -82,6 +86,7 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 	if err := d.symlink(target, temp); err != nil {
 		return false, fmt.Errorf("link %s: %w", name, err)
 	}
+
 	return true, d.replace(temp, name)
 }
 
@@ -92,20 +97,25 @@ func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return d.WriteFrom(name, bytes.NewReader(append(bytes.Clone(line), '\n')), mode)
 	}
+
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
+
 	defer f.Close()
 	if err := d.step(Step{Op: Append, Name: name}); err != nil {
 		return err
 	}
+
 	text := append(bytes.Clone(line), '\n')
 	if !endsLine(f) {
 		text = append([]byte{'\n'}, text...)
 	}
+
 	if _, err := f.Write(text); err != nil {
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
+
 	return d.syncFile(name)
 }
 
@@ -156,7 +166,8 @@ func (d *Dir) RemoveAll(name string) error {
 	return nil
 }
 
-// Move makes from, whatever it is, be called name, which must not be there or be what a rename(2) replaces.
+// Move makes from, whatever it is, be called name, which must not be there or
+// be what a rename(2) replaces.
 func (d *Dir) Move(from, name string) error {
 	if err := d.step(Step{Op: Rename, Name: name, From: from}); err != nil {
 		return err
@@ -172,14 +183,18 @@ func (d *Dir) SyncAll() error {
 	if err := d.step(Step{Op: SyncAll, Name: "."}); err != nil {
 		return err
 	}
+
 	f, err := d.root.Open(".")
 	if err != nil {
 		return fmt.Errorf("sync the file system: %w", err)
 	}
+
 	err = unix.Syncfs(int(f.Fd())) // reports errors of write-back since Linux 5.8
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return fmt.Errorf("sync the file system: %w", err)
 	}
+
 	return nil
 }
 
@@ -199,12 +214,14 @@ func (d *Dir) Together(f func() error) error {
 	err := f()
 	dirs := slices.Sorted(maps.Keys(d.together))
 	d.together = nil
+
 	for _, name := range dirs {
 		if _, gone := d.root.Stat(name); errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
 		err = errors.Join(err, d.SyncDir(name))
 	}
+
 	return err
 }
 
@@ -214,14 +231,17 @@ func (d *Dir) sync(s Step) error {
 	if err := d.step(s); err != nil {
 		return err
 	}
+
 	f, err := d.root.Open(s.Name)
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", s.Name, err)
 	}
 	defer f.Close()
+
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", s.Name, err)
 	}
+
 	return nil
 }
 
@@ -269,18 +289,23 @@ func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
 }
 
 // fillBy is fill, past its first step, for a file that create makes.
-func (d *Dir) fillBy(create func() (*os.File, error), name string, data io.Reader, mode fs.FileMode) error {
+func (d *Dir) fillBy(
+	create func() (*os.File, error), name string, data io.Reader, mode fs.FileMode,
+) error {
 	f, err := create()
 	if err != nil {
 		return err
 	}
+
 	if err := d.step(Step{Op: Write, Name: name}); err != nil {
 		return errors.Join(err, f.Close())
 	}
+
 	_, err = io.Copy(f, data)
 	if err == nil {
 		err = f.Chmod(mode) // open(2) applies the umask.
 	}
+
 	return errors.Join(err, f.Close())
 }
 

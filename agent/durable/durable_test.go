@@ -27,18 +27,26 @@ func open(t *testing.T) *os.Root {
 func TestStepsOfAWrite(t *testing.T) {
 	var steps []string
 	root := open(t)
-	dir := durable.New(root, func(step durable.Step) error { steps = append(steps, step.String()); return nil })
+	dir := durable.New(root, func(step durable.Step) error {
+		steps = append(steps, step.String())
+		return nil
+	})
+
 	for range 2 {
 		if _, err := dir.WriteFile("a", []byte("one"), 0o640); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	// The second write has nothing to do.
 	temp := ".ca978112ca1bbdca.loam-new"
-	want := []string{"create " + temp, "write " + temp, "sync " + temp, "rename a from " + temp, "sync dir ."}
+	want := []string{
+		"create " + temp, "write " + temp, "sync " + temp, "rename a from " + temp, "sync dir .",
+	}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
+
 	info, err := root.Stat("a")
 	if err != nil || info.Mode() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -53,9 +61,11 @@ func TestCut(t *testing.T) {
 		if _, err := durable.New(root, nil).WriteFile("a", []byte("old"), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		left := cut
 		dir := durable.New(root, func(durable.Step) error {
-			if left--; left < 0 {
+			left--
+			if left < 0 {
 				return errPower
 			}
 			return nil
@@ -63,11 +73,15 @@ func TestCut(t *testing.T) {
 		if _, err := dir.WriteFile("a", []byte("new"), 0o600); !errors.Is(err, errPower) {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
+
 		got, err := root.ReadFile("a")
-		if want := []string{"old", "old", "old", "old", "new"}[cut]; err != nil || string(got) != want {
+		want := []string{"old", "old", "old", "old", "new"}[cut]
+		if err != nil || string(got) != want {
 			t.Errorf("cut at %d: %q, %v, want %q", cut, got, err, want)
 		}
-		if did, err := durable.New(root, nil).WriteFile("a", []byte("new"), 0o600); err != nil || did != (cut < 4) {
+
+		did, err := durable.New(root, nil).WriteFile("a", []byte("new"), 0o600)
+		if err != nil || did != (cut < 4) {
 			t.Errorf("write after a cut at %d: %v, %v", cut, did, err)
 		}
 	}
@@ -95,6 +109,7 @@ func TestRefuses(t *testing.T) {
 	if _, err := dir.WriteFile("a", nil, 0o644); err == nil {
 		t.Error("a directory was replaced by a file")
 	}
+
 	if _, err := dir.WriteFile("../a", nil, 0o644); err == nil {
 		t.Error("a file outside of the root was written")
 	}
@@ -114,6 +129,7 @@ func TestAppend(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	// A power cut leaves part of a line: the next one begins anew.
 	if err := root.WriteFile("log", []byte("one\ntwo\nthr"), 0o600); err != nil {
 		t.Fatal(err)
@@ -136,19 +152,23 @@ func TestBatchSyncsWhatItMade(t *testing.T) {
 			}
 			return nil
 		})
+
 		b := dir.Batch()
 		err := b.Mkdir("d")
 		for i := range files {
 			err = errors.Join(err, b.File(fmt.Sprintf("d/f%03d", i), strings.NewReader("x"), 0o640))
 		}
+
 		err = errors.Join(err, b.Link("d/f000", "l"), b.Symlink("d", "s"), b.Sync())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want := []string{"sync d/f000", "sync d/f001", "sync d/f002", "sync dir .", "sync dir d"}
 		if files > 32 {
 			want = []string{"sync all ."}
 		}
+
 		if diff := cmp.Diff(want, synced); diff != "" {
 			t.Errorf("%d files (-want +got):\n%s", files, diff)
 		}
@@ -163,10 +183,12 @@ func TestBatchWorksInADirectoryThatIsMadeAgain(t *testing.T) {
 	dir := durable.New(root, nil)
 	b := dir.Batch()
 	defer b.Close()
+
 	err := errors.Join(b.Mkdir("d"), dir.RemoveAll("d"), b.Mkdir("d"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := errors.Join(b.File("d/f", strings.NewReader("x"), 0o640), b.Sync()); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +204,8 @@ func TestFault(t *testing.T) {
 		root := open(t)
 		left := at
 		dir := durable.New(root, func(durable.Step) error {
-			if left--; left == -1 {
+			left--
+			if left == -1 {
 				return &durable.Fault{Err: errPower}
 			}
 			return nil
@@ -190,6 +213,7 @@ func TestFault(t *testing.T) {
 		if _, err := dir.WriteFile("a", []byte("new"), 0o644); !errors.Is(err, errPower) {
 			t.Fatalf("fault at step %d: %v", at, err)
 		}
+
 		if names, _ := os.ReadDir(root.Name()); len(names) > 1 || at < 4 && len(names) > 0 {
 			t.Errorf("after a fault at step %d there are %v", at, names)
 		}
