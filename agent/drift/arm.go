@@ -29,8 +29,8 @@ func (w *Watcher) arm() error {
 	return errors.Join(err, armErr)
 }
 
-// armOn keeps what is watched already, as whatever has changed on the way to it has
-// made an event, for which take forgets it.
+// armOn keeps what is watched already, as whatever has changed on the way to it
+// has made an event, for which take forgets it.
 func (w *Watcher) armOn(fd int) error {
 	a := w.armed
 	if a == nil {
@@ -40,14 +40,19 @@ func (w *Watcher) armOn(fd int) error {
 			ends:  map[string]*directory{},
 		}
 	}
+
 	before := slices.Collect(maps.Keys(w.table))
-	a.inotify, a.add = fd, w.add
-	a.root, a.links = w.root, map[string]link{}
+	a.inotify = fd
+	a.add = w.add
+	a.root = w.root
+	a.links = map[string]link{}
 	a.keep(w.below)
+
 	var errs []error
 	for parent, paths := range w.below {
 		errs = append(errs, a.watchPaths(parent, paths))
 	}
+
 	a.tidy()
 
 	for _, wd := range before {
@@ -56,11 +61,14 @@ func (w *Watcher) armOn(fd int) error {
 			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
 		}
 	}
-	w.table, w.armed = a.table, a
+
+	w.table = a.table
+	w.armed = a
 	err := errors.Join(errs...)
 	if err != nil {
 		w.armed = nil
 	}
+
 	return err
 }
 
@@ -70,11 +78,14 @@ type arming struct {
 	add     func(fd int, name string, mask uint32) (int, error)
 	root    string
 	table   table
+
 	// seen are the directories by path; nil is one that cannot be watched.
 	seen map[string]*directory
-	// ends are the directories of managed paths by path, links followed; nil is one
-	// that is not there.
+
+	// ends are the directories of managed paths by path, links followed; nil is
+	// one that is not there.
 	ends map[string]*directory
+
 	// links are the entries that were looked at this time, by path.
 	links map[string]link
 }
@@ -84,14 +95,17 @@ type arming struct {
 func (a *arming) keep(below map[string][]string) {
 	gone := func(parent string) bool { return below[parent] == nil }
 	maps.DeleteFunc(a.ends, func(parent string, _ *directory) bool { return gone(parent) })
-	// What could not be watched may be there by now, for another path through it.
+	// What could not be watched may be there by now, for another path through
+	// it.
 	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return dir == nil })
 	for _, dir := range a.table {
 		clear(dir.files)
 		for name, parents := range dir.ways {
 			dir.ways[name] = slices.DeleteFunc(parents, gone)
 		}
-		maps.DeleteFunc(dir.ways, func(_ string, parents []string) bool { return len(parents) == 0 })
+		maps.DeleteFunc(dir.ways, func(_ string, parents []string) bool {
+			return len(parents) == 0
+		})
 	}
 }
 
@@ -130,13 +144,16 @@ func (a *arming) watchPaths(parent string, paths []string) error {
 		}
 		a.ends[parent] = dir
 	}
+
 	if dir == nil {
 		return nil
 	}
+
 	for _, name := range paths {
 		base := path.Base(name)
 		dir.files[base] = append(dir.files[base], name)
 	}
+
 	return nil
 }
 
@@ -145,7 +162,8 @@ func (a *arming) watchPaths(parent string, paths []string) error {
 // entry is looked at after its directory is watched, so a change of it is
 // either seen here or makes an event.
 func (a *arming) lookup(parent string) (*directory, error) {
-	at, rest := "/", split(parent)
+	at := "/"
+	rest := split(parent)
 	for links := 0; len(rest) > 0 && links <= maxLinks; {
 		name := rest[0]
 		rest = rest[1:]
@@ -153,10 +171,12 @@ func (a *arming) lookup(parent string) (*directory, error) {
 			at = path.Dir(at)
 			continue
 		}
+
 		dir, err := a.watch(at)
 		if dir == nil {
 			return nil, err
 		}
+
 		dir.ways[name] = append(dir.ways[name], parent)
 		full := path.Join(at, name)
 		target, err := a.read(full)
@@ -173,39 +193,47 @@ func (a *arming) lookup(parent string) (*directory, error) {
 			}
 		}
 	}
+
 	if len(rest) > 0 {
 		return nil, nil // Links that lead in a circle lead nowhere until one changes.
 	}
+
 	return a.watch(at)
 }
 
 // watch watches the directory name, which has no links in its path. It is nil
-// if that is a file, or if an entry above it has changed since it was looked at.
+// if that is a file, or if an entry above it has changed since it was looked
+// at.
 func (a *arming) watch(name string) (*directory, error) {
 	if dir, ok := a.seen[name]; ok {
 		return dir, nil
 	}
+
 	a.seen[name] = nil
 	full := filepath.Join(a.root, name)
 	wd, err := a.add(a.inotify, full, watched)
-	if missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR); missing && name != "/" {
+	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+	if missing && name != "/" {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("inotify_add_watch %s: %w", full, err)
 	}
+
 	dir := a.table[int32(wd)]
 	if dir == nil {
 		dir = &directory{files: map[string][]string{}, ways: map[string][]string{}}
 		dir.id, _ = identityOf(full) // Gone already, it is not what is there later.
 		a.table[int32(wd)] = dir
 	}
+
 	a.seen[name] = dir
 	return dir, nil
 }
 
-// covered reports whether the name of a watched directory leads to another by now.
-// Mounting makes no event.
+// covered reports whether the name of a watched directory leads to another by
+// now. Mounting makes no event.
 func (a *arming) covered() bool {
 	for name, dir := range a.seen {
 		if dir == nil {

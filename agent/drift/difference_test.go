@@ -19,6 +19,7 @@ func view(t *testing.T, w *Watcher) map[string]string {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	all := map[string]string{}
 	for name, dir := range w.armed.seen {
 		if dir == nil {
@@ -27,14 +28,17 @@ func view(t *testing.T, w *Watcher) map[string]string {
 		var says []string
 		for _, entries := range []map[string][]string{dir.files, dir.ways} {
 			for _, entry := range slices.Sorted(maps.Keys(entries)) {
-				says = append(says, fmt.Sprint(entry, " ", slices.Sorted(slices.Values(entries[entry]))))
+				says = append(says,
+					fmt.Sprint(entry, " ", slices.Sorted(slices.Values(entries[entry]))))
 			}
 		}
 		all[name] = strings.Join(says, "\n")
 	}
+
 	if len(all) < len(w.table) {
 		t.Errorf("%d directories in the table, %d known by name", len(w.table), len(all))
 	}
+
 	return all
 }
 
@@ -45,15 +49,21 @@ func watches(t *testing.T, w *Watcher) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var text []byte
-	if controlErr := conn.Control(func(fd uintptr) { text, err = os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd)) }); controlErr != nil || err != nil {
+	controlErr := conn.Control(func(fd uintptr) {
+		text, err = os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	})
+	if controlErr != nil || err != nil {
 		t.Fatal(controlErr, err)
 	}
+
 	return strings.Count(string(text), "inotify wd:")
 }
 
-// TestAnotherSetIsAsIfItWereTheFirst walks from set to set, with links on the way
-// and paths that are not there, and compares each with that of a new watcher.
+// TestAnotherSetIsAsIfItWereTheFirst walks from set to set, with links on the
+// way and paths that are not there, and compares each with that of a new
+// watcher.
 func TestAnotherSetIsAsIfItWereTheFirst(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"a/b/c", "a/d", "e", "store/one", "store/two"} {
@@ -61,12 +71,22 @@ func TestAnotherSetIsAsIfItWereTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, target := range map[string]string{"a/one": "/store/one", "e/up": "../a", "circle": "circle"} {
+
+	for name, target := range map[string]string{
+		"a/one":  "/store/one",
+		"e/up":   "../a",
+		"circle": "circle",
+	} {
 		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	parents := []string{"/a", "/a/b", "/a/b/c", "/a/d", "/e", "/store/one", "/store/two", "/a/one", "/e/up/d", "/e/up/one", "/circle", "/absent/x", "/a/absent"}
+
+	parents := []string{
+		"/a", "/a/b", "/a/b/c", "/a/d", "/e", "/store/one", "/store/two", "/a/one", "/e/up/d",
+		"/e/up/one", "/circle", "/absent/x", "/a/absent",
+	}
+
 	start := func() *Watcher {
 		w, err := New()
 		if err != nil {
@@ -74,8 +94,11 @@ func TestAnotherSetIsAsIfItWereTheFirst(t *testing.T) {
 		}
 		return w
 	}
-	walker, dice := start(), rand.New(rand.NewPCG(1, 2))
+
+	walker := start()
+	dice := rand.New(rand.NewPCG(1, 2))
 	defer walker.Close()
+
 	for step := range 300 {
 		var paths []string
 		for _, parent := range parents {
@@ -85,12 +108,14 @@ func TestAnotherSetIsAsIfItWereTheFirst(t *testing.T) {
 				}
 			}
 		}
+
 		fresh := start()
 		for _, w := range []*Watcher{walker, fresh} {
 			if err := w.Set(root, paths); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if diff := cmp.Diff(view(t, fresh), view(t, walker)); diff != "" {
 			t.Fatalf("step %d (-new +walked):\n%s", step, diff)
 		}

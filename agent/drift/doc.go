@@ -13,5 +13,6 @@
 // path that cannot be watched is shown and tried again, and does not keep a
 // change from its verdict. What is watched already stays so in the next set of
 // paths, unless something was mounted over it. While the kernel has too few
-// watches, the watcher goes on with those it has and tries again, with a backoff.
+// watches, the watcher goes on with those it has and tries again, with a
+// backoff.
 package drift

@@ -37,29 +37,32 @@ func New() (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch managed paths: inotify_init1: %w", err)
 	}
+
 	w := &Watcher{
 		inotify: os.NewFile(uintptr(fd), "inotify"),
 		events:  make(chan []string, 1),
 		done:    make(chan struct{}),
 		add:     unix.InotifyAddWatch,
 	}
+
 	go func() {
 		defer close(w.done)
 		w.err = w.run()
 		w.end()
 	}()
+
 	return w, nil
 }
 
 // Set makes paths, absolute within the tree root, the managed paths. Links
 // above a path are followed, as within that root; the path itself may be one.
-// It costs a few system calls for each directory that had no managed paths before,
-// one for each that had, and none for each path.
+// It costs a few system calls for each directory that had no managed paths
+// before, one for each that had, and none for each path.
 //
 // What changed before Set returned need not be reported of paths that were not
-// managed before: call Set, then compare. If something was mounted over a directory
-// since the last Set, or unmounted, all paths are reported.
-// On error, all that can be watched is; see Err.
+// managed before: call Set, then compare. If something was mounted over a
+// directory since the last Set, or unmounted, all paths are reported. On error,
+// all that can be watched is; see Err.
 func (w *Watcher) Set(root string, paths []string) error {
 	below := map[string][]string{}
 	for _, name := range paths {
@@ -68,12 +71,17 @@ func (w *Watcher) Set(root string, paths []string) error {
 		}
 		below[path.Dir(name)] = append(below[path.Dir(name)], name)
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if root != w.root {
 		w.armed = nil
 	}
-	w.root, w.below = root, below
+
+	w.root = root
+	w.below = below
+
 	covered := w.armed != nil && w.armed.covered()
 	if covered {
 		w.armed = nil
@@ -83,6 +91,7 @@ func (w *Watcher) Set(root string, paths []string) error {
 	if covered {
 		w.offer(w.all())
 	}
+
 	return err
 }
 
@@ -127,8 +136,9 @@ func (w *Watcher) all() set {
 	return all
 }
 
-// together is how long events are collected before they are read. Whoever changes
-// many files makes several events for each, and they would wake the agent one by one.
+// together is how long events are collected before they are read. Whoever
+// changes many files makes several events for each, and they would wake the
+// agent one by one.
 const together = 2 * time.Millisecond
 
 // run reads events until the watcher is closed.
@@ -139,6 +149,7 @@ func (w *Watcher) run() error {
 		if err == nil {
 			err = w.take(buffer[:n])
 		}
+
 		if errors.Is(err, os.ErrClosed) {
 			return nil
 		}
@@ -161,9 +172,11 @@ func (w *Watcher) take(events []byte) error {
 		w.armed = nil
 		err = w.rearm()
 	}
+
 	if errors.Is(err, unix.ENOSPC) {
 		err = nil // It is tried again.
 	}
+
 	w.offer(changed)
 	return err
 }

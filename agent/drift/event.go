@@ -21,16 +21,23 @@ type event struct {
 func parse(raw []byte) iter.Seq[event] {
 	return func(yield func(event) bool) {
 		for len(raw) >= unix.SizeofInotifyEvent {
-			head, rest := raw[:unix.SizeofInotifyEvent], raw[unix.SizeofInotifyEvent:]
+			head := raw[:unix.SizeofInotifyEvent]
+			rest := raw[unix.SizeofInotifyEvent:]
 			size := uint64(binary.NativeEndian.Uint32(head[12:]))
 			if size > uint64(len(rest)) {
 				return // The kernel returns whole events only.
 			}
+
 			name, _, _ := strings.Cut(string(rest[:size]), "\x00")
-			e := event{int32(binary.NativeEndian.Uint32(head)), binary.NativeEndian.Uint32(head[4:]), name}
+			e := event{
+				int32(binary.NativeEndian.Uint32(head)),
+				binary.NativeEndian.Uint32(head[4:]),
+				name,
+			}
 			if !yield(e) {
 				return
 			}
+
 			raw = rest[size:]
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel has a limit of watches for all programs of a user. A Watcher that meets it
-// tries again after firstRetry, and then twice as long each time up to lastRetry.
+// The kernel has a limit of watches for all programs of a user. A Watcher that
+// meets it tries again after firstRetry, and then twice as long each time up to
+// lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
@@ -26,8 +27,8 @@ type retry struct {
 	ended bool
 }
 
-// Err returns why not all managed paths are watched, nil if they are. It is the same
-// error until the Watcher has them all, as it tries by itself.
+// Err returns why not all managed paths are watched, nil if they are. It is the
+// same error until the Watcher has them all, as it tries by itself.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,9 +38,9 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// rearm is arm that is done again later while there are too few watches. All paths are
-// reported when that begins, so that whoever receives them asks for Err, and when it is
-// over, as nothing told of changes meanwhile. mu is held.
+// rearm is arm that is done again later while there are too few watches. All
+// paths are reported when that begins, so that whoever receives them asks for
+// Err, and when it is over, as nothing told of changes meanwhile. mu is held.
 func (w *Watcher) rearm() error {
 	err := w.arm()
 	if w.retry.ended {
@@ -60,6 +61,7 @@ func (w *Watcher) rearm() error {
 	if w.retry.lacks != lacked {
 		w.offer(w.all())
 	}
+
 	return err
 }
 

@@ -11,15 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scarce is a Watcher of a kernel that has no watches to spare while none says so.
+// scarce is a Watcher of a kernel that has no watches to spare while none says
+// so.
 func scarce(t *testing.T) (w *Watcher, root string, none *atomic.Bool) {
 	t.Helper()
-	root, none = t.TempDir(), &atomic.Bool{}
+	root = t.TempDir()
+	none = &atomic.Bool{}
+
 	for _, dir := range []string{"etc/a", "etc/b"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	w, err := New()
 	if err != nil {
 		t.Fatal(err)
@@ -29,12 +33,14 @@ func scarce(t *testing.T) (w *Watcher, root string, none *atomic.Bool) {
 			t.Errorf("Close: %v", err)
 		}
 	})
+
 	w.add = func(fd int, name string, mask uint32) (int, error) {
 		if none.Load() {
 			return 0, unix.ENOSPC
 		}
 		return unix.InotifyAddWatch(fd, name, mask)
 	}
+
 	return w, root, none
 }
 
@@ -51,21 +57,26 @@ func mustReport(t *testing.T, w *Watcher, when string) {
 func TestALimitOfWatchesPasses(t *testing.T) {
 	w, root, none := scarce(t)
 	none.Store(true)
+
 	first := w.Set(root, scarcePaths)
 	if !errors.Is(first, unix.ENOSPC) || !errors.Is(w.Err(), unix.ENOSPC) {
 		t.Fatalf("Set: %v, then %v", first, w.Err())
 	}
+
 	mustReport(t, w, "too few watches")
 	w.again()
+
 	if err := w.Err(); err == nil || err.Error() != first.Error() {
 		t.Errorf("tried again: %v, and at first %v", err, first)
 	}
 
 	none.Store(false)
 	w.again()
+
 	if err := w.Err(); err != nil {
 		t.Errorf("once there are watches: %v", err)
 	}
+
 	mustReport(t, w, "what changed meanwhile is not known")
 }
 
@@ -74,10 +85,12 @@ func TestALimitOfWatchesDoesNotEndAWatcher(t *testing.T) {
 	if err := w.Set(root, scarcePaths); err != nil {
 		t.Fatal(err)
 	}
+
 	none.Store(true)
 	if err := os.Rename(filepath.Join(root, "etc"), filepath.Join(root, "old")); err != nil {
 		t.Fatal(err)
 	}
+
 	mustReport(t, w, "a directory went that cannot be watched")
 	if err := w.Err(); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("without watches: %v", err)
@@ -90,5 +103,6 @@ func TestALimitOfWatchesDoesNotEndAWatcher(t *testing.T) {
 	if err := w.Set(root, scarcePaths); err != nil || w.Err() != nil {
 		t.Errorf("once there are watches: %v, then %v", err, w.Err())
 	}
+
 	mustReport(t, w, "another set, after a time without watches")
 }

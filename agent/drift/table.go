@@ -10,6 +10,7 @@ type directory struct {
 	// files are the managed paths that an entry is: several, if links lead to
 	// this directory on several ways.
 	files map[string][]string
+
 	// ways are the directories of managed paths that are looked up through an
 	// entry.
 	ways map[string][]string
@@ -70,6 +71,7 @@ func (t table) match(raw []byte, below map[string][]string) (changed set, moved 
 			}
 		}
 	}
+
 	return changed, moved
 }
 
