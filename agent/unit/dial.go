@@ -21,27 +21,31 @@ func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, 
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := dbus.NewConn(buffered{stream, bufio.NewReaderSize(stream, bufferSize)}, opt)
 	if err != nil {
 		stream.Close()
 		return nil, err
 	}
+
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("authenticate at %s: %w", socket, err)
 	}
+
 	if err := awake(ctx, conn); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect to %s: %w", socket, err)
 	}
+
 	return conn, nil
 }
 
 // bufferSize has room for all that systemd tells of a job.
 const bufferSize = 64 << 10
 
-// buffered is a stream that is read in large pieces: godbus reads each number and
-// text of a message by itself, and from a socket that it opened itself each
+// buffered is a stream that is read in large pieces: godbus reads each number
+// and text of a message by itself, and from a socket that it opened itself each
 // message in three pieces.
 type buffered struct {
 	net.Conn
@@ -55,8 +59,8 @@ const (
 	pingAgain = 10 * time.Millisecond
 )
 
-// awake waits until systemd answers. sd-bus reads what comes right behind the end
-// of the authentication together with that, and looks at it only when more
+// awake waits until systemd answers. sd-bus reads what comes right behind the
+// end of the authentication together with that, and looks at it only when more
 // comes: a first call can wait for its reply until there is a second one.
 func awake(ctx context.Context, conn *dbus.Conn) error {
 	answers := make(chan *dbus.Call, pings)
@@ -73,5 +77,6 @@ func awake(ctx context.Context, conn *dbus.Conn) error {
 		case <-time.After(pingAgain):
 		}
 	}
+
 	return errors.New("no answer")
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Reboot restarts the machine as a person would (org.freedesktop.login1(5)): logind
-// lets those who have asked for that finish first, as the kubelet does with its
-// pods. Where there is no logind, systemd restarts it at once.
+// Reboot restarts the machine as a person would (org.freedesktop.login1(5)):
+// logind lets those who have asked for that finish first, as the kubelet does
+// with its pods. Where there is no logind, systemd restarts it at once.
 func (s *Systemd) Reboot(ctx context.Context) error {
 	err := rebootByLogind(ctx)
 	if err == nil {
@@ -28,9 +28,12 @@ func rebootByLogind(ctx context.Context) error {
 		return fmt.Errorf("connect to the system bus: %w", err)
 	}
 	defer bus.Close()
+
 	logind := bus.Object("org.freedesktop.login1", "/org/freedesktop/login1")
-	if err := logind.CallWithContext(ctx, "org.freedesktop.login1.Manager.Reboot", 0, false).Err; err != nil {
+	err = logind.CallWithContext(ctx, "org.freedesktop.login1.Manager.Reboot", 0, false).Err
+	if err != nil {
 		return fmt.Errorf("ask logind: %w", err)
 	}
+
 	return nil
 }

@@ -16,18 +16,20 @@ import (
 // does not know has Load "not-found".
 //
 // systemd is asked for all of them at once how they are, and in detail only for
-// those of which it has told something since they were last shown: it tells every
-// change of a property in State before it answers the next call
-// (manager_dispatch_dbus_queue in systemd's manager.c), and what it does not tell,
-// as it follows from a unit's file, changes with a reload alone.
+// those of which it has told something since they were last shown: it tells
+// every change of a property in State before it answers the next call
+// (manager_dispatch_dbus_queue in systemd's manager.c), and what it does not
+// tell, as it follows from a unit's file, changes with a reload alone.
 func (s *Systemd) Show(ctx context.Context, names []string) ([]State, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
+
 	listed, err := s.list(ctx, names)
 	if err != nil {
 		return nil, err
 	}
+
 	states := make([]State, len(names))
 	var asked []*asking
 	for i, name := range names {
@@ -39,6 +41,7 @@ func (s *Systemd) Show(ctx context.Context, names []string) ([]State, error) {
 		}
 		asked = append(asked, s.ask(ctx, name, listed[i].Path, &states[i]))
 	}
+
 	var errs []error
 	for _, a := range asked {
 		errs = append(errs, a.finish())
@@ -46,6 +49,7 @@ func (s *Systemd) Show(ctx context.Context, names []string) ([]State, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	return states, nil
 }
 
@@ -66,12 +70,16 @@ func (l listing) fits(s State) bool {
 // list is how systemd has the units called names, which it loads if it has not.
 func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
 	var listed []listing
-	if err := s.manager.CallWithContext(ctx, manager+".ListUnitsByNames", 0, names).Store(&listed); err != nil {
+	err := s.manager.CallWithContext(ctx, manager+".ListUnitsByNames", 0, names).Store(&listed)
+	if err != nil {
 		return nil, fmt.Errorf("list units: %w", err)
 	}
+
 	if len(listed) != len(names) { // It leaves out what is no name of a unit.
-		return nil, fmt.Errorf("list units: systemd knows %d of %d names: %s", len(listed), len(names), strings.Join(names, ", "))
+		return nil, fmt.Errorf("list units: systemd knows %d of %d names: %s",
+			len(listed), len(names), strings.Join(names, ", "))
 	}
+
 	return listed, nil
 }
 
@@ -85,9 +93,17 @@ type asking struct {
 }
 
 // ask asks for a unit without waiting for the answer.
-func (s *Systemd) ask(ctx context.Context, name string, path dbus.ObjectPath, state *State) *asking {
-	a := &asking{signals: s.signals, showing: s.signals.begin(path), name: name, state: state}
-	a.call = s.conn.Object(service, path).GoWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, nil, "")
+func (s *Systemd) ask(
+	ctx context.Context, name string, path dbus.ObjectPath, state *State,
+) *asking {
+	a := &asking{
+		signals: s.signals,
+		showing: s.signals.begin(path),
+		name:    name,
+		state:   state,
+	}
+	a.call = s.conn.Object(service, path).GoWithContext(ctx,
+		"org.freedesktop.DBus.Properties.GetAll", 0, nil, "")
 	return a
 }
 
@@ -99,6 +115,7 @@ func (a *asking) finish() error {
 		a.signals.finish(a.showing, nil)
 		return fmt.Errorf("show %s: %w", a.name, err)
 	}
+
 	*a.state = stateOf(a.name, all)
 	a.signals.finish(a.showing, a.state)
 	return nil
@@ -135,9 +152,10 @@ func stateOf(name string, all map[string]dbus.Variant) State {
 		ExitCode:     int(p.signed("ExecMainStatus")),
 		Job:          p.job(),
 		Restarts:     int(p.unsigned("NRestarts")),
-		BoundBy:      slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"), p.texts("BoundBy"), p.texts("ConsistsOf")),
-		Skipped:      p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
-		Since:        time.Duration(p.long("StateChangeTimestampMonotonic")) * time.Microsecond,
+		BoundBy: slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"),
+			p.texts("BoundBy"), p.texts("ConsistsOf")),
+		Skipped: p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
+		Since:   time.Duration(p.long("StateChangeTimestampMonotonic")) * time.Microsecond,
 	}
 }
 

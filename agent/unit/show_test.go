@@ -16,7 +16,8 @@ import (
 	"github.com/loam-os/loam/test/fakesystemd"
 )
 
-// fake is a fake systemd that has units, all of them up, and a connection to it.
+// fake is a fake systemd that has units, all of them up, and a connection to
+// it.
 func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,6 +25,7 @@ func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []strin
 	if err := os.MkdirAll(units, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for i := range count {
 		name := fmt.Sprintf("unit-%02d.service", i)
@@ -32,6 +34,7 @@ func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []strin
 		}
 		names = append(names, name)
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +45,11 @@ func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager, served := fakesystemd.New(root, 0), make(chan error, 1)
+
+	manager := fakesystemd.New(root, 0)
+	served := make(chan error, 1)
 	go func() { served <- manager.Serve(t.Context(), listener) }()
+
 	s, err := unit.Connect(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
@@ -54,11 +60,13 @@ func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []strin
 			t.Error(err)
 		}
 	})
+
 	for _, name := range names {
 		if err := s.Start(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return manager, s, names
 }
 
@@ -78,6 +86,7 @@ func TestUnitsThatDidNotChangeAreNotAskedForAgain(t *testing.T) {
 	if again := showAll(t, s, names); !slices.EqualFunc(before, again, same) {
 		t.Errorf("shown again: %+v, before: %+v", again, before)
 	}
+
 	if calls := manager.Calls(); calls["GetAll"] != 0 || calls["ListUnitsByNames"] != 1 {
 		t.Errorf("to see that nothing changed: %v", calls)
 	}
@@ -85,12 +94,15 @@ func TestUnitsThatDidNotChangeAreNotAskedForAgain(t *testing.T) {
 	if err := s.Restart(t.Context(), names[7]); err != nil {
 		t.Fatal(err)
 	}
+
 	showAll(t, s, names) // What systemd tells behind the end of the job may still come.
 	manager.Calls()
 	after := showAll(t, s, names)
+
 	if calls := manager.Calls(); calls["GetAll"] > 1 {
 		t.Errorf("to see that one unit changed: %v", calls)
 	}
+
 	for i := range names {
 		if restarted := after[i].InvocationID != before[i].InvocationID; restarted != (i == 7) {
 			t.Errorf("%s restarted: %v", names[i], restarted)
@@ -102,8 +114,8 @@ func same(a, b unit.State) bool {
 	return a.Name == b.Name && a.InvocationID == b.InvocationID && a.Active == b.Active
 }
 
-// TestMessagesAreReadInLargePieces counts read(2): godbus does one for every number
-// and text that it takes from a stream.
+// TestMessagesAreReadInLargePieces counts read(2): godbus does one for every
+// number and text that it takes from a stream.
 func TestMessagesAreReadInLargePieces(t *testing.T) {
 	_, s, names := fake(t, 50)
 	before := reads(t)
@@ -120,12 +132,14 @@ func reads(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(text), "syscr: ")
 	value, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.Atoi(value)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
@@ -138,12 +152,14 @@ func neverOld(t *testing.T, c *container.Container) {
 	const units = "etc/systemd/system/"
 	place(t, dir, units+"a.service", sleeper)
 	link(t, dir, units+"multi-user.target.wants/a.service", "/"+units+"a.service")
+
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Start(t.Context(), "a.service"); err != nil {
 		t.Fatal(err)
 	}
+
 	before := show(t, s, "a.service")
 	systemctl := func(args ...string) {
 		t.Helper()
@@ -159,25 +175,30 @@ func neverOld(t *testing.T, c *container.Container) {
 
 	place(t, dir, units+"b.service", "[Unit]\nRequires=a.service\n"+sleeper)
 	systemctl("start", "b.service") // Without a reload: it is not loaded yet.
+
 	if now := show(t, s, "a.service"); !slices.Equal(now.BoundBy, []string{"b.service"}) {
 		t.Errorf("after the start of what requires it, bound by %q", now.BoundBy)
 	}
 
 	place(t, dir, units+"a.service.d/10-type.conf", "[Service]\nType=exec\n")
 	systemctl("daemon-reload")
+
 	if now := show(t, s, "a.service"); now.Type != "exec" || len(now.DropInPaths) != 1 {
 		t.Errorf("after a reload: %+v", now)
 	}
 
 	systemctl("kill", "--signal=KILL", "a.service")
-	for state := show(t, s, "a.service"); state.Active != "failed"; state = show(t, s, "a.service") {
+	for state := show(t, s, "a.service"); state.Active != "failed"; state = show(t,
+		s, "a.service") {
 		if !state.Running() && state.Active != "deactivating" {
 			t.Fatalf("after it was killed: %+v", state)
 		}
 	}
+
 	if now := show(t, s, "a.service"); now.Result != "signal" || now.ExitCode != 9 {
 		t.Errorf("after it was killed: %+v", now)
 	}
+
 	systemctl("reset-failed", "a.service")
 	if now := show(t, s, "a.service"); now.Active != "inactive" {
 		t.Errorf("after it was forgotten that it failed: %+v", now)

@@ -17,24 +17,29 @@ const changedSignal = "PropertiesChanged"
 // order in which systemd sent them, each before it reads the next.
 type signals struct {
 	mu sync.Mutex
+
 	// known are units as they were shown last, by object, unless something was
 	// said of them since.
 	known map[dbus.ObjectPath]State
+
 	// shows are those under way.
 	shows []*showing
-	// ended are the results of jobs that nobody has asked for yet, while somebody
-	// may; waiting are those who have. expected counts them all.
+
+	// ended are the results of jobs that nobody has asked for yet, while
+	// somebody may; waiting are those who have. expected counts them all.
 	ended    map[dbus.ObjectPath]string
 	waiting  map[dbus.ObjectPath][]chan<- string
 	expected int
+
 	// listeners are to hear of units that change.
 	listeners []listener
+
 	// lost is closed when the connection is.
 	lost chan struct{}
 }
 
-// showing is one unit that is being looked at, stale if something was said of it
-// meanwhile.
+// showing is one unit that is being looked at, stale if something was said of
+// it meanwhile.
 type showing struct {
 	path  dbus.ObjectPath
 	stale bool
@@ -184,12 +189,15 @@ func (e expectation) wait(job dbus.ObjectPath, result chan<- string) {
 func (s *signals) end(job dbus.ObjectPath, result string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.expected == 0 {
 		return
 	}
+
 	s.ended[job] = result
 	for _, waiting := range s.waiting[job] {
 		waiting <- result
 	}
+
 	delete(s.waiting, job)
 }

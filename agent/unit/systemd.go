@@ -33,29 +33,37 @@ type Systemd struct {
 // Connect connects to the systemd that listens on socket, or, where that is
 // not there, to the one on the system bus.
 func Connect(ctx context.Context, socket string) (*Systemd, error) {
-	s, err := connect(ctx, func(opt dbus.ConnOption) (*dbus.Conn, error) { return dial(ctx, socket, opt) })
+	s, err := connect(ctx, func(opt dbus.ConnOption) (*dbus.Conn, error) {
+		return dial(ctx, socket, opt)
+	})
 	if err == nil {
 		return s, nil
 	}
+
 	s, busErr := connect(ctx, connectBus)
 	if busErr != nil {
 		return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, busErr))
 	}
+
 	return s, nil
 }
 
 // connect opens a connection and subscribes to what systemd tells.
-func connect(ctx context.Context, open func(dbus.ConnOption) (*dbus.Conn, error)) (*Systemd, error) {
+func connect(
+	ctx context.Context, open func(dbus.ConnOption) (*dbus.Conn, error),
+) (*Systemd, error) {
 	signals := newSignals()
 	conn, err := open(dbus.WithSignalHandler(signals))
 	if err != nil {
 		return nil, err
 	}
+
 	s := &Systemd{conn: conn, manager: conn.Object(service, rootPath), signals: signals}
 	if err := s.manager.CallWithContext(ctx, manager+".Subscribe", 0).Err; err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("subscribe to systemd: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -110,7 +118,8 @@ func (s *Systemd) ReloadUnit(ctx context.Context, name string) error {
 // systemd does not know the unit. systemd does what one connection asks for in
 // order, so there is no answer to wait for before the start.
 func (s *Systemd) ResetFailed(_ context.Context, name string) {
-	s.manager.Go(manager+".ResetFailedUnit", dbus.FlagNoReplyExpected, nil, name) // The start says what is wrong.
+	// The start says what is wrong.
+	s.manager.Go(manager+".ResetFailedUnit", dbus.FlagNoReplyExpected, nil, name)
 }
 
 // job asks for a job by the Manager's method and waits until it has ended.
@@ -118,9 +127,11 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	jobs := s.signals.expectJob()
 	defer jobs.forget()
 	var job dbus.ObjectPath
-	if err := s.manager.CallWithContext(ctx, manager+"."+method, 0, name, "replace").Store(&job); err != nil {
+	err := s.manager.CallWithContext(ctx, manager+"."+method, 0, name, "replace").Store(&job)
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
+
 	result, err := jobs.await(ctx, job)
 	if err != nil {
 		return fmt.Errorf("%s %s: waiting for the job: %w", verb, name, err)
@@ -128,11 +139,13 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	if result == "done" {
 		return nil
 	}
+
 	failed := &JobError{Verb: verb, Unit: name, Result: result}
 	states, err := s.Show(ctx, []string{name})
 	if err == nil {
 		failed.State = states[0]
 	}
+
 	return errors.Join(failed, err)
 }
 

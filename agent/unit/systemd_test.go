@@ -33,9 +33,11 @@ func place(t *testing.T, dir *durable.Dir, name, text string) {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := dir.WriteFile(content, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	link(t, dir, "run/loam/current", "/var/lib/loam/generations/1")
 	link(t, dir, name, "/run/loam/current/root/"+name)
 }
@@ -71,24 +73,32 @@ func unitsThatAreLinks(t *testing.T, c *container.Container) {
 	link(t, dir, units+"other.service", "/"+units+"named.service")
 	link(t, dir, units+"masked.service", "/dev/null")
 	link(t, dir, units+"sysinit.target.wants/systemd-tmpfiles-setup.service", "/dev/null")
+
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"linked.service", "many@one.service", "other.service"} {
 		if err := s.Start(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	names := []string{"linked.service", "many@one.service", "other.service", "masked.service", "absent.service"}
+
+	names := []string{
+		"linked.service", "many@one.service", "other.service", "masked.service", "absent.service",
+	}
+
 	states, err := s.Show(t.Context(), names)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type seen struct {
 		Load, Active, File, Fragment string
 		DropIns                      []string
 		Reload                       bool
 	}
+
 	var got []seen
 	for _, state := range states {
 		got = append(got, seen{
@@ -100,22 +110,35 @@ func unitsThatAreLinks(t *testing.T, c *container.Container) {
 			Reload:   needsReload(t, c, state.Name),
 		})
 	}
+
 	want := []seen{
-		{"loaded", "active", "enabled", "/etc/systemd/system/linked.service", []string{"/etc/systemd/system/linked.service.d/10-env.conf"}, false},
+		{
+			"loaded",
+			"active",
+			"enabled",
+			"/etc/systemd/system/linked.service",
+			[]string{"/etc/systemd/system/linked.service.d/10-env.conf"},
+			false,
+		},
 		{"loaded", "active", "enabled", "/etc/systemd/system/many@.service", nil, false},
 		{"loaded", "active", "linked", "/etc/systemd/system/named.service", nil, false},
 		{"masked", "inactive", "masked", "/etc/systemd/system/masked.service", nil, false},
 		{Load: "not-found", Active: "inactive"},
 	}
-	if diff := cmp.Diff(want, got, cmp.Transformer("nil", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+
+	diff := cmp.Diff(want, got,
+		cmp.Transformer("nil", func(s []string) string { return strings.Join(s, " ") }))
+	if diff != "" {
 		t.Errorf("units that are links (-want +got):\n%s", diff)
 	}
+
 	wants := c.Command(t, "systemctl", "show", "-P", "Wants", "multi-user.target", "sysinit.target")
 	for _, name := range []string{"linked.service", "many@one.service"} {
 		if !strings.Contains(wants, name) {
 			t.Errorf("multi-user.target does not want %s: %s", name, wants)
 		}
 	}
+
 	if strings.Contains(wants, "systemd-tmpfiles-setup.service") {
 		t.Errorf("a link to /dev/null did not take the image's dependency away: %s", wants)
 	}
@@ -131,6 +154,7 @@ func jobs(t *testing.T, c *container.Container) {
 	place(t, dir, units+"fails.service", "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")
 	place(t, dir, units+"once.service", "[Service]\nType=oneshot\nExecStart=true\n")
 	place(t, dir, units+"skipped.service", "[Unit]\nConditionPathExists=/absent\n"+sleeper)
+
 	// A unit that nothing refers to is forgotten when it is down.
 	link(t, dir, units+"basic.target.wants/skipped.service", "/"+units+"skipped.service")
 	if err := s.Reload(t.Context()); err != nil {
@@ -145,30 +169,39 @@ func jobs(t *testing.T, c *container.Container) {
 			t.Errorf("%s is not started after its start: %+v", name, show(t, s, name))
 		}
 	}
+
 	var failure *unit.JobError
 	if err := s.Start(t.Context(), "fails.service"); !errors.As(err, &failure) {
 		t.Errorf("start of a unit that fails: %v", err)
-	} else if failure.Result != "failed" || failure.State.ExitCode != 3 || failure.State.Active != "failed" {
+	} else if failure.Result != "failed" || failure.State.ExitCode != 3 ||
+		failure.State.Active != "failed" {
 		t.Errorf("a unit that fails: %+v", failure)
 	}
 
 	before := show(t, s, "linked.service")
 	flip(t, dir, units+"linked.service", sleeper+"# changed\n")
+
 	if !needsReload(t, c, "linked.service") {
 		t.Error("systemd does not notice that the flip changed a unit")
 	}
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := show(t, s, "linked.service"); needsReload(t, c, "linked.service") || after.InvocationID != before.InvocationID {
+
+	after := show(t, s, "linked.service")
+	if needsReload(t, c, "linked.service") || after.InvocationID != before.InvocationID {
 		t.Errorf("after the reload: %+v", after)
 	}
+
 	if err := s.Restart(t.Context(), "linked.service"); err != nil {
 		t.Fatal(err)
 	}
-	if after := show(t, s, "linked.service"); after.InvocationID == before.InvocationID || !after.Running() {
+
+	if after := show(t, s, "linked.service"); after.InvocationID == before.InvocationID ||
+		!after.Running() {
 		t.Errorf("after the restart: %+v", after)
 	}
+
 	if err := s.Stop(t.Context(), "linked.service"); err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +218,16 @@ func changes(t *testing.T, c *container.Container) {
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	names, err := s.Changes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.Start(t.Context(), "linked.service"); err != nil {
 		t.Fatal(err)
 	}
+
 	for name := range names { // ends with the test's time limit if it is never named
 		if name == "linked.service" {
 			return

@@ -15,34 +15,47 @@ import (
 // State is what systemd says about one unit; the words are systemd's own.
 type State struct {
 	Name string
+
 	// ID is the name that systemd itself uses, where Name is an alias of it.
 	ID string
+
 	// Load is "loaded", "not-found", "masked", "bad-setting", "error"…
 	Load string
+
 	// Active is "active", "inactive", "activating", "deactivating",
 	// "reloading" or "failed", Sub the finer state of the unit's type.
 	Active, Sub string
+
 	// Type is a service's Type=, "" for other units.
 	Type string
+
 	// InvocationID, 32 hex digits, is new at each start; "" before the first.
 	InvocationID string
+
 	// FragmentPath and DropInPaths are the files systemd has read.
 	FragmentPath string
 	DropInPaths  []string
+
 	// Result is "success" or why the unit failed; ExitCode is the main
 	// process's last.
 	Result   string
 	ExitCode int
-	// Restarts is how often systemd has restarted a service by itself (Restart=)
-	// since it was last started otherwise.
+
+	// Restarts is how often systemd has restarted a service by itself
+	// (Restart=) since it was last started otherwise.
 	Restarts int
+
 	// BoundBy are the units that stop and restart with this one: RequiredBy,
 	// RequisiteOf, BoundBy and ConsistsOf.
 	BoundBy []string
+
 	// Job says that a job for the unit is queued or running.
 	Job bool
-	// Skipped says that a Condition…= of the unit did not hold at its last start.
+
+	// Skipped says that a Condition…= of the unit did not hold at its last
+	// start.
 	Skipped bool
+
 	// Since is when the state last changed, on the monotonic clock.
 	Since time.Duration
 }
@@ -56,7 +69,8 @@ func (s State) Started() bool {
 	if s.Job {
 		return false
 	}
-	return s.Running() || s.Active == "inactive" && (s.Skipped || s.Type == "oneshot" && s.Result == "success")
+	return s.Running() ||
+		s.Active == "inactive" && (s.Skipped || s.Type == "oneshot" && s.Result == "success")
 }
 
 // Stopped reports whether the unit is down, on its own or because it failed.

@@ -37,8 +37,8 @@ func (s *signals) listen(l listener) {
 	s.listeners = append(s.listeners, l)
 }
 
-// tell sends name to each listener, which takes it at once, and drops those that
-// have ended.
+// tell sends name to each listener, which takes it at once, and drops those
+// that have ended.
 func (s *signals) tell(name string) {
 	s.mu.Lock()
 	listeners := slices.Clone(s.listeners)
@@ -48,22 +48,28 @@ func (s *signals) tell(name string) {
 		case l.changed <- name:
 		case <-l.ended:
 			s.mu.Lock()
-			s.listeners = slices.DeleteFunc(s.listeners, func(other listener) bool { return other == l })
+			s.listeners = slices.DeleteFunc(s.listeners, func(other listener) bool {
+				return other == l
+			})
 			s.mu.Unlock()
 		}
 	}
 }
 
-// forward sends on the names of units that change, however slow the receiver is.
-// It returns when ctx ends or the connection is lost.
-func forward(ctx context.Context, lost <-chan struct{}, changed <-chan string, names chan<- string) {
+// forward sends on the names of units that change, however slow the receiver
+// is. It returns when ctx ends or the connection is lost.
+func forward(
+	ctx context.Context, lost <-chan struct{}, changed <-chan string, names chan<- string,
+) {
 	var waiting []string
 	for {
 		var next string
 		var out chan<- string // nil, which never sends, while nothing waits
 		if len(waiting) > 0 {
-			next, out = waiting[0], names
+			next = waiting[0]
+			out = names
 		}
+
 		select {
 		case <-ctx.Done():
 			return
