@@ -21,15 +21,18 @@ func Restore(before, now []Address, local []netip.Addr) []Address {
 	if slices.ContainsFunc(now, isInternal) {
 		return nil
 	}
+
 	var lost []Address
 	for _, a := range before {
 		if isInternal(a) && isLocal(a, local) {
 			lost = append(lost, a)
 		}
 	}
+
 	if lost == nil {
 		return nil
 	}
+
 	return slices.Concat(lost, now)
 }
 
@@ -37,5 +40,7 @@ func isInternal(a Address) bool { return a.Type == internalIP }
 
 func isLocal(a Address, local []netip.Addr) bool {
 	ip, err := netip.ParseAddr(a.Address)
-	return err == nil && slices.ContainsFunc(local, func(l netip.Addr) bool { return l.Unmap().WithZone("") == ip.Unmap() })
+	return err == nil && slices.ContainsFunc(local, func(l netip.Addr) bool {
+		return l.Unmap().WithZone("") == ip.Unmap()
+	})
 }

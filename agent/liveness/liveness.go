@@ -21,8 +21,10 @@ type Health struct {
 	// Failures are probes in a row that failed while the unit was up; a restart
 	// counts as the first of the next row.
 	Failures int
+
 	// Restarts are those since the unit last answered.
 	Restarts int
+
 	// Reported says that the last word on the unit was a bad one.
 	Reported bool
 }
@@ -48,7 +50,8 @@ const (
 	maxDoubling = 3
 )
 
-// Next takes in one look at a unit; failed is what a probe said of one that is Up.
+// Next takes in one look at a unit; failed is what a probe said of one that is
+// Up.
 func Next(h Health, s Standing, failed error) (Health, Word) {
 	switch {
 	case s == Absent:
@@ -61,14 +64,17 @@ func Next(h Health, s Standing, failed error) (Health, Word) {
 	case failed == nil:
 		return Health{}, Nothing
 	}
+
 	h.Failures++
 	switch {
 	case !h.Reported:
 		h.Reported = true
 		return h, Failing
 	case h.Failures > patience<<min(h.Restarts, maxDoubling):
-		h.Failures, h.Restarts = 1, h.Restarts+1
+		h.Failures = 1
+		h.Restarts += 1
 		return h, Restart
 	}
+
 	return h, Nothing
 }

@@ -13,10 +13,20 @@ import (
 
 // letters are looks at a unit: it answers (.), fails (x), is down (-), or is
 // not part of the generation (0).
-var letters = map[rune]liveness.Standing{'.': liveness.Up, 'x': liveness.Up, '-': liveness.Down, '0': liveness.Absent}
+var letters = map[rune]liveness.Standing{
+	'.': liveness.Up,
+	'x': liveness.Up,
+	'-': liveness.Down,
+	'0': liveness.Absent,
+}
 
 // marks are how words are written: ! failing, R restart, + recovered.
-var marks = map[liveness.Word]string{liveness.Nothing: " ", liveness.Failing: "!", liveness.Restart: "R", liveness.Recovered: "+"}
+var marks = map[liveness.Word]string{
+	liveness.Nothing:   " ",
+	liveness.Failing:   "!",
+	liveness.Restart:   "R",
+	liveness.Recovered: "+",
+}
 
 func TestNext(t *testing.T) {
 	for _, test := range []struct{ name, looks, want string }{
@@ -57,17 +67,32 @@ func TestNext(t *testing.T) {
 }
 
 func TestStandingOf(t *testing.T) {
-	kubelet := func(active string) []status.Unit { return []status.Unit{{Name: "kubelet.service", Active: active}} }
+	kubelet := func(active string) []status.Unit {
+		return []status.Unit{{Name: "kubelet.service", Active: active}}
+	}
+
 	for _, test := range []struct {
 		name   string
 		status status.Status
 		want   liveness.Standing
 	}{
 		{"no generation", status.Status{}, liveness.Absent},
-		{"a generation without it", status.Status{Units: []status.Unit{{Name: "a.service", Active: "active"}}}, liveness.Absent},
+		{
+			"a generation without it",
+			status.Status{Units: []status.Unit{{Name: "a.service", Active: "active"}}},
+			liveness.Absent,
+		},
 		{"up", status.Status{Phase: status.Applied, Units: kubelet("active")}, liveness.Up},
-		{"up on a node that another unit keeps from being well", status.Status{Phase: status.Failed, Units: kubelet("active")}, liveness.Up},
-		{"up while a change is applied", status.Status{Phase: status.Applying, Units: kubelet("active")}, liveness.Down},
+		{
+			"up on a node that another unit keeps from being well",
+			status.Status{Phase: status.Failed, Units: kubelet("active")},
+			liveness.Up,
+		},
+		{
+			"up while a change is applied",
+			status.Status{Phase: status.Applying, Units: kubelet("active")},
+			liveness.Down,
+		},
 		{"on its way", status.Status{Units: kubelet("activating")}, liveness.Down},
 		{"failed", status.Status{Units: kubelet("failed")}, liveness.Down},
 		{"stopped by a person", status.Status{Units: kubelet("inactive")}, liveness.Down},

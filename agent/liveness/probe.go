@@ -20,7 +20,8 @@ const (
 // maxAnswer is the longest answer in bytes; a right one has under a hundred.
 const maxAnswer = 64 << 10
 
-// Kubelet reports whether the kubelet at address, HOST:PORT, says that it is well.
+// Kubelet reports whether the kubelet at address, HOST:PORT, says that it is
+// well.
 func Kubelet(address string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if err := askKubelet(ctx, address); err != nil {
@@ -31,12 +32,15 @@ func Kubelet(address string) func(ctx context.Context) error {
 }
 
 func askKubelet(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+address+"/healthz", nil)
 	if err != nil {
 		return err
 	}
+
 	var plain http.Protocols
 	plain.SetHTTP1(true)
+
 	answer, err := exchange("tcp", address, plain, request)
 	if err != nil {
 		return err
@@ -44,6 +48,7 @@ func askKubelet(ctx context.Context, address string) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("answers %s: %.200q", answer.Status, bytes.TrimSpace(answer.body))
 	}
+
 	return nil
 }
 
@@ -58,34 +63,42 @@ func Containerd(socket string) func(ctx context.Context) error {
 	}
 }
 
-// version is a call of gRPC over HTTP/2 with an empty message: one byte for "not
-// compressed", four for the length (PROTOCOL-HTTP2.md of gRPC).
+// version is a call of gRPC over HTTP/2 with an empty message: one byte for
+// "not compressed", four for the length (PROTOCOL-HTTP2.md of gRPC).
 const version = "http://containerd/containerd.services.version.v1.Version/Version"
 
 func askContainerd(ctx context.Context, socket string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, version, bytes.NewReader(make([]byte, 5)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, version,
+		bytes.NewReader(make([]byte, 5)))
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", "application/grpc")
 	request.Header.Set("Te", "trailers")
 	var clear http.Protocols
 	clear.SetUnencryptedHTTP2(true)
+
 	answer, err := exchange("unix", socket, clear, request)
 	if err != nil {
 		return err
 	}
+
 	// An answer without a message has its status among the headers.
-	code, message := answer.Trailer.Get("Grpc-Status"), answer.Trailer.Get("Grpc-Message")
+	code := answer.Trailer.Get("Grpc-Status")
+	message := answer.Trailer.Get("Grpc-Message")
 	if code == "" {
-		code, message = answer.Header.Get("Grpc-Status"), answer.Header.Get("Grpc-Message")
+		code = answer.Header.Get("Grpc-Status")
+		message = answer.Header.Get("Grpc-Message")
 	}
+
 	switch {
 	case answer.StatusCode != http.StatusOK || code == "":
 		return fmt.Errorf("answers HTTP %s, not gRPC", answer.Status)
 	case code != "0":
 		return fmt.Errorf("answers gRPC status %s: %.200q", code, message)
 	}
+
 	return nil
 }
 
@@ -97,22 +110,30 @@ type answer struct {
 
 // exchange makes one request over a connection of its own, which is closed
 // afterwards whatever happened on it. It follows no redirect.
-func exchange(network, address string, protocols http.Protocols, request *http.Request) (answer, error) {
+func exchange(
+	network, address string, protocols http.Protocols, request *http.Request,
+) (answer, error) {
 	conn, err := new(net.Dialer).DialContext(request.Context(), network, address)
 	if err != nil {
 		return answer{}, err
 	}
 	defer conn.Close()
+
 	transport := &http.Transport{
-		Protocols: &protocols, MaxResponseHeaderBytes: maxAnswer,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		Protocols:              &protocols,
+		MaxResponseHeaderBytes: maxAnswer,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return conn, nil
+		},
 	}
 	defer transport.CloseIdleConnections()
+
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return answer{}, err
 	}
 	defer response.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -120,5 +141,6 @@ func exchange(network, address string, protocols http.Protocols, request *http.R
 	case len(body) > maxAnswer:
 		return answer{}, fmt.Errorf("answers more than %d bytes", maxAnswer)
 	}
+
 	return answer{Response: response, body: body}, nil
 }

@@ -21,8 +21,9 @@ var ErrBusy = errors.New("a change is under way")
 type Event struct {
 	Unit string
 	Word Word
-	// Problem is what the probe said, "" of Recovered; Err why the unit could not
-	// be restarted.
+
+	// Problem is what the probe said, "" of Recovered; Err why the unit could
+	// not be restarted.
 	Problem string
 	Err     error
 }
@@ -31,11 +32,15 @@ type Event struct {
 type Watch struct {
 	// Probes reports, by unit, whether it answers.
 	Probes map[string]func(ctx context.Context) error
-	// Standings is how each of the units stands now; one that is missing is Absent.
+
+	// Standings is how each of the units stands now; one that is missing is
+	// Absent.
 	Standings func(ctx context.Context, units []string) (map[string]Standing, error)
+
 	// Restart restarts units and returns when that is done. While a change is
 	// under way it does nothing and returns ErrBusy.
 	Restart func(ctx context.Context, units []string) error
+
 	// Report is called from the goroutine of Run.
 	Report func(e Event)
 }
@@ -63,10 +68,12 @@ func (w Watch) look(ctx context.Context, known map[string]Health) {
 	if err != nil { // The node's loop has ended, or is about to.
 		return
 	}
+
 	failed := w.probe(ctx, units, standings)
 	if ctx.Err() != nil { // So have the probes, for no fault of the units.
 		return
 	}
+
 	before := maps.Clone(known)
 	var restart []Event
 	for _, unit := range units {
@@ -83,18 +90,22 @@ func (w Watch) look(ctx context.Context, known map[string]Health) {
 			w.Report(e)
 		}
 	}
+
 	w.restart(ctx, restart, before, known)
 }
 
 // probe asks all that are up, side by side, and returns what those said that
 // do not answer.
-func (w Watch) probe(ctx context.Context, units []string, standings map[string]Standing) map[string]error {
+func (w Watch) probe(
+	ctx context.Context, units []string, standings map[string]Standing,
+) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type answer struct {
 		unit string
 		err  error
 	}
+
 	answers := make(chan answer)
 	asked := 0
 	for _, unit := range units {
@@ -103,12 +114,14 @@ func (w Watch) probe(ctx context.Context, units []string, standings map[string]S
 			go func() { answers <- answer{unit, w.Probes[unit](ctx)} }()
 		}
 	}
+
 	failed := map[string]error{}
 	for range asked {
 		if a := <-answers; a.err != nil {
 			failed[a.unit] = a.err
 		}
 	}
+
 	return failed
 }
 
@@ -118,10 +131,12 @@ func (w Watch) restart(ctx context.Context, events []Event, before, known map[st
 	if len(events) == 0 {
 		return
 	}
+
 	var units []string
 	for _, e := range events {
 		units = append(units, e.Unit)
 	}
+
 	err := w.Restart(ctx, units)
 	if errors.Is(err, ErrBusy) || ctx.Err() != nil {
 		for _, unit := range units {
@@ -129,6 +144,7 @@ func (w Watch) restart(ctx context.Context, events []Event, before, known map[st
 		}
 		return
 	}
+
 	for _, e := range events {
 		e.Err = err
 		w.Report(e)

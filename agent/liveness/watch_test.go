@@ -22,18 +22,23 @@ var (
 type node struct {
 	begin    time.Time
 	standing liveness.Standing
+
 	// dead are the units that answer nothing, hangs those that never do.
 	dead, hangs map[string]bool
-	// helps says that a restart makes a unit answer; restart is what one returns.
+
+	// helps says that a restart makes a unit answer; restart is what one
+	// returns.
 	helps   bool
 	restart error
+
 	// then changes the node after 100 s; nil for nothing.
 	then  func(n *node)
 	diary []string
 }
 
 func (n *node) note(format string, args ...any) {
-	n.diary = append(n.diary, fmt.Sprintf("%3.0fs ", time.Since(n.begin).Seconds())+fmt.Sprintf(format, args...))
+	n.diary = append(n.diary,
+		fmt.Sprintf("%3.0fs ", time.Since(n.begin).Seconds())+fmt.Sprintf(format, args...))
 }
 
 func (n *node) probe(unit string) func(context.Context) error {
@@ -51,7 +56,10 @@ func (n *node) probe(unit string) func(context.Context) error {
 
 func (n *node) watch() liveness.Watch {
 	return liveness.Watch{
-		Probes: map[string]func(context.Context) error{"containerd.service": n.probe("containerd.service"), "kubelet.service": n.probe("kubelet.service")},
+		Probes: map[string]func(context.Context) error{
+			"containerd.service": n.probe("containerd.service"),
+			"kubelet.service":    n.probe("kubelet.service"),
+		},
 		Standings: func(_ context.Context, units []string) (map[string]liveness.Standing, error) {
 			if n.then != nil && time.Since(n.begin) > 100*time.Second {
 				n.then(n)
@@ -84,7 +92,12 @@ func TestWatch(t *testing.T) {
 	}{
 		{name: "all is well", node: node{standing: liveness.Up}},
 		{
-			name: "kubelet is dead until it is restarted", node: node{standing: liveness.Up, dead: map[string]bool{"kubelet.service": true}, helps: true},
+			name: "kubelet is dead until it is restarted",
+			node: node{
+				standing: liveness.Up,
+				dead:     map[string]bool{"kubelet.service": true},
+				helps:    true,
+			},
 			want: []string{
 				" 30s kubelet.service failing no answer <nil>",
 				" 90s asked to restart [kubelet.service]",
@@ -94,7 +107,11 @@ func TestWatch(t *testing.T) {
 		},
 		{
 			name: "both hang: probed side by side, restarted together",
-			node: node{standing: liveness.Up, hangs: map[string]bool{"kubelet.service": true, "containerd.service": true}, helps: true},
+			node: node{
+				standing: liveness.Up,
+				hangs:    map[string]bool{"kubelet.service": true, "containerd.service": true},
+				helps:    true,
+			},
 			want: []string{
 				" 40s containerd.service failing context deadline exceeded <nil>",
 				" 40s kubelet.service failing context deadline exceeded <nil>",
@@ -107,7 +124,11 @@ func TestWatch(t *testing.T) {
 		},
 		{
 			name: "a restart that fails is said, and tried again later",
-			node: node{standing: liveness.Up, dead: map[string]bool{"kubelet.service": true}, restart: errJob},
+			node: node{
+				standing: liveness.Up,
+				dead:     map[string]bool{"kubelet.service": true},
+				restart:  errJob,
+			},
 			want: []string{
 				" 30s kubelet.service failing no answer <nil>",
 				" 90s asked to restart [kubelet.service]",
@@ -118,8 +139,12 @@ func TestWatch(t *testing.T) {
 		},
 		{
 			name: "a node that applies a change is asked again",
-			node: node{standing: liveness.Up, dead: map[string]bool{"kubelet.service": true}, restart: fmt.Errorf("restart: %w", liveness.ErrBusy),
-				then: func(n *node) { n.restart = nil }},
+			node: node{
+				standing: liveness.Up,
+				dead:     map[string]bool{"kubelet.service": true},
+				restart:  fmt.Errorf("restart: %w", liveness.ErrBusy),
+				then:     func(n *node) { n.restart = nil },
+			},
 			want: []string{
 				" 30s kubelet.service failing no answer <nil>",
 				" 90s asked to restart [kubelet.service]",
@@ -129,11 +154,22 @@ func TestWatch(t *testing.T) {
 				"240s kubelet.service restart no answer <nil>",
 			},
 		},
-		{name: "what is down is not probed", node: node{standing: liveness.Down, hangs: map[string]bool{"kubelet.service": true}}},
 		{
-			name: "what comes up later is", node: node{standing: liveness.Absent, dead: map[string]bool{"kubelet.service": true},
-				then: func(n *node) { n.standing = liveness.Up }},
-			want: []string{"120s kubelet.service failing no answer <nil>", "180s asked to restart [kubelet.service]", "180s kubelet.service restart no answer <nil>"},
+			name: "what is down is not probed",
+			node: node{standing: liveness.Down, hangs: map[string]bool{"kubelet.service": true}},
+		},
+		{
+			name: "what comes up later is",
+			node: node{
+				standing: liveness.Absent,
+				dead:     map[string]bool{"kubelet.service": true},
+				then:     func(n *node) { n.standing = liveness.Up },
+			},
+			want: []string{
+				"120s kubelet.service failing no answer <nil>",
+				"180s asked to restart [kubelet.service]",
+				"180s kubelet.service restart no answer <nil>",
+			},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -142,6 +178,7 @@ func TestWatch(t *testing.T) {
 				n.begin = time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 255*time.Second)
 				defer cancel()
+
 				n.watch().Run(ctx)
 				if diff := cmp.Diff(test.want, n.diary); diff != "" {
 					t.Errorf("diary (-want +got):\n%s", diff)
@@ -153,10 +190,16 @@ func TestWatch(t *testing.T) {
 
 func TestWatchEndsWithinAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := node{begin: time.Now(), standing: liveness.Up, hangs: map[string]bool{"kubelet.service": true}}
+		n := node{
+			begin:    time.Now(),
+			standing: liveness.Up,
+			hangs:    map[string]bool{"kubelet.service": true},
+		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
 		defer cancel()
 		n.watch().Run(ctx)
+
 		if took := time.Since(n.begin); took != 35*time.Second {
 			t.Errorf("ended after %s", took)
 		}
@@ -168,14 +211,21 @@ func TestWatchEndsWithinAProbe(t *testing.T) {
 
 func TestWatchWithoutANodeSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := node{begin: time.Now(), standing: liveness.Up, dead: map[string]bool{"kubelet.service": true}}
+		n := node{
+			begin:    time.Now(),
+			standing: liveness.Up,
+			dead:     map[string]bool{"kubelet.service": true},
+		}
+
 		w := n.watch()
 		w.Standings = func(context.Context, []string) (map[string]liveness.Standing, error) {
 			return nil, errors.New("the loop has ended")
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Second)
 		defer cancel()
 		w.Run(ctx)
+
 		if len(n.diary) > 0 {
 			t.Errorf("said %q", n.diary)
 		}
