@@ -11,9 +11,9 @@ import (
 const HealthAddress = "127.0.0.1:2751"
 
 // checks are what a path of health asks, by the names that Gardener's agent has
-// for them: "ping" is that the loop answers, "informer-sync" that the agent knows
-// what its cluster wants of it. A node whose API server has gone away since is
-// well: it goes on with what it knows.
+// for them: "ping" is that the loop answers, "informer-sync" that the agent
+// knows what its cluster wants of it. A node whose API server has gone away
+// since is well: it goes on with what it knows.
 var checks = map[string]func(Sample) error{
 	"ping": func(Sample) error { return nil },
 	"informer-sync": func(s Sample) error {
@@ -24,8 +24,8 @@ var checks = map[string]func(Sample) error{
 	},
 }
 
-// Health serves /healthz (both checks) and /readyz (informer-sync), and each check
-// by itself below them: 200 if all is well, else 503 with the reason.
+// Health serves /healthz (both checks) and /readyz (informer-sync), and each
+// check by itself below them: 200 if all is well, else 503 with the reason.
 func Health(take Take) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, names ...string) {
@@ -39,11 +39,13 @@ func Health(take Take) http.Handler {
 			_, _ = io.WriteString(w, "ok\n")
 		}))
 	}
+
 	serve("/healthz", "ping", "informer-sync")
 	serve("/healthz/ping", "ping")
 	serve("/healthz/informer-sync", "informer-sync")
 	serve("/readyz", "informer-sync")
 	serve("/readyz/informer-sync", "informer-sync")
+
 	return mux
 }
 
@@ -51,8 +53,10 @@ func Health(take Take) http.Handler {
 // nothing, the answer is 503.
 func answer(take Take, write func(w http.ResponseWriter, s Sample)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeoutCause(r.Context(), Limit, fmt.Errorf("the agent's loop has not answered for %s", Limit))
+		ctx, cancel := context.WithTimeoutCause(r.Context(), Limit,
+			fmt.Errorf("the agent's loop has not answered for %s", Limit))
 		defer cancel()
+
 		s, err := take(ctx)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
@@ -61,6 +65,7 @@ func answer(take Take, write func(w http.ResponseWriter, s Sample)) http.Handler
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
+
 		write(w, s)
 	}
 }

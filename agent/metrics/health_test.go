@@ -17,14 +17,26 @@ func TestHealth(t *testing.T) {
 			return metrics.Sample{Status: status.Status{Cluster: c}}, nil
 		}
 	}
+
 	alone := in(nil)
-	reached := in(&status.Cluster{Server: "https://api", Reached: true, Problem: "connection refused"})
+	reached := in(&status.Cluster{
+		Server:  "https://api",
+		Reached: true,
+		Problem: "connection refused",
+	})
+
 	unreached := in(&status.Cluster{Server: "https://api", Problem: "connection refused"})
-	hangs := func(ctx context.Context) (metrics.Sample, error) { <-ctx.Done(); return metrics.Sample{}, ctx.Err() }
+	hangs := func(ctx context.Context) (metrics.Sample, error) {
+		<-ctx.Done()
+		return metrics.Sample{}, ctx.Err()
+	}
+
 	const (
 		silent = "the agent's loop has not answered for 5s\n"
-		yet    = "informer-sync: the API server https://api has not been reached yet: connection refused\n"
+		yet    = "informer-sync: the API server https://api has not been reached yet: " +
+			"connection refused\n"
 	)
+
 	for _, test := range []struct {
 		name, path string
 		take       metrics.Take
@@ -47,7 +59,8 @@ func TestHealth(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := httptest.NewRecorder()
-				metrics.Health(test.take).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
+				metrics.Health(test.take).ServeHTTP(w,
+					httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
 				if w.Code != test.code || w.Body.String() != test.body {
 					t.Errorf("%d %q, want %d %q", w.Code, w.Body, test.code, test.body)
 				}

@@ -31,7 +31,14 @@ func lint(t *testing.T, text string) {
 	if !utf8.ValidString(text) || !strings.HasSuffix(text, "\n") {
 		t.Error("not UTF-8, or no newline at the end")
 	}
-	l := linter{t: t, help: map[string]string{}, kind: map[string]string{}, seen: map[string]bool{}}
+
+	l := linter{
+		t:    t,
+		help: map[string]string{},
+		kind: map[string]string{},
+		seen: map[string]bool{},
+	}
+
 	for text := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		if comment, is := strings.CutPrefix(text, "# "); is {
 			l.comment(comment)
@@ -48,13 +55,18 @@ func (l *linter) comment(text string) {
 		l.t.Errorf("comment %q", text)
 		return
 	}
-	name, is := words[1], map[string]map[string]string{"HELP": l.help, "TYPE": l.kind}[words[0]]
+
+	name := words[1]
+	is := map[string]map[string]string{"HELP": l.help, "TYPE": l.kind}[words[0]]
 	if is == nil || is[name] != "" || words[2] == "" {
 		l.t.Errorf("comment %q is wrong, or not the first", text)
 		return
 	}
+
 	is[name] = words[2]
-	l.current, l.bucket = name, 0
+	l.current = name
+	l.bucket = 0
+
 	if words[0] == "TYPE" && (words[2] == "counter") != strings.HasSuffix(name, "_total") {
 		l.t.Errorf("%s is a %s: counters, and only they, end with _total", name, words[2])
 	}
@@ -67,22 +79,29 @@ func (l *linter) sample(text string) {
 		l.t.Errorf("line %q", text)
 		return
 	}
-	name, labels := parts[1], l.labels(parts[2])
+
+	name := parts[1]
+	labels := l.labels(parts[2])
 	value, err := strconv.ParseFloat(parts[3], 64)
 	if err != nil || math.IsNaN(value) || value < 0 {
 		l.t.Errorf("value of %q: %v", text, err)
 	}
+
 	if l.seen[name+parts[2]] {
 		l.t.Errorf("%q twice", text)
 	}
+
 	l.seen[name+parts[2]] = true
 	of := name
 	if l.kind[l.current] == "histogram" {
-		of = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		of = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"),
+			"_count")
 	}
+
 	if of != l.current || l.help[of] == "" || l.kind[of] == "" {
 		l.t.Errorf("%q is not under its HELP and TYPE", text)
 	}
+
 	_, isBucket := labels["le"]
 	switch {
 	case isBucket != strings.HasSuffix(name, "_bucket"):

@@ -11,13 +11,15 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Counters is what the agent counts from its start and the status does not have.
-// The zero Counters is ready; one goroutine owns it and gives away copies.
+// Counters is what the agent counts from its start and the status does not
+// have. The zero Counters is ready; one goroutine owns it and gives away
+// copies.
 type Counters struct {
-	// Applies are changes by outcome, see apply.Outcome; ApplySeconds is how long
-	// each was until its outcome.
+	// Applies are changes by outcome, see apply.Outcome; ApplySeconds is how
+	// long each was until its outcome.
 	Applies      map[string]int
 	ApplySeconds Histogram
+
 	// WatchRestarts is how often a watch on the cluster was begun anew.
 	WatchRestarts int
 }
@@ -62,17 +64,21 @@ func (s Sample) Text() string {
 	p.value(float64(s.Status.AgentRSS))
 	p.metric("go_goroutines", gauge, "Goroutines of the agent.")
 	p.value(float64(s.Goroutines))
+
 	return p.String()
 }
 
 func (p *page) node(s status.Status) {
-	p.metric("loam_generation_info", gauge, "The configuration that the node runs; no value if there is none.")
+	p.metric("loam_generation_info", gauge,
+		"The configuration that the node runs; no value if there is none.")
 	if s.Generation != "" {
 		p.value(1, "generation", s.Generation, "digest", s.Digest, "os_version", s.ImageVersion)
 	}
+
 	p.metric("loam_pending", gauge, "1 while a change is applied or has not proven itself, else 0.")
 	p.flag(s.Phase == status.Applying || s.Change != nil)
-	p.metric("loam_drift_repaired_total", counter, "Managed paths that something else changed and the agent repaired.")
+	p.metric("loam_drift_repaired_total", counter,
+		"Managed paths that something else changed and the agent repaired.")
 	p.value(float64(s.Drift.Repaired))
 }
 
@@ -82,13 +88,16 @@ func (p *page) changes(c Counters) {
 	for _, outcome := range outcomes {
 		all[outcome] = 0
 	}
+
 	maps.Copy(all, c.Applies)
 	for _, outcome := range slices.Sorted(maps.Keys(all)) {
 		p.value(float64(all[outcome]), "outcome", outcome)
 	}
+
 	p.metric("loam_reverts_total", counter, "Changes that were taken back.")
 	p.value(float64(c.Applies[reverted]))
-	p.histogram("loam_apply_seconds", "Time from the beginning of a change to its outcome.", c.ApplySeconds)
+	p.histogram("loam_apply_seconds",
+		"Time from the beginning of a change to its outcome.", c.ApplySeconds)
 }
 
 // cluster is left out on a node without one.
@@ -96,18 +105,23 @@ func (p *page) cluster(c *status.Cluster, restarts int) {
 	if c == nil {
 		return
 	}
+
 	p.metric("loam_cluster_connected", gauge, "1 while the API server answers, else 0.")
 	p.flag(c.Connected)
 	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were begun anew.")
 	p.value(float64(restarts))
-	p.metric("loam_certificate_expiry_seconds", gauge, "Unix time at which the node's certificate expires; no value without one.")
+	p.metric("loam_certificate_expiry_seconds", gauge,
+		"Unix time at which the node's certificate expires; no value without one.")
+
 	if !c.Expires.IsZero() {
 		p.value(float64(c.Expires.Unix()))
 	}
 }
 
 // activeStates are systemd's words for how a unit is (systemctl(1)).
-var activeStates = [...]string{"activating", "active", "deactivating", "failed", "inactive", "reloading"}
+var activeStates = [...]string{
+	"activating", "active", "deactivating", "failed", "inactive", "reloading",
+}
 
 func (p *page) units(units []status.Unit) {
 	p.metric("loam_units", gauge, "Units of the configuration, by systemd's active state.")
@@ -115,9 +129,11 @@ func (p *page) units(units []status.Unit) {
 	for _, state := range activeStates {
 		all[state] = 0
 	}
+
 	for _, u := range units {
 		all[u.Active]++
 	}
+
 	for _, state := range slices.Sorted(maps.Keys(all)) {
 		p.value(float64(all[state]), "state", state)
 	}

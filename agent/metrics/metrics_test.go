@@ -16,19 +16,33 @@ import (
 func busy() metrics.Sample {
 	s := metrics.Sample{
 		Status: status.Status{
-			Phase: status.Applied, ImageVersion: "1.2.3", Generation: "000042-0123456789ab", Digest: strings.Repeat("0123456789abcdef", 4),
-			Change: &status.Change{Good: "000041-ba9876543210"}, Drift: status.Drift{Repaired: 3}, AgentRSS: 41 << 20,
-			Cluster: &status.Cluster{Connected: true, Expires: time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)},
+			Phase:        status.Applied,
+			ImageVersion: "1.2.3",
+			Generation:   "000042-0123456789ab",
+			Digest:       strings.Repeat("0123456789abcdef", 4),
+			Change:       &status.Change{Good: "000041-ba9876543210"},
+			Drift:        status.Drift{Repaired: 3},
+			AgentRSS:     41 << 20,
+			Cluster: &status.Cluster{
+				Connected: true,
+				Expires:   time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC),
+			},
 			Units: []status.Unit{
-				{Name: "containerd.service", Active: "active"}, {Name: "kubelet.service", Active: "active"},
+				{Name: "containerd.service", Active: "active"},
+				{Name: "kubelet.service", Active: "active"},
 				{Name: "a.service", Active: "failed"}, {Name: "b.service", Active: "maintenance"},
 			},
 		},
-		Counters: metrics.Counters{WatchRestarts: 7}, Goroutines: 23,
+		Counters:   metrics.Counters{WatchRestarts: 7},
+		Goroutines: 23,
 	}
-	for _, took := range []time.Duration{0, 10 * time.Second, 10001 * time.Millisecond, 14 * time.Second, 3 * time.Minute, time.Hour} {
+
+	for _, took := range []time.Duration{
+		0, 10 * time.Second, 10001 * time.Millisecond, 14 * time.Second, 3 * time.Minute, time.Hour,
+	} {
 		s.Counters.Applied("applied", took)
 	}
+
 	s.Counters.Applied("reverted", 200*time.Second)
 	return s
 }
@@ -43,6 +57,7 @@ func TestTextGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -50,6 +65,7 @@ func TestTextGolden(t *testing.T) {
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", file, diff)
 			}
+
 			lint(t, got)
 		})
 	}
@@ -62,25 +78,49 @@ func TestValues(t *testing.T) {
 		change func(*metrics.Sample)
 		want   string // a line; with "no " before it, the beginning of a line that must not be
 	}{
-		{"a node without a configuration", func(s *metrics.Sample) { s.Status.Generation = "" }, "no loam_generation_info{"},
-		{"a node with one", func(*metrics.Sample) {}, info + strings.Repeat("0123456789abcdef", 4) + `",os_version="1.2.3"} 1`},
+		{"a node without a configuration", func(s *metrics.Sample) {
+			s.Status.Generation = ""
+		}, "no loam_generation_info{"},
+		{
+			"a node with one",
+			func(*metrics.Sample) {},
+			info + strings.Repeat("0123456789abcdef", 4) + `",os_version="1.2.3"} 1`,
+		},
 		{"a change that is watched", func(*metrics.Sample) {}, "loam_pending 1"},
-		{"a change that is applied", func(s *metrics.Sample) { s.Status.Change, s.Status.Phase = nil, status.Applying }, "loam_pending 1"},
+		{"a change that is applied", func(s *metrics.Sample) {
+			s.Status.Change = nil
+			s.Status.Phase = status.Applying
+		}, "loam_pending 1"},
 		{"no change", func(s *metrics.Sample) { s.Status.Change = nil }, "loam_pending 0"},
-		{"a cluster that does not answer", func(s *metrics.Sample) { s.Status.Cluster.Connected = false }, "loam_cluster_connected 0"},
-		{"a node of no cluster", func(s *metrics.Sample) { s.Status.Cluster = nil }, "no loam_cluster_connected"},
-		{"no certificate yet", func(s *metrics.Sample) { s.Status.Cluster.Expires = time.Time{} }, "no loam_certificate_expiry_seconds"},
-		{"a large number in full", func(s *metrics.Sample) { s.Status.AgentRSS = 123456789012 }, "process_resident_memory_bytes 123456789012"},
-		{"a version with every character that is escaped", func(s *metrics.Sample) { s.Status.Digest, s.Status.ImageVersion = "", "a\\b\"c\nd\xffe" },
+		{"a cluster that does not answer", func(s *metrics.Sample) {
+			s.Status.Cluster.Connected = false
+		}, "loam_cluster_connected 0"},
+		{"a node of no cluster", func(s *metrics.Sample) {
+			s.Status.Cluster = nil
+		}, "no loam_cluster_connected"},
+		{"no certificate yet", func(s *metrics.Sample) {
+			s.Status.Cluster.Expires = time.Time{}
+		}, "no loam_certificate_expiry_seconds"},
+		{"a large number in full", func(s *metrics.Sample) {
+			s.Status.AgentRSS = 123456789012
+		}, "process_resident_memory_bytes 123456789012"},
+		{"a version with every character that is escaped", func(s *metrics.Sample) {
+			s.Status.Digest = ""
+			s.Status.ImageVersion = "a\\b\"c\nd\xffe"
+		},
 			info + `",os_version="a\\b\"c\nd` + "\uFFFDe\"} 1"},
-		{"an outcome of its own", func(s *metrics.Sample) { s.Counters.Applied("odd", 0) }, `loam_applies_total{outcome="odd"} 1`},
+		{"an outcome of its own", func(s *metrics.Sample) {
+			s.Counters.Applied("odd", 0)
+		}, `loam_applies_total{outcome="odd"} 1`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := busy()
 			test.change(&s)
 			text := s.Text()
 			lint(t, text)
-			if begin, not := strings.CutPrefix(test.want, "no "); not && strings.Contains(text, "\n"+begin) {
+
+			begin, not := strings.CutPrefix(test.want, "no ")
+			if not && strings.Contains(text, "\n"+begin) {
 				t.Errorf("%q in\n%s", begin, text)
 			} else if !not && !strings.Contains(text, "\n"+test.want+"\n") {
 				t.Errorf("no %q in\n%s", test.want, text)
@@ -92,7 +132,12 @@ func TestValues(t *testing.T) {
 func TestCloneStaysAsItIs(t *testing.T) {
 	s := busy()
 	before := s.Text()
-	copied := metrics.Sample{Status: s.Status, Counters: s.Counters.Clone(), Goroutines: s.Goroutines}
+	copied := metrics.Sample{
+		Status:     s.Status,
+		Counters:   s.Counters.Clone(),
+		Goroutines: s.Goroutines,
+	}
+
 	s.Counters.Applied("failed", time.Second)
 	if diff := cmp.Diff(before, copied.Text()); diff != "" {
 		t.Errorf("the copy has changed (-before +after):\n%s", diff)

@@ -43,6 +43,7 @@ func (p *page) histogram(name, help string, h Histogram) {
 		sum += h.counts[i]
 		p.sample(name+"_bucket", float64(sum), "le", number(bound.Seconds()))
 	}
+
 	total := sum + h.counts[len(bounds)]
 	p.sample(name+"_bucket", float64(total), "le", "+Inf")
 	p.sample(name+"_sum", h.sum.Seconds())
@@ -62,7 +63,8 @@ func (p *page) sample(name string, v float64, labels ...string) {
 
 // escape makes a value of a label of any text.
 func escape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`,
+		`\"`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -70,13 +72,15 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 // bounds of the buckets: a change proves itself for 10 s, and is taken back
 // after 3 minutes, which a unit that starts slowly comes on top of.
 var bounds = [...]time.Duration{
-	time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second, 30 * time.Second,
+	time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second,
+	30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 }
 
 // Histogram counts times. The zero Histogram is empty, and it is copied whole.
 type Histogram struct {
-	// counts has those up to each bound that are over the one before, then the rest.
+	// counts has those up to each bound that are over the one before, then the
+	// rest.
 	counts [len(bounds) + 1]int
 	sum    time.Duration
 }

@@ -22,7 +22,8 @@ const contentType = "text/plain; version=0.0.4; charset=utf-8"
 // Take has the agent's loop give a Sample.
 type Take func(ctx context.Context) (Sample, error)
 
-// Handler serves /metrics: 503 if the agent's loop does not answer within Limit.
+// Handler serves /metrics: 503 if the agent's loop does not answer within
+// Limit.
 func Handler(take Take) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", answer(take, func(w http.ResponseWriter, s Sample) {
@@ -36,9 +37,14 @@ func Handler(take Take) http.Handler {
 // is given.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler: handler, BaseContext: func(net.Listener) context.Context { return ctx },
-		ReadTimeout: Limit, WriteTimeout: 2 * Limit, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler:        handler,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ReadTimeout:    Limit,
+		WriteTimeout:   2 * Limit,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	var err error
@@ -50,8 +56,10 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		err = errors.Join(server.Shutdown(stop), server.Close())
 		<-ended
 	}
+
 	if err != nil {
 		return fmt.Errorf("serve at %s: %w", listener.Addr(), err)
 	}
+
 	return nil
 }
