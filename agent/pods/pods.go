@@ -23,8 +23,8 @@ const Socket = "/run/containerd/containerd.sock"
 var pauses = [...]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
 const (
-	// answer is how long the runtime may take to list, remove how long to stop a pod
-	// and take it away: the network plugins have a part in that.
+	// answer is how long the runtime may take to list, remove how long to stop
+	// a pod and take it away: the network plugins have a part in that.
 	answer = 10 * time.Second
 	remove = time.Minute
 	// atOnce is how many pods go at a time.
@@ -56,8 +56,11 @@ func (r Runtime) List(ctx context.Context) ([]string, error) {
 // times; one pod does not keep it from the others. The error is the last try's.
 func (r Runtime) RemoveAll(ctx context.Context) error {
 	try := func() error {
-		return r.dial(func(runtime cri.RuntimeServiceClient) error { return removeAll(ctx, runtime) })
+		return r.dial(func(runtime cri.RuntimeServiceClient) error {
+			return removeAll(ctx, runtime)
+		})
 	}
+
 	err := try()
 	for _, pause := range pauses {
 		if err == nil {
@@ -69,20 +72,24 @@ func (r Runtime) RemoveAll(ctx context.Context) error {
 		}
 		err = try()
 	}
+
 	return err
 }
 
 // dial connects anew: gRPC would not look again at once for what was not there.
 func (r Runtime) dial(do func(cri.RuntimeServiceClient) error) error {
 	socket := cmp.Or(r.Socket, Socket)
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("dial %s: %w", socket, err)
 	}
 	defer conn.Close()
+
 	if err := do(cri.NewRuntimeServiceClient(conn)); err != nil {
 		return fmt.Errorf("pods at %s: %w", socket, err)
 	}
+
 	return nil
 }
 
@@ -113,15 +120,18 @@ func removeAll(ctx context.Context, runtime cri.RuntimeServiceClient) error {
 	if err != nil {
 		return err
 	}
+
 	errs := make([]error, len(all))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
+
 	for i, p := range all {
 		group.Go(func() error {
 			errs[i] = removeOne(ctx, runtime, p)
 			return nil
 		})
 	}
+
 	_ = group.Wait() // Its functions return none.
 	return errors.Join(errs...)
 }
@@ -130,12 +140,16 @@ func removeAll(ctx context.Context, runtime cri.RuntimeServiceClient) error {
 func removeOne(ctx context.Context, runtime cri.RuntimeServiceClient, p *cri.PodSandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, remove)
 	defer cancel()
-	if _, err := runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.GetId()}); err != nil {
+	if _, err := runtime.StopPodSandbox(ctx,
+		&cri.StopPodSandboxRequest{PodSandboxId: p.GetId()}); err != nil {
 		return fmt.Errorf("stop %s: %w", nameOf(p), err)
 	}
-	if _, err := runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.GetId()}); err != nil {
+
+	_, err := runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.GetId()})
+	if err != nil {
 		return fmt.Errorf("remove %s: %w", nameOf(p), err)
 	}
+
 	return nil
 }
 

@@ -35,21 +35,33 @@ func (c *containers) ask(what string) error {
 	return nil
 }
 
-func (c *containers) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (c *containers) ListPodSandbox(
+	context.Context, *cri.ListPodSandboxRequest,
+) (*cri.ListPodSandboxResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if err := c.ask("list"); err != nil {
 		return nil, err
 	}
+
 	var all []*cri.PodSandbox
 	for id, state := range c.have {
-		all = append(all, &cri.PodSandbox{Id: id, State: state, Metadata: &cri.PodSandboxMetadata{Namespace: "default", Name: "pod-" + id}})
+		all = append(all,
+			&cri.PodSandbox{
+				Id:       id,
+				State:    state,
+				Metadata: &cri.PodSandboxMetadata{Namespace: "default", Name: "pod-" + id},
+			})
 	}
+
 	slices.SortFunc(all, func(a, b *cri.PodSandbox) int { return strings.Compare(a.Id, b.Id) })
 	return &cri.ListPodSandboxResponse{Items: all}, nil
 }
 
-func (c *containers) StopPodSandbox(_ context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (c *containers) StopPodSandbox(
+	_ context.Context, r *cri.StopPodSandboxRequest,
+) (*cri.StopPodSandboxResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ask("stop " + r.PodSandboxId); err != nil {
@@ -59,15 +71,19 @@ func (c *containers) StopPodSandbox(_ context.Context, r *cri.StopPodSandboxRequ
 	return &cri.StopPodSandboxResponse{}, nil
 }
 
-func (c *containers) RemovePodSandbox(_ context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+func (c *containers) RemovePodSandbox(
+	_ context.Context, r *cri.RemovePodSandboxRequest,
+) (*cri.RemovePodSandboxResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if err := c.ask("remove " + r.PodSandboxId); err != nil {
 		return nil, err
 	}
 	if c.have[r.PodSandboxId] == cri.PodSandboxState_SANDBOX_READY {
 		return nil, errors.New("it runs")
 	}
+
 	delete(c.have, r.PodSandboxId)
 	return &cri.RemovePodSandboxResponse{}, nil
 }
@@ -79,10 +95,12 @@ func (c *containers) serve(t *testing.T, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(server, c)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
+
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-served; err != nil {
@@ -102,12 +120,29 @@ func TestRemoveAll(t *testing.T) {
 		wantErr string
 	}{
 		{name: "a runtime without pods is asked once"},
-		{name: "pods that run and pods that do not go", have: map[string]cri.PodSandboxState{"a": up, "b": down}},
-		{name: "a pod that goes at the third try", have: map[string]cri.PodSandboxState{"a": up}, refuses: map[string]int{"stop a": 2}, pauses: 2},
-		{name: "a list that comes at the second try", have: map[string]cri.PodSandboxState{"a": up}, refuses: map[string]int{"list": 1}, pauses: 1},
 		{
-			name: "a pod that never goes does not keep the others", have: map[string]cri.PodSandboxState{"a": up, "b": up, "c": up},
-			refuses: map[string]int{"remove b": 9}, left: []string{"default/pod-b"}, pauses: 4, wantErr: "remove default/pod-b: ",
+			name: "pods that run and pods that do not go",
+			have: map[string]cri.PodSandboxState{"a": up, "b": down},
+		},
+		{
+			name:    "a pod that goes at the third try",
+			have:    map[string]cri.PodSandboxState{"a": up},
+			refuses: map[string]int{"stop a": 2},
+			pauses:  2,
+		},
+		{
+			name:    "a list that comes at the second try",
+			have:    map[string]cri.PodSandboxState{"a": up},
+			refuses: map[string]int{"list": 1},
+			pauses:  1,
+		},
+		{
+			name:    "a pod that never goes does not keep the others",
+			have:    map[string]cri.PodSandboxState{"a": up, "b": up, "c": up},
+			refuses: map[string]int{"remove b": 9},
+			left:    []string{"default/pod-b"},
+			pauses:  4,
+			wantErr: "remove default/pod-b: ",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,15 +150,24 @@ func TestRemoveAll(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "s")
 			c.serve(t, socket)
 			var waited []time.Duration
-			r := Runtime{Socket: socket, Wait: func(_ context.Context, d time.Duration) { waited = append(waited, d) }}
+			r := Runtime{
+				Socket: socket,
+				Wait: func(_ context.Context, d time.Duration) {
+					waited = append(waited, d)
+				},
+			}
+
 			err := r.RemoveAll(t.Context())
-			if tt.wantErr == "" && err != nil || tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr)) {
+			if tt.wantErr == "" && err != nil ||
+				tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr)) {
 				t.Errorf("error %v, want %q", err, tt.wantErr)
 			}
+
 			left, err := r.List(t.Context())
 			if diff := cmp.Diff(tt.left, left); err != nil || diff != "" {
 				t.Errorf("left (-want +got):\n%s%v", diff, err)
 			}
+
 			if len(waited) != tt.pauses || !slices.IsSorted(waited) {
 				t.Errorf("waited %v, want %d growing pauses", waited, tt.pauses)
 			}
@@ -132,9 +176,11 @@ func TestRemoveAll(t *testing.T) {
 }
 
 func TestRuntimeThatIsNotThereIsTriedFiveTimes(t *testing.T) {
-	socket, tries := filepath.Join(t.TempDir(), "s"), 0
+	socket := filepath.Join(t.TempDir(), "s")
+	tries := 0
 	r := Runtime{Socket: socket, Wait: func(context.Context, time.Duration) { tries++ }}
-	if err := r.RemoveAll(t.Context()); err == nil || !strings.Contains(err.Error(), socket) || tries != 4 {
+	if err := r.RemoveAll(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), socket) || tries != 4 {
 		t.Errorf("after %d pauses: %v", tries, err)
 	}
 }
@@ -143,12 +189,15 @@ func TestRuntimeThatComesBackIsAsked(t *testing.T) {
 	c := &containers{have: map[string]cri.PodSandboxState{"a": cri.PodSandboxState_SANDBOX_READY}}
 	socket := filepath.Join(t.TempDir(), "s")
 	started := false
-	r := Runtime{Socket: socket, Wait: func(context.Context, time.Duration) {
-		if !started {
-			c.serve(t, socket)
-		}
-		started = true
-	}}
+	r := Runtime{
+		Socket: socket,
+		Wait: func(context.Context, time.Duration) {
+			if !started {
+				c.serve(t, socket)
+			}
+			started = true
+		},
+	}
 	if err := r.RemoveAll(t.Context()); err != nil || len(c.have) > 0 {
 		t.Errorf("left %v, %v", c.have, err)
 	}
@@ -156,7 +205,10 @@ func TestRuntimeThatComesBackIsAsked(t *testing.T) {
 
 func TestEndOfTheContextEndsTheTries(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := Runtime{Socket: filepath.Join(t.TempDir(), "s"), Wait: func(context.Context, time.Duration) { cancel() }}
+	r := Runtime{
+		Socket: filepath.Join(t.TempDir(), "s"),
+		Wait:   func(context.Context, time.Duration) { cancel() },
+	}
 	if err := r.RemoveAll(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
