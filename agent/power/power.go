@@ -1,4 +1,5 @@
-// Package power observes what the machine runs on, from sysfs (Documentation/ABI/testing/sysfs-class-power).
+// Package power observes what the machine runs on, from sysfs
+// (Documentation/ABI/testing/sysfs-class-power).
 package power
 
 import (
@@ -20,20 +21,24 @@ type State struct {
 	Charge int
 }
 
-// Observe reads the power supplies. sys is sysfs. Batteries of devices, such as mice, do not count.
+// Observe reads the power supplies. sys is sysfs. Batteries of devices, such as
+// mice, do not count.
 func Observe(sys fs.FS) (State, error) {
 	names, err := fs.ReadDir(sys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}
+
 	if err != nil {
 		return State{}, fmt.Errorf("power supplies: %w", err)
 	}
+
 	s := State{Charge: -1}
 	var batteries, discharging, others, online bool
 	for _, n := range names {
 		read := func(attribute string) string {
-			text, _ := fs.ReadFile(sys, path.Join(dir, n.Name(), attribute)) // One that is not there says nothing.
+			// One that is not there says nothing.
+			text, _ := fs.ReadFile(sys, path.Join(dir, n.Name(), attribute))
 			return strings.TrimSpace(string(text))
 		}
 		switch {
@@ -49,9 +54,11 @@ func Observe(sys fs.FS) (State, error) {
 			online = online || read("online") != "" && read("online") != "0"
 		}
 	}
+
 	s.OnBattery = batteries && !online && (discharging || others)
 	if !batteries {
 		return State{}, nil
 	}
+
 	return s, nil
 }

@@ -6,7 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// supplies is sysfs with supplies, each as "name attribute=value attribute=value".
+// supplies is sysfs with supplies, each as "name attribute=value
+// attribute=value".
 func supplies(all ...string) fstest.MapFS {
 	sys := fstest.MapFS{}
 	for _, s := range all {
@@ -27,15 +28,52 @@ func TestObserve(t *testing.T) {
 	}{
 		{"a machine without power supplies", fstest.MapFS{}, State{}},
 		{"a server whose supply says that it is off", supplies("AC type=Mains online=0"), State{}},
-		{"a mouse", supplies("hid type=Battery scope=Device status=Discharging capacity=5"), State{}},
-		{"a laptop without its battery", supplies("AC type=Mains online=0", "BAT0 type=Battery present=0"), State{}},
-		{"a laptop on mains", supplies("AC type=Mains online=1", "BAT0 type=Battery status=Charging capacity=12"), State{false, 12}},
-		{"a laptop on battery", supplies("AC type=Mains online=0", "BAT0 type=Battery status=Discharging capacity=80"), State{true, 80}},
-		{"one of two batteries", supplies("AC type=Mains online=0", "BAT0 type=Battery status=Discharging capacity=7", "BAT1 type=Battery status=Unknown capacity=60"), State{true, 60}},
-		{"a battery alone that is used", supplies("BAT0 type=Battery scope=System status=Discharging capacity=29"), State{true, 29}},
-		{"a battery alone that is charged", supplies("BAT0 type=Battery status=Charging capacity=29"), State{false, 29}},
-		{"power by USB", supplies("usb type=USB online=1", "BAT0 type=Battery status=Discharging capacity=5"), State{false, 5}},
-		{"a battery that does not tell", supplies("AC type=Mains online=0", "BAT0 type=Battery status=Unknown"), State{true, -1}},
+		{
+			"a mouse",
+			supplies("hid type=Battery scope=Device status=Discharging capacity=5"),
+			State{},
+		},
+		{
+			"a laptop without its battery",
+			supplies("AC type=Mains online=0", "BAT0 type=Battery present=0"),
+			State{},
+		},
+		{
+			"a laptop on mains",
+			supplies("AC type=Mains online=1", "BAT0 type=Battery status=Charging capacity=12"),
+			State{false, 12},
+		},
+		{
+			"a laptop on battery",
+			supplies("AC type=Mains online=0", "BAT0 type=Battery status=Discharging capacity=80"),
+			State{true, 80},
+		},
+		{
+			"one of two batteries",
+			supplies("AC type=Mains online=0", "BAT0 type=Battery status=Discharging capacity=7",
+				"BAT1 type=Battery status=Unknown capacity=60"),
+			State{true, 60},
+		},
+		{
+			"a battery alone that is used",
+			supplies("BAT0 type=Battery scope=System status=Discharging capacity=29"),
+			State{true, 29},
+		},
+		{
+			"a battery alone that is charged",
+			supplies("BAT0 type=Battery status=Charging capacity=29"),
+			State{false, 29},
+		},
+		{
+			"power by USB",
+			supplies("usb type=USB online=1", "BAT0 type=Battery status=Discharging capacity=5"),
+			State{false, 5},
+		},
+		{
+			"a battery that does not tell",
+			supplies("AC type=Mains online=0", "BAT0 type=Battery status=Unknown"),
+			State{true, -1},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got, err := Observe(tc.sys); err != nil || got != tc.want {
