@@ -1,5 +1,5 @@
-// Package probe tries whether a registry answers before the container runtime is
-// sent there.
+// Package probe tries whether a registry answers before the container runtime
+// is sent there.
 //
 // A registry with a readiness probe gets its hosts.toml when its mirrors
 // answer.
@@ -28,16 +28,24 @@ func Reach(ctx context.Context, probe config.Probe) error {
 	if err != nil {
 		return err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: roots},
+		DisableKeepAlives: true,
+	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
+
 	var errs []error
 	for _, url := range probe.URLs {
 		errs = append(errs, reach(ctx, client, url))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -62,13 +70,16 @@ func trusted(files []string) (*x509.CertPool, error) {
 func reach(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("reach registry: %w", err)
 	}
+
 	response, err := client.Do(request) // The error names method and URL.
 	if err != nil {
 		return fmt.Errorf("reach registry: %w", err)
 	}
+
 	return response.Body.Close()
 }

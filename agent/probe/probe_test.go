@@ -38,6 +38,7 @@ func secure(t *testing.T) (server *httptest.Server, file string) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+
 	return server, write(t, string(text))
 }
 
@@ -64,6 +65,7 @@ func closed(t *testing.T) string {
 func TestReach(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(registry))
 	t.Cleanup(plain.Close)
+
 	server, ca := secure(t)
 	for _, test := range []struct {
 		name string
@@ -73,19 +75,45 @@ func TestReach(t *testing.T) {
 	}{
 		{name: "nothing to reach"},
 		{name: "an answer", urls: []string{plain.URL}},
-		{name: "any status is an answer", urls: []string{plain.URL + "/404", plain.URL + "/401", plain.URL + "/500"}},
+		{
+			name: "any status is an answer",
+			urls: []string{plain.URL + "/404", plain.URL + "/401", plain.URL + "/500"},
+		},
 		{name: "a redirect is an answer, and not followed", urls: []string{plain.URL + "/307"}},
-		{name: "TLS with the certificate of a file", urls: []string{server.URL, plain.URL}, cas: []string{ca}},
-		{name: "TLS with an unknown certificate", urls: []string{server.URL}, want: "certificate signed by unknown authority"},
+		{
+			name: "TLS with the certificate of a file",
+			urls: []string{server.URL, plain.URL},
+			cas:  []string{ca},
+		},
+		{
+			name: "TLS with an unknown certificate",
+			urls: []string{server.URL},
+			want: "certificate signed by unknown authority",
+		},
 		{name: "a closed port", urls: []string{closed(t)}, want: "connection refused"},
-		{name: "one of two is closed", urls: []string{closed(t), plain.URL}, want: "connection refused"},
-		{name: "a certificate that is not there", urls: []string{plain.URL}, cas: []string{"/nonexistent"}, want: "read certificate authority: open /nonexistent: "},
-		{name: "a certificate that is none", urls: []string{plain.URL}, cas: []string{write(t, "x")}, want: "has no certificate in PEM"},
+		{
+			name: "one of two is closed",
+			urls: []string{closed(t), plain.URL},
+			want: "connection refused",
+		},
+		{
+			name: "a certificate that is not there",
+			urls: []string{plain.URL},
+			cas:  []string{"/nonexistent"},
+			want: "read certificate authority: open /nonexistent: ",
+		},
+		{
+			name: "a certificate that is none",
+			urls: []string{plain.URL},
+			cas:  []string{write(t, "x")},
+			want: "has no certificate in PEM",
+		},
 		{name: "no URL", urls: []string{"http://a b"}, want: "reach registry: parse "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := probe.Reach(t.Context(), config.Probe{URLs: test.urls, CACerts: test.cas})
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil ||
+				test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
@@ -93,7 +121,8 @@ func TestReach(t *testing.T) {
 }
 
 func TestReachNamesEveryURL(t *testing.T) {
-	one, two := closed(t), closed(t)
+	one := closed(t)
+	two := closed(t)
 	err := probe.Reach(t.Context(), config.Probe{URLs: []string{one, two}})
 	if err == nil || !strings.Contains(err.Error(), one) || !strings.Contains(err.Error(), two) {
 		t.Errorf("error %v, want %s and %s", err, one, two)
@@ -112,7 +141,8 @@ func hanging(t *testing.T) string {
 }
 
 func TestReachGivesUp(t *testing.T) {
-	if err := probe.Reach(t.Context(), config.Probe{URLs: []string{hanging(t)}}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := probe.Reach(t.Context(), config.Probe{URLs: []string{hanging(t)}}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
 	}
 }
@@ -120,7 +150,8 @@ func TestReachGivesUp(t *testing.T) {
 func TestReachEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := probe.Reach(ctx, config.Probe{URLs: []string{hanging(t)}}); !errors.Is(err, context.Canceled) {
+	if err := probe.Reach(ctx, config.Probe{URLs: []string{hanging(t)}}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }
