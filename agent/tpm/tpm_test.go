@@ -36,14 +36,21 @@ func (c *chip) start() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "tpm"), os.NewFile(uintptr(pair[1]), "swtpm")
+
+	ours := os.NewFile(uintptr(pair[0]), "tpm")
+	theirs := os.NewFile(uintptr(pair[1]), "swtpm")
 	defer theirs.Close()
+
 	defer ours.Close()
-	if c.conn, err = net.FileConn(ours); err != nil {
+	c.conn, err = net.FileConn(ours)
+	if err != nil {
 		c.Fatal(err)
 	}
-	c.cmd = exec.Command(judge.Find(c, "swtpm"), "socket", "--tpm2", "--tpmstate", "dir="+c.dir, "--flags", "not-need-init,startup-clear", "--fd", "3")
-	c.cmd.ExtraFiles, c.cmd.Stderr = []*os.File{theirs}, os.Stderr
+
+	c.cmd = exec.Command(judge.Find(c, "swtpm"), "socket", "--tpm2", "--tpmstate", "dir="+c.dir,
+		"--flags", "not-need-init,startup-clear", "--fd", "3")
+	c.cmd.ExtraFiles = []*os.File{theirs}
+	c.cmd.Stderr = os.Stderr
 	if err := c.cmd.Start(); err != nil {
 		c.Fatal(err)
 	}
@@ -91,7 +98,16 @@ func TestANumberOnlyRises(t *testing.T) {
 	c := newChip(t)
 	c.has(0)
 	c.raise(0)
-	for _, step := range []struct{ to, want int }{{1, 1}, {1, 1}, {7, 7}, {3, 7}, {63, 63}, {64, 64}, {1000, 64}} {
+
+	for _, step := range []struct{ to, want int }{
+		{1, 1},
+		{1, 1},
+		{7, 7},
+		{3, 7},
+		{63, 63},
+		{64, 64},
+		{1000, 64},
+	} {
 		c.raise(step.to)
 		c.has(step.want)
 		c.stop()
@@ -100,7 +116,8 @@ func TestANumberOnlyRises(t *testing.T) {
 	}
 }
 
-// The commands with which others change a TPM, and the handle of their authorization (TPM_RH_LOCKOUT).
+// The commands with which others change a TPM, and the handle of their
+// authorization (TPM_RH_LOCKOUT).
 const (
 	clearTPM, hierarchyChangeAuth = 0x126, 0x129
 	lockout                       = 0x4000_000a
@@ -126,13 +143,16 @@ func TestATPMWithAnOwner(t *testing.T) {
 
 	c = newChip(t)
 	c.run(hierarchyChangeAuth, owner, password)
+
 	if err := c.number().Raise(5); !errors.As(err, new(Code)) {
 		t.Errorf("error %v", err)
 	}
+
 	c.has(0)
 }
 
-// TestAnIndexThatWasBegun: the power went away between its making and its first bit.
+// TestAnIndexThatWasBegun: the power went away between its making and its first
+// bit.
 func TestAnIndexThatWasBegun(t *testing.T) {
 	c := newChip(t)
 	c.define(attributes, 8)
@@ -154,7 +174,8 @@ func TestAnIndexOfSomebodyElse(t *testing.T) {
 
 func (c *chip) define(attributes uint32, size uint16) {
 	c.Helper()
-	c.run(nvDefineSpace, owner, bytesOf(uint16(0), uint16(14), uint32(index), uint16(0x0b), attributes, uint16(0), size))
+	c.run(nvDefineSpace, owner,
+		bytesOf(uint16(0), uint16(14), uint32(index), uint16(0x0b), attributes, uint16(0), size))
 }
 
 // said is a TPM that gives one answer, or an error without one.
@@ -171,17 +192,26 @@ func (s said) Read(p []byte) (int, error) {
 
 func TestATPMThatIsBroken(t *testing.T) {
 	for name, open := range map[string]func() (io.ReadWriteCloser, error){
-		"is not there": func() (io.ReadWriteCloser, error) { return os.OpenFile("/dev/nowhere/tpmrm0", os.O_RDWR, 0) },
+		"is not there": func() (io.ReadWriteCloser, error) {
+			return os.OpenFile("/dev/nowhere/tpmrm0", os.O_RDWR, 0)
+		},
 		"says nothing": func() (io.ReadWriteCloser, error) { return said{}, nil },
 		"has failed": func() (io.ReadWriteCloser, error) {
 			return said{bytesOf(uint16(0x8001), uint32(10), uint32(0x101))}, nil
 		},
-		"says too little":       func() (io.ReadWriteCloser, error) { return said{[]byte("short")}, nil },
-		"says less than it has": func() (io.ReadWriteCloser, error) { return said{bytesOf(uint16(0x8001), uint32(99), uint32(0))}, nil },
-		"says nothing of it":    func() (io.ReadWriteCloser, error) { return said{bytesOf(uint16(0x8001), uint32(10), uint32(0))}, nil },
+		"says too little": func() (io.ReadWriteCloser, error) {
+			return said{[]byte("short")}, nil
+		},
+		"says less than it has": func() (io.ReadWriteCloser, error) {
+			return said{bytesOf(uint16(0x8001), uint32(99), uint32(0))}, nil
+		},
+		"says nothing of it": func() (io.ReadWriteCloser, error) {
+			return said{bytesOf(uint16(0x8001), uint32(10), uint32(0))}, nil
+		},
 	} {
 		n := Number{open}
-		if _, err := n.Read(); err == nil || errors.Is(err, fs.ErrNotExist) != (name == "is not there") {
+		_, err := n.Read()
+		if err == nil || errors.Is(err, fs.ErrNotExist) != (name == "is not there") {
 			t.Errorf("one that %s is read: %v", name, err)
 		}
 		if err := n.Raise(1); err == nil {
