@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Groups of NETLINK_KOBJECT_UEVENT: what the kernel says (lib/kobject_uevent.c), and what udevd says of the same when it has made the device's
-// names (sd-device, MONITOR_GROUP_UDEV).
+// Groups of NETLINK_KOBJECT_UEVENT: what the kernel says
+// (lib/kobject_uevent.c), and what udevd says of the same when it has made the
+// device's names (sd-device, MONITOR_GROUP_UDEV).
 const (
 	Kernel = 1
 	Udev   = 2
@@ -27,34 +28,42 @@ type Events struct {
 
 // Open listens to groups for devices of that subsystem, "" for all.
 func Open(groups uint32, subsystem string) (*Events, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("open device events: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+
+	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups})
+	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("listen to device events: %w", err)
 	}
+
 	e := &Events{fd: fd}
 	if subsystem != "" {
 		e.subsystem = []byte("\x00SUBSYSTEM=" + subsystem + "\x00")
 	}
+
 	return e, nil
 }
 
 // Close ends it.
 func (e *Events) Close() { unix.Close(e.fd) }
 
-// Wait returns true when something has happened, and all of it is taken in, or when others is ready; false at the
-// deadline. Without a deadline it waits for ever.
+// Wait returns true when something has happened, and all of it is taken in, or
+// when others is ready; false at the deadline. Without a deadline it waits for
+// ever.
 func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 	for {
 		left := -1
 		if !deadline.IsZero() {
-			if left = int(time.Until(deadline).Milliseconds()) + 1; left <= 0 {
+			left = int(time.Until(deadline).Milliseconds()) + 1
+			if left <= 0 {
 				return false
 			}
 		}
+
 		fds := append([]unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}, others...)
 		n, err := unix.Poll(fds, left)
 		if errors.Is(err, unix.EINTR) {
@@ -63,7 +72,11 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 		if err != nil || n == 0 {
 			return false
 		}
-		ready := slices.ContainsFunc(fds[1:], func(other unix.PollFd) bool { return other.Revents != 0 }) // Some tell once only.
+
+		// Some tell once only.
+		ready := slices.ContainsFunc(fds[1:], func(other unix.PollFd) bool {
+			return other.Revents != 0
+		})
 		if concerns := e.drain(); concerns || ready {
 			return true
 		}
@@ -77,19 +90,25 @@ func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
 		return false
 	}
 	defer unix.Close(end)
+
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		_, _ = unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // Eight bytes to an eventfd of 0 do not fail.
+		// Eight bytes to an eventfd of 0 do not fail.
+		_, _ = unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	})
-	happened := e.Wait(time.Time{}, append(others, unix.PollFd{Fd: int32(end), Events: unix.POLLIN})...)
+
+	happened := e.Wait(time.Time{},
+		append(others, unix.PollFd{Fd: int32(end), Events: unix.POLLIN})...)
 	if !stop() {
 		<-woken
 	}
+
 	return happened && ctx.Err() == nil
 }
 
-// drain empties the socket. An overrun (ENOBUFS) is an event like any other: the caller looks at the machine anew.
+// drain empties the socket. An overrun (ENOBUFS) is an event like any other:
+// the caller looks at the machine anew.
 func (e *Events) drain() (concerns bool) {
 	var b [8192]byte
 	for {
