@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Window is a time of each day, or of some: in UTC, as all times of a node. The zero Window is always open.
+// Window is a time of each day, or of some: in UTC, as all times of a node. The
+// zero Window is always open.
 type Window struct {
 	set        bool
 	days       [7]bool       // by time.Weekday, of its beginning
@@ -23,33 +24,44 @@ func Parse(text string) (w Window, err error) {
 	if text == "" {
 		return w, nil
 	}
+
 	days, hours, ok := strings.Cut(text, " ")
 	if !ok {
-		days, hours = "Sun-Sat", text
+		days = "Sun-Sat"
+		hours = text
 	}
+
 	for part := range strings.SplitSeq(days, ",") {
 		first, last, ok := strings.Cut(part, "-")
 		if !ok {
 			last = first
 		}
-		from, to := slices.Index(weekdays, first), slices.Index(weekdays, last)
+
+		from := slices.Index(weekdays, first)
+		to := slices.Index(weekdays, last)
 		if from < 0 || to < 0 {
 			return w, fmt.Errorf("%.20q: days are Mon, Tue, Wed, Thu, Fri, Sat, Sun", part)
 		}
+
 		for w.days[from] = true; from != to; w.days[from] = true {
 			from = (from + 1) % 7
 		}
 	}
+
 	first, last, _ := strings.Cut(hours, "-")
 	from, fromOK := clock(first)
 	to, toOK := clock(last)
 	if !fromOK || !toOK || from == 24*time.Hour || from == to {
 		return w, fmt.Errorf("%.20q: want two times of day, such as 22:00-04:00", hours)
 	}
-	w.set, w.from, w.long = true, from, to-from
+
+	w.set = true
+	w.from = from
+	w.long = to - from
 	if to < from {
 		w.long += 24 * time.Hour
 	}
+
 	return w, nil
 }
 
@@ -59,7 +71,8 @@ func clock(text string) (time.Duration, bool) {
 		return 24 * time.Hour, true
 	}
 	t, err := time.Parse("15:04", text)
-	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, err == nil && len(text) == len("15:04")
+	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute, err == nil &&
+		len(text) == len("15:04")
 }
 
 // Opens is when the window is open next: now, if it is.
@@ -67,9 +80,11 @@ func (w Window) Opens(now time.Time) time.Time {
 	if !w.set {
 		return now
 	}
+
 	now = now.UTC()
 	midnight := now.Truncate(24 * time.Hour) // of UTC: Go's zero time is a midnight, too
-	for day := -1; ; day++ {                 // From yesterday, whose window may be open past midnight.
+	for day := -1; ; day++ {
+		// From yesterday, whose window may be open past midnight.
 		opens := midnight.AddDate(0, 0, day).Add(w.from)
 		switch {
 		case !w.days[opens.Weekday()] || !now.Before(opens.Add(w.long)):

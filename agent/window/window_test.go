@@ -30,7 +30,11 @@ func TestWindow(t *testing.T) {
 			t.Errorf("%s at %s opens %s, want %s", test.window, test.now, got, test.opens)
 		}
 	}
-	for _, bad := range []string{"always", "22:00", "22:00-22:00", "24:00-01:00", "25:00-01:00", "7:00-8:00", "Sonntag 22:00-04:00", "Mon- 22:00-04:00", "Mon 22:00", " 22:00-04:00", "22:00-04:00 Mon"} {
+
+	for _, bad := range []string{
+		"always", "22:00", "22:00-22:00", "24:00-01:00", "25:00-01:00", "7:00-8:00",
+		"Sonntag 22:00-04:00", "Mon- 22:00-04:00", "Mon 22:00", " 22:00-04:00", "22:00-04:00 Mon",
+	} {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -46,7 +50,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		now := time.Unix(at%1e10, 0)
-		if opens := w.Opens(now); opens.Before(now) || opens.Sub(now) > 7*24*time.Hour || !w.Opens(opens).Equal(opens) {
+		opens := w.Opens(now)
+		if opens.Before(now) || opens.Sub(now) > 7*24*time.Hour || !w.Opens(opens).Equal(opens) {
 			t.Errorf("%q at %s opens %s", text, now, opens)
 		}
 	})
