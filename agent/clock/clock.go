@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Built is when the image was built, as far as it knows: the date of its kernel, which is
-// the latest of its inputs that says one. Builds of the same inputs are the same whenever
-// they are made.
+// Built is when the image was built, as far as it knows: the date of its
+// kernel, which is the latest of its inputs that says one. Builds of the same
+// inputs are the same whenever they are made.
 func Built() (time.Time, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -25,12 +25,14 @@ func Built() (time.Time, error) {
 	return kernelDate(unix.ByteSliceToString(name.Version[:]))
 }
 
-// ahead is how far a clock may be ahead of the image: systemd believes none beyond that of its own
-// (src/shared/clock-warp.c), and would set it to when systemd was built. The clock of a PC knows two digits of the
-// year: after its battery has failed, 1970 is 2070.
+// ahead is how far a clock may be ahead of the image: systemd believes none
+// beyond that of its own (src/shared/clock-warp.c), and would set it to when
+// systemd was built. The clock of a PC knows two digits of the year: after its
+// battery has failed, 1970 is 2070.
 const ahead = 15 * 365 * 24 * time.Hour
 
-// Credible is now, or built where the clock cannot be right: before the image, or long after it.
+// Credible is now, or built where the clock cannot be right: before the image,
+// or long after it.
 func Credible(now, built time.Time) time.Time {
 	if now.Before(built) || now.Sub(built) > ahead {
 		return built
