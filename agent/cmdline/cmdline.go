@@ -25,11 +25,13 @@ func Parse(text string) Cmdline {
 		if text == "" {
 			return parsed
 		}
+
 		end := wordEnd(text)
 		param := parseWord(text[:end])
 		if param.Key == "--" && !param.HasValue {
 			return parsed
 		}
+
 		parsed = append(parsed, param)
 		text = text[end:]
 	}
@@ -81,6 +83,7 @@ func parseWord(word string) Param {
 	if whole {
 		word = word[1:]
 	}
+
 	// An = at the start is part of the key.
 	equals := strings.IndexByte(word, '=')
 	if equals <= 0 {
@@ -89,13 +92,17 @@ func parseWord(word string) Param {
 		}
 		return Param{Key: word}
 	}
-	key, value := word[:equals], word[equals+1:]
+
+	key := word[:equals]
+	value := word[equals+1:]
 	inner := strings.HasPrefix(value, `"`)
 	if inner {
 		value = value[1:]
 	}
+
 	if whole || inner {
 		value = strings.TrimSuffix(value, `"`)
 	}
+
 	return Param{Key: key, Value: value, HasValue: true}
 }

@@ -16,17 +16,53 @@ func TestParse(t *testing.T) {
 	}{
 		{name: "nothing", text: " \n", want: nil},
 		{name: "a flag", text: "quiet\n", want: cmdline.Cmdline{{Key: "quiet"}}},
-		{name: "a value", text: "root=/dev/sda1", want: cmdline.Cmdline{{Key: "root", Value: "/dev/sda1", HasValue: true}}},
-		{name: "an empty value", text: "a= b", want: cmdline.Cmdline{{Key: "a", HasValue: true}, {Key: "b"}}},
-		{name: "an equals sign in the value", text: "a=b=c", want: cmdline.Cmdline{{Key: "a", Value: "b=c", HasValue: true}}},
-		{name: "quotes around the value", text: `a="b c" d`, want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}, {Key: "d"}}},
-		{name: "quotes around the parameter", text: `"a=b c" d`, want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}, {Key: "d"}}},
-		{name: "quotes within the value stay", text: `a=b" "c`, want: cmdline.Cmdline{{Key: "a", Value: `b" "c`, HasValue: true}}},
+		{
+			name: "a value",
+			text: "root=/dev/sda1",
+			want: cmdline.Cmdline{{Key: "root", Value: "/dev/sda1", HasValue: true}},
+		},
+		{
+			name: "an empty value",
+			text: "a= b",
+			want: cmdline.Cmdline{{Key: "a", HasValue: true}, {Key: "b"}},
+		},
+		{
+			name: "an equals sign in the value",
+			text: "a=b=c",
+			want: cmdline.Cmdline{{Key: "a", Value: "b=c", HasValue: true}},
+		},
+		{
+			name: "quotes around the value",
+			text: `a="b c" d`,
+			want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}, {Key: "d"}},
+		},
+		{
+			name: "quotes around the parameter",
+			text: `"a=b c" d`,
+			want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}, {Key: "d"}},
+		},
+		{
+			name: "quotes within the value stay",
+			text: `a=b" "c`,
+			want: cmdline.Cmdline{{Key: "a", Value: `b" "c`, HasValue: true}},
+		},
 		{name: "quotes around a flag", text: `"a b"`, want: cmdline.Cmdline{{Key: "a b"}}},
-		{name: "a quote that is never closed", text: `a="b c`, want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}}},
+		{
+			name: "a quote that is never closed",
+			text: `a="b c`,
+			want: cmdline.Cmdline{{Key: "a", Value: "b c", HasValue: true}},
+		},
 		{name: "an equals sign at the start", text: "=a", want: cmdline.Cmdline{{Key: "=a"}}},
-		{name: "arguments of init are left out", text: "a -- b=c", want: cmdline.Cmdline{{Key: "a"}}},
-		{name: "any white space separates", text: "a\tb\nc", want: cmdline.Cmdline{{Key: "a"}, {Key: "b"}, {Key: "c"}}},
+		{
+			name: "arguments of init are left out",
+			text: "a -- b=c",
+			want: cmdline.Cmdline{{Key: "a"}},
+		},
+		{
+			name: "any white space separates",
+			text: "a\tb\nc",
+			want: cmdline.Cmdline{{Key: "a"}, {Key: "b"}, {Key: "c"}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, cmdline.Parse(test.text)); diff != "" {
@@ -47,6 +83,7 @@ func TestGetAndList(t *testing.T) {
 	if _, ok := parsed.Get("absent"); ok {
 		t.Error("Get(absent) is ok")
 	}
+
 	if diff := cmp.Diff([]string{"tty0", "ttyS0"}, parsed.List("console")); diff != "" {
 		t.Errorf("List(console) (-want +got):\n%s", diff)
 	}
@@ -66,7 +103,9 @@ func FuzzParse(f *testing.F) {
 			}
 			back.WriteString(param.Value)
 		}
-		got, want := drop.Replace(back.String()), drop.Replace(text)
+
+		got := drop.Replace(back.String())
+		want := drop.Replace(text)
 		if got != want && !strings.HasPrefix(want, got+"--") {
 			t.Errorf("Parse(%q) keeps %q, want %q", text, got, want)
 		}
