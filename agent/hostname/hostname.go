@@ -1,5 +1,5 @@
-// Package hostname makes host names of what a machine has: they are lower case, as
-// RFC 1123, section 2.1 has them.
+// Package hostname makes host names of what a machine has: they are lower case,
+// as RFC 1123, section 2.1 has them.
 //
 // A host name is taken while the node has none. networkd may not set it.
 package hostname
@@ -46,14 +46,19 @@ func OfDHCP(given string) (string, error) {
 	return text, nil
 }
 
-// prefix keeps a name of digits alone from being taken for an address (inet_aton(3)).
+// prefix keeps a name of digits alone from being taken for an address
+// (inet_aton(3)).
 const prefix = "loam-"
 
-// fillers are what boards without a serial number say, as OfSerial would have them.
+// fillers are what boards without a serial number say, as OfSerial would have
+// them.
 var fillers = map[string]bool{
-	"to-be-filled-by-o-e-m": true, "default-string": true, "system-serial-number": true, "serial-number": true, "none": true, "null": true,
-	"not-specified": true, "not-applicable": true, "not-available": true, "n-a": true, "na": true, "unknown": true, "invalid": true, "oem": true, "o-e-m": true,
-	"0123456789": true, "123456789": true, "1234567890": true, "1234567": true, "12345678": true, "xxxxxxxxxx": true,
+	"to-be-filled-by-o-e-m": true, "default-string": true, "system-serial-number": true,
+	"serial-number": true, "none": true, "null": true,
+	"not-specified": true, "not-applicable": true, "not-available": true, "n-a": true, "na": true,
+	"unknown": true, "invalid": true, "oem": true, "o-e-m": true,
+	"0123456789": true, "123456789": true, "1234567890": true, "1234567": true, "12345678": true,
+	"xxxxxxxxxx": true,
 }
 
 // OfSerial is the name for the serial number of a machine, "" if that is none.

@@ -16,7 +16,11 @@ func TestOfSerial(t *testing.T) {
 		{"with blanks and dots around it", " .ABC. \n", "loam-abc"},
 		{"of other letters", "Ä-42", "loam-42"},
 		{"longer than a label", strings.Repeat("x1", 40), "loam-" + strings.Repeat("x1", 29)},
-		{"cut at a dash", strings.Repeat("a1", 28) + "a-b", "loam-" + strings.Repeat("a1", 28) + "a"},
+		{
+			"cut at a dash",
+			strings.Repeat("a1", 28) + "a-b",
+			"loam-" + strings.Repeat("a1", 28) + "a",
+		},
 		{name: "nothing"},
 		{"a filler", "To Be Filled By O.E.M.", ""},
 		{"another", "System Serial Number", ""},
@@ -44,7 +48,8 @@ func TestOfDHCP(t *testing.T) {
 		{name: "too long for Linux", given: strings.Repeat("a", 60) + ".site"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got, err := hostname.OfDHCP(test.given); got != test.want || (err == nil) != (test.want != "") {
+			got, err := hostname.OfDHCP(test.given)
+			if got != test.want || (err == nil) != (test.want != "") {
 				t.Errorf("OfDHCP(%q) = %q, %v, want %q", test.given, got, err, test.want)
 			}
 		})
@@ -52,7 +57,8 @@ func TestOfDHCP(t *testing.T) {
 }
 
 func TestOfMAC(t *testing.T) {
-	if got := hostname.OfMAC(net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x0f}); got != "loam-52540012340f" {
+	got := hostname.OfMAC(net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x0f})
+	if got != "loam-52540012340f" {
 		t.Error(got)
 	}
 }
@@ -66,7 +72,8 @@ func FuzzNames(f *testing.F) {
 		if got := hostname.OfSerial(text); got != "" && !hostname.Valid(got) {
 			t.Errorf("OfSerial(%q) = %q", text, got)
 		}
-		if got, err := hostname.OfDHCP(text); err == nil && (!hostname.Valid(got) || got != strings.ToLower(got)) {
+		got, err := hostname.OfDHCP(text)
+		if err == nil && (!hostname.Valid(got) || got != strings.ToLower(got)) {
 			t.Errorf("OfDHCP(%q) = %q", text, got)
 		}
 	})
