@@ -1,5 +1,5 @@
-// Command authorizer judges node agents by Gardener's own rules, as its resource
-// manager does in front of a Shoot's API server: it serves the webhook
+// Command authorizer judges node agents by Gardener's own rules, as its
+// resource manager does in front of a Shoot's API server: it serves the webhook
 // node-agent-authorizer and runs the controller that approves certificates.
 package main
 
@@ -44,6 +44,7 @@ type options struct {
 	address     string
 	certificate string
 	key         string
+
 	// machines is the namespace of the Machine objects. It is empty for
 	// self-hosted Shoots without machines: each is named as its Node then.
 	machines string
@@ -57,7 +58,9 @@ func main() {
 	flags.StringVar(&o.address, "address", "", "`host:port` to serve the webhook at")
 	flags.StringVar(&o.certificate, "certificate", "", "`file` with the server's certificate")
 	flags.StringVar(&o.key, "key", "", "`file` with its key, in the same directory")
-	flags.StringVar(&o.machines, "machine-namespace", "", "`namespace` of the Machine objects; none: machines are named as their Nodes")
+	flags.StringVar(&o.machines, "machine-namespace", "",
+		"`namespace` of the Machine objects; none: machines are named as their Nodes")
+
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "authorizer:", err)
 		os.Exit(2)
@@ -76,6 +79,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+
 	logf.SetLogger(log)
 
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
@@ -90,10 +94,12 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("--address: %w", err)
 	}
+
 	port, err := strconv.Atoi(text)
 	if err != nil {
 		return fmt.Errorf("--address: %w", err)
 	}
+
 	mgr, err := manager.New(config, manager.Options{
 		Logger:  log,
 		Scheme:  resourcemanagerclient.CombinedScheme,
@@ -115,6 +121,7 @@ func run(ctx context.Context, o options) error {
 	if err := o.addReadiness(ctx, mgr); err != nil {
 		return err
 	}
+
 	return mgr.Start(ctx)
 }
 
@@ -126,9 +133,9 @@ func (o options) machineNamespace() *string {
 	return &o.machines
 }
 
-// deploy creates what a gardenlet has created before the resource manager starts:
-// the right of bootstrap tokens to ask for certificates, and where there are
-// machines, their custom resource definitions.
+// deploy creates what a gardenlet has created before the resource manager
+// starts: the right of bootstrap tokens to ask for certificates, and where
+// there are machines, their custom resource definitions.
 func (o options) deploy(ctx context.Context, config *rest.Config) error {
 	c, err := client.New(config, client.Options{Scheme: resourcemanagerclient.CombinedScheme})
 	if err != nil {
@@ -140,6 +147,7 @@ func (o options) deploy(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("%s: %w", object.GetName(), err)
 		}
 	}
+
 	if o.machines == "" {
 		return nil
 	}
@@ -148,6 +156,7 @@ func (o options) deploy(ctx context.Context, config *rest.Config) error {
 	if err := c.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("namespace %s: %w", o.machines, err)
 	}
+
 	definitions, err := machinecontrollermanager.NewCRD(c)
 	if err != nil {
 		return err
@@ -155,6 +164,7 @@ func (o options) deploy(ctx context.Context, config *rest.Config) error {
 	if err := definitions.Deploy(ctx); err != nil {
 		return fmt.Errorf("definition of Machine: %w", err)
 	}
+
 	return definitions.Wait(ctx)
 }
 
@@ -177,6 +187,7 @@ func (o options) addGardener(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
+
 	approver := &csrapprover.Reconciler{
 		CertificatesClient: clients.CertificatesV1().CertificateSigningRequests(),
 		Config: resourcemanagerconfigv1alpha1.CSRApproverControllerConfig{
@@ -185,6 +196,7 @@ func (o options) addGardener(mgr manager.Manager) error {
 			MachineNamespace: o.machineNamespace(),
 		},
 	}
+
 	return approver.AddToManager(mgr, mgr, mgr)
 }
 
@@ -197,22 +209,28 @@ func (o options) addReadiness(ctx context.Context, mgr manager.Manager) error {
 		&corev1.Pod{},
 		&corev1.Secret{},
 	}
+
 	if o.machines != "" {
 		objects = append(objects, &machinev1alpha1.Machine{})
 	}
+
 	for _, object := range objects {
 		if _, err := mgr.GetCache().GetInformer(ctx, object); err != nil {
 			return err
 		}
 	}
 
-	mgr.GetWebhookServer().Register("/readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
+	mgr.GetWebhookServer().Register(
+		"/readyz",
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+			defer cancel()
 
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			http.Error(w, "caches are not filled yet", http.StatusServiceUnavailable)
-		}
-	}))
+			if !mgr.GetCache().WaitForCacheSync(ctx) {
+				http.Error(w, "caches are not filled yet", http.StatusServiceUnavailable)
+			}
+		}),
+	)
+
 	return nil
 }

@@ -13,5 +13,6 @@ func trustRegistry(o *operation.Operation, bundle string) error {
 	return nil
 }
 
-// complete sets what gardenadm would take out of files, and is in no other place.
+// complete sets what gardenadm would take out of files, and is in no other
+// place.
 func complete(*gardenadm.Resources) {}

@@ -26,35 +26,37 @@ import (
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// landscape is all that decides what a gardenlet renders for one pool: the Shoot
-// as its owner writes it, and what the operator of the landscape sets.
+// landscape is all that decides what a gardenlet renders for one pool: the
+// Shoot as its owner writes it, and what the operator of the landscape sets.
 type landscape struct {
 	name         string
 	shoot        *gardencorev1beta1.Shoot
 	cloudProfile *gardencorev1beta1.CloudProfile
 
-	// selfHosted says that the pool runs the Shoot's control plane, with gardenadm
-	// as its gardenlet. There is no seed then.
+	// selfHosted says that the pool runs the Shoot's control plane, with
+	// gardenadm as its gardenlet. There is no seed then.
 	selfHosted bool
+
 	// reordered lists the files of static pods from last to first.
 	reordered bool
 
 	nodeLogging  bool
 	featureGates map[string]bool
 
-	// Names of authorities beside the Shoot's: for a pool, for all Shoots of the
-	// CloudProfile, and for the landscape's registry.
+	// Names of authorities beside the Shoot's: for a pool, for all Shoots of
+	// the CloudProfile, and for the landscape's registry.
 	poolAuthority     string
 	profileAuthority  string
 	registryAuthority string
 
-	// webhooks and extensions change the object of a pool, in this order, before
-	// the gardenlet writes it into the Secret.
+	// webhooks and extensions change the object of a pool, in this order,
+	// before the gardenlet writes it into the Secret.
 	webhooks   []func(*extensionsv1alpha1.OperatingSystemConfig)
 	extensions []func(*extensionsv1alpha1.OperatingSystemConfig)
 }
 
-// webhook adds a change of the object's spec, as extensions make it at admission.
+// webhook adds a change of the object's spec, as extensions make it at
+// admission.
 func (l *landscape) webhook(change func(*extensionsv1alpha1.OperatingSystemConfig)) {
 	l.webhooks = append(l.webhooks, change)
 }
@@ -93,12 +95,16 @@ func (l *landscape) rotation() *gardencorev1beta1.ShootCredentialsRotation {
 // pool is the worker pool of the Shoot.
 func (l *landscape) pool() *gardencorev1beta1.Worker { return &l.shoot.Spec.Provider.Workers[0] }
 
-// newLandscape returns the defaults: a Shoot of which its owner has set only what
-// has no default, in a landscape with logging.
+// newLandscape returns the defaults: a Shoot of which its owner has set only
+// what has no default, in a landscape with logging.
 func newLandscape() *landscape {
 	return &landscape{
 		shoot: &gardencorev1beta1.Shoot{
-			ObjectMeta: metav1.ObjectMeta{Name: "edge", Namespace: "garden-loam", UID: "2c0c1a3e-9a2d-4a4d-8a34-3f1e3a1f7a01"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      "edge",
+				Namespace: "garden-loam",
+				UID:       "2c0c1a3e-9a2d-4a4d-8a34-3f1e3a1f7a01",
+			},
 			Spec: gardencorev1beta1.ShootSpec{
 				Region:     "earth",
 				DNS:        &gardencorev1beta1.DNS{Domain: new("edge.loam.example.com")},
@@ -116,8 +122,11 @@ func newLandscape() *landscape {
 						Minimum: 1,
 						Maximum: 3,
 						Machine: gardencorev1beta1.Machine{
-							Type:  "small",
-							Image: &gardencorev1beta1.ShootMachineImage{Name: "loam", Version: new("0.1.0")},
+							Type: "small",
+							Image: &gardencorev1beta1.ShootMachineImage{
+								Name:    "loam",
+								Version: new("0.1.0"),
+							},
 						},
 					}},
 				},
@@ -136,11 +145,15 @@ func newLandscape() *landscape {
 }
 
 // namespace is where the Shoot's control plane is.
-func (l *landscape) namespace() string { return v1beta1helper.ControlPlaneNamespaceForShoot(l.shoot) }
+func (l *landscape) namespace() string {
+	return v1beta1helper.ControlPlaneNamespaceForShoot(l.shoot)
+}
 
 // botanist is what a gardenlet makes of the landscape: its operation, with the
 // Secrets given and those that it generates.
-func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botanist.Botanist, error) {
+func (l *landscape) botanist(
+	ctx context.Context, known []corev1.Secret,
+) (*botanist.Botanist, error) {
 	if err := l.prepare(); err != nil {
 		return nil, err
 	}
@@ -162,6 +175,7 @@ func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botan
 	if err != nil {
 		return nil, err
 	}
+
 	shoot.Networks, err = shootpkg.ToNetworks(l.shoot, false)
 	if err != nil {
 		return nil, err
@@ -171,15 +185,18 @@ func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botan
 	seedObject.SetInfo(theSeed)
 
 	o := &operation.Operation{
-		Clock:         clocktesting.NewFakeClock(issued),
-		Config:        l.config(),
-		Garden:        &garden.Garden{Project: &gardencorev1beta1.Project{ObjectMeta: metav1.ObjectMeta{Name: "loam"}}},
+		Clock:  clocktesting.NewFakeClock(issued),
+		Config: l.config(),
+		Garden: &garden.Garden{
+			Project: &gardencorev1beta1.Project{ObjectMeta: metav1.ObjectMeta{Name: "loam"}},
+		},
 		GardenClient:  gardenClient,
 		Logger:        logr.Discard(),
 		Seed:          seedObject,
 		SeedClientSet: clientSet,
 		Shoot:         shoot,
 	}
+
 	if l.registryAuthority != "" {
 		bundle, err := authority(l.registryAuthority)
 		if err != nil {
@@ -195,6 +212,7 @@ func (l *landscape) botanist(ctx context.Context, known []corev1.Secret) (*botan
 	if err != nil {
 		return nil, err
 	}
+
 	return b, b.InitializeSecretsManagement(ctx)
 }
 
@@ -214,6 +232,7 @@ func (l *landscape) prepare() error {
 		}
 		l.pool().CABundle = &bundle
 	}
+
 	if l.profileAuthority != "" {
 		bundle, err := authority(l.profileAuthority)
 		if err != nil {
@@ -226,7 +245,8 @@ func (l *landscape) prepare() error {
 	return nil
 }
 
-// clientSet is the seed, or the cluster of a self-hosted Shoot, with the Secrets.
+// clientSet is the seed, or the cluster of a self-hosted Shoot, with the
+// Secrets.
 func (l *landscape) clientSet(known []corev1.Secret) kubernetes.Interface {
 	builder := fakeclient.NewClientBuilder().WithScheme(kubernetes.SeedScheme)
 	for _, secret := range known {
@@ -252,11 +272,15 @@ func (l *landscape) config() *gardenletconfigv1alpha1.GardenletConfiguration {
 		Enabled: new(true),
 		Vali:    &gardenletconfigv1alpha1.Vali{Enabled: new(true)},
 	}
+
 	if l.nodeLogging {
 		config.Logging.ShootNodeLogging = &gardenletconfigv1alpha1.ShootNodeLogging{
-			ShootPurposes: []gardencorev1beta1.ShootPurpose{gardencorev1beta1.ShootPurposeEvaluation},
+			ShootPurposes: []gardencorev1beta1.ShootPurpose{
+				gardencorev1beta1.ShootPurposeEvaluation,
+			},
 		}
 	}
+
 	return config
 }
 

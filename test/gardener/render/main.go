@@ -1,6 +1,6 @@
-// Command render writes what a Gardener sends to nodes, with Gardener's own code:
-// OperatingSystemConfigs of many Shoots as the Secrets that node agents read, and
-// as the user data of a machine's first boot.
+// Command render writes what a Gardener sends to nodes, with Gardener's own
+// code: OperatingSystemConfigs of many Shoots as the Secrets that node agents
+// read, and as the user data of a machine's first boot.
 package main
 
 import (
@@ -29,6 +29,7 @@ func run(ctx context.Context, out string) error {
 	if out == "" {
 		return errors.New("no directory to write to\nhint: pass --out DIR")
 	}
+
 	gardenletfeatures.RegisterFeatureGates()
 	operatingsystemconfig.TimeNow = func() time.Time { return issued }
 
@@ -36,5 +37,6 @@ func run(ctx context.Context, out string) error {
 	if err := renderAll(ctx, w); err != nil {
 		return err
 	}
+
 	return w.finish()
 }

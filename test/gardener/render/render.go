@@ -15,8 +15,8 @@ import (
 )
 
 // renderAll writes the documents of all scenarios that this version of Gardener
-// supports. A Shoot keeps the Secrets of its base, so that a neighbour differs by
-// its change alone.
+// supports. A Shoot keeps the Secrets of its base, so that a neighbour differs
+// by its change alone.
 func renderAll(ctx context.Context, w *writer) error {
 	secrets := map[string][]corev1.Secret{}
 	provisioned := map[string]bool{}
@@ -26,11 +26,13 @@ func renderAll(ctx context.Context, w *writer) error {
 		if err != nil {
 			return err
 		}
+
 		var rendered *rendered
 		rendered, secrets[s.name], err = l.render(ctx, secrets[s.base])
 		if errors.Is(err, errors.ErrUnsupported) {
 			continue
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -39,6 +41,7 @@ func renderAll(ctx context.Context, w *writer) error {
 		if err := w.reconcile(d, rendered.original, rendered.secret); err != nil {
 			return err
 		}
+
 		if !s.provision {
 			continue
 		}
@@ -46,11 +49,13 @@ func renderAll(ctx context.Context, w *writer) error {
 		if !provisioned[d.Base] {
 			d.Base = ""
 		}
+
 		provisioned[s.name] = true
 		if err := w.provision(d, rendered.init); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -64,7 +69,9 @@ type rendered struct {
 // render deploys the objects of the pool as a gardenlet does, lets the webhooks
 // and the operating system's extension do their part, and computes the Secret
 // for the node agents. Secrets that are known are not generated.
-func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendered, []corev1.Secret, error) {
+func (l *landscape) render(
+	ctx context.Context, known []corev1.Secret,
+) (*rendered, []corev1.Secret, error) {
 	if l.selfHosted {
 		return l.renderSelfHosted(ctx, known)
 	}
@@ -77,7 +84,8 @@ func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendere
 		return nil, nil, err
 	}
 
-	data := b.Shoot.Components.Extensions.OperatingSystemConfig.WorkerPoolNameToOperatingSystemConfigsMap()[l.pool().Name]
+	data :=
+		b.Shoot.Components.Extensions.OperatingSystemConfig.WorkerPoolNameToOperatingSystemConfigsMap()[l.pool().Name]
 	r := &rendered{init: data.Init.Object, original: data.Original.Object}
 	for _, change := range append(l.webhooks, l.extensions...) {
 		change(r.original)
@@ -94,14 +102,18 @@ func (l *landscape) render(ctx context.Context, known []corev1.Secret) (*rendere
 }
 
 // generated are the Secrets of Gardener's secrets manager.
-var generated = client.MatchingLabels{secretsmanager.LabelKeyManagedBy: secretsmanager.LabelValueSecretsManager}
+var generated = client.MatchingLabels{
+	secretsmanager.LabelKeyManagedBy: secretsmanager.LabelValueSecretsManager,
+}
 
 // secrets returns all generated Secrets of the Shoot.
 //
 // After a rotation, Gardener's secrets manager takes the youngest of the former
 // Secrets for the old one. A fake client does not set the time of creation, so
 // this does: the Secrets of this rendering are younger than those known before.
-func (l *landscape) secrets(ctx context.Context, c client.Client, known []corev1.Secret) ([]corev1.Secret, error) {
+func (l *landscape) secrets(
+	ctx context.Context, c client.Client, known []corev1.Secret,
+) ([]corev1.Secret, error) {
 	now := metav1.NewTime(issued)
 	for _, secret := range known {
 		if !secret.CreationTimestamp.Before(&now) {
@@ -113,10 +125,12 @@ func (l *landscape) secrets(ctx context.Context, c client.Client, known []corev1
 	if err := c.List(ctx, list, client.InNamespace(l.namespace()), generated); err != nil {
 		return nil, err
 	}
+
 	for i := range list.Items {
 		if list.Items[i].CreationTimestamp.IsZero() {
 			list.Items[i].CreationTimestamp = now
 		}
 	}
+
 	return list.Items, nil
 }

@@ -28,8 +28,9 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{
-		name:      "defaults",
-		varies:    "a Shoot that sets only what has no default: SSH access, node logging by the OpenTelemetry collector",
+		name: "defaults",
+		varies: "a Shoot that sets only what has no default: SSH access, " +
+			"node logging by the OpenTelemetry collector",
 		provision: true,
 		change:    func(*landscape) {},
 	},
@@ -73,7 +74,9 @@ var scenarios = []scenario{
 		base:   "defaults",
 		varies: "a new SSH key; the old one is still accepted",
 		change: func(l *landscape) {
-			l.rotation().SSHKeypair = &gardencorev1beta1.ShootSSHKeypairRotation{LastInitiationTime: at(1)}
+			l.rotation().SSHKeypair = &gardencorev1beta1.ShootSSHKeypairRotation{
+				LastInitiationTime: at(1),
+			}
 		},
 	},
 	{
@@ -81,7 +84,9 @@ var scenarios = []scenario{
 		base:   "ssh-key-rotated",
 		varies: "one more new SSH key",
 		change: func(l *landscape) {
-			l.rotation().SSHKeypair = &gardencorev1beta1.ShootSSHKeypairRotation{LastInitiationTime: at(2)}
+			l.rotation().SSHKeypair = &gardencorev1beta1.ShootSSHKeypairRotation{
+				LastInitiationTime: at(2),
+			}
 		},
 	},
 	{
@@ -110,9 +115,10 @@ var scenarios = []scenario{
 		change: func(l *landscape) { l.shoot.Spec.Kubernetes.Version = "1.33.9" },
 	},
 	{
-		name:   "kubelet-config",
-		base:   "defaults",
-		varies: "many settings of the kubelet: eviction, reserved resources, garbage collection, pulls, CPU manager",
+		name: "kubelet-config",
+		base: "defaults",
+		varies: "many settings of the kubelet: eviction, reserved resources, garbage collection, " +
+			"pulls, CPU manager",
 		change: func(l *landscape) {
 			kubelet := l.kubelet()
 			kubelet.MaxPods = new(int32(250))
@@ -133,6 +139,7 @@ var scenarios = []scenario{
 				EphemeralStorage: new(resource.MustParse("2Gi")),
 				PID:              new(resource.MustParse("20k")),
 			}
+
 			kubelet.EvictionHard = &gardencorev1beta1.KubeletConfigEviction{
 				MemoryAvailable:   new("200Mi"),
 				ImageFSAvailable:  new("10%"),
@@ -146,7 +153,9 @@ var scenarios = []scenario{
 		name:   "kubelet-config-reserved",
 		base:   "kubelet-config",
 		varies: "more memory reserved for the kubelet",
-		change: func(l *landscape) { l.kubelet().KubeReserved.Memory = new(resource.MustParse("2Gi")) },
+		change: func(l *landscape) {
+			l.kubelet().KubeReserved.Memory = new(resource.MustParse("2Gi"))
+		},
 	},
 	{
 		name:   "kubelet-swap",
@@ -164,7 +173,9 @@ var scenarios = []scenario{
 		change: func(l *landscape) {
 			l.pool().Labels = map[string]string{"site": "berlin"}
 			l.pool().Annotations = map[string]string{"example.com/rack": "7"}
-			l.pool().Taints = []corev1.Taint{{Key: "edge", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+			l.pool().Taints = []corev1.Taint{
+				{Key: "edge", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			}
 		},
 	},
 	{
@@ -210,9 +221,10 @@ var scenarios = []scenario{
 		change:    func(l *landscape) { l.registryAuthority = "registry" },
 	},
 	{
-		name:   "registries",
-		base:   "defaults",
-		varies: "mirrors and caches of registries, as the registry extensions write them, with readiness probes and _default",
+		name: "registries",
+		base: "defaults",
+		varies: "mirrors and caches of registries, as the registry extensions write them, " +
+			"with readiness probes and _default",
 		change: func(l *landscape) {
 			l.webhook(func(osc *extensionsv1alpha1.OperatingSystemConfig) {
 				osc.Spec.CRIConfig.Containerd.Registries = registries("http://10.4.7.1:5000")
@@ -247,8 +259,12 @@ var scenarios = []scenario{
 		change: func(l *landscape) {
 			l.webhook(func(osc *extensionsv1alpha1.OperatingSystemConfig) {
 				osc.Spec.CRIConfig.Containerd.Plugins = []extensionsv1alpha1.PluginConfig{{
-					Path:   []string{"io.containerd.grpc.v1.cri", "containerd", "runtimes", "runsc"},
-					Values: &apiextensionsv1.JSON{Raw: []byte(`{"runtime_type": "io.containerd.runsc.v1"}`)},
+					Path: []string{
+						"io.containerd.grpc.v1.cri", "containerd", "runtimes", "runsc",
+					},
+					Values: &apiextensionsv1.JSON{
+						Raw: []byte(`{"runtime_type": "io.containerd.runsc.v1"}`),
+					},
 				}}
 			})
 		},
@@ -273,7 +289,9 @@ var scenarios = []scenario{
 		provision: true,
 		change: func(l *landscape) {
 			l.pool().Volume = &gardencorev1beta1.Volume{VolumeSize: "20Gi"}
-			l.pool().DataVolumes = []gardencorev1beta1.DataVolume{{Name: "kubelet", VolumeSize: "25Gi"}}
+			l.pool().DataVolumes = []gardencorev1beta1.DataVolume{
+				{Name: "kubelet", VolumeSize: "25Gi"},
+			}
 			l.pool().KubeletDataVolumeName = new("kubelet")
 		},
 	},
@@ -288,7 +306,9 @@ var scenarios = []scenario{
 		base:   "defaults",
 		varies: "an IPv6 Shoot",
 		change: func(l *landscape) {
-			l.shoot.Spec.Networking.IPFamilies = []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv6}
+			l.shoot.Spec.Networking.IPFamilies = []gardencorev1beta1.IPFamily{
+				gardencorev1beta1.IPFamilyIPv6,
+			}
 			l.shoot.Spec.Networking.Nodes = new("2001:db8:3::/48")
 			l.shoot.Spec.Networking.Pods = new("2001:db8:2::/48")
 			l.shoot.Spec.Networking.Services = new("2001:db8:1::/108")
@@ -321,25 +341,30 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name:   "extension-units",
-		base:   "defaults",
-		varies: "the operating system's extension adds units and files, one with a drop-in name of the document",
+		name: "extension-units",
+		base: "defaults",
+		varies: "the operating system's extension adds units and files, " +
+			"one with a drop-in name of the document",
 		change: func(l *landscape) {
 			l.webhook(func(osc *extensionsv1alpha1.OperatingSystemConfig) {
 				osc.Status.ExtensionUnits = []extensionsv1alpha1.Unit{
 					{
-						Name:    "containerd.service",
-						DropIns: []extensionsv1alpha1.DropIn{{Name: "30-site.conf", Content: "[Service]\nEnvironment=SITE=berlin\n"}},
+						Name: "containerd.service",
+						DropIns: []extensionsv1alpha1.DropIn{
+							{Name: "30-site.conf", Content: "[Service]\nEnvironment=SITE=berlin\n"},
+						},
 					},
 					{
 						Name:    "site.service",
 						Enable:  new(true),
 						Command: new(extensionsv1alpha1.CommandStart),
-						Content: new("[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"),
+						Content: new("[Service]\nType=oneshot\nRemainAfterExit=yes\n" +
+							"ExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"),
 
 						FilePaths: []string{"/etc/site.conf"},
 					},
 				}
+
 				osc.Status.ExtensionFiles = []extensionsv1alpha1.File{{
 					Path:        "/etc/site.conf",
 					Permissions: new(uint32(0o644)),
@@ -361,7 +386,9 @@ var scenarios = []scenario{
 				osc.Status.InPlaceUpdates = &extensionsv1alpha1.InPlaceUpdatesStatus{
 					OSUpdate: &extensionsv1alpha1.OSUpdate{
 						Command: "loam",
-						Args:    []string{"upgrade", "--to", osc.Spec.InPlaceUpdates.OperatingSystemVersion},
+						Args: []string{
+							"upgrade", "--to", osc.Spec.InPlaceUpdates.OperatingSystemVersion,
+						},
 					},
 				}
 			})
@@ -425,8 +452,9 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name:   "control-plane",
-		varies: "a node of a self-hosted Shoot's control plane, as gardenadm sets it up: etcd and Kubernetes in static pods",
+		name: "control-plane",
+		varies: "a node of a self-hosted Shoot's control plane, as gardenadm sets it up: " +
+			"etcd and Kubernetes in static pods",
 		change: func(l *landscape) {
 			l.selfHosted = true
 			l.nodeLogging = false
@@ -438,9 +466,10 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name:   "control-plane-reordered",
-		base:   "control-plane",
-		varies: "nothing: Gardener lists the files of a static pod in an order that is another each time",
+		name: "control-plane-reordered",
+		base: "control-plane",
+		varies: "nothing: Gardener lists the files of a static pod in an order that is " +
+			"another each time",
 		change: func(l *landscape) { l.reordered = true },
 	},
 	{
@@ -485,6 +514,7 @@ func (s scenario) landscape() (*landscape, error) {
 			return nil, err
 		}
 	}
+
 	l.name = s.name
 	s.change(l)
 	return l, nil
@@ -508,6 +538,7 @@ func registries(cache string) []extensionsv1alpha1.RegistryConfig {
 		extensionsv1alpha1.PullCapability,
 		extensionsv1alpha1.ResolveCapability,
 	}
+
 	return []extensionsv1alpha1.RegistryConfig{
 		{
 			Upstream:       "docker.io",
@@ -527,7 +558,9 @@ func registries(cache string) []extensionsv1alpha1.RegistryConfig {
 		},
 		{
 			Upstream: "_default",
-			Hosts:    []extensionsv1alpha1.RegistryHost{{URL: "https://proxy.site.example.com", Capabilities: pull}},
+			Hosts: []extensionsv1alpha1.RegistryHost{
+				{URL: "https://proxy.site.example.com", Capabilities: pull},
+			},
 		},
 	}
 }

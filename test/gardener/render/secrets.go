@@ -22,8 +22,8 @@ import (
 // authorities are valid for ten years.
 var issued = time.Date(2026, time.August, 1, 0, 0, 0, 0, time.UTC)
 
-// seedRandomness makes the secrets that Gardener generates from now on depend on
-// name alone: two renderings of one document are the same bytes. The secrets
+// seedRandomness makes the secrets that Gardener generates from now on depend
+// on name alone: two renderings of one document are the same bytes. The secrets
 // protect nothing.
 //
 // Gardener generates secrets one after the other, so the order of the reads
@@ -39,6 +39,7 @@ func seedRandomness(name string) {
 		_, err := stream.Read(text)
 		return hex.EncodeToString(text)[:n], err
 	}
+
 	secretsutils.GenerateKey = func(_ io.Reader, bits int) (*rsa.PrivateKey, error) {
 		return generateKey(stream, bits)
 	}
@@ -53,10 +54,12 @@ func authority(name string) (string, error) {
 		CommonName: name,
 		CertType:   secretsutils.CACert,
 	}
+
 	certificate, err := config.GenerateCertificate()
 	if err != nil {
 		return "", fmt.Errorf("authority %s: %w", name, err)
 	}
+
 	return string(certificate.CertificatePEM), nil
 }
 
@@ -73,8 +76,8 @@ func (l *locked) Read(p []byte) (int, error) {
 	return l.stream.Read(p)
 }
 
-// generateKey makes an RSA key out of the stream alone. crypto/rsa reads more or
-// fewer bytes at random, so that nobody depends on its results.
+// generateKey makes an RSA key out of the stream alone. crypto/rsa reads more
+// or fewer bytes at random, so that nobody depends on its results.
 func generateKey(stream io.Reader, bits int) (*rsa.PrivateKey, error) {
 	const exponent = 65537
 
@@ -82,6 +85,7 @@ func generateKey(stream io.Reader, bits int) (*rsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := prime(stream, bits/2, exponent)
 	if err != nil {
 		return nil, err
@@ -97,6 +101,7 @@ func generateKey(stream io.Reader, bits int) (*rsa.PrivateKey, error) {
 		D:         new(big.Int).ModInverse(big.NewInt(exponent), totient),
 		Primes:    []*big.Int{p, q},
 	}
+
 	key.Precompute()
 
 	return key, key.Validate()
@@ -119,6 +124,7 @@ func prime(stream io.Reader, bits int, exponent uint64) (*big.Int, error) {
 	for p := range smallPrimes() {
 		rests[p] = new(big.Int).Mod(first, new(big.Int).SetUint64(p)).Uint64()
 	}
+
 	exponentRest := new(big.Int).Mod(first, new(big.Int).SetUint64(exponent)).Uint64()
 
 search:

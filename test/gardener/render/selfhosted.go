@@ -18,9 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// renderSelfHosted does what `gardenadm init` does on the first node of a control
-// plane before it applies the document to itself.
-func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret) (*rendered, []corev1.Secret, error) {
+// renderSelfHosted does what `gardenadm init` does on the first node of a
+// control plane before it applies the document to itself.
+func (l *landscape) renderSelfHosted(
+	ctx context.Context, known []corev1.Secret,
+) (*rendered, []corev1.Secret, error) {
 	if err := l.prepare(); err != nil {
 		return nil, nil, err
 	}
@@ -34,10 +36,13 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 		},
 		Shoot: l.shoot,
 	}
+
 	complete(&resources)
 
 	seedRandomness(l.name)
-	b, err := gardenadmbotanist.NewGardenadmBotanist(ctx, logr.Discard(), l.clientSet(known), resources, nil, true)
+
+	b, err := gardenadmbotanist.NewGardenadmBotanist(ctx, logr.Discard(), l.clientSet(known),
+		resources, nil, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +53,8 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 		return nil, nil, err
 	}
 
-	data := b.Shoot.Components.Extensions.OperatingSystemConfig.WorkerPoolNameToOperatingSystemConfigsMap()[l.pool().Name]
+	data :=
+		b.Shoot.Components.Extensions.OperatingSystemConfig.WorkerPoolNameToOperatingSystemConfigsMap()[l.pool().Name]
 	r := &rendered{init: data.Init.Object, original: data.Original.Object}
 	if err := orderStaticPods(r.original.Spec.Files, l.reordered); err != nil {
 		return nil, nil, err
@@ -67,21 +73,24 @@ func (l *landscape) renderSelfHosted(ctx context.Context, known []corev1.Secret)
 
 // orderStaticPods gives the files of static pods an order. Gardener's own is
 // another each time: files of volumes come out of a map, and its YAML library
-// compares keys such as 7b240a63, 60aedb9d and 5e0404bf in a circle, so that the
-// order of a manifest's annotations depends on that of a map as well.
+// compares keys such as 7b240a63, 60aedb9d and 5e0404bf in a circle, so that
+// the order of a manifest's annotations depends on that of a map as well.
 func orderStaticPods(files []extensionsv1alpha1.File, reverse bool) error {
 	for i, f := range files {
 		if !strings.HasPrefix(f.Path, "/etc/kubernetes/manifests/") {
 			continue
 		}
+
 		content, err := codec.Decode(f.Content.Inline)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
+
 		inline, err := codec.Encode(orderAnnotations(content, reverse), f.Content.Inline.Encoding)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
+
 		files[i].Content.Inline = inline
 	}
 
@@ -89,17 +98,24 @@ func orderStaticPods(files []extensionsv1alpha1.File, reverse bool) error {
 	ofVolume := func(f extensionsv1alpha1.File) bool {
 		return strings.HasPrefix(f.Path, "/var/lib/static-pods/")
 	}
+
 	for len(files) > 0 {
 		n := slices.IndexFunc(files, func(f extensionsv1alpha1.File) bool { return !ofVolume(f) })
 		if n < 0 {
 			n = len(files)
 		}
-		slices.SortFunc(files[:n], func(a, b extensionsv1alpha1.File) int { return cmp.Compare(a.Path, b.Path) })
+
+		slices.SortFunc(files[:n], func(a, b extensionsv1alpha1.File) int {
+			return cmp.Compare(a.Path, b.Path)
+		})
+
 		if reverse {
 			slices.Reverse(files[:n])
 		}
+
 		files = files[min(n+1, len(files)):]
 	}
+
 	return nil
 }
 
@@ -116,5 +132,6 @@ func orderAnnotations(manifest []byte, reverse bool) []byte {
 	if reverse {
 		slices.Reverse(lines[first:last])
 	}
+
 	return []byte(strings.Join(lines, "\n"))
 }

@@ -22,25 +22,31 @@ type index struct {
 	Documents []document `json:"documents"`
 }
 
-// document is one rendered OperatingSystemConfig. File names are relative to the
-// directory of the index.
+// document is one rendered OperatingSystemConfig. File names are relative to
+// the directory of the index.
 type document struct {
 	Name   string `json:"name"`
 	Varies string `json:"varies"`
+
 	// Base is the document that this one is a neighbour of: they differ by what
 	// Varies says alone. Documents of one kind have bases of that kind.
 	Base string `json:"base,omitempty"`
+
 	// Kind is the purpose of the object: reconcile or provision.
 	Kind string `json:"kind"`
 
-	// Object is the OperatingSystemConfig as it is in the seed, for its extension.
+	// Object is the OperatingSystemConfig as it is in the seed, for its
+	// extension.
 	Object string `json:"object"`
-	// Secret is what the node agent watches, as a manifest, and OSC the bytes of
-	// its osc.yaml; both are of reconcile documents alone.
+
+	// Secret is what the node agent watches, as a manifest, and OSC the bytes
+	// of its osc.yaml; both are of reconcile documents alone.
 	Secret string `json:"secret,omitempty"`
 	OSC    string `json:"osc,omitempty"`
+
 	// NodeAgentConfiguration is the configuration of the node agent in Files.
 	NodeAgentConfiguration string `json:"nodeAgentConfiguration"`
+
 	// Files are the contents of the document's inline files.
 	Files []file `json:"files"`
 }
@@ -65,7 +71,9 @@ func newWriter(dir string) *writer {
 }
 
 // reconcile writes a document for a node agent.
-func (w *writer) reconcile(d document, object *extensionsv1alpha1.OperatingSystemConfig, secret *corev1.Secret) error {
+func (w *writer) reconcile(
+	d document, object *extensionsv1alpha1.OperatingSystemConfig, secret *corev1.Secret,
+) error {
 	d.Kind = "reconcile"
 	d.OSC = filepath.Join(d.Kind, d.Name, "osc.yaml")
 	d.Secret = filepath.Join(d.Kind, d.Name, "secret.yaml")
@@ -73,9 +81,11 @@ func (w *writer) reconcile(d document, object *extensionsv1alpha1.OperatingSyste
 	if err := w.write(d.OSC, secret.Data["osc.yaml"]); err != nil {
 		return err
 	}
+
 	if err := w.manifest(d.Secret, secret); err != nil {
 		return err
 	}
+
 	return w.document(d, object)
 }
 
@@ -97,6 +107,7 @@ func (w *writer) document(d document, object *extensionsv1alpha1.OperatingSystem
 		if f.Content.Inline == nil {
 			continue
 		}
+
 		content, err := codec.Decode(f.Content.Inline)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", d.Name, f.Path, err)
@@ -106,9 +117,11 @@ func (w *writer) document(d document, object *extensionsv1alpha1.OperatingSystem
 		if f.Permissions != nil {
 			entry.Permissions = fmt.Sprintf("%04o", *f.Permissions)
 		}
+
 		if err := w.write(entry.File, content); err != nil {
 			return err
 		}
+
 		d.Files = append(d.Files, entry)
 
 		if strings.HasPrefix(f.Path, "/var/lib/gardener-node-agent/config-") {

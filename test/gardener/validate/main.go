@@ -1,6 +1,6 @@
 // Command validate judges OperatingSystemConfigs as Gardener's own admission of
-// them does. It reads JSON documents from standard input, one a line, and writes a
-// line for each: "accepted", or why it is refused.
+// them does. It reads JSON documents from standard input, one a line, and
+// writes a line for each: "accepted", or why it is refused.
 package main
 
 import (
@@ -27,11 +27,14 @@ func run() error {
 	if err := extensionsv1alpha1.AddToScheme(scheme); err != nil {
 		return err
 	}
+
 	// As gardener-node-agent: fields that it does not know are left out.
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{})
 
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
+
 	out := bufio.NewWriter(os.Stdout)
 	for lines.Scan() {
 		_, err := fmt.Fprintln(out, verdict(decoder, lines.Bytes()))
@@ -42,6 +45,7 @@ func run() error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
+
 	return out.Flush()
 }
 
