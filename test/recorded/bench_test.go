@@ -18,7 +18,13 @@ import (
 // sized is a configuration of so many files of 2 KiB and units; those before
 // changed say text.
 func sized(files, units, changed int, text string) string {
-	return size{files: files, units: units, changed: changed, bytes: 2048, together: files}.document(text)
+	return size{
+		files:    files,
+		units:    units,
+		changed:  changed,
+		bytes:    2048,
+		together: files,
+	}.document(text)
 }
 
 // size is a document: how many files of how many bytes it has, how many of them
@@ -39,18 +45,27 @@ func (s size) path(i int) string {
 // document is the document whose files that change say text.
 func (s size) document(text string) string {
 	var b strings.Builder
-	b.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n")
+	b.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\n" +
+		"spec:\n  units:\n")
+
 	for i := range s.units {
-		fmt.Fprintf(&b, "  - name: unit-%03d.service\n    content: \"[Service]\\nExecStart=sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n\"\n    filePaths: [%s]\n", i, s.path(i%s.files))
+		fmt.Fprintf(&b, "  - name: unit-%03d.service\n"+
+			"    content: "+
+			"\"[Service]\\nExecStart=sleep "+
+			"infinity\\n[Install]\\nWantedBy=multi-user.target\\n\"\n"+
+			"    filePaths: [%s]\n", i, s.path(i%s.files))
 	}
+
 	b.WriteString("  files:\n")
 	for i := range s.files {
 		what := "the same"
 		if i < s.changed {
 			what = text
 		}
-		fmt.Fprintf(&b, "  - path: %s\n    content: {inline: {data: %q}}\n", s.path(i), s.content(i, what))
+		fmt.Fprintf(&b, "  - path: %s\n    content: {inline: {data: %q}}\n",
+			s.path(i), s.content(i, what))
 	}
+
 	return b.String()
 }
 
@@ -76,10 +91,14 @@ func (w *world) annotationsOf(ctx context.Context, node string) <-chan annotatio
 				}
 			}
 			if json.Unmarshal(line, &event) == nil {
-				seen <- annotation{event.Object.Metadata.Annotations["checksum/cloud-config-data"], now}
+				seen <- annotation{
+					event.Object.Metadata.Annotations["checksum/cloud-config-data"],
+					now,
+				}
 			}
 		})
 	}()
+
 	return seen
 }
 
@@ -92,7 +111,8 @@ type annotation struct {
 func until(b *testing.B, seen <-chan annotation, text string) time.Time {
 	b.Helper()
 	want := sum(text)
-	limit := time.After(2 * time.Minute) // The reference needs half of one on a busy machine, and more when traced.
+	// The reference needs half of one on a busy machine, and more when traced.
+	limit := time.After(2 * time.Minute)
 	for {
 		select {
 		case a := <-seen:
@@ -121,12 +141,14 @@ func written(b *testing.B) int64 {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(text), "wchar: ")
 	value, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return n
 }
 
@@ -141,13 +163,16 @@ func BenchmarkReaction(b *testing.B) {
 	whole := b // Nodes outlive the parts they are made in.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+
 	seen := w.annotations(ctx)
 	first := sized(1, 1, 1, "first")
 	w.put(secretName, map[string]string{"osc.yaml": first})
 	w.put("token", map[string]string{"token": "t"})
-	w.startWith(b.TempDir(), w.BootstrapToken(b), &Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
+	w.startWith(b.TempDir(), w.BootstrapToken(b),
+		&Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
 	w.approve()
 	until(b, seen, first)
+
 	for _, size := range []struct {
 		name                  string
 		files, units, changed int
@@ -158,20 +183,24 @@ func BenchmarkReaction(b *testing.B) {
 			until(b, seen, before)
 			var times []time.Duration
 			bytes := written(b)
+
 			for i := range b.N {
 				text := sized(size.files, size.units, size.changed, fmt.Sprintf("%d of %d", i, b.N))
 				w.put(secretName, map[string]string{"osc.yaml": text})
 				start := time.Now()
 				times = append(times, until(b, seen, text).Sub(start))
 			}
+
 			b.ReportMetric(float64(written(b)-bytes)/float64(b.N)/1e6, "written-MB")
 			median(b, times)
 		})
 	}
+
 	b.Run("node-appears", func(b *testing.B) {
 		text := sized(1, 1, 1, fmt.Sprint("node ", b.N))
 		w.put(secretName, map[string]string{"osc.yaml": text})
 		until(b, seen, text)
+
 		var times []time.Duration
 		for range b.N {
 			w.must("DELETE", nodes+"/node-1", "")
@@ -181,8 +210,10 @@ func BenchmarkReaction(b *testing.B) {
 			}
 			times = append(times, until(b, seen, text).Sub(start))
 		}
+
 		median(b, times)
 	})
+
 	for _, size := range []struct {
 		name         string
 		files, units int
@@ -191,20 +222,26 @@ func BenchmarkReaction(b *testing.B) {
 			text := sized(size.files, size.units, 1, fmt.Sprint("start ", b.N))
 			w.put(secretName, map[string]string{"osc.yaml": text})
 			until(b, seen, text)
+
 			var times []time.Duration
 			for range b.N {
 				dir := whole.TempDir()
-				if err := os.CopyFS(filepath.Join(dir, credentials), os.DirFS(filepath.Join(w.node.Dir, credentials))); err != nil {
+				err := os.CopyFS(filepath.Join(dir, credentials),
+					os.DirFS(filepath.Join(w.node.Dir, credentials)))
+				if err != nil {
 					b.Fatal(err)
 				}
+
 				w.stop()
-				w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
+				w.must("PATCH", nodes+"/node-1",
+					`{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
 				start := time.Now()
 				w.startWith(dir, "", &Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
 				for (<-seen).value != "" { // of the node before
 				}
 				times = append(times, until(b, seen, text).Sub(start))
 			}
+
 			median(b, times)
 		})
 	}

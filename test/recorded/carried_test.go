@@ -16,16 +16,20 @@ import (
 // carriedToken is where the configurations of these tests have a token synced.
 const carriedToken = "var/lib/carried/auth-token"
 
-// carrying is a configuration that carries the one of Gardener's node agent: the
-// version of Kubernetes, and the sync of a token.
+// carrying is a configuration that carries the one of Gardener's node agent:
+// the version of Kubernetes, and the sync of a token.
 func carrying(text, kubernetes, token string) string {
-	return osc(text) + "  - path: /var/lib/gardener-node-agent/config-v1.149.0.yaml\n    content:\n      inline:\n        data: |\n" +
+	return osc(text) + "  - path: /var/lib/gardener-node-agent/config-v1.149.0.yaml\n" +
+		"    content:\n      inline:\n        data: |\n" +
 		"          apiVersion: nodeagent.config.gardener.cloud/v1alpha1\n" +
 		"          kind: NodeAgentConfiguration\n" +
-		"          apiServer: {server: https://another, caFile: /var/lib/gardener-node-agent/cluster-ca.crt}\n" +
+		"          apiServer: {server: https://another, caFile: " +
+		"/var/lib/gardener-node-agent/cluster-ca.crt}\n" +
 		"          controllers:\n" +
-		"            operatingSystemConfig: {secretName: " + secretName + ", kubernetesVersion: " + kubernetes + "}\n" +
-		"            token: {syncConfigs: [{secretName: token, path: /" + token + "}], syncPeriod: 12h0m0s}\n"
+		"            operatingSystemConfig: {secretName: " + secretName + ", kubernetesVersion: " +
+		kubernetes + "}\n" +
+		"            token: {syncConfigs: [{secretName: token, path: /" + token +
+		"}], syncPeriod: 12h0m0s}\n"
 }
 
 // needy is a systemd whose units need a file to start.
@@ -69,13 +73,14 @@ func (w *world) needs(name string) *needy {
 	units := &needy{Systemd: w.systemd}
 	w.adjust = func(n *Node) {
 		units.file = filepath.Join(n.Dir, name)
-		n.Agent.Engine.(*apply.Executor).Units, n.Agent.Units = units, units
+		n.Agent.Engine.(*apply.Executor).Units = units
+		n.Agent.Units = units
 	}
 	return units
 }
 
-// TestATokenIsThereBeforeTheUnitThatNeedsIt: Gardener's log shippers do not start
-// without the token that the same configuration has synced.
+// TestATokenIsThereBeforeTheUnitThatNeedsIt: Gardener's log shippers do not
+// start without the token that the same configuration has synced.
 func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{Controllers: true})
@@ -90,10 +95,12 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 		w.file(carriedToken, "first")
 		w.addNode() // By the kubelet, which the configuration starts.
 		w.annotated(carrying("one", "1.36.4", carriedToken))
+
 		if missed := units.missing(); len(missed) > 0 {
 			t.Errorf("%v started without its token", missed)
 		}
 	})
+
 	t.Run("a configuration that moves it", func(t *testing.T) {
 		const moved = "var/lib/moved/auth-token"
 		units.file = w.onNode(moved)
@@ -103,6 +110,7 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 			t.Errorf("%v started without its token", missed)
 		}
 	})
+
 	t.Run("after a restart it is kept", func(t *testing.T) {
 		w.stop()
 		w.startAgain()
@@ -139,6 +147,7 @@ func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 			t.Errorf("%v started without its token", missed)
 		}
 	})
+
 	t.Run("what something else does to it is undone", func(t *testing.T) {
 		for _, harm := range []func() error{
 			func() error { return os.Remove(w.onNode(carriedToken)) },
@@ -152,16 +161,19 @@ func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 			w.file(carriedToken, "first")
 		}
 	})
+
 	t.Run("a configuration with both leaves it to the sync", func(t *testing.T) {
 		w.becomes(carrying("three", "1.36.4", carriedToken) + fmt.Sprintf(file, "stale"))
 		w.still(carriedToken, "first")
 		w.put("token", map[string]string{"token": "second"})
 		w.file(carriedToken, "second")
 	})
+
 	t.Run("one without either leaves it where it is", func(t *testing.T) {
 		w.becomes(osc("four"))
 		w.still(carriedToken, "second")
 	})
+
 	t.Run("and a file again replaces it", func(t *testing.T) {
 		w.becomes(osc("five") + fmt.Sprintf(file, "file"))
 		w.still(carriedToken, "file")
@@ -175,7 +187,8 @@ func TestATokenThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	w.becomes(carrying("two", "1.36.4", carriedToken)) // It is told, and the node goes on.
-	w.tells("TokenSync", "Warning keep the token of Secret token in /"+carriedToken+": no such Secret")
+	w.tells("TokenSync",
+		"Warning keep the token of Secret token in /"+carriedToken+": no such Secret")
 	w.put("token", map[string]string{"token": "late"})
 	w.file(carriedToken, "late")
 }

@@ -17,19 +17,23 @@ func TestACertificateThatExpiredIsReplacedByTheToken(t *testing.T) {
 	w.stop()
 	w.ahead.Store(int64(60 * 24 * time.Hour))
 	w.startAgain()
+
 	w.await("the status", func() error {
 		s, err := w.status()
-		if err == nil && (s.Cluster == nil || !strings.Contains(s.Cluster.Problem, "no bootstrap token")) {
+		if err == nil &&
+			(s.Cluster == nil || !strings.Contains(s.Cluster.Problem, "no bootstrap token")) {
 			err = fmt.Errorf("%+v", s.Cluster)
 		}
 		return err
 	})
+
 	// An operator brings a new token: nothing has to be restarted.
 	const token = credentials + "/bootstrap-token"
 	w.write(token, w.BootstrapToken(t))
 	w.approve()
 	w.ahead.Store(0)
 	w.becomes(osc("two"))
+
 	w.await("the end of the token", func() error {
 		_, err := os.Stat(filepath.Join(w.node.Dir, token))
 		if err == nil {
@@ -62,6 +66,7 @@ func (w *world) renews() (renewed func()) {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	return func() {
 		w.Helper()
 		w.approve()

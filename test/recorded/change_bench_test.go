@@ -21,18 +21,46 @@ import (
 // sizes are the changes that are measured. A Secret has at most 1 MiB, so that
 // files are shorter where there are many.
 var sizes = []size{
-	{name: "small", files: 1, units: 1, changed: 1, bytes: 2048, together: 1},
-	{name: "one-of-200", files: 200, units: 50, changed: 1, bytes: 2048, together: 200},
-	{name: "all-200", files: 200, units: 50, changed: 200, bytes: 2048, together: 200},
-	{name: "one-of-2000", files: 2000, units: 50, changed: 1, bytes: 200, together: 10},
+	{
+		name:     "small",
+		files:    1,
+		units:    1,
+		changed:  1,
+		bytes:    2048,
+		together: 1,
+	},
+	{
+		name:     "one-of-200",
+		files:    200,
+		units:    50,
+		changed:  1,
+		bytes:    2048,
+		together: 200,
+	},
+	{
+		name:     "all-200",
+		files:    200,
+		units:    50,
+		changed:  200,
+		bytes:    2048,
+		together: 200,
+	},
+	{
+		name:     "one-of-2000",
+		files:    2000,
+		units:    50,
+		changed:  1,
+		bytes:    200,
+		together: 10,
+	},
 }
 
 // quiet is how long after the annotation what a change costs is read: the agent
 // looks at its units once more, and deletes old generations.
 const quiet = 500 * time.Millisecond
 
-// steadyLong keeps the verdict on a change out of its measurement: as on a node,
-// the next change comes first or ten seconds later.
+// steadyLong keeps the verdict on a change out of its measurement: as on a
+// node, the next change comes first or ten seconds later.
 const steadyLong = 10 * time.Second
 
 // BenchmarkChange is a change of the Secret at an agent and a systemd that have
@@ -44,6 +72,7 @@ func BenchmarkChange(b *testing.B) {
 	w.put("token", map[string]string{"token": "t"})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+
 	seen := w.annotations(ctx)
 	kubelet, containerd := answering(b)
 
@@ -59,6 +88,7 @@ func BenchmarkChange(b *testing.B) {
 		Socket:     w.startSystemd(dir),
 		Steady:     steadyLong,
 	}
+
 	pid := w.startChild(node)
 	until(b, seen, first)
 
@@ -70,25 +100,32 @@ func BenchmarkChange(b *testing.B) {
 			start := time.Now()
 			took := until(b, seen, document).Sub(start)
 			time.Sleep(quiet)
+
 			return took
 		}
+
 		b.Run(s.name, func(b *testing.B) {
 			change(fmt.Sprint("before ", b.N))
 			var times []time.Duration
 			before := usageOf(b, pid)
+
 			for i := range b.N {
 				times = append(times, change(fmt.Sprintf("%d of %d", i, b.N)))
 			}
-			after, n := usageOf(b, pid), float64(b.N)
+
+			after := usageOf(b, pid)
+			n := float64(b.N)
 			b.ReportMetric(float64((after.cpu-before.cpu).Microseconds())/1e3/n, "cpu-ms")
 			b.ReportMetric(float64(after.switches-before.switches)/n, "switches")
 			b.ReportMetric(float64(after.written-before.written)/1024/n, "written-KiB")
 			median(b, times)
 			medians[s.name] = times[len(times)/2]
+
 			if few := medians["one-of-200"]; few > 0 {
 				b.ReportMetric(float64(medians[s.name])/float64(few), "ratio")
 			}
 		})
+
 		b.Run(s.name+"-calls", func(b *testing.B) {
 			change(fmt.Sprint("traced before ", b.N))
 			calls := traced(b, pid, func() {
@@ -102,14 +139,15 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is the start of an agent's process to the Node's annotation, on
-// an empty node.
+// BenchmarkStart is the start of an agent's process to the Node's annotation,
+// on an empty node.
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b, cluster.Options{})
 	w.addNode()
 	w.put("token", map[string]string{"token": "t"})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+
 	seen := w.annotations(ctx)
 	kubelet, containerd := answering(b)
 	whole := b // Nodes outlive the parts they are made in.
@@ -117,6 +155,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			text := s.document(fmt.Sprint("start ", b.N))
 			w.put(secretName, map[string]string{"osc.yaml": text})
+
 			var times []time.Duration
 			for range b.N {
 				dir := nodeDirectory(whole)
@@ -129,7 +168,9 @@ func BenchmarkStart(b *testing.B) {
 					Socket:     w.startSystemd(dir),
 					Steady:     steadyLong,
 				}
-				w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
+
+				w.must("PATCH", nodes+"/node-1",
+					`{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
 				start := time.Now()
 				_, end := w.startSelf(childVariable, node.text(w))
 				for (<-seen).value != "" { // of the node before
@@ -137,6 +178,7 @@ func BenchmarkStart(b *testing.B) {
 				times = append(times, until(b, seen, text).Sub(start))
 				end()
 			}
+
 			median(b, times)
 		})
 	}
@@ -154,6 +196,7 @@ func nodeDirectory(b *testing.B) string {
 			b.Error(err)
 		}
 	})
+
 	return dir
 }
 
@@ -162,31 +205,39 @@ func nodeDirectory(b *testing.B) string {
 func traced(b *testing.B, pid int, f func()) int64 {
 	b.Helper()
 	summary := filepath.Join(b.TempDir(), "calls")
-	cmd := exec.Command("strace", "-f", "-c", "-U", "calls,name", "-S", "calls", "-o", summary, "-p", strconv.Itoa(pid))
+	cmd := exec.Command("strace", "-f", "-c", "-U", "calls,name", "-S", "calls", "-o", summary,
+		"-p", strconv.Itoa(pid))
 	said, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		b.Fatalf("count system calls: %v", err)
 	}
+
 	lines := bufio.NewScanner(said)
 	if !lines.Scan() || !strings.Contains(lines.Text(), "attached") {
 		b.Fatalf("strace: %s", lines.Text())
 	}
+
 	go func() { _, _ = io.Copy(io.Discard, said) }()
 	f()
 	err = cmd.Process.Signal(syscall.SIGINT)
-	if err = errors.Join(err, cmd.Wait()); err != nil && cmd.ProcessState.Exited() {
+	err = errors.Join(err, cmd.Wait())
+	if err != nil && cmd.ProcessState.Exited() {
 		b.Fatalf("strace: %v", err)
 	}
+
 	text, err := os.ReadFile(summary)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if os.Getenv("LOAM_LOG") != "" {
 		b.Logf("%s", text)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[1] == "total" {
 			calls, err := strconv.ParseInt(fields[0], 10, 64)
@@ -196,6 +247,7 @@ func traced(b *testing.B, pid int, f func()) int64 {
 			return calls
 		}
 	}
+
 	b.Fatalf("strace counted nothing:\n%s", text)
 	return 0
 }

@@ -19,32 +19,41 @@ func TestAClockThatStartsIn1970AndIsSet(t *testing.T) {
 	w.adjust = func(n *Node) { n.Agent.Engine.(*apply.Executor).Now = w.now }
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.startOfTime()
+
 	t.Run("without a certificate", func(t *testing.T) {
 		w.join(osc("one") + referring)
 		w.livesOnAndHearsTheTime("one", "two", "three")
 	})
+
 	w.stop()
 	w.startOfTime()
 	w.systemd.Calls()
+
 	t.Run("with one that was kept", func(t *testing.T) {
 		before := w.generation()
 		w.startAgain()
+
 		w.await("the Node", func() error {
 			if link := w.node.Cluster.Link(); link.Node == "" {
 				return errors.New(link.Problem)
 			}
 			return nil
 		})
+
 		w.poke()
 		w.still("etc/a", "three")
+
 		if calls := w.systemd.Calls(); len(calls) > 0 || w.generation() != before {
 			t.Errorf("jobs %v, generations %d and %d", calls, before, w.generation())
 		}
+
 		w.livesOnAndHearsTheTime("three", "four", "five")
 	})
+
 	if n := w.asked(); n != 1 {
 		t.Errorf("%d certificates asked for", n)
 	}
+
 	t.Run("the certificate is renewed all the same", func(t *testing.T) {
 		renewed := w.renews()
 		w.ahead.Store(int64(27 * 24 * time.Hour))
@@ -61,9 +70,11 @@ func (w *world) livesOnAndHearsTheTime(first, second, third string) {
 	w.Helper()
 	w.renewsItsLease()
 	w.waitsAnHour(first, second)
+
 	if year := w.now().UTC().Year(); year != 1970 {
 		w.Fatalf("the node's clock says %d", year)
 	}
+
 	w.overtake()
 	w.systemd.Calls()
 	before := w.generation()
@@ -72,9 +83,12 @@ func (w *world) livesOnAndHearsTheTime(first, second, third string) {
 	w.poke()
 	w.renewsItsLease()
 	w.still("etc/a", second)
+
 	if calls := w.systemd.Calls(); len(calls) > 0 || w.generation() != before {
-		w.Errorf("when the clock was set: jobs %v, generations %d and %d", calls, before, w.generation())
+		w.Errorf("when the clock was set: jobs %v, generations %d and %d",
+			calls, before, w.generation())
 	}
+
 	w.waitsAnHour(second, third)
 }
 
@@ -86,9 +100,11 @@ func (w *world) renewsItsLease() {
 	since := w.now().Add(later)
 	w.ahead.Add(int64(later))
 	w.poke()
+
 	w.await("the Lease", func() error {
 		l, err := w.get(nodeLease)
-		if at := l.Spec.RenewTime; err == nil && (at.Before(since.Truncate(time.Microsecond)) || at.After(w.now())) {
+		at := l.Spec.RenewTime
+		if err == nil && (at.Before(since.Truncate(time.Microsecond)) || at.After(w.now())) {
 			err = fmt.Errorf("renewed at %s", at)
 		}
 		return err
@@ -109,12 +125,14 @@ func TestAClockThatIsSetBack(t *testing.T) {
 	w.still("etc/a", "one")
 	w.ahead.Store(0)
 	w.poke()
+
 	t.Run("a change that waited", func(t *testing.T) {
 		w.ahead.Store(int64(time.Hour + time.Minute))
 		w.poke()
 		w.overtake()
 		w.still("etc/a", "two")
 	})
+
 	t.Run("the Lease", func(t *testing.T) {
 		w.renewsItsLease()
 	})

@@ -15,14 +15,17 @@ func (w *world) events(reason string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list struct {
 		Items []struct{ Type, Message string }
 	}
+
 	err = json.Unmarshal(text, &list)
 	var said []string
 	for _, e := range list.Items {
 		said = append(said, e.Type+" "+e.Message)
 	}
+
 	return said, err
 }
 
@@ -43,7 +46,8 @@ func TestWhatAChangeAsksOfSystemdIsTold(t *testing.T) {
 	w := newWorld(t, cluster.Options{Controllers: true})
 	w.join(sized(1, 3, 1, "one"))
 	w.becomes(sized(1, 3, 1, "two"))
-	w.tells("SystemDUnitRestart", "Normal restarted unit-000.service, unit-001.service, unit-002.service")
+	w.tells("SystemDUnitRestart",
+		"Normal restarted unit-000.service, unit-001.service, unit-002.service")
 	w.becomes(sized(1, 1, 1, "two"))
 	w.tells("SystemDUnitStop", "Normal stopped unit-001.service, unit-002.service")
 	w.becomes(sized(1, 2, 1, "two"))

@@ -19,6 +19,7 @@ func TestAWatchThatExpiresIsGoneOnWithFromTheNewest(t *testing.T) {
 	w := newWorld(t, cluster.Options{Controllers: true})
 	p := w.interpose()
 	w.join(osc("one"))
+
 	for _, tt := range []struct {
 		name, last string
 		gone       int
@@ -35,12 +36,16 @@ func TestAWatchThatExpiresIsGoneOnWithFromTheNewest(t *testing.T) {
 			w.says(osc("newest"))
 			resume()
 			w.annotated(osc("newest"))
-			if calls := w.systemd.Calls(); !slices.Equal(calls, []string{"restart a.service"}) || w.generation() != before+1 {
+
+			calls := w.systemd.Calls()
+			if !slices.Equal(calls, []string{"restart a.service"}) || w.generation() != before+1 {
 				t.Errorf("jobs %v, generations %d and %d", calls, before, w.generation())
 			}
+
 			if p.left() > 0 {
 				t.Errorf("%d watches were not asked for", p.left())
 			}
+
 			w.becomes(osc("one"))
 		})
 	}
@@ -58,12 +63,17 @@ func (w *world) expire(p *proxy, last string, gone int) (resume func()) {
 		if p.running == nil {
 			return errors.New("none")
 		}
-		running, p.running, p.open, p.gone = p.running, nil, open, gone
+		running = p.running
+		p.running = nil
+		p.open = open
+		p.gone = gone
 		return nil
 	})
+
 	if _, err := io.WriteString(running, last); err != nil {
 		w.Fatal(err)
 	}
+
 	running.Close()
 	return func() { close(open) }
 }
@@ -86,11 +96,14 @@ func (p *proxy) isGone(r *http.Request) bool {
 		case <-r.Context().Done():
 		}
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.gone == 0 {
 		return false
 	}
+
 	p.gone--
 	return true
 }
@@ -98,7 +111,8 @@ func (p *proxy) isGone(r *http.Request) bool {
 // isWatch reports whether r watches the Secret with the configuration.
 func isWatch(r *http.Request) bool {
 	q := r.URL.Query()
-	return r.URL.Path == secrets && q.Get("fieldSelector") == "metadata.name="+secretName && q.Get("watch") != ""
+	return r.URL.Path == secrets && q.Get("fieldSelector") == "metadata.name="+secretName &&
+		q.Get("watch") != ""
 }
 
 // tap makes the answer to a watch one that expire can end.
@@ -106,16 +120,19 @@ func (p *proxy) tap(a *http.Response) error {
 	if !isWatch(a.Request) || a.StatusCode != http.StatusOK {
 		return nil
 	}
+
 	r, w := io.Pipe()
 	from := a.Body
 	p.copies.Go(func() {
 		_, err := io.Copy(w, from)
 		w.CloseWithError(err)
 	})
+
 	p.mu.Lock()
 	p.running = w
 	p.mu.Unlock()
 	a.Body = &tapped{r, from}
+
 	return nil
 }
 

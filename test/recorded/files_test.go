@@ -21,8 +21,11 @@ const (
 
 // osc is a configuration with one unit and one file that says text.
 func osc(text string) string {
-	return "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n  - name: a.service\n    content: |\n      [Service]\n      ExecStart=sleep infinity\n" +
-		"      [Install]\n      WantedBy=multi-user.target\n    filePaths: [/etc/a]\n  files:\n  - path: /etc/a\n    content: {inline: {data: " + text + "}}\n"
+	return "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n" +
+		"  units:\n  - name: a.service\n    content: |\n      [Service]\n" +
+		"      ExecStart=sleep infinity\n" +
+		"      [Install]\n      WantedBy=multi-user.target\n    filePaths: [/etc/a]\n  files:\n" +
+		"  - path: /etc/a\n    content: {inline: {data: " + text + "}}\n"
 }
 
 func sum(text string) string {
@@ -73,7 +76,9 @@ func (w *world) absent(name string) {
 func (w *world) write(name, text string) {
 	w.Helper()
 	name = filepath.Join(w.node.Dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(text), 0o600))
+	if err != nil {
 		w.Fatal(err)
 	}
 }
@@ -95,8 +100,10 @@ func (w *world) generation() int {
 	if err == nil {
 		_, err = fmt.Sscanf(filepath.Base(target), "%06d-", &number)
 	}
+
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	return number
 }

@@ -22,11 +22,15 @@ func (f *fleet) run(text string) {
 		cancel()
 		group.Wait()
 	})
+
 	group.Go(func() {
-		for ctx.Err() == nil { // The server ends the watch of who is slow; the next begins with all Nodes.
+		for ctx.Err() == nil {
+			// The server ends the watch of who is slow; the next begins with
+			// all Nodes.
 			_ = f.Watch(ctx, nodes+"?watch=1", f.see)
 		}
 	})
+
 	started := 0
 	for some := range slices.Chunk(f.nodes, 100) {
 		for _, n := range some {
@@ -51,22 +55,25 @@ func (f *fleet) see(line []byte) {
 	}
 }
 
-// reached waits until so many Nodes say that they run text, and returns when half
-// of them were seen to, and the last.
+// reached waits until so many Nodes say that they run text, and returns when
+// half of them were seen to, and the last.
 func (f *fleet) reached(text string, all int) (half, last time.Time) {
 	f.Helper()
-	want, have := sum(text), 0
+	want := sum(text)
+	have := 0
 	for _, value := range f.shown {
 		if value == want {
 			have++
 		}
 	}
+
 	limit := time.After(2 * time.Minute)
 	for have < all {
 		select {
 		case a := <-f.seen:
 			if before := f.shown[a.node]; a.value == want && before != want {
-				have, last = have+1, a.at
+				have += 1
+				last = a.at
 			}
 			f.shown[a.node] = a.value
 			if half.IsZero() && 2*have >= all {
@@ -76,6 +83,7 @@ func (f *fleet) reached(text string, all int) (half, last time.Time) {
 			f.Fatalf("the change reached %d of %d Nodes", have, all)
 		}
 	}
+
 	return half, last
 }
 

@@ -31,29 +31,40 @@ type sighting struct {
 	at          time.Time
 }
 
-// newFleet starts so many nodes, which run the configuration text when it returns.
-// steady is as of New.
+// newFleet starts so many nodes, which run the configuration text when it
+// returns. steady is as of New.
 func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
 	t.Helper()
 	const files = 12 // of each node: directories, a connection, and what is open for a moment
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max < uint64(files*size) {
-		t.Fatalf("%d nodes need %d open files, the limit is %d (%v)\nhint: ulimit -Hn", size, files*size, limit.Max, err)
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	if err != nil || limit.Max < uint64(files*size) {
+		t.Fatalf("%d nodes need %d open files, the limit is %d (%v)\nhint: ulimit -Hn",
+			size, files*size, limit.Max, err)
 	}
-	f := &fleet{world: &world{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})}, seen: make(chan sighting, 16*size), shown: map[string]string{}}
+
+	f := &fleet{
+		world: &world{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})},
+		seen:  make(chan sighting, 16*size),
+		shown: map[string]string{},
+	}
+
 	f.allow()
 	f.countRequests()
 	f.says(text)
+
 	dir := fleetDir(t)
 	for i := range size {
 		f.add(filepath.Join(dir, fmt.Sprint(i)), fmt.Sprintf("node-%d", i), steady)
 	}
+
 	f.run(text)
 	f.rested()
 	return f
 }
 
-// fleetDir is in memory where it can be: a thousand nodes have a thousand disks.
+// fleetDir is in memory where it can be: a thousand nodes have a thousand
+// disks.
 func fleetDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "loam-fleet-")
 	if err != nil {
@@ -80,13 +91,20 @@ func (f *fleet) allow() {
 // add makes a node that has joined.
 func (f *fleet) add(dir, name string, steady time.Duration) {
 	f.Helper()
-	f.must(http.MethodPost, nodes, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {"kubernetes.io/hostname": %[1]q}}}`, name))
+	f.must(http.MethodPost, nodes,
+		fmt.Sprintf(`{"metadata": {"name": %q, "labels": {"kubernetes.io/hostname": %[1]q}}}`,
+			name))
+
 	f.admit(dir, name)
 	c := f.config()
-	c.Machine, c.Hostname, c.Tokens = name, name, nil
+	c.Machine = name
+	c.Hostname = name
+	c.Tokens = nil
+
 	n, err := New(dir, c, "", &Systemd{Job: 5 * time.Millisecond}, steady, logger())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.nodes = append(f.nodes, n)
 }

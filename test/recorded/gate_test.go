@@ -14,7 +14,8 @@ import (
 // TestTurnsAndDelaysOutliveTheAgentAndItsSessions is one node through it all.
 func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 	t.Parallel()
-	w, front := newWorld(t, cluster.Options{Controllers: true}), &refusal{}
+	w := newWorld(t, cluster.Options{Controllers: true})
+	front := &refusal{}
 	w.interpose().answers = front.answer
 	w.serial = true
 	w.put("ca", map[string]string{"bundle.crt": "A"})
@@ -34,34 +35,47 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 		w.annotated(osc("two") + referring)
 		w.givenOn()
 	})
+
 	t.Run("a checksum that somebody forgot to change keeps no text away", func(t *testing.T) {
-		w.must("PATCH", secrets+"/"+secretName, `{"metadata": {"annotations": {"checksum/data-script": "fixed"}}}`)
+		w.must("PATCH", secrets+"/"+secretName,
+			`{"metadata": {"annotations": {"checksum/data-script": "fixed"}}}`)
 		w.carries(applied, "fixed")
-		text, err := json.Marshal(map[string]any{"stringData": map[string]string{"osc.yaml": osc("three") + referring}})
+
+		text, err := json.Marshal(
+			map[string]any{"stringData": map[string]string{"osc.yaml": osc("three") + referring}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		w.must("PATCH", secrets+"/"+secretName, string(text))
 		w.file("etc/a", "three")
 		w.givenOn()
 	})
+
 	t.Run("a turn that was taken before a restart is given on after it", func(t *testing.T) {
 		w.stop()
 		h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
-		w.adjust = func(n *Node) { n.Agent.Engine.(*apply.Executor).Units, n.Agent.Units = h, h }
+		w.adjust = func(n *Node) {
+			n.Agent.Engine.(*apply.Executor).Units = h
+			n.Agent.Units = h
+		}
 		w.startAgain()
 		w.overtake()
 		w.says(osc("four") + referring)
 		<-h.begun
+
 		if l, err := w.get(leases + secretName); err != nil || l.Spec.HolderIdentity != "host-1" {
 			t.Fatalf("the turn of %q: %v", l.Spec.HolderIdentity, err)
 		}
+
 		w.stop()
 		w.adjust = nil
 		w.startAgain()
 		w.annotated(osc("four") + referring)
 		w.givenOn()
 	})
+
 	t.Run("a delay is kept by a session that has not seen the Node yet", func(*testing.T) {
 		w.serial = false
 		w.becomes(osc("five") + referring)
@@ -72,12 +86,16 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 		front.once(401, "Unauthorized")
 		w.leaseDue()
 		w.came(front, 0)
-		seen := front.begin(hangs, "", func(r *http.Request) bool { return r.Method == "GET" && strings.HasPrefix(r.URL.Path, nodes) })
+		seen := front.begin(hangs, "", func(r *http.Request) bool {
+			return r.Method == "GET" && strings.HasPrefix(r.URL.Path, nodes)
+		})
+
 		w.came(front, 0)
 		for range 2 {
 			w.poke()
 			w.overtake()
 		}
+
 		w.still("etc/a", "five")
 		seen()
 		w.nodeSeen()
@@ -89,8 +107,8 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 	})
 }
 
-// nodeSeen waits until the session has seen the Node as it is now: it puts back a
-// label that the Node has lost.
+// nodeSeen waits until the session has seen the Node as it is now: it puts back
+// a label that the Node has lost.
 func (w *world) nodeSeen() {
 	w.Helper()
 	const role = "node-role.kubernetes.io/worker"

@@ -13,7 +13,8 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// A kubeconfig that a disk has torn or a person has mixed up is as good as none.
+// A kubeconfig that a disk has torn or a person has mixed up is as good as
+// none.
 func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
@@ -23,9 +24,11 @@ func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const key = `client-key-data: .*`
 	others := regexp.MustCompile(key).FindString(w.Kubeconfig(t, "another"))
-	w.write(credentials+"/kubeconfig", string(regexp.MustCompile(key).ReplaceAll(mine, []byte(others))))
+	w.write(credentials+"/kubeconfig",
+		string(regexp.MustCompile(key).ReplaceAll(mine, []byte(others))))
 	w.write(credentials+"/bootstrap-token", w.BootstrapToken(t))
 	w.startAgain()
 	w.approve()
@@ -36,9 +39,12 @@ func TestABootstrapTokenThatCannotBeReadKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	w.stop()
-	if err := os.MkdirAll(filepath.Join(w.node.Dir, credentials, "bootstrap-token"), 0o755); err != nil {
+
+	err := os.MkdirAll(filepath.Join(w.node.Dir, credentials, "bootstrap-token"), 0o755)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.startAgain()
 	w.becomes(osc("two"))
 }
@@ -47,21 +53,27 @@ func TestATokenThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	w.poke()
+
 	dir := filepath.Join(w.node.Dir, filepath.Dir(tokenFile))
 	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
+
 	w.put("token", map[string]string{"token": "rotated"})
 	w.await("the event", func() error {
 		text, err := w.Do("GET", "/api/v1/events?fieldSelector=reason%3DTokenSync", "")
-		if err == nil && !strings.Contains(string(text), "keep the token of Secret token in /"+tokenFile+": make directory var/lib/thing: a file is in the way") {
+		if err == nil && !strings.Contains(string(text),
+			"keep the token of Secret token in /"+tokenFile+": make directory var/lib/thing: "+
+				"a file is in the way") {
 			err = fmt.Errorf("%s", text)
 		}
 		return err
 	})
+
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	w.becomes(osc("two")) // The Secret says nothing new.
 	w.file(tokenFile, "rotated")
 }
@@ -71,7 +83,8 @@ func TestASecretIsATokensAndTheConfigurations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
-	both := osc("one") + strings.NewReplacer("name: ca", "name: token", "bundle.crt", "token").Replace(referring)
+	both := osc("one") + strings.NewReplacer("name: ca", "name: token", "bundle.crt",
+		"token").Replace(referring)
 	w.join(both)
 	w.file("etc/ca", "first")
 	w.poke()
@@ -82,8 +95,8 @@ func TestASecretIsATokensAndTheConfigurations(t *testing.T) {
 	w.file("etc/ca", "token 2")
 }
 
-// TestPoolsDoNotReadEachOthersSecrets asks the API server what examples/cluster/rbac.yaml
-// comes to.
+// TestPoolsDoNotReadEachOthersSecrets asks the API server what
+// examples/cluster/rbac.yaml comes to.
 func TestPoolsDoNotReadEachOthersSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{})
@@ -94,17 +107,39 @@ func TestPoolsDoNotReadEachOthersSecrets(t *testing.T) {
 		{"a machine, its configuration", "machine-1", "get", "secrets", secretName, true},
 		{"a machine, all Secrets", "machine-1", "list", "secrets", "", false},
 		{"a machine named as its Node", "node-1", "watch", "secrets", secretName, true},
-		{"a machine, its Lease", "machine-1", "update", "leases.coordination.k8s.io", "gardener-node-agent-node-1", true},
-		{"a machine of another pool, the configuration", "other-1", "get", "secrets", secretName, false},
+		{
+			"a machine, its Lease",
+			"machine-1",
+			"update",
+			"leases.coordination.k8s.io",
+			"gardener-node-agent-node-1",
+			true,
+		},
+		{
+			"a machine of another pool, the configuration",
+			"other-1",
+			"get",
+			"secrets",
+			secretName,
+			false,
+		},
 		{"a machine of another pool, a token", "other-1", "watch", "secrets", "token", false},
-		{"a machine of another pool, the turns", "other-1", "update", "leases.coordination.k8s.io", secretName, false},
+		{
+			"a machine of another pool, the turns",
+			"other-1",
+			"update",
+			"leases.coordination.k8s.io",
+			secretName,
+			false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resource, group, _ := strings.Cut(tt.resource, ".")
-			answer := w.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", fmt.Sprintf(
-				`{"spec": {"user": "gardener.cloud:node-agent:machine:%s", "groups": [%q, "system:authenticated"],
+			answer := w.must("POST",
+				"/apis/authorization.k8s.io/v1/subjectaccessreviews", fmt.Sprintf(
+					`{"spec": {"user": "gardener.cloud:node-agent:machine:%s", "groups": [%q, "system:authenticated"],
 				"resourceAttributes": {"namespace": "kube-system", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`,
-				tt.machine, agentGroup, tt.verb, group, resource, tt.object))
+					tt.machine, agentGroup, tt.verb, group, resource, tt.object))
 			text, err := json.Marshal(answer["status"])
 			if got := answer["status"].(map[string]any)["allowed"]; err != nil || got != tt.want {
 				t.Errorf("%s %v", text, err)

@@ -16,25 +16,31 @@ import (
 
 // Complete gives the node what an agent has besides its loop, before Run: a
 // watch over its managed paths, one over the kubelet at an address and the
-// containerd behind a socket, and metrics on a port of loopback. What is left to
-// a real one are systemd's connection and signals, and the socket for people.
+// containerd behind a socket, and metrics on a port of loopback. What is left
+// to a real one are systemd's connection and signals, and the socket for
+// people.
 func (n *Node) Complete(kubelet, containerd string) error {
-	// On a node this is a mount; a watcher follows the link within the directory.
+	// On a node this is a mount; a watcher follows the link within the
+	// directory.
 	view := filepath.Join(n.Dir, generation.View)
 	if err := os.Symlink(generation.Dir, view); err != nil && !os.IsExist(err) {
 		return fmt.Errorf("complete a node: %w", err)
 	}
+
 	watcher, err := drift.New()
 	if err != nil {
 		return fmt.Errorf("complete a node: %w", err)
 	}
+
 	n.close = append(n.close, watcher.Close)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("complete a node: %w", err)
 	}
+
 	queries := make(agent.Queries)
-	n.Agent.Drift, n.Agent.Queries = watcher, queries
+	n.Agent.Drift = watcher
+	n.Agent.Queries = queries
 	n.beside = append(n.beside,
 		func(ctx context.Context) error {
 			return metrics.Serve(ctx, listener, metrics.Handler(queries.Take))
@@ -43,6 +49,7 @@ func (n *Node) Complete(kubelet, containerd string) error {
 			n.watchOver(queries, kubelet, containerd).Run(ctx)
 			return nil
 		})
+
 	return nil
 }
 
@@ -62,6 +69,8 @@ func (n *Node) watchOver(queries agent.Queries, kubelet, containerd string) live
 			return all, err
 		},
 		Restart: n.wishes.Restart,
-		Report:  func(e liveness.Event) { n.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text()) },
+		Report: func(e liveness.Event) {
+			n.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
+		},
 	}
 }

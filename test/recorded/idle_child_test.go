@@ -23,8 +23,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// child is a node whose agent has a process for itself, so that what the process
-// uses is what the agent uses.
+// child is a node whose agent has a process for itself, so that what the
+// process uses is what the agent uses.
 type child struct {
 	Dir                 string
 	Config              agent.Config
@@ -38,7 +38,9 @@ type child struct {
 const childVariable = "LOAM_RECORDED_NODE"
 
 func TestMain(m *testing.M) {
-	node, systemd, reference := os.Getenv(childVariable), os.Getenv(systemdVariable), os.Getenv(referenceVariable)
+	node := os.Getenv(childVariable)
+	systemd := os.Getenv(systemdVariable)
+	reference := os.Getenv(referenceVariable)
 	var err error
 	switch {
 	case node != "":
@@ -50,6 +52,7 @@ func TestMain(m *testing.M) {
 	default:
 		os.Exit(m.Run())
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -62,6 +65,7 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return fmt.Errorf("decode %s: %w", childVariable, err)
 	}
+
 	ctx := untilInputEnds()
 	var systemd Units = &Systemd{Job: 5 * time.Millisecond}
 	if c.Socket != "" {
@@ -72,6 +76,7 @@ func runChild(text string) error {
 		defer real.Close()
 		systemd = real
 	}
+
 	n, err := New(c.Dir, c.Config, "", systemd, c.Steady, logger())
 	if err != nil {
 		return err
@@ -79,10 +84,12 @@ func runChild(text string) error {
 	if err := n.Complete(c.Kubelet, c.Containerd); err != nil {
 		return errors.Join(err, n.Close())
 	}
+
 	return errors.Join(n.Run(ctx), n.Close())
 }
 
-// untilInputEnds is the time until standard input ends, as it does with the parent.
+// untilInputEnds is the time until standard input ends, as it does with the
+// parent.
 func untilInputEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -109,22 +116,28 @@ func (c child) text(t testing.TB) string {
 }
 
 // startSelf runs this program again, told what to be by a variable of its
-// environment, and returns its process ID and how to end it before the test does.
+// environment, and returns its process ID and how to end it before the test
+// does.
 func (w *world) startSelf(variable, value string) (int, func()) {
 	w.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	cmd := exec.Command(program)
-	cmd.Env, cmd.Stderr = append(os.Environ(), variable+"="+value), os.Stderr
+	cmd.Env = append(os.Environ(), variable+"="+value)
+	cmd.Stderr = os.Stderr
+
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = startLazy(cmd)
 	}
+
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	end := sync.OnceFunc(func() {
 		if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
 			w.Error(err)
@@ -134,15 +147,17 @@ func (w *world) startSelf(variable, value string) (int, func()) {
 	return cmd.Process.Pid, end
 }
 
-// startLazy starts a process with the timer slack of loam-agent.service, which a
-// process has from the thread that forks it (prctl(2), PR_SET_TIMERSLACK).
+// startLazy starts a process with the timer slack of loam-agent.service, which
+// a process has from the thread that forks it (prctl(2), PR_SET_TIMERSLACK).
 func startLazy(cmd *exec.Cmd) error {
 	const slack = time.Millisecond
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the timer slack: %w", err)
 	}
+
 	err := cmd.Start()
 	return errors.Join(err, unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)) // The default again.
 }
@@ -152,34 +167,45 @@ func (w *world) admit(dir, machine string) {
 	w.Helper()
 	text := w.Kubeconfig(w.TB, "gardener.cloud:node-agent:machine:"+machine, agentGroup)
 	dir = filepath.Join(dir, credentials)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(text), 0o600)); err != nil {
+	err := errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(text), 0o600))
+	if err != nil {
 		w.Fatal(err)
 	}
 }
 
 // answering are a kubelet and a containerd that say that they are well.
 func answering(t testing.TB) (kubelet, containerd string) {
-	healthz := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	healthz := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok")
+	}))
 	t.Cleanup(healthz.Close)
 	containerd = filepath.Join(t.TempDir(), "containerd.sock")
 	listener, err := net.Listen("unix", containerd)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var clear http.Protocols
 	clear.SetUnencryptedHTTP2(true)
-	server := &http.Server{Protocols: &clear, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Grpc-Status", "0")
-	})}
+	server := &http.Server{
+		Protocols: &clear,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "0")
+		}),
+	}
+
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	// The first to connect is said to write: the socket's time of access (touch_atime
-	// in net/unix/af_unix.c). On a node, it is not on a disk.
+
+	// The first to connect is said to write: the socket's time of access
+	// (touch_atime in net/unix/af_unix.c). On a node, it is not on a disk.
 	first, err := net.Dial("unix", containerd)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_ = first.Close()
 	return healthz.Listener.Addr().String(), containerd
 }

@@ -11,21 +11,26 @@ import (
 // agentGroup is the group of every node agent's certificate.
 const agentGroup = "gardener.cloud:node-agents"
 
-// tally is the requests that node agents have made so far, as the API server counts
-// them.
+// tally is the requests that node agents have made so far, as the API server
+// counts them.
 type tally struct {
-	// renewals are updates of Leases; watches count when they begin; rest is all
-	// else, refused what the server turned away because it had too much to do.
+	// renewals are updates of Leases; watches count when they begin; rest is
+	// all else, refused what the server turned away because it had too much to
+	// do.
 	renewals, watches, rest, refused float64
-	// waited is how many seconds all of them together were in the server's queues.
+	// waited is how many seconds all of them together were in the server's
+	// queues.
 	waited float64
 }
 
 // flowSchemas sort agents' requests into classes, for the server counts by flow
-// schema: each request when it is let in, a watch too. The priority level is the
-// one in which they are without (flow schema global-default).
+// schema: each request when it is let in, a watch too. The priority level is
+// the one in which they are without (flow schema global-default).
 var flowSchemas = []struct{ name, rule string }{
-	{"agents-renewals", `"verbs": ["update"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]`},
+	{
+		"agents-renewals",
+		`"verbs": ["update"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]`,
+	},
 	{"agents-watches", `"verbs": ["watch"], "apiGroups": ["*"], "resources": ["*"]`},
 	{"agents-rest", `"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]`},
 }
@@ -41,6 +46,7 @@ func (w *world) countRequests() {
 			"rules": [{"subjects": [{"kind": "Group", "group": {"name": %q}}], "resourceRules": [{%s, "clusterScope": true, "namespaces": ["*"]}]}]
 		}}`, f.name, 9000+i, agentGroup, f.rule))
 	}
+
 	for _, f := range flowSchemas {
 		w.await("flow schema "+f.name, func() error {
 			status, _ := w.must(http.MethodGet, path+"/"+f.name, "")["status"].(map[string]any)
@@ -59,18 +65,23 @@ func (w *world) tally() tally {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	var all tally
 	for line := range strings.Lines(string(page)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if !ok || !strings.HasPrefix(name, "apiserver_flowcontrol_") || !strings.Contains(name, `flow_schema="agents-`) {
+		if !ok || !strings.HasPrefix(name, "apiserver_flowcontrol_") ||
+			!strings.Contains(name, `flow_schema="agents-`) {
 			continue
 		}
+
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			w.Fatalf("metrics of the API server: %q: %v", line, err)
 		}
+
 		all.add(name, n)
 	}
+
 	return all
 }
 
@@ -97,7 +108,10 @@ func (a tally) since(before tally) tally { return a.plus(before, -1) }
 // plus adds other so many times.
 func (a tally) plus(other tally, times float64) tally {
 	return tally{
-		a.renewals + times*other.renewals, a.watches + times*other.watches, a.rest + times*other.rest,
-		a.refused + times*other.refused, a.waited + times*other.waited,
+		a.renewals + times*other.renewals,
+		a.watches + times*other.watches,
+		a.rest + times*other.rest,
+		a.refused + times*other.refused,
+		a.waited + times*other.waited,
 	}
 }

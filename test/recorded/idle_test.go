@@ -20,24 +20,35 @@ import (
 // idleConfig has what kubelet and containerd are watched by, too.
 func idleConfig(text string) string {
 	o := sized(200, 50, 1, text)
-	return strings.NewReplacer("unit-000.service", "containerd.service", "unit-001.service", "kubelet.service").Replace(o)
+	return strings.NewReplacer("unit-000.service", "containerd.service", "unit-001.service",
+		"kubelet.service").Replace(o)
 }
 
-// startIdle runs a node in dir that has nothing left to do, and returns the ID of
-// its process.
+// startIdle runs a node in dir that has nothing left to do, and returns the ID
+// of its process.
 func (w *world) startIdle(dir, text string, steady time.Duration) int {
 	w.Helper()
-	// What is read is not to be written for it: access times are no work of the agent's.
+
+	// What is read is not to be written for it: access times are no work of the
+	// agent's.
 	if out, err := exec.Command("chattr", "+A", dir).CombinedOutput(); err != nil {
 		w.Logf("access times are kept: %v: %s", err, out)
 	}
+
 	w.countRequests()
 	w.says(text)
 	w.put("token", map[string]string{"token": "t"})
 	w.addNode()
 	w.admit(dir, "machine-1")
 	kubelet, containerd := answering(w.TB)
-	pid := w.startChild(child{Dir: dir, Config: w.config(), Kubelet: kubelet, Containerd: containerd, Steady: steady})
+	pid := w.startChild(child{
+		Dir:        dir,
+		Config:     w.config(),
+		Kubelet:    kubelet,
+		Containerd: containerd,
+		Steady:     steady,
+	})
+
 	w.annotated(text)
 	w.await("the end of the change", func() error { return atRest(dir) })
 	return pid
@@ -45,17 +56,23 @@ func (w *world) startIdle(dir, text string, steady time.Duration) int {
 
 // atRest reports why a node still has something to do.
 func atRest(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, "var/lib/loam/journal.json")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(dir, "var/lib/loam/journal.json")); !errors.Is(err,
+		os.ErrNotExist) {
 		return errors.Join(errors.New("the change has not proven itself"), err)
 	}
+
 	text, err := os.ReadFile(filepath.Join(dir, status.Path))
 	if err != nil {
 		return err
 	}
+
 	s, err := status.Parse(text)
-	if err == nil && (s.Phase != status.Applied || s.Change != nil || s.Error != nil || len(s.Warnings) > 0 || s.Drift.Repaired > 0) {
-		err = fmt.Errorf("phase %s, change %v, error %v, warnings %v, drift %v", s.Phase, s.Change, s.Error, s.Warnings, s.Drift)
+	if err == nil && (s.Phase != status.Applied || s.Change != nil || s.Error != nil ||
+		len(s.Warnings) > 0 || s.Drift.Repaired > 0) {
+		err = fmt.Errorf("phase %s, change %v, error %v, warnings %v, drift %v",
+			s.Phase, s.Change, s.Error, s.Warnings, s.Drift)
 	}
+
 	return err
 }
 
@@ -64,8 +81,11 @@ func TestAnIdleNodeOnlyRenewsItsLease(t *testing.T) {
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)
 	w.await("the first renewal", func() error { return w.renewals(1) })
-	files, asked, used := snapshot(t, dir), w.tally(), usageOf(t, pid)
+	files := snapshot(t, dir)
+	asked := w.tally()
+	used := usageOf(t, pid)
 	w.await("a renewal", func() error { return w.renewals(asked.renewals + 1) })
+
 	if diff := cmp.Diff(files, snapshot(t, dir)); diff != "" {
 		t.Errorf("the node's files changed (-before +after):\n%s", diff)
 	}
@@ -89,21 +109,31 @@ func TestALabelOfTheSecretWritesNothing(t *testing.T) {
 	w := newWorld(t, cluster.Options{})
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)
-	files, used := snapshot(t, dir), usageOf(t, pid)
+	files := snapshot(t, dir)
+	used := usageOf(t, pid)
 	w.must(http.MethodPatch, secrets+"/"+secretName, `{"metadata": {"labels": {"new": "label"}}}`)
-	// Once the node has put back what it loses here, it has seen the Secret, too.
+
+	// Once the node has put back what it loses here, it has seen the Secret,
+	// too.
 	const role = "node-role.kubernetes.io/worker"
 	w.must(http.MethodPatch, nodes+"/node-1", `{"metadata": {"labels": {"`+role+`": null}}}`)
 	w.nodeIs("labelled", func(n object) bool { _, ok := n.Metadata.Labels[role]; return ok })
+
 	if written := usageOf(t, pid).written - used.written; written != 0 {
 		t.Errorf("wrote %d bytes", written)
 	}
+
 	// What the Node then says came by the same watch as the label, so after it.
-	w.must(http.MethodPatch, secrets+"/"+secretName, `{"metadata": {"annotations": {"checksum/data-script": "another"}}}`)
-	w.nodeIs("annotated", func(n object) bool { return n.Metadata.Annotations[applied] == "another" })
+	w.must(http.MethodPatch, secrets+"/"+secretName,
+		`{"metadata": {"annotations": {"checksum/data-script": "another"}}}`)
+	w.nodeIs("annotated", func(n object) bool {
+		return n.Metadata.Annotations[applied] == "another"
+	})
+
 	if diff := cmp.Diff(files, snapshot(t, dir)); diff != "" {
 		t.Errorf("the node's files changed (-before +after):\n%s", diff)
 	}
+
 	w.becomes(idleConfig("two"))
 	if cmp.Equal(files, snapshot(t, dir)) {
 		t.Error("another configuration was not seen to be written")
@@ -130,16 +160,22 @@ func BenchmarkIdle(b *testing.B) {
 	pid := w.startIdle(dir, idleConfig("one"), 10*time.Second)
 	b.Run("200-files", func(b *testing.B) {
 		files := snapshot(b, dir)
-		asked, used, start := w.tally(), usageOf(b, pid), time.Now()
+		asked := w.tally()
+		used := usageOf(b, pid)
+		start := time.Now()
 		<-time.After(time.Duration(b.N) * time.Second)
-		u, more, took := usageOf(b, pid), w.tally().since(asked), time.Since(start)
-		b.ReportMetric((more.renewals+more.watches+more.rest+more.refused)/took.Minutes(), "requests/min")
+		u := usageOf(b, pid)
+		more := w.tally().since(asked)
+		took := time.Since(start)
+		b.ReportMetric((more.renewals+more.watches+more.rest+more.refused)/took.Minutes(),
+			"requests/min")
 		b.ReportMetric(float64(u.wakeups-used.wakeups)/took.Seconds(), "wakeups/s")
 		b.ReportMetric(100*(u.cpu-used.cpu).Seconds()/took.Seconds(), "cpu-%")
 		b.ReportMetric(float64(u.resident)/1e6, "rss-MB")
 		b.ReportMetric(float64(u.anonymous)/1e6, "anonymous-MB")
 		b.ReportMetric(float64(u.written-used.written), "written-B")
 		b.ReportMetric(0, "ns/op")
+
 		if diff := cmp.Diff(files, snapshot(b, dir)); diff != "" {
 			b.Log(diff)
 		}

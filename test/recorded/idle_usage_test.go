@@ -16,16 +16,20 @@ import (
 // usage is what a process has used so far.
 type usage struct {
 	cpu time.Duration
+
 	// wakeups is how often one of its threads has slept and was woken: the
-	// voluntary context switches of all (proc_pid_status(5)). Go's threads stay,
-	// so none are lost.
+	// voluntary context switches of all (proc_pid_status(5)). Go's threads
+	// stay, so none are lost.
 	wakeups int64
+
 	// switches are all context switches, voluntary or not.
 	switches int64
+
 	// resident is RSS in bytes, anonymous the part of it that is no file's.
 	resident, anonymous int64
-	// written is what it had the kernel write to a disk, in bytes (proc_pid_io(5),
-	// write_bytes); sockets and tmpfs are not in it.
+
+	// written is what it had the kernel write to a disk, in bytes
+	// (proc_pid_io(5), write_bytes); sockets and tmpfs are not in it.
 	written int64
 }
 
@@ -33,23 +37,31 @@ func usageOf(t testing.TB, pid int) usage {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", pid)
 	var spent unix.Timespec
-	// The clock of another process; CPUCLOCK_SCHED of the kernel's posix-timers.h.
+
+	// The clock of another process; CPUCLOCK_SCHED of the kernel's
+	// posix-timers.h.
 	if err := unix.ClockGettime(int32(^pid<<3|2), &spent); err != nil {
 		t.Fatalf("CPU time of %d: %v", pid, err)
 	}
+
 	u := usage{
-		cpu: time.Duration(spent.Nano()), written: figure(t, proc+"/io", "write_bytes:"),
-		resident: 1024 * figure(t, proc+"/status", "VmRSS:"), anonymous: 1024 * figure(t, proc+"/status", "RssAnon:"),
+		cpu:       time.Duration(spent.Nano()),
+		written:   figure(t, proc+"/io", "write_bytes:"),
+		resident:  1024 * figure(t, proc+"/status", "VmRSS:"),
+		anonymous: 1024 * figure(t, proc+"/status", "RssAnon:"),
 	}
+
 	threads, err := filepath.Glob(proc + "/task/*/status")
 	if err != nil || len(threads) == 0 {
 		t.Fatalf("threads of %d: %v", pid, err)
 	}
+
 	for _, name := range threads {
 		voluntary := figure(t, name, "voluntary_ctxt_switches:")
 		u.wakeups += voluntary
 		u.switches += voluntary + figure(t, name, "nonvoluntary_ctxt_switches:")
 	}
+
 	return u
 }
 
@@ -60,6 +72,7 @@ func figure(t testing.TB, file, key string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == key {
 			n, err := strconv.ParseInt(fields[1], 10, 64)
@@ -69,6 +82,7 @@ func figure(t testing.TB, file, key string) int64 {
 			return n
 		}
 	}
+
 	t.Fatalf("%s: no %s", file, key)
 	return 0
 }
@@ -84,17 +98,21 @@ func snapshot(t testing.TB, dir string) map[string]string {
 		if err == nil {
 			err = unix.Lstat(name, &s)
 		}
+
 		if err != nil {
 			return err
 		}
 		if name == filepath.Join(dir, "run") {
 			return fs.SkipDir
 		}
-		seen[name] = fmt.Sprintf("inode %d, %d bytes, modified %d, changed %d", s.Ino, s.Size, s.Mtim.Nano(), s.Ctim.Nano())
+
+		seen[name] = fmt.Sprintf("inode %d, %d bytes, modified %d, changed %d",
+			s.Ino, s.Size, s.Mtim.Nano(), s.Ctim.Nano())
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return seen
 }

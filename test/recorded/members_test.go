@@ -20,13 +20,16 @@ func (w *world) addNode() {
 	if w.delay != "" {
 		annotations = fmt.Sprintf(`, "annotations": {%q: %q}`, delayed, w.delay)
 	}
-	w.must("POST", nodes, `{"metadata": {"name": "node-1", "labels": {"kubernetes.io/hostname": "host-1"}`+annotations+`}}`)
+	w.must("POST", nodes,
+		`{"metadata": {"name": "node-1", "labels": {"kubernetes.io/hostname": "host-1"}`+
+			annotations+`}}`)
 }
 
 // annotate sets an annotation of the Node.
 func (w *world) annotate(key, value string) {
 	w.Helper()
-	w.must("PATCH", nodes+"/node-1", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, key, value))
+	w.must("PATCH", nodes+"/node-1",
+		fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, key, value))
 }
 
 // annotated waits until the Node says that it runs this configuration.
@@ -53,11 +56,13 @@ func (w *world) asked() int {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	n := 0
 	for _, r := range all.Items {
 		if strings.HasPrefix(r.Metadata.Name, "node-agent-csr-") {
 			n++
 		}
 	}
+
 	return n
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Units is the systemd of a node: a *Systemd, which only records, or a *unit.Systemd.
+// Units is the systemd of a node: a *Systemd, which only records, or a
+// *unit.Systemd.
 type Units interface {
 	apply.Units
 	Changes(ctx context.Context) (<-chan string, error)
@@ -38,28 +39,48 @@ type Node struct {
 
 // New makes a node of the cluster that c describes. dir is empty, or as an
 // earlier run has left it. steady is how long a change is watched.
-func New(dir string, c cluster.Config, token string, systemd Units, steady time.Duration, log *zap.Logger) (*Node, error) {
+func New(
+	dir string,
+	c cluster.Config,
+	token string,
+	systemd Units,
+	steady time.Duration,
+	log *zap.Logger,
+) (*Node, error) {
 	n := &Node{Dir: dir}
 	root, err := n.root(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	image, err := n.root(filepath.Join(dir, "image"), "usr/lib/systemd/system", "etc")
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+
 	state, err := n.root(filepath.Join(dir, "var/lib/loam"))
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+
 	node := durable.New(root, nil)
 	if err := node.MkdirAll("run/loam"); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+
 	published := durable.New(root, nil) // Each has one writer.
 	wishes := make(agent.Wishes)
 	n.wishes = wishes
-	n.Cluster = cluster.New(c, cluster.Env{Root: root, Token: token, Restart: wishes.Restart, Now: time.Now, Uptime: agent.Uptime, Part: rand.Float64, Log: log})
+	n.Cluster = cluster.New(c, cluster.Env{
+		Root:    root,
+		Token:   token,
+		Restart: wishes.Restart,
+		Now:     time.Now,
+		Uptime:  agent.Uptime,
+		Part:    rand.Float64,
+		Log:     log,
+	})
+
 	jobs := &agent.Jobs{Units: systemd}
 	decoder := decode.Decoder{
 		Hostname: c.Hostname,
@@ -68,17 +89,36 @@ func New(dir string, c cluster.Config, token string, systemd Units, steady time.
 		Follow:   n.Cluster.Follow,
 		Cache:    &decode.Cache{},
 	}
+
 	n.Agent = &agent.Agent{
 		Engine: &apply.Executor{
-			State: durable.New(state, nil), Node: node, Image: image.FS(), Units: jobs, OSVersion: "1.0.0", BootID: "boot",
-			JobWait: time.Minute, Steady: steady, Limit: time.Minute, Now: time.Now, Uptime: agent.Uptime,
+			State:     durable.New(state, nil),
+			Node:      node,
+			Image:     image.FS(),
+			Units:     jobs,
+			OSVersion: "1.0.0",
+			BootID:    "boot",
+			JobWait:   time.Minute,
+			Steady:    steady,
+			Limit:     time.Minute,
+			Now:       time.Now,
+			Uptime:    agent.Uptime,
 		},
-		Units: systemd, Jobs: jobs, Source: n.Cluster, Cluster: n.Cluster, Decode: decoder.Decode, Asked: wishes, Root: dir,
+		Units:   systemd,
+		Jobs:    jobs,
+		Source:  n.Cluster,
+		Cluster: n.Cluster,
+		Decode:  decoder.Decode,
+		Asked:   wishes,
+		Root:    dir,
 		Reach:   func(context.Context, config.Probe) error { return nil },
 		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
 		Publish: func(s status.Status, _ bool) { _ = status.Write(published, s) },
-		Ready:   func() error { return nil }, Now: agent.Uptime, Log: log,
+		Ready:   func() error { return nil },
+		Now:     agent.Uptime,
+		Log:     log,
 	}
+
 	return n, nil
 }
 
@@ -92,16 +132,20 @@ func (n *Node) Run(ctx context.Context) error {
 		defer close(done)
 		n.Cluster.Run(ctx)
 	}()
+
 	ended := make(chan error)
 	for _, run := range n.beside {
 		go func() { ended <- run(ctx) }()
 	}
+
 	errs := []error{n.Agent.Run(ctx)}
 	cancel()
 	<-done
+
 	for range n.beside {
 		errs = append(errs, <-ended)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -121,10 +165,12 @@ func (n *Node) root(dir string, beneath ...string) (*os.Root, error) {
 			return nil, fmt.Errorf("make a node: %w", err)
 		}
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("make a node: %w", err)
 	}
+
 	n.close = append(n.close, root.Close)
 	return root, nil
 }

@@ -58,10 +58,12 @@ func (w *world) must(method, path, body string) map[string]any {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	var object map[string]any
 	if err := json.Unmarshal(text, &object); err != nil {
 		w.Fatal(err)
 	}
+
 	return object
 }
 
@@ -72,16 +74,20 @@ func (w *world) put(name string, data map[string]string) {
 	for key, value := range data {
 		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
 	}
+
 	meta := map[string]any{"name": name}
 	if w.serial {
 		meta["annotations"] = map[string]any{inTurn: "true"}
 	}
+
 	body, err := json.Marshal(map[string]any{"metadata": meta, "data": encoded})
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	var missing *cluster.StatusError
-	if _, err := w.Do("PUT", secrets+"/"+name, string(body)); errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+	if _, err := w.Do("PUT", secrets+"/"+name, string(body)); errors.As(err, &missing) &&
+		missing.Code == http.StatusNotFound {
 		w.must("POST", secrets, string(body))
 	} else if err != nil {
 		w.Fatal(err)
@@ -89,7 +95,10 @@ func (w *world) put(name string, data map[string]string) {
 }
 
 // says makes text the configuration that the cluster has for the node.
-func (w *world) says(text string) { w.Helper(); w.put(secretName, map[string]string{"osc.yaml": text}) }
+func (w *world) says(text string) {
+	w.Helper()
+	w.put(secretName, map[string]string{"osc.yaml": text})
+}
 
 // becomes has the node be what text says.
 func (w *world) becomes(text string) { w.Helper(); w.says(text); w.annotated(text) }

@@ -32,7 +32,8 @@ func (w *world) anothersTurn() (done func()) {
 		secretName, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 	return func() {
 		w.Helper()
-		w.must("PATCH", leases+secretName, `{"spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": null}}`)
+		w.must("PATCH", leases+secretName,
+			`{"spec": {"holderIdentity": null, "renewTime": null, "leaseDurationSeconds": null}}`)
 	}
 }
 
@@ -61,12 +62,14 @@ func TestAChangeWaitsForItsDelay(t *testing.T) {
 func (w *world) waitsAnHour(before, text string) {
 	w.Helper()
 	w.says(osc(text) + referring)
+
 	for _, more := range []time.Duration{0, 59 * time.Minute} {
 		w.ahead.Add(int64(more))
 		w.poke()
 		w.overtake()
 		w.still("etc/a", before)
 	}
+
 	w.ahead.Add(int64(time.Minute))
 	w.poke()
 	w.annotated(osc(text) + referring)

@@ -21,17 +21,22 @@ import (
 type proxy struct {
 	*httptest.Server
 	trusted []byte
+
 	// bearer asks as whoever a token is of, admin as who may do everything.
 	bearer, admin *http.Transport
 	copies        sync.WaitGroup
-	// answers reports that it has answered a request itself; nil for none. It is set
-	// before the node starts.
+
+	// answers reports that it has answered a request itself; nil for none. It
+	// is set before the node starts.
 	answers func(w http.ResponseWriter, r *http.Request) bool
 
 	mu sync.Mutex
+
 	// running is the watch of the Secret with the configuration, nil for none.
 	running *io.PipeWriter
-	// open lets others begin once it is closed; gone are to be answered with 410.
+
+	// open lets others begin once it is closed; gone are to be answered with
+	// 410.
 	open chan struct{}
 	gone int
 }
@@ -43,24 +48,31 @@ func (w *world) interpose() *proxy {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(w.CA()))
 	p := &proxy{
 		trusted: []byte(w.CA()),
 		bearer:  &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
-		admin:   &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{w.adminCertificate()}}},
+		admin: &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs:      roots,
+			Certificates: []tls.Certificate{w.adminCertificate()},
+		}},
 	}
+
 	p.Server = httptest.NewUnstartedServer(p.handler(target))
 	p.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: roots}
 	p.EnableHTTP2 = true
 	p.Config.ErrorLog = log.New(io.Discard, "", 0)
 	p.StartTLS()
+
 	w.Cleanup(func() {
 		p.Close()
 		p.admin.CloseIdleConnections()
 		p.bearer.CloseIdleConnections()
 		p.copies.Wait()
 	})
+
 	w.proxy = p
 	return p
 }
@@ -78,10 +90,12 @@ func (w *world) adminCertificate() tls.Certificate {
 	if err := yaml.Unmarshal([]byte(w.Admin(w.TB)), &config); err != nil {
 		w.Fatal(err)
 	}
+
 	cert, err := tls.X509KeyPair(config.Users[0].User.Certificate, config.Users[0].User.Key)
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	return cert
 }
 

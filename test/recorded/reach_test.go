@@ -38,7 +38,8 @@ func (m *moody) Show(ctx context.Context, names []string) ([]unit.State, error) 
 	defer m.mu.Unlock()
 	for i := range all {
 		if m.mood != "" {
-			all[i].Active, all[i].Sub = m.mood, m.mood
+			all[i].Active = m.mood
+			all[i].Sub = m.mood
 		}
 	}
 	return all, err
@@ -60,9 +61,12 @@ func (y *ways) adjust(n *Node) {
 		y.mu.Lock()
 		defer y.mu.Unlock()
 		c := good
-		if y.read++; y.other != nil {
+		y.read++
+
+		if y.other != nil {
 			c.CA = y.other
 		}
+
 		return c, nil
 	}
 }
@@ -83,73 +87,101 @@ func (y *ways) count() int {
 func (w *world) unitsReady(value string) {
 	w.Helper()
 	w.nodeIs("told of its units", func(n object) bool {
-		return slices.ContainsFunc(n.Status.Conditions, func(c condition) bool { return c.Type == "SystemdUnitsReady" && c.Status == value })
+		return slices.ContainsFunc(n.Status.Conditions, func(c condition) bool {
+			return c.Type == "SystemdUnitsReady" && c.Status == value
+		})
 	})
 }
 
 func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
-	w, y := newWorld(t, cluster.Options{Controllers: true}), &ways{}
+	w := newWorld(t, cluster.Options{Controllers: true})
+	y := &ways{}
 	m := &moody{Systemd: w.systemd, news: make(chan string), mood: "failed"}
 	w.adjust = func(n *Node) {
 		n.Agent.Units = m
 		y.adjust(n)
 	}
+
 	w.join(osc("one"))
 
-	t.Run("how the cluster is reached is read, whatever becomes of a unit that holds nothing", func(t *testing.T) {
-		if n := y.count(); n != 1 {
-			t.Errorf("read %d times", n)
-		}
-		m.become("")
-		m.news <- "a.service"
-		w.unitsReady("True")
-	})
+	t.Run(
+		"how the cluster is reached is read, whatever becomes of a unit that holds nothing",
+		func(t *testing.T) {
+			if n := y.count(); n != 1 {
+				t.Errorf("read %d times", n)
+			}
+			m.become("")
+			m.news <- "a.service"
+			w.unitsReady("True")
+		},
+	)
+
 	t.Run("a unit that fails later takes nothing back", func(t *testing.T) {
 		before := w.generation()
 		m.become("failed")
 		m.news <- "a.service"
 		w.unitsReady("False")
 		w.poke()
-		if n, err := w.get(nodes + "/node-1"); err != nil || n.Metadata.Annotations[applied] != sum(osc("one")) || w.generation() != before {
-			t.Errorf("the node runs it still, and the Node says %q: %v", n.Metadata.Annotations[applied], err)
+
+		n, err := w.get(nodes + "/node-1")
+		if err != nil || n.Metadata.Annotations[applied] != sum(osc("one")) ||
+			w.generation() != before {
+			t.Errorf("the node runs it still, and the Node says %q: %v",
+				n.Metadata.Annotations[applied], err)
 		}
+
 		m.become("")
 		m.news <- "a.service"
 		w.unitsReady("True")
 	})
+
 	t.Run("how the cluster is reached is read again when units come up later", func(t *testing.T) {
 		m.become("activating")
 		w.says(osc("two"))
 		w.file("etc/a", "two")
+
 		w.await("the status", func() error {
 			s, err := w.status()
-			if err == nil && (s.Phase != status.Applying || !strings.HasPrefix(s.Generation, "000002")) {
+			if err == nil &&
+				(s.Phase != status.Applying || !strings.HasPrefix(s.Generation, "000002")) {
 				err = fmt.Errorf("phase %s of generation %s", s.Phase, s.Generation)
 			}
 			return err
 		})
+
 		w.poke()
 		before := y.count()
 		m.become("")
 		m.news <- "a.service"
 		w.annotated(osc("two"))
+
 		if y.count() != before+1 {
 			t.Errorf("read %d times", y.count()-before)
 		}
 	})
+
 	t.Run("authorities with a typo are not trusted", func(t *testing.T) {
 		y.trust([]byte("a configuration with a typo"))
 		before := y.count()
 		w.becomes(osc("three"))
 		w.poke()
+
 		if y.count() != before+1 {
 			t.Errorf("read %d times", y.count()-before)
 		}
+
 		w.becomes(osc("four")) // What would mend it.
 	})
+
 	t.Run("authorities that are not the API server's are left again", func(*testing.T) {
-		y.trust(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.adminCertificate().Certificate[0]}))
+		y.trust(
+			pem.EncodeToMemory(&pem.Block{
+				Type:  "CERTIFICATE",
+				Bytes: w.adminCertificate().Certificate[0],
+			}),
+		)
+
 		w.says(osc("five"))
 		w.await("the end of the connection", func() error {
 			if l := w.node.Cluster.Link(); l.Connected {
@@ -157,6 +189,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 			}
 			return nil
 		})
+
 		y.trust(nil)
 		w.ahead.Add(int64(31 * time.Second))
 		w.becomes(osc("six"))

@@ -23,13 +23,15 @@ type contestant struct {
 	pid    int
 }
 
-// contest is a cluster with two nodes, one of Loam and one of Gardener's own node
-// agent, each with a systemd of its own.
+// contest is a cluster with two nodes, one of Loam and one of Gardener's own
+// node agent, each with a systemd of its own.
 type contest struct {
 	*world
+
 	// kubelet is the address of the kubelet of Loam's node, and containerd the
 	// socket of its containerd.
 	kubelet, containerd string
+
 	// referenceContainerd is the socket of the reference's containerd.
 	referenceContainerd string
 }
@@ -38,12 +40,16 @@ type contest struct {
 func newContest(b *testing.B) *contest {
 	w := newWorld(b, cluster.Options{})
 	w.addNode()
-	w.must("POST", nodes, fmt.Sprintf(`{"metadata": {"name": "node-2", "labels": {"kubernetes.io/hostname": %q}}}`, referenceHost))
+	w.must("POST", nodes,
+		fmt.Sprintf(`{"metadata": {"name": "node-2", "labels": {"kubernetes.io/hostname": %q}}}`,
+			referenceHost))
+
 	w.put("token", map[string]string{"token": "t"})
 
 	c := &contest{world: w}
 	c.kubelet, c.containerd = answering(b)
 	c.referenceContainerd = answeringReference(b)
+
 	return c
 }
 
@@ -75,8 +81,8 @@ func (c *contest) loamNode(b *testing.B) child {
 	}
 }
 
-// publish makes the contestant's Secret what Gardener makes it: the document, and
-// its digest as an annotation, which Gardener's own node agent goes by.
+// publish makes the contestant's Secret what Gardener makes it: the document,
+// and its digest as an annotation, which Gardener's own node agent goes by.
 func (c *contest) publish(of contestant, document string) {
 	c.Helper()
 	body, err := json.Marshal(map[string]any{
@@ -96,19 +102,21 @@ func (c *contest) publish(of contestant, document string) {
 		c.must("POST", secrets, string(body))
 		return
 	}
+
 	if err != nil {
 		c.Fatal(err)
 	}
 }
 
-// change has a contestant apply another document, and returns how long that took
-// from the answer to the PUT to the Node's annotation.
+// change has a contestant apply another document, and returns how long that
+// took from the answer to the PUT to the Node's annotation.
 func (c *contest) change(b *testing.B, of contestant, document string) time.Duration {
 	b.Helper()
 	c.publish(of, document)
 	start := time.Now()
 	took := until(b, of.seen, document).Sub(start)
 	time.Sleep(quiet)
+
 	return took
 }
 
@@ -144,6 +152,7 @@ func BenchmarkReferenceChange(b *testing.B) {
 	c := newContest(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
+
 	loam, reference := c.watched(ctx)
 
 	first := sizes[0].document("first")
@@ -164,15 +173,21 @@ func BenchmarkReferenceChange(b *testing.B) {
 			for _, of := range both {
 				c.change(b, of, s.document(fmt.Sprint("before ", b.N)))
 			}
+
 			for i := range b.N {
 				document := s.document(fmt.Sprintf("%d of %d", i, b.N))
 				for j, of := range both {
-					taken[j].measure(b, of.pid, func() time.Duration { return c.change(b, of, document) })
+					taken[j].measure(b, of.pid, func() time.Duration {
+						return c.change(b, of, document)
+					})
 				}
 			}
+
 			c.applied(b, dir, s, fmt.Sprintf("%d of %d", b.N-1, b.N))
 
-			l, r, n := &taken[0], &taken[1], float64(b.N)
+			l := &taken[0]
+			r := &taken[1]
+			n := float64(b.N)
 			b.ReportMetric(float64(r.cpu.Microseconds())/1e3/n, "cpu-ms")
 			b.ReportMetric(float64(r.switches)/n, "switches")
 			b.ReportMetric(float64(r.written)/1024/n, "written-KiB")
@@ -182,6 +197,7 @@ func BenchmarkReferenceChange(b *testing.B) {
 			b.ReportMetric(ratio(l.written, r.written), "written-ratio")
 			median(b, r.times)
 		})
+
 		b.Run(s.name+"-calls", func(b *testing.B) {
 			var calls [2]int64
 			for j, of := range both {
@@ -192,6 +208,7 @@ func BenchmarkReferenceChange(b *testing.B) {
 					}
 				})
 			}
+
 			b.ReportMetric(float64(calls[1])/float64(b.N), "calls")
 			b.ReportMetric(ratio(calls[0], calls[1]), "calls-ratio")
 			b.ReportMetric(0, "ns/op")
@@ -199,12 +216,14 @@ func BenchmarkReferenceChange(b *testing.B) {
 	}
 }
 
-// BenchmarkReferenceStart is BenchmarkStart of Gardener's own node agent, from its
-// execve(2), and its ratio of what Loam takes, whose starts alternate with it.
+// BenchmarkReferenceStart is BenchmarkStart of Gardener's own node agent, from
+// its execve(2), and its ratio of what Loam takes, whose starts alternate with
+// it.
 func BenchmarkReferenceStart(b *testing.B) {
 	c := newContest(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
+
 	loam, reference := c.watched(ctx)
 	whole := b // Nodes outlive the parts they are made in.
 
@@ -220,7 +239,8 @@ func BenchmarkReferenceStart(b *testing.B) {
 				c.forget(nodes + "/node-1")
 				start := time.Now()
 				_, end := c.startSelf(childVariable, node.text(c))
-				taken[0].times = append(taken[0].times, untilAgain(b, loam.seen, document).Sub(start))
+				taken[0].times = append(taken[0].times,
+					untilAgain(b, loam.seen, document).Sub(start))
 				end()
 
 				dir := nodeDirectory(whole)
@@ -228,10 +248,12 @@ func BenchmarkReferenceStart(b *testing.B) {
 				c.forget(referenceNode)
 				start = time.Now()
 				started.begin()
-				taken[1].times = append(taken[1].times, untilAgain(b, reference.seen, document).Sub(start))
+				taken[1].times = append(taken[1].times,
+					untilAgain(b, reference.seen, document).Sub(start))
 				started.end()
 				c.applied(b, dir, s, fmt.Sprint("start ", b.N))
 			}
+
 			b.ReportMetric(ratio(taken[0].median(), taken[1].median()), "p50-ratio")
 			median(b, taken[1].times)
 		})
@@ -268,6 +290,7 @@ func (c *contest) applied(b *testing.B, dir string, s size, text string) {
 		if i < s.changed {
 			want = s.content(i, text)
 		}
+
 		have, err := os.ReadFile(filepath.Join(dir, s.path(i)))
 		if err != nil {
 			b.Fatal(err)

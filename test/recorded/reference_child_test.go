@@ -36,21 +36,25 @@ const (
 // host name and mounts for itself, as the paths that the agent uses are fixed.
 type reference struct {
 	Dir string
-	// Program is the node agent. It, Systemd and Containerd are paths outside of
-	// Dir, which the node has at its own places.
+
+	// Program is the node agent. It, Systemd and Containerd are paths outside
+	// of Dir, which the node has at its own places.
 	Program string
+
 	// Systemd is the socket of its systemd.
 	Systemd string
+
 	// Containerd is the socket of its containerd.
 	Containerd string
 }
 
-// referenceVariable has this program become the node agent of the reference that
-// it describes.
+// referenceVariable has this program become the node agent of the reference
+// that it describes.
 const referenceVariable = "LOAM_RECORDED_REFERENCE"
 
-// Descriptors of the process that becomes a node agent: it closes its end of ready
-// when it is about to, and begins when there is something to read from start.
+// Descriptors of the process that becomes a node agent: it closes its end of
+// ready when it is about to, and begins when there is something to read from
+// start.
 const (
 	startDescriptor = 0
 	readyDescriptor = 3
@@ -64,6 +68,7 @@ func (r reference) become() error {
 	if err != nil {
 		return fmt.Errorf("private mounts: %w", err)
 	}
+
 	for at, from := range map[string]string{
 		referenceProgram:                 r.Program,
 		"run/systemd/private":            r.Systemd,
@@ -79,10 +84,12 @@ func (r reference) become() error {
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
+
 	err = unix.Chroot(r.Dir)
 	if err != nil {
 		return fmt.Errorf("chroot %s: %w", r.Dir, err)
 	}
+
 	err = unix.Chdir("/")
 	if err != nil {
 		return err
@@ -93,10 +100,12 @@ func (r reference) become() error {
 	if err != nil {
 		return err
 	}
+
 	_, err = unix.Read(startDescriptor, make([]byte, 1))
 	if err != nil {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
+
 	args := []string{shoot.NodeAgentProgram, "--config-dir=/" + referenceBase}
 	return unix.Exec("/"+referenceProgram, args, []string{"PATH=/usr/bin:/opt/bin"})
 }
@@ -110,9 +119,9 @@ func becomeReference(text string) error {
 	return r.become()
 }
 
-// newReference makes a node in an empty directory, whose agent is Gardener's own
-// and has its certificate. Everything there is as on a node that has booted and
-// has not applied a configuration yet.
+// newReference makes a node in an empty directory, whose agent is Gardener's
+// own and has its certificate. Everything there is as on a node that has booted
+// and has not applied a configuration yet.
 func (w *world) newReference(dir, containerd string) reference {
 	w.Helper()
 	program, version := shoot.NodeAgent(w.TB)
@@ -132,6 +141,7 @@ func (w *world) newReference(dir, containerd string) reference {
 			w.Fatal(err)
 		}
 	}
+
 	for name, text := range map[string]string{
 		// The image of a node has it, and the first configuration restarts it.
 		"etc/systemd/system/containerd.service":        "[Service]\nExecStart=containerd\n",
@@ -142,14 +152,17 @@ func (w *world) newReference(dir, containerd string) reference {
 		referenceBase + "/cluster-ca.crt":              w.CA(),
 		referenceBase + "/config-" + version + ".yaml": w.referenceConfig(),
 		// It may do everything: what is measured is not the authorizer.
-		credentials + "/kubeconfig": w.Kubeconfig(w.TB, "gardener.cloud:node-agent:machine:machine-2", "system:masters"),
+		credentials + "/kubeconfig": w.Kubeconfig(w.TB,
+			"gardener.cloud:node-agent:machine:machine-2", "system:masters"),
 	} {
 		name = filepath.Join(dir, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600))
+		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, []byte(text), 0o600))
 		if err != nil {
 			w.Fatal(err)
 		}
 	}
+
 	return r
 }
 
@@ -161,6 +174,7 @@ func (w *world) referenceConfig() string {
 	if os.Getenv("LOAM_LOG") != "" {
 		level = "info"
 	}
+
 	return fmt.Sprintf(`apiVersion: nodeagent.config.gardener.cloud/v1alpha1
 kind: NodeAgentConfiguration
 logLevel: %s
@@ -201,22 +215,26 @@ type process struct {
 	begin, end func()
 }
 
-// prepare makes everything that the node agent needs, up to the execve(2) of it.
+// prepare makes everything that the node agent needs, up to the execve(2) of
+// it.
 func (w *world) prepare(r reference) process {
 	w.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	text, err := json.Marshal(r)
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	log, err := os.Create(filepath.Join(r.Dir, "log"))
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer log.Close()
+
 	readyHere, readyThere, err := os.Pipe()
 	if err != nil {
 		w.Fatal(err)
@@ -225,14 +243,18 @@ func (w *world) prepare(r reference) process {
 
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), referenceVariable+"="+string(text))
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout = log
+	cmd.Stderr = log
 	cmd.ExtraFiles = []*os.File{readyThere}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS}
+
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err = errors.Join(err, readyThere.Close()); err != nil {
+
+	err = errors.Join(err, readyThere.Close())
+	if err != nil {
 		w.Fatal(err)
 	}
 
@@ -245,6 +267,7 @@ func (w *world) prepare(r reference) process {
 	})
 	w.Cleanup(end)
 	_, _ = io.Copy(io.Discard, readyHere) // It ends when the process is ready, or has failed.
+
 	return process{
 		pid: cmd.Process.Pid,
 		begin: func() {
@@ -256,8 +279,8 @@ func (w *world) prepare(r reference) process {
 	}
 }
 
-// answeringReference is a kubelet and a containerd that say that they are well, as
-// Gardener's node agent asks them: the kubelet at its usual port, and the
+// answeringReference is a kubelet and a containerd that say that they are well,
+// as Gardener's node agent asks them: the kubelet at its usual port, and the
 // containerd, whose socket is returned, with a message, which is empty.
 func answeringReference(t testing.TB) (containerd string) {
 	t.Helper()
@@ -265,9 +288,11 @@ func answeringReference(t testing.TB) (containerd string) {
 	if err != nil {
 		t.Fatalf("a kubelet for %s: %v", shoot.NodeAgentProgram, err)
 	}
+
 	healthz := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok")
 	})}
+
 	go func() { _ = healthz.Serve(kubelet) }()
 	t.Cleanup(func() { _ = healthz.Close() })
 
@@ -276,6 +301,7 @@ func answeringReference(t testing.TB) (containerd string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var clear http.Protocols
 	clear.SetUnencryptedHTTP2(true)
 	server := &http.Server{
@@ -287,6 +313,7 @@ func answeringReference(t testing.TB) (containerd string) {
 			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 		}),
 	}
+
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return containerd

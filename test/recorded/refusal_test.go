@@ -25,7 +25,10 @@ func (s *sick) Show(ctx context.Context, names []string) ([]unit.State, error) {
 	text, _ := os.ReadFile(s.file())
 	for i := range all {
 		if string(text) == "bad" {
-			all[i].Active, all[i].Sub, all[i].Result, all[i].ExitCode = "failed", "failed", "exit-code", 3
+			all[i].Active = "failed"
+			all[i].Sub = "failed"
+			all[i].Result = "exit-code"
+			all[i].ExitCode = 3
 		}
 	}
 	return all, err
@@ -39,12 +42,15 @@ func (w *world) conditioned(value, reason string) {
 	})
 }
 
-// tellsOf waits until the node has told with that reason what begins and ends so.
+// tellsOf waits until the node has told with that reason what begins and ends
+// so.
 func (w *world) tellsOf(reason, begin, end string) {
 	w.Helper()
 	w.await("event "+reason, func() error {
 		said, err := w.events(reason)
-		is := func(text string) bool { return strings.HasPrefix(text, begin) && strings.HasSuffix(text, end) }
+		is := func(text string) bool {
+			return strings.HasPrefix(text, begin) && strings.HasSuffix(text, end)
+		}
 		if err == nil && !slices.ContainsFunc(said, is) {
 			err = fmt.Errorf("%q", said)
 		}
@@ -52,15 +58,17 @@ func (w *world) tellsOf(reason, begin, end string) {
 	})
 }
 
-// TestTheClusterHearsOfAConfigurationThatIsNotRun: Gardener waits for the checksum
-// and looks at the condition, so both have to say why.
+// TestTheClusterHearsOfAConfigurationThatIsNotRun: Gardener waits for the
+// checksum and looks at the condition, so both have to say why.
 func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{Controllers: true})
 	w.adjust = func(n *Node) {
 		s := &sick{w.systemd, func() string { return w.onNode("etc/a") }}
-		n.Agent.Engine.(*apply.Executor).Units, n.Agent.Units = s, s
+		n.Agent.Engine.(*apply.Executor).Units = s
+		n.Agent.Units = s
 	}
+
 	const wrong = "  - path: etc/b\n    content: {inline: {data: x}}\n"
 
 	t.Run("the first, once there is a Node", func(*testing.T) {
@@ -68,15 +76,20 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.start(w.TempDir(), w.BootstrapToken(w.TB))
 		w.approve()
 		w.addNode()
-		w.tells("OSCInvalid", "Warning Secret kube-system/gardener-node-agent-pool:15: spec.files[1].path: \"etc/b\" is not absolute; hint: begin it with /")
+		w.tells("OSCInvalid",
+			"Warning Secret kube-system/gardener-node-agent-pool:15: spec.files[1].path: "+
+				"\"etc/b\" is not absolute; hint: begin it with /")
+
 		w.conditioned("False", "OSCInvalid")
 	})
+
 	w.becomes(osc("one"))
 	w.conditioned("True", "AllUnitsHealthy")
 
 	t.Run("one that is wrong", func(t *testing.T) {
 		w.says(osc("two") + wrong + wrong)
 		w.conditioned("False", "OSCInvalid")
+
 		w.await("both events", func() error {
 			said, err := w.events("OSCInvalid")
 			if err == nil && len(said) != 2 {
@@ -84,9 +97,11 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 			}
 			return err
 		})
+
 		w.becomes(osc("three"))
 		w.conditioned("True", "AllUnitsHealthy")
 	})
+
 	t.Run("one that refers to what is not there", func(t *testing.T) {
 		w.says(osc("three") + strings.Replace(referring, "bundle.crt", "none", 1))
 		w.tellsOf("OSCUnavailable", "Warning ", "")
@@ -94,24 +109,33 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.becomes(osc("four"))
 		w.conditioned("True", "AllUnitsHealthy")
 	})
+
 	t.Run("one that was taken back", func(t *testing.T) {
 		w.says(osc("bad"))
-		w.tellsOf("OSCReverted", "Warning configuration ", " was taken back: unit a.service failed: exit-code, exit code 3; "+
-			"hint: change it, or try it again with `loam apply`")
+		w.tellsOf("OSCReverted",
+			"Warning configuration ", " was taken back: unit a.service failed: exit-code, "+
+				"exit code 3; "+
+				"hint: change it, or try it again with `loam apply`")
+
 		w.conditioned("False", "OSCReverted")
 		w.still("etc/a", "four")
 		w.becomes(osc("five"))
 		w.conditioned("True", "AllUnitsHealthy")
 	})
+
 	t.Run("one that an operator does not want", func(t *testing.T) {
 		if _, err := w.node.wishes.Rollback(t.Context(), control.RollbackRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		w.tellsOf("OSCHeld", "Warning configuration ", " is held by an operator: rolled back by the operator; hint: `loam apply` ends that")
+
+		w.tellsOf("OSCHeld", "Warning configuration ",
+			" is held by an operator: rolled back by the operator; hint: `loam apply` ends that")
 		w.conditioned("False", "OSCHeld")
+
 		if _, err := w.node.wishes.Apply(t.Context(), control.ApplyRequest{}); err != nil {
 			t.Fatal(err)
 		}
+
 		w.conditioned("True", "AllUnitsHealthy")
 	})
 }

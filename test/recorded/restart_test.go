@@ -27,7 +27,11 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	for _, tt := range []struct{ name, asked, jobs string }{
-		{"a service, and a unit of another type", "a, b.timer", "restart a.service, restart b.timer"},
+		{
+			"a service, and a unit of another type",
+			"a, b.timer",
+			"restart a.service, restart b.timer",
+		},
 		{"the agent and others", "gardener-node-agent, a", "restart a.service"},
 		{"the agent alone", "gardener-node-agent", ""},
 		{"the agent alone, with its type", "gardener-node-agent.service", ""},
@@ -43,6 +47,7 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 			}
 		})
 	}
+
 	w.stop()
 
 	t.Run("a restart that takes long holds up no token, and is done once", func(t *testing.T) {
@@ -51,19 +56,24 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 		w.startAgain()
 		w.annotate(restarted, "slow")
 		<-h.begun
+
 		for range 3 {
 			w.poke()
 		}
+
 		w.annotate("another", "annotation") // A turn of the session that sees the Node once more.
 		w.poke()
 		w.carries(restarted, "slow")
 		close(h.free)
 		w.carries(restarted, "")
 		w.poke()
-		if jobs := strings.Join(w.systemd.Calls(), ", "); jobs != "restart slow.service" || len(h.begun) > 0 {
+
+		jobs := strings.Join(w.systemd.Calls(), ", ")
+		if jobs != "restart slow.service" || len(h.begun) > 0 {
 			t.Errorf("jobs %q", jobs)
 		}
 	})
+
 	w.stop()
 
 	t.Run("one that was withdrawn, and is asked for anew", func(t *testing.T) {
@@ -75,16 +85,19 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 		w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"`+restarted+`": null}}}`)
 		w.nodeSeen()
 		close(h.free)
+
 		w.await("the restart", func() error {
 			if len(w.systemd.Calls()) == 0 {
 				return errors.New("none")
 			}
 			return nil
 		})
+
 		w.poke() // The session has heard of it.
 		w.poke()
 		w.annotate(restarted, "slow")
 		w.carries(restarted, "")
+
 		if len(h.begun) != 1 {
 			t.Errorf("restarted %d times", len(h.begun))
 		}
@@ -102,19 +115,24 @@ func TestARestartOutlivesItsSession(t *testing.T) {
 	w.startAgain()
 	w.annotate(restarted, "slow")
 	<-h.begun
+
 	// The next session: the Node names another Secret.
 	w.put("ca", map[string]string{"osc.yaml": osc("one")})
-	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"worker.gardener.cloud/gardener-node-agent-secret-name": "ca"}}}`)
+	w.must("PATCH", nodes+"/node-1",
+		`{"metadata": {"labels": {"worker.gardener.cloud/gardener-node-agent-secret-name": "ca"}}}`)
+
 	w.await("another Secret", func() error {
 		if s := w.node.Cluster.Link().Secret; s != "ca" {
 			return errors.New(s)
 		}
 		return nil
 	})
+
 	w.poke()
 	close(h.free)
 	w.carries(restarted, "")
 	w.poke()
+
 	if jobs := strings.Join(w.systemd.Calls(), ", "); jobs != "restart slow.service" {
 		t.Errorf("jobs %q", jobs)
 	}

@@ -46,12 +46,15 @@ func (s *Systemd) job(ctx context.Context, verb, name string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, verb+" "+name)
+
 	if s.running == nil {
 		s.running = map[string]int{}
 	}
+
 	switch verb {
 	case "stop":
 		delete(s.running, name)
@@ -61,19 +64,30 @@ func (s *Systemd) job(ctx context.Context, verb, name string) error {
 			s.running[name] = s.starts
 		}
 	}
+
 	return nil
 }
 
 func (s *Systemd) Show(_ context.Context, names []string) ([]unit.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	states := make([]unit.State, len(names))
 	for i, name := range names {
-		states[i] = unit.State{Name: name, ID: name, Load: "loaded", Active: "inactive", Sub: "dead"}
+		states[i] = unit.State{
+			Name:   name,
+			ID:     name,
+			Load:   "loaded",
+			Active: "inactive",
+			Sub:    "dead",
+		}
 		if n := s.running[name]; n > 0 {
-			states[i].Active, states[i].Sub, states[i].InvocationID = "active", "running", fmt.Sprintf("%032x", n)
+			states[i].Active = "active"
+			states[i].Sub = "running"
+			states[i].InvocationID = fmt.Sprintf("%032x", n)
 		}
 	}
+
 	return states, nil
 }
 

@@ -24,10 +24,12 @@ func runSystemd(dir string) error {
 		return fmt.Errorf("fake systemd: %w", err)
 	}
 	defer root.Close()
+
 	listener, err := net.Listen("unix", socketOf(dir))
 	if err != nil {
 		return fmt.Errorf("fake systemd: %w", err)
 	}
+
 	return fakesystemd.New(root, 5*time.Millisecond).Serve(untilInputEnds(), listener)
 }
 

@@ -11,24 +11,28 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// TestANewNodeTakesNoTurn: Gardener's authorizer refuses all Leases while there is
-// no Node, and the kubelet that makes it is in the configuration.
+// TestANewNodeTakesNoTurn: Gardener's authorizer refuses all Leases while there
+// is no Node, and the kubelet that makes it is in the configuration.
 func TestANewNodeTakesNoTurn(t *testing.T) {
 	t.Parallel()
-	w, front := newWorld(t, cluster.Options{Controllers: true}), &refusal{}
+	w := newWorld(t, cluster.Options{Controllers: true})
+	front := &refusal{}
 	w.interpose().answers = front.answer
 	end := front.begin(403, "Forbidden", func(r *http.Request) bool {
 		return isKnown(r) && strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/")
 	})
+
 	w.serial = true
 	w.says(osc("one"))
 	w.start(w.TempDir(), w.BootstrapToken(t))
 	w.approve()
 	w.file("etc/a", "one")
 	front.mu.Lock()
+
 	if n := len(front.at); n > 0 {
 		t.Errorf("%d requests for Leases before there is a Node", n)
 	}
+
 	front.mu.Unlock()
 	end()
 	w.addNode()
@@ -40,7 +44,8 @@ func TestANewNodeTakesNoTurn(t *testing.T) {
 func TestADelayDoesNotCountForNodesThatTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{Controllers: true})
-	w.serial, w.delay = true, "1h"
+	w.serial = true
+	w.delay = "1h"
 	w.join(osc("one"))
 	w.becomes(osc("two"))
 }
@@ -52,10 +57,14 @@ func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 	w.join(osc("one"))
 	w.stop()
 	h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
-	w.adjust = func(n *Node) { n.Agent.Engine.(*apply.Executor).Units, n.Agent.Units = h, h }
+	w.adjust = func(n *Node) {
+		n.Agent.Engine.(*apply.Executor).Units = h
+		n.Agent.Units = h
+	}
 	w.startAgain()
 	w.says(osc("two"))
 	<-h.begun
+
 	for range 2 {
 		before := w.renewedAt()
 		w.ahead.Add(int64(10 * time.Minute))
@@ -67,6 +76,7 @@ func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 			return nil
 		})
 	}
+
 	close(h.free)
 	w.annotated(osc("two"))
 	w.givenOn()
@@ -78,9 +88,11 @@ func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 		w.ahead.Add(int64(time.Minute))
 		w.nodeSeen()
 		w.poke()
+
 		if at := w.renewedAt(); !at.Equal(before) {
 			t.Errorf("renewed at %s, and before at %s", at, before)
 		}
+
 		w.becomes(osc("four")) // It still has its turn.
 		w.givenOn()
 	})
@@ -101,6 +113,7 @@ func TestANodeThatIsBornAgain(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	w.conditioned("True", "AllUnitsHealthy")
+
 	for range 2 {
 		w.must("DELETE", nodes+"/node-1", "")
 		w.addNode()
@@ -109,6 +122,7 @@ func TestANodeThatIsBornAgain(t *testing.T) {
 		w.labelled("worker.gardener.cloud/kubernetes-version", "1.36.3")
 		w.labelled("topology.kubernetes.io/zone", "zone-1")
 		w.conditioned("True", "AllUnitsHealthy")
+
 		w.await("the Lease", func() error {
 			text, err := w.Do("GET", nodeLease, "")
 			if err == nil && !strings.Contains(string(text), uid) {
@@ -117,11 +131,12 @@ func TestANodeThatIsBornAgain(t *testing.T) {
 			return err
 		})
 	}
+
 	w.becomes(osc("two"))
 }
 
-// TestADeniedRequestSaysWhatToDo: Gardener's approver denies a machine that has a
-// Node what it asks for by a bootstrap token.
+// TestADeniedRequestSaysWhatToDo: Gardener's approver denies a machine that has
+// a Node what it asks for by a bootstrap token.
 func TestADeniedRequestSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Options{})
@@ -137,9 +152,13 @@ func TestADeniedRequestSaysWhatToDo(t *testing.T) {
 		}
 		return err
 	})
-	w.must("PATCH", signings+"/"+name+"/approval", `{"status": {"conditions": [{"type": "Denied", "status": "True", "reason": "RequestDenied"}]}}`)
+
+	w.must("PATCH", signings+"/"+name+"/approval",
+		`{"status": {"conditions": [{"type": "Denied", "status": "True", "reason": "RequestDenied"}]}}`)
 	w.await("the status", func() error {
-		if problem := w.node.Cluster.Link().Problem; !strings.Contains(problem, "hint: ") || !strings.Contains(problem, "delete the Node object first") {
+		problem := w.node.Cluster.Link().Problem
+		if !strings.Contains(problem, "hint: ") ||
+			!strings.Contains(problem, "delete the Node object first") {
 			return fmt.Errorf("%q", problem)
 		}
 		return nil

@@ -15,7 +15,8 @@ import (
 // one went.
 func (w *world) notDrained() {
 	w.Helper()
-	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "Other"}]}}`)
+	w.must("PATCH", nodes+"/node-1/status",
+		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "Other"}]}}`)
 	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"`+updateResult+`": null}}}`)
 	w.nodeSeen()
 }
@@ -27,6 +28,7 @@ func (w *world) begins(d *drill, text string) (well func()) {
 	w.says(text)
 	w.drained()
 	<-asked
+
 	return well
 }
 
@@ -38,7 +40,8 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 	next := updatable("two", "1.36.0", "1.0.0", spring)
 	unfit := strings.Replace(next, "path: /etc/a", "path: etc/a", 1)
 	const waits = "update of kubelet's version waits for the Node to be drained"
-	w, d := allowedWorld(t), &drill{}
+	w := allowedWorld(t)
+	d := &drill{}
 	var list atomic.Pointer[func()] // is called when the pods are listed.
 	w.interpose().answers = func(_ http.ResponseWriter, r *http.Request) bool {
 		if f := list.Load(); f != nil && r.Method == "GET" && r.URL.Path == "/api/v1/pods" {
@@ -46,6 +49,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 		}
 		return false
 	}
+
 	w.adjust = d.adjust
 	w.join(base)
 
@@ -85,7 +89,8 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 			w.still("etc/a", "two")
 		}},
 		{"a number in the kubelet's configuration that cannot be read", func(*testing.T) {
-			w.says(strings.Replace(next, "'kind: KubeletConfiguration'", "'{kind: KubeletConfiguration, kubeReserved: [cpu]}'", 1))
+			w.says(strings.Replace(next, "'kind: KubeletConfiguration'",
+				"'{kind: KubeletConfiguration, kubeReserved: [cpu]}'", 1))
 			w.waitsFor("update of read /var/lib/kubelet/config/kubelet")
 			w.still("etc/a", "one")
 		}},
@@ -116,24 +121,30 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 			var lists atomic.Int64
 			full := func() { // Nothing can be written there any more.
 				lists.Add(1)
-				if err := errors.Join(os.RemoveAll(record), os.MkdirAll(filepath.Join(record, "full"), 0o755)); err != nil {
+				if err := errors.Join(os.RemoveAll(record),
+					os.MkdirAll(filepath.Join(record, "full"), 0o755)); err != nil {
 					t.Error(err)
 				}
 			}
+
 			list.Store(&full)
 			defer list.Store(nil)
 			w.says(next)
 			w.drained()
 			w.labelled(updateResult, "failed")
+
 			for range 2 {
 				w.ahead.Add(int64(2 * time.Minute))
 				w.poke()
 			}
+
 			if err := os.RemoveAll(record); err != nil {
 				t.Fatal(err)
 			}
+
 			w.labelled(updateResult, "successful")
 			w.annotated(next)
+
 			if n := lists.Load(); n != 1 {
 				t.Errorf("deleted %d times", n)
 			}
@@ -144,6 +155,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 			w.says(next)
 			w.drained()
 			w.labelled(updateResult, "successful")
+
 			if s, err := w.status(); err != nil || s.Change != nil {
 				t.Errorf("it may still be: %+v %v", s.Change, err)
 			}
@@ -153,6 +165,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 		if !t.Run(tt.name, tt.test) {
 			return // The next would begin elsewhere.
 		}
+
 		w.becomes(osc("nothing of updates"))
 		w.await("the end of the record", func() error {
 			if _, err := os.Lstat(filepath.Join(w.node.Dir, updateRecord)); err == nil {
@@ -160,6 +173,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 			}
 			return nil
 		})
+
 		w.notDrained()
 		w.becomes(base)
 	}

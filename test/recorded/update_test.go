@@ -29,9 +29,12 @@ const (
 
 // updatable is a configuration that speaks of updates in place.
 func updatable(text, kubelet, system, rotated string) string {
-	return osc(text) + "  - path: /var/lib/kubelet/config/kubelet\n    content: {inline: {data: 'kind: KubeletConfiguration'}}\n" +
-		"  inPlaceUpdates:\n    operatingSystemVersion: " + system + "\n    kubelet: " + kubelet + "\n" +
-		"    credentialsRotation:\n      certificateAuthorities: {lastInitiationTime: " + rotated + "}\n"
+	return osc(text) + "  - path: /var/lib/kubelet/config/kubelet\n" +
+		"    content: {inline: {data: 'kind: KubeletConfiguration'}}\n" +
+		"  inPlaceUpdates:\n    operatingSystemVersion: " + system + "\n" +
+		"    kubelet: " + kubelet + "\n" +
+		"    credentialsRotation:\n" +
+		"      certificateAuthorities: {lastInitiationTime: " + rotated + "}\n"
 }
 
 const (
@@ -42,14 +45,17 @@ const (
 // drill is a node whose kubelet and system are the test's.
 type drill struct {
 	mu sync.Mutex
+
 	// ill is what is wrong with the kubelet, upgrades are those asked for.
 	ill      error
 	upgrades []string
-	// boots counts the node's starts, which the test may take back: it is the agent
-	// alone that starts again then.
+
+	// boots counts the node's starts, which the test may take back: it is the
+	// agent alone that starts again then.
 	boots int
-	// asked tells that the kubelet is asked how it is, which it says once well is
-	// closed; nil for at once.
+
+	// asked tells that the kubelet is asked how it is, which it says once well
+	// is closed; nil for at once.
 	asked, well chan struct{}
 }
 
@@ -67,11 +73,15 @@ func (d *drill) adjust(n *Node) {
 
 func (d *drill) kubelet(ctx context.Context) error {
 	d.mu.Lock()
-	ill, asked, well := d.ill, d.asked, d.well
+	ill := d.ill
+	asked := d.asked
+	well := d.well
 	d.mu.Unlock()
+
 	if well == nil {
 		return ill
 	}
+
 	asked <- struct{}{}
 	select {
 	case <-well:
@@ -85,8 +95,10 @@ func (d *drill) kubelet(ctx context.Context) error {
 func (d *drill) hold() (asked <-chan struct{}, well func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked, d.well = make(chan struct{}, 16), make(chan struct{})
+	d.asked = make(chan struct{}, 16)
+	d.well = make(chan struct{})
 	wait := d.well
+
 	return d.asked, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -110,10 +122,12 @@ func (w *world) upgraded(d *drill, versions string) {
 
 // updatableWorld is a world whose node runs text and may see and delete pods.
 func updatableWorld(t *testing.T, text string) (*world, *drill) {
-	w, d := allowedWorld(t), &drill{}
+	w := allowedWorld(t)
+	d := &drill{}
 	w.adjust = d.adjust
 	w.join(text)
 	w.recorded()
+
 	return w, d
 }
 
@@ -134,73 +148,98 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	d.ill = errors.New("starting")
 	w.write("var/lib/kubelet/kubeconfig-real", "kind: Config")
 	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "KEY AND CERTIFICATE")
-	w.must("POST", pods, `{"metadata": {"name": "left"}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
+	w.must("POST", pods,
+		`{"metadata": {"name": "left"}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
 
-	t.Run("a patch of kubelet needs no drained node", func(t *testing.T) { w.becomes(updatable("patch", "1.35.9", "1.0.0", spring)) })
+	t.Run("a patch of kubelet needs no drained node", func(t *testing.T) {
+		w.becomes(updatable("patch", "1.35.9", "1.0.0", spring))
+	})
+
 	next := updatable("two", "1.36.0", "1.0.0", summer)
 	w.says(next)
-	w.waitsFor("update of kubelet's version, certificate authorities waits for the Node to be drained")
+	w.waitsFor("update of kubelet's version, certificate authorities waits for the Node " +
+		"to be drained")
 	w.still("etc/a", "patch")
 
 	w.systemd.Calls()
 	w.drained()
 	w.file("etc/a", "two")
 	w.poke() // It has looked since, and kubelet is not well.
-	if n, err := w.get(nodes + "/node-1"); err != nil || n.Metadata.Annotations[applied] == sum(next) {
+
+	if n, err := w.get(nodes + "/node-1"); err != nil ||
+		n.Metadata.Annotations[applied] == sum(next) {
 		t.Errorf("the Node says it is done before kubelet is well: %v", err)
 	}
+
 	d.mu.Lock()
 	d.ill = nil
 	d.mu.Unlock()
+
 	w.await("the request of the agent", func() error {
 		if w.asked() != 2 {
 			return errors.New("there is none")
 		}
 		return nil
 	})
+
 	asked, well := d.hold()
 	w.approve()
 	<-asked
 	well()
 	asked, well = d.hold()
 	<-asked // It was well, but had no certificate.
+
 	text, err := os.ReadFile(filepath.Join(w.node.Dir, "var/lib/kubelet/kubeconfig-bootstrap"))
 	if err != nil || !strings.Contains(string(text), "S0VZIEFORCBDRVJUSUZJQ0FURQ==") {
 		t.Errorf("the kubelet joins with %s, %v", text, err)
 	}
+
 	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "ANOTHER")
 	well()
 	w.labelled(updateResult, "successful")
 	w.annotated(next)
-	if calls := strings.Join(w.systemd.Calls(), ", "); !strings.Contains(calls, "restart kubelet.service") {
+
+	calls := strings.Join(w.systemd.Calls(), ", ")
+	if !strings.Contains(calls, "restart kubelet.service") {
 		t.Errorf("jobs %q", calls)
 	}
+
 	if n := w.asked(); n != 2 {
 		t.Errorf("%d certificates were asked for, not the first and that of the new authority", n)
 	}
+
 	pod, err := w.get(pods + "/left")
 	if err == nil && pod.Metadata.DeletionTimestamp == "" {
 		t.Error("a pod that saw the old node is left")
 	}
-	t.Run("and once it is done the next waits again, before anybody has read that", func(t *testing.T) {
-		w.says(updatable("three", "1.37.0", "1.0.0", summer))
-		w.waitsFor("update of kubelet's version waits for the Node to be drained again, without its label " + updateResult)
-		w.still("etc/a", "two")
-	})
+
+	t.Run(
+		"and once it is done the next waits again, before anybody has read that",
+		func(t *testing.T) {
+			w.says(updatable("three", "1.37.0", "1.0.0", summer))
+			w.waitsFor("update of kubelet's version waits for the Node to be drained again, " +
+				"without its label " + updateResult)
+			w.still("etc/a", "two")
+		},
+	)
+
 	t.Run("after a restart of the agent, too", func(t *testing.T) {
 		w.stop()
 		w.startAgain()
 		w.waitsFor("update of kubelet's version waits")
 		w.still("etc/a", "two")
 	})
+
 	t.Run("and when that is taken away", func(t *testing.T) {
 		w.givenBack()
 		w.waitsFor("update of kubelet's version waits for the Node to be drained")
 		w.poke()
 		w.still("etc/a", "two")
 	})
+
 	t.Run("one that cannot be applied is a failed one", func(t *testing.T) {
-		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a", "path: etc/a", 1))
+		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a",
+			"path: etc/a", 1))
 		w.drained()
 		w.labelled(updateResult, "failed")
 		w.says(updatable("five", "1.37.0", "1.0.0", summer)) // It is tried without another drain.
@@ -217,6 +256,7 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 	w.drained()
 	w.carries(triedVersion, "2.0.0")
 	w.upgraded(d, "2.0.0")
+
 	t.Run("unless the agent was stopped before it had begun", func(*testing.T) {
 		w.stop()
 		d.boots--
@@ -225,6 +265,7 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 		w.carries(triedVersion, "2.0.0")
 		w.carries(updateReason, "")
 	})
+
 	w.stop() // It starts version 2.0.0, and falls back.
 	w.startAgain()
 	w.carries(updateReason, "the node came back with version 1.0.0, not 2.0.0")
@@ -237,16 +278,21 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 func TestANodeWaitsForItsStaticPods(t *testing.T) {
 	w := allowedWorld(t)
 	w.join(osc("one"))
-	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n      inline:\n        data: |\n" +
-		"          {apiVersion: v1, kind: Pod, metadata: {name: etcd, annotations: {gardener.cloud/config.mirror: h1}}}\n"
+	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n" +
+		"      inline:\n        data: |\n" +
+		"          {apiVersion: v1, kind: Pod, metadata: {name: etcd, annotations: " +
+		"{gardener.cloud/config.mirror: h1}}}\n"
+
 	w.says(static)
 	w.waitsFor("static pod default/etcd is not there")
 	w.must("POST", pods, `{"metadata": {"name": "etcd-node-1", "annotations": {"gardener.cloud/config.mirror": "h0"}},
 		"spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
 	w.waitsFor("static pod default/etcd is still that of an older manifest")
-	w.must("PATCH", pods+"/etcd-node-1", `{"metadata": {"annotations": {"gardener.cloud/config.mirror": "h1"}}}`)
+	w.must("PATCH", pods+"/etcd-node-1",
+		`{"metadata": {"annotations": {"gardener.cloud/config.mirror": "h1"}}}`)
 	w.waitsFor("static pod default/etcd is not ready")
-	w.must("PATCH", pods+"/etcd-node-1/status", `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	w.must("PATCH", pods+"/etcd-node-1/status",
+		`{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`)
 	w.annotated(static)
 	w.waitsFor("")
 
@@ -262,21 +308,27 @@ func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
 	w, _ := updatableWorld(t, text)
 	w.says(updatable("two", "1.35.0", "1.0.0", summer))
 	w.waitsFor("update of certificate authorities waits for the Node to be drained")
-	before, _, _ := strings.Cut(updatable("three", "1.35.0", "1.0.0", spring), "    credentialsRotation:")
+	before, _, _ := strings.Cut(updatable("three", "1.35.0", "1.0.0", spring),
+		"    credentialsRotation:")
 	w.becomes(before)
 }
 
 func TestALostAddressIsPutBack(t *testing.T) {
-	w, refused := newWorld(t, cluster.Options{Controllers: true}), &refusal{}
+	w := newWorld(t, cluster.Options{Controllers: true})
+	refused := &refusal{}
 	w.interpose().answers = refused.answer
 	w.adjust = func(n *Node) {
 		n.Cluster.Part = func() float64 { return 0.5 }
-		n.Cluster.Addresses = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil }
+		n.Cluster.Addresses = func() ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
+		}
 	}
+
 	w.join(osc("one"))
 	addresses := func(list string) {
 		w.must("PATCH", nodes+"/node-1/status", `{"status": {"addresses": [`+list+`]}}`)
 	}
+
 	are := func(want string) {
 		w.await("the Node's addresses", func() error {
 			n, err := w.get(nodes + "/node-1")
@@ -286,60 +338,73 @@ func TestALostAddressIsPutBack(t *testing.T) {
 			return err
 		})
 	}
+
 	const name, internal = `{"type": "Hostname", "address": "host-1"}`, `{"type": "InternalIP", "address": "10.0.0.5"}`
 	addresses(internal + ", " + name)
 	w.poke()
 	addresses(name)
 	are("[{InternalIP 10.0.0.5} {Hostname host-1}]")
+
 	for range 2 { // Each loss is one by itself.
 		w.systemd.Calls()
 		end := refused.begin(422, "Invalid", func(r *http.Request) bool {
 			return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/status") && isKnown(r)
 		})
+
 		addresses(name)
 		w.came(refused, 2*time.Second)
+
 		if jobs := w.systemd.Calls(); !slices.Equal(jobs, []string{"restart kubelet.service"}) {
 			t.Errorf("when the API server refuses: %q", jobs)
 		}
+
 		end()
 		are("[{InternalIP 10.0.0.5} {Hostname host-1}]")
 		w.poke()
 	}
 }
 
-// allowedWorld is a world whose nodes may do what examples/cluster/rbac-pods.yaml
-// says, too.
+// allowedWorld is a world whose nodes may do what
+// examples/cluster/rbac-pods.yaml says, too.
 func allowedWorld(t *testing.T) *world {
 	w := newWorld(t, cluster.Options{Controllers: true})
 	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-2", "machine-1"), "\n---\n") {
+
+	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-2", "machine-1"),
+		"\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var of struct{ Kind string }
 		if err := json.Unmarshal(body, &of); err != nil {
 			t.Fatal(err)
 		}
-		w.must("POST", "/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+"s", string(body))
+
+		w.must("POST", "/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+"s",
+			string(body))
 	}
+
 	return w
 }
 
 // drained marks the Node as ready for an update.
 func (w *world) drained() {
 	w.Helper()
-	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"}]}}`)
+	w.must("PATCH", nodes+"/node-1/status",
+		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"}]}}`)
 }
 
-// givenBack takes note of an update that succeeded, and gives the Node back to pods,
-// as machine-controller-manager does.
+// givenBack takes note of an update that succeeded, and gives the Node back to
+// pods, as machine-controller-manager does.
 func (w *world) givenBack() {
 	w.Helper()
-	w.must("PATCH", nodes+"/node-1/status", `{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
+	w.must("PATCH", nodes+"/node-1/status",
+		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
 	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"`+updateResult+`": null}}}`)
 	w.nodeSeen()
 }
@@ -360,7 +425,8 @@ func (w *world) labelled(key, value string) {
 func (w *world) waitsFor(text string) {
 	w.Helper()
 	w.await("what the node waits for", func() error {
-		if got := w.node.Cluster.Link().Waits; !strings.HasPrefix(got, text) || text == "" && got != "" {
+		got := w.node.Cluster.Link().Waits
+		if !strings.HasPrefix(got, text) || text == "" && got != "" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

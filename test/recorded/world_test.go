@@ -20,29 +20,42 @@ type world struct {
 	testing.TB
 	*cluster.Cluster
 	node *Node
+
 	// ahead is how far the node's clock is, serial that nodes take turns, delay
 	// how long the Node's annotation has changes wait, "" without one.
 	ahead  atomic.Int64
 	serial bool
 	delay  string
+
 	// from is how the node reaches the cluster, nil for as the tests have it.
 	from func() agent.Config
+
 	// token is the Secret whose token is synced to tokenFile.
 	token string
+
 	// proxy is what the node reaches the API server through, nil for nothing.
 	proxy *proxy
+
 	// systemd is that of the node, which outlives agents.
 	systemd *Systemd
+
 	// adjust changes the node before it runs; nil for nothing.
 	adjust func(*Node)
+
 	// stop ends the node.
 	stop func()
+
 	// count makes the texts of poke and overtake others each time.
 	count int
 }
 
 func newWorld(t testing.TB, options cluster.Options) *world {
-	w := &world{TB: t, systemd: &Systemd{}, token: "token", Cluster: cluster.Start(t, options)}
+	w := &world{
+		TB:      t,
+		systemd: &Systemd{},
+		token:   "token",
+		Cluster: cluster.Start(t, options),
+	}
 	w.AllowNodeAgents(t, "node-1")
 	return w
 }
@@ -71,13 +84,23 @@ func (w *world) config() agent.Config {
 	if w.from != nil {
 		return w.from()
 	}
+
 	c := agent.Config{
-		Server: w.URL(), CA: []byte(w.CA()), SecretName: secretName, Machine: "machine-1", Hostname: "Host-1", Zone: "zone-1", KubernetesVersion: "1.36.3",
-		Tokens: []agent.Token{{Secret: w.token, Path: "/" + tokenFile}},
+		Server:            w.URL(),
+		CA:                []byte(w.CA()),
+		SecretName:        secretName,
+		Machine:           "machine-1",
+		Hostname:          "Host-1",
+		Zone:              "zone-1",
+		KubernetesVersion: "1.36.3",
+		Tokens:            []agent.Token{{Secret: w.token, Path: "/" + tokenFile}},
 	}
+
 	if w.proxy != nil {
-		c.Server, c.CA = w.proxy.URL, w.proxy.ca()
+		c.Server = w.proxy.URL
+		c.CA = w.proxy.ca()
 	}
+
 	return c
 }
 
@@ -93,10 +116,12 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	n.Cluster.Now = w.now
 	if w.adjust != nil {
 		w.adjust(n)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- n.Run(ctx) }()
@@ -117,8 +142,11 @@ func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 func (w *world) await(what string, right func() error) {
 	w.Helper()
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err = right(); err == nil {
+	for end := time.Now().Add(
+		20 * time.Second,
+	); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		err = right()
+		if err == nil {
 			return
 		}
 	}
