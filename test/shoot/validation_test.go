@@ -28,15 +28,31 @@ const seedVariable = "LOAM_SEED"
 // refusals are what a node refuses although Gardener's validation lets it
 // through: by the path of the field and the text, with the reason.
 var refusals = []struct{ path, text, why string }{
-	{`\.path$`, `outside the trees|is refused|is a directory|holds \.\.|not absolute|too long|below a file`, "a node writes to these trees only, and never to what is its own"},
-	{`\.(units|extensionUnits)\[\d+\]\.name$`, `holds a character|does not end`, "systemd has no unit of that name"},
+	{
+		`\.path$`,
+		`outside the trees|is refused|is a directory|holds \.\.|not absolute|too long|below a file`,
+		"a node writes to these trees only, and never to what is its own",
+	},
+	{
+		`\.(units|extensionUnits)\[\d+\]\.name$`,
+		`holds a character|does not end`,
+		"systemd has no unit of that name",
+	},
 	{`\.dropIns\[\d+\]\.name$`, `is not a file name`, "it leads out of the directory"},
 	{`\.content$`, `have no unit file`, "systemd reads no such file"},
 	{`\.inline\.data$`, `is not base64`, "the reference cannot decode it either"},
 	{`\.secretRef\.(name|dataKey)$`, `is not`, "no API server has such a Secret"},
 	{`\.imageRef\.image$`, `is not a reference`, "no registry has such an image"},
-	{`\.imageRef\.filePathInImage$`, `is not the absolute path`, "it is a directory, or leads out of the image"},
-	{`^spec\.criConfig\.name$`, `not supported`, "the type of Gardener's API allows containerd only"},
+	{
+		`\.imageRef\.filePathInImage$`,
+		`is not the absolute path`,
+		"it is a directory, or leads out of the image",
+	},
+	{
+		`^spec\.criConfig\.name$`,
+		`not supported`,
+		"the type of Gardener's API allows containerd only",
+	},
 	{`\.plugins\[\d+\]\.values$`, `holds null`, "TOML has no null"},
 	{`^spec\.inPlaceUpdates\.kubelet$`, `not a version`, "the reference cannot compare it either"},
 	{`^(apiVersion|kind)$`, `an empty value`, "Gardener always writes both"},
@@ -52,17 +68,20 @@ func TestNodesTakeWhatGardenerAccepts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
 	texts := make([][]byte, generated)
 	for i := range texts {
 		texts[i] = g.document(t)
 	}
 
-	accepted, used := 0, make([]bool, len(refusals))
+	accepted := 0
+	used := make([]bool, len(refusals))
 	for i, verdict := range verdicts(t, texts) {
 		if verdict != "accepted" {
 			continue
 		}
+
 		accepted++
 		decoded, wrong := osc.Decode("document", texts[i])
 		_, refusal := document.Lenient(osc.Check(wrong, decoded, osc.Env{Hostname: "node-1"}))
@@ -71,6 +90,7 @@ func TestNodesTakeWhatGardenerAccepts(t *testing.T) {
 				t.Errorf("%s=%d, document %d: %v\n%s", seedVariable, seed, i, err, texts[i])
 			}
 		}
+
 		if t.Failed() {
 			return
 		}
@@ -78,8 +98,10 @@ func TestNodesTakeWhatGardenerAccepts(t *testing.T) {
 
 	t.Logf("%d of %d accepted by Gardener", accepted, generated)
 	if accepted < generated/10 {
-		t.Errorf("%s=%d: Gardener accepts %d of %d documents, too few to say anything", seedVariable, seed, accepted, generated)
+		t.Errorf("%s=%d: Gardener accepts %d of %d documents, too few to say anything",
+			seedVariable, seed, accepted, generated)
 	}
+
 	for i, r := range refusals {
 		if !used[i] && seed == 1 {
 			t.Errorf("nothing is refused for %s %s: %s", r.path, r.text, r.why)
@@ -94,6 +116,7 @@ func verdicts(t *testing.T, texts [][]byte) []string {
 	cmd.Stdin = bytes.NewReader(bytes.Join(texts, []byte("\n")))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("validate: %v\n%s", err, &stderr)
@@ -103,6 +126,7 @@ func verdicts(t *testing.T, texts [][]byte) []string {
 	if len(lines) != len(texts) {
 		t.Fatalf("validate: %d answers to %d documents", len(lines), len(texts))
 	}
+
 	return lines
 }
 
@@ -115,10 +139,12 @@ func listed(refusal error) []error {
 		}
 		return []error{refusal}
 	}
+
 	var found []error
 	for _, one := range all {
 		found = append(found, one)
 	}
+
 	return found
 }
 
@@ -129,7 +155,8 @@ func excused(err error, used []bool) bool {
 		return false
 	}
 	for i, r := range refusals {
-		if regexp.MustCompile(r.path).MatchString(one.Path) && regexp.MustCompile(r.text).MatchString(one.Error()) {
+		if regexp.MustCompile(r.path).MatchString(one.Path) &&
+			regexp.MustCompile(r.text).MatchString(one.Error()) {
 			used[i] = true
 			return true
 		}
@@ -163,12 +190,15 @@ func (g generator) document(t *testing.T) []byte {
 				"operatingSystemVersion": g.of("1.2.3", "", "later"),
 				"kubelet":                g.of("1.36.3", "v1.36.3", "1.36", "", "later"),
 				"credentialsRotation": g.rarely(object{
-					"certificateAuthorities": object{"lastInitiationTime": g.of("2026-01-02T03:04:05Z", nil)},
-					"serviceAccountKey":      g.of(object{}, nil),
+					"certificateAuthorities": object{
+						"lastInitiationTime": g.of("2026-01-02T03:04:05Z", nil),
+					},
+					"serviceAccountKey": g.of(object{}, nil),
 				}),
 			}),
 		}),
 	}
+
 	if g.IntN(3) == 0 {
 		osc["status"] = g.some(object{
 			"extensionUnits": g.list(2, func() any { return g.unit(paths) }),
@@ -179,6 +209,7 @@ func (g generator) document(t *testing.T) []byte {
 			}},
 		})
 	}
+
 	if g.IntN(4) == 0 {
 		g.mutate(osc)
 	}
@@ -187,19 +218,24 @@ func (g generator) document(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return text
 }
 
 func (g generator) unit(paths []any) any {
 	return g.some(object{
-		"name": g.of("a.service", "a.service", "b.timer", "c.path", "d@.service", "d@1.service", "e.mount", "f.socket",
-			"containerd.service", "kubelet.service", "g.target", "h.slice", "i.device", "j.scope", "k", "../l.service", "m n.service"),
+		"name": g.of("a.service", "a.service", "b.timer", "c.path", "d@.service", "d@1.service",
+			"e.mount", "f.socket", "containerd.service", "kubelet.service", "g.target", "h.slice",
+			"i.device", "j.scope", "k", "../l.service", "m n.service"),
 		"command": g.of("start", "restart", "stop", "reload", "", nil),
 		"enable":  g.of(true, false, nil),
-		"content": g.of("[Service]\nExecStart=/bin/true\n", "[Install]\nWantedBy=multi-user.target\n", "[Install]\nAlias=x.service\n", "", "nothing", "[Later]\na=b\n", nil),
+		"content": g.of("[Service]\nExecStart=/bin/true\n", "[Install]\n"+
+			"WantedBy=multi-user.target\n", "[Install]\n"+
+			"Alias=x.service\n", "", "nothing", "[Later]\na=b\n", nil),
 		"dropIns": g.list(2, func() any {
 			return object{
-				"name":    g.of("10-a.conf", "10-b.conf", "a", "../a.conf", "30-env_config.conf", ".conf"),
+				"name": g.of("10-a.conf", "10-b.conf", "a", "../a.conf",
+					"30-env_config.conf", ".conf"),
 				"content": g.of("[Service]\nUser=a\n", "[Unit]\n", "x", "\x00"),
 			}
 		}),
@@ -231,7 +267,8 @@ func (g generator) content() any {
 		}
 	case 1:
 		content["imageRef"] = object{
-			"image":           g.of("registry.k8s.io/a:v1", "a", "a@sha256:0", "A/b:c", "https://a/b", "a/b:c@sha256:"+strings.Repeat("0", 64)),
+			"image": g.of("registry.k8s.io/a:v1", "a", "a@sha256:0", "A/b:c",
+				"https://a/b", "a/b:c@sha256:"+strings.Repeat("0", 64)),
 			"filePathInImage": g.of("/a", "a", "/a/../b", "/a/", "/", "."),
 		}
 	default:
@@ -240,6 +277,7 @@ func (g generator) content() any {
 			"data":     g.of("YQ==", "YQ", "YQ==\n", "text", "%", "YQ=="),
 		}
 	}
+
 	content["transmitUnencoded"] = g.of(nil, true, false)
 	return content
 }
@@ -252,13 +290,21 @@ func (g generator) criConfig() any {
 			"sandboxImage": g.of("registry.k8s.io/pause:3.10", "pause", "A", "a b"),
 			"registries": g.list(2, func() any {
 				return object{
-					"upstream": g.of("docker.io", "_default", "a.b:5000", "localhost", "1.2.3.4", "a", "[::1]:80", "a:0"),
-					"server":   g.of(nil, "https://a.b", "http://a.b:5000/v2", "https://[::1]", "https://", "https://a b", "HTTPS://a.b"),
+					"upstream": g.of("docker.io", "_default", "a.b:5000", "localhost", "1.2.3.4",
+						"a", "[::1]:80", "a:0"),
+					"server": g.of(nil, "https://a.b", "http://a.b:5000/v2", "https://[::1]",
+						"https://", "https://a b", "HTTPS://a.b"),
 					"hosts": g.list(2, func() any {
 						return object{
-							"url":          g.of("https://a.b", "http://a.b:1", "ftp://a.b", "//a.b", "https://a.b/v2/?c=d", "https://u:p@a.b", "https://a.b:99999"),
-							"capabilities": g.list(2, func() any { return g.of("pull", "resolve", "push", "later") }),
-							"caCerts":      g.list(1, func() any { return g.of("/etc/a", "a", "") }),
+							"url": g.of("https://a.b", "http://a.b:1", "ftp://a.b",
+								"//a.b", "https://a.b/v2/?c=d", "https://u:p@a.b",
+								"https://a.b:99999"),
+							"capabilities": g.list(2, func() any {
+								return g.of("pull", "resolve", "push", "later")
+							}),
+							"caCerts": g.list(1, func() any {
+								return g.of("/etc/a", "a", "")
+							}),
 							"overridePath": g.of(nil, true, false),
 						}
 					}),
@@ -267,9 +313,12 @@ func (g generator) criConfig() any {
 			}),
 			"plugins": g.list(2, func() any {
 				return object{
-					"op":     g.of(nil, "add", "remove", "later"),
-					"path":   g.list(2, func() any { return g.of("io.containerd.grpc.v1.cri", "a", "") }),
-					"values": g.of(nil, nil, object{"a": "b"}, object{"a": nil}, object{"a": []any{nil}}, object{"a": 1.5}, []any{1}, "x"),
+					"op": g.of(nil, "add", "remove", "later"),
+					"path": g.list(2, func() any {
+						return g.of("io.containerd.grpc.v1.cri", "a", "")
+					}),
+					"values": g.of(nil, nil, object{"a": "b"}, object{"a": nil},
+						object{"a": []any{nil}}, object{"a": 1.5}, []any{1}, "x"),
 				}
 			}),
 		})),
@@ -278,9 +327,12 @@ func (g generator) criConfig() any {
 
 // path is the path of a file.
 func (g generator) path() any {
-	return g.of("/etc/a", "/etc/b", "/etc/a/b", "/opt/bin/c", "/var/lib/d/e", "/etc//f", "/etc/g/", "/etc/../h", "i", "/", "/usr/j", "/proc/k",
-		"/etc/systemd/system/a.service", "/etc/systemd/system/a.service.d/10-a.conf", "/var/lib/loam/l", "/etc/containerd/config.toml",
-		"/etc/machine-id", "/run/m", "/tmp/n", "/boot/o", "/etc/p q", "/etc/ä", "/etc/"+strings.Repeat("r", 300), "/etc/kubernetes/manifests/s.yaml")
+	return g.of("/etc/a", "/etc/b", "/etc/a/b", "/opt/bin/c", "/var/lib/d/e", "/etc//f", "/etc/g/",
+		"/etc/../h", "i", "/", "/usr/j", "/proc/k", "/etc/systemd/system/a.service",
+		"/etc/systemd/system/a.service.d/10-a.conf", "/var/lib/loam/l",
+		"/etc/containerd/config.toml", "/etc/machine-id", "/run/m", "/tmp/n", "/boot/o", "/etc/p q",
+		"/etc/ä", "/etc/"+
+			strings.Repeat("r", 300), "/etc/kubernetes/manifests/s.yaml")
 }
 
 func (g generator) text() any { return g.of("a", "", "ä", "\n", strings.Repeat("x", 5000)) }
@@ -315,8 +367,8 @@ func (g generator) some(o object) object {
 	return o
 }
 
-// mutate changes a value somewhere in the object to one of another kind, or adds
-// a field.
+// mutate changes a value somewhere in the object to one of another kind, or
+// adds a field.
 func (g generator) mutate(o object) {
 	keys := slices.Sorted(maps.Keys(o))
 	key := fmt.Sprint("later", g.IntN(3))
