@@ -39,23 +39,29 @@ func open(ctx context.Context) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
 	}
+
 	cache = filepath.Join(cache, "loam")
 	packages, err := tools.ReadList("mkosi/tools.list")
 	if err != nil {
 		return nil, err
 	}
+
 	tree, err := tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
+
 	b := &bench{manifest: m, tools: tree}
-	if b.raw, err = filepath.Abs(filepath.Join(out, m.Files[0].Name)); err != nil {
+	b.raw, err = filepath.Abs(filepath.Join(out, m.Files[0].Name))
+	if err != nil {
 		return nil, err
 	}
+
 	return b, b.makeStock(ctx, cache)
 }
 
@@ -80,35 +86,59 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 		return err
 	}
 	defer steps.Close()
+
 	text, err := os.ReadFile("os-release")
 	if err != nil {
 		return err
 	}
+
 	release, err := image.ParseRelease(text)
 	if err != nil {
 		return err
 	}
-	plan, err := image.Decide(image.Spec{Arch: b.manifest.Arch, Profile: b.manifest.Profile, SectorSize: b.manifest.SectorSize, Release: release})
+
+	plan, err := image.Decide(image.Spec{
+		Arch:       b.manifest.Arch,
+		Profile:    b.manifest.Profile,
+		SectorSize: b.manifest.SectorSize,
+		Release:    release,
+	})
 	if err != nil {
 		return err
 	}
-	run := image.Build{Plan: plan, Tools: b.tools, Cache: cache, Source: ".", Out: out, Steps: steps}
+
+	run := image.Build{
+		Plan:   plan,
+		Tools:  b.tools,
+		Cache:  cache,
+		Source: ".",
+		Out:    out,
+		Steps:  steps,
+	}
+
 	root, err := run.Tree(ctx)
 	if err != nil {
 		return err
 	}
+
 	osRelease, err := filepath.Abs("os-release")
 	if err != nil {
 		return err
 	}
+
 	config, err := filepath.Abs("test/bench/stock/mkosi")
 	if err != nil {
 		return err
 	}
+
 	return steps.Do("stock disk (mkosi's initrd)", "", func(w io.Writer) error {
 		b.stock, err = stock.Disk(ctx, b.tools, root, rootfs.Params{
-			Cache: cache, Config: config, Arch: b.manifest.Arch, Profile: b.manifest.Profile,
-			SourceDateEpoch: run.Epoch(), Log: w,
+			Cache:           cache,
+			Config:          config,
+			Arch:            b.manifest.Arch,
+			Profile:         b.manifest.Profile,
+			SourceDateEpoch: run.Epoch(),
+			Log:             w,
 		}, osRelease)
 		return err
 	})
@@ -116,18 +146,23 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 
 func measureSizes(ctx context.Context, r *report, b *bench) error {
 	loam := filepath.Join(dir, "loam")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", loam, "./cmd/loam")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w -buildid=", "-o", loam, "./cmd/loam")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOAMD64=v1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}
+
 	binary, err := os.Stat(loam)
 	if err != nil {
 		return err
 	}
+
 	return r.add(
-		result("size/root", "MB", 150, "", "erofs, cloud profile, MB of 10^6 bytes", megabytes(b.manifest, ".root")),
-		result("size/raw.zst", "MB", 160, "", "cloud profile, MB of 10^6 bytes", megabytes(b.manifest, ".raw.zst")),
+		result("size/root", "MB", 150, "", "erofs, cloud profile, MB of 10^6 bytes",
+			megabytes(b.manifest, ".root")),
+		result("size/raw.zst", "MB", 160, "", "cloud profile, MB of 10^6 bytes",
+			megabytes(b.manifest, ".raw.zst")),
 		result("size/loam", "MB", 45, "", "stripped, amd64", float64(binary.Size())/1e6),
 	)
 }
@@ -142,6 +177,7 @@ func measureBoots(ctx context.Context, r *report, b *bench, n int) error {
 	if err != nil {
 		return err
 	}
+
 	var applied, initramfs, rss, stockTimes, ratios []float64
 	accel := ""
 	for i := range n {
@@ -149,20 +185,32 @@ func measureBoots(ctx context.Context, r *report, b *bench, n int) error {
 		if err != nil {
 			return err
 		}
+
 		st, err := b.bootStock(ctx)
 		if err != nil {
 			return err
 		}
+
 		accel = used
-		fmt.Printf("boot %d: applied %.1f s (initramfs %.2f s, agent %.1f MB), stock multi-user.target %.1f s\n", i+1, s.applied, s.initramfs, s.rss, st)
-		applied, initramfs, rss = append(applied, s.applied), append(initramfs, s.initramfs), append(rss, s.rss)
-		stockTimes, ratios = append(stockTimes, st), append(ratios, s.applied/st)
+		fmt.Printf("boot %d: applied %.1f s (initramfs %.2f s, agent %.1f MB), "+
+			"stock multi-user.target %.1f s\n", i+1, s.applied, s.initramfs, s.rss, st)
+		applied = append(applied, s.applied)
+		initramfs = append(initramfs, s.initramfs)
+		rss = append(rss, s.rss)
+		stockTimes = append(stockTimes, st)
+		ratios = append(ratios, s.applied/st)
 	}
-	machine := conditions("QEMU " + accel + ", q35, OVMF, 2 CPUs and 2 GiB, first boot of an 8 GiB disk, examples/hello.yaml")
+
+	machine := conditions("QEMU " + accel + ", q35, OVMF, 2 CPUs and 2 GiB, " +
+		"first boot of an 8 GiB disk, examples/hello.yaml")
 	return r.add(
-		result("boot/applied", "s", 30, "emulation: every instruction of systemd, udev and the agent", machine, applied...),
-		result("boot/initramfs", "s", 1.5, "first boot: modules, verity, format and grow ext4", machine, initramfs...),
-		result("boot/stock", "s", 1e9, "", machine+"; the same root tree with mkosi's systemd initrd, to multi-user.target", stockTimes...),
+		result("boot/applied", "s", 30,
+			"emulation: every instruction of systemd, udev and the agent", machine, applied...),
+		result("boot/initramfs", "s", 1.5, "first boot: modules, verity, format and grow ext4",
+			machine, initramfs...),
+		result("boot/stock", "s", 1e9, "",
+			machine+"; the same root tree with mkosi's systemd initrd, "+
+				"to multi-user.target", stockTimes...),
 		result("boot/applied-to-stock", "ratio", 0.75, "", machine, ratios...),
 		result("agent/rss", "MB", 30, "", machine+", 30 s after applied", rss...),
 	)
@@ -181,58 +229,76 @@ var (
 )
 
 // power switches on a machine with the disk image and waits for the line.
-func (b *bench) power(ctx context.Context, raw string, credentials map[string]string, until *regexp.Regexp) (*vm.VM, vm.Config, float64, error) {
+func (b *bench) power(
+	ctx context.Context, raw string, credentials map[string]string, until *regexp.Regexp,
+) (*vm.VM, vm.Config, float64, error) {
 	tmp, err := os.MkdirTemp("", "loam")
 	if err != nil {
 		return nil, vm.Config{}, 0, err
 	}
+
 	run := func(ctx context.Context, name string, args ...string) *exec.Cmd {
 		return b.tools.Command(ctx, []string{tmp, filepath.Dir(raw)}, name, args...)
 	}
-	config, err := vm.Prepare(ctx, b.tools.Dir, run, vm.Image{Arch: b.manifest.Arch, Base: raw, DiskSize: "8G"}, tmp)
+
+	config, err := vm.Prepare(ctx, b.tools.Dir, run,
+		vm.Image{Arch: b.manifest.Arch, Base: raw, DiskSize: "8G"}, tmp)
 	if err != nil {
 		return nil, config, 0, err
 	}
+
 	config.Credentials = credentials
 	v, err := vm.Start(ctx, run, config)
 	if err != nil {
 		return nil, config, 0, err
 	}
+
 	wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+
 	line, _, _, err := v.Console().Expect(wait, 0, until)
 	if err != nil {
 		return nil, config, 0, errors.Join(err, v.Kill())
 	}
+
 	return v, config, line.At.Seconds(), nil
 }
 
 func (b *bench) boot(ctx context.Context, osc string) (s sample, accel string, err error) {
-	v, config, at, err := b.power(ctx, b.raw, map[string]string{"loam.machine": machineYAML, "loam.config": osc}, appliedLine)
+	v, config, at, err := b.power(ctx, b.raw,
+		map[string]string{"loam.machine": machineYAML, "loam.config": osc}, appliedLine)
 	if err != nil {
 		return s, "", err
 	}
 	defer os.RemoveAll(config.Dir)
 	defer v.Kill()
+
 	s.applied = at
+
 	if err := v.Shell().Open(ctx); err != nil {
 		return s, "", err
 	}
+
 	text, err := v.Shell().Run(ctx, "cat "+boot.RecordPath)
 	if err != nil {
 		return s, "", err
 	}
+
 	var record boot.Record
 	if err := json.Unmarshal([]byte(text), &record); err != nil {
 		return s, "", fmt.Errorf("boot record: %w", err)
 	}
+
 	for _, step := range record.Steps {
 		s.initramfs += step.Took.Seconds()
 	}
-	text, err = v.Shell().Run(ctx, "sleep 30; ps -o rss= -p $(systemctl show -P MainPID loam-agent.service)")
+
+	text, err = v.Shell().Run(ctx,
+		"sleep 30; ps -o rss= -p $(systemctl show -P MainPID loam-agent.service)")
 	if err != nil {
 		return s, "", err
 	}
+
 	kib, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	s.rss = kib * 1024 / 1e6
 	return s, config.Accel, err

@@ -22,13 +22,17 @@ func measureBuild(ctx context.Context, r *report, cold bool) error {
 		if err != nil {
 			return err
 		}
-		if err := r.add(result("image/cold", "s", 360, "download and unpacking of Debian packages", conditions("amd64 cloud, no cache of trees, packages or Go builds"), took)); err != nil {
+		err = r.add(result("image/cold", "s", 360, "download and unpacking of Debian packages",
+			conditions("amd64 cloud, no cache of trees, packages or Go builds"), took))
+		if err != nil {
 			return err
 		}
 	}
+
 	if _, err := build(ctx, nil); err != nil { // makes every cache warm
 		return err
 	}
+
 	var took []float64
 	for i := range 3 {
 		overlay, err := changedSource(i)
@@ -41,8 +45,11 @@ func measureBuild(ctx context.Context, r *report, cold bool) error {
 		}
 		took = append(took, t)
 	}
+
 	_, err := build(ctx, nil) // the real one again, for what follows
-	return errors.Join(err, r.add(result("image/rebuild-go", "s", 15, "hashing 3.3 GiB of image twice", conditions("amd64 cloud, one line of agent/status changed"), took...)))
+	return errors.Join(err,
+		r.add(result("image/rebuild-go", "s", 15, "hashing 3.3 GiB of image twice",
+			conditions("amd64 cloud, one line of agent/status changed"), took...)))
 }
 
 // coldBuild builds with caches of its own, and removes them.
@@ -54,18 +61,23 @@ func coldBuild(ctx context.Context, args ...string) (float64, error) {
 	if err := os.RemoveAll(cache); err != nil {
 		return 0, err
 	}
-	took, err := build(ctx, []string{"XDG_CACHE_HOME=" + cache, "GOCACHE=" + filepath.Join(cache, "go-build")}, args...)
+
+	took, err := build(ctx,
+		[]string{"XDG_CACHE_HOME=" + cache, "GOCACHE=" + filepath.Join(cache, "go-build")}, args...)
 	return took, errors.Join(err, os.RemoveAll(cache))
 }
 
 func build(ctx context.Context, env []string, args ...string) (seconds float64, err error) {
-	cmd := exec.CommandContext(ctx, "build/loamctl", append([]string{"build", "--out", out}, args...)...)
+	cmd := exec.CommandContext(ctx, "build/loamctl",
+		append([]string{"build", "--out", out}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	start := time.Now()
+
 	if text, err := cmd.Output(); err != nil {
 		return 0, fmt.Errorf("build: %w\n%s", err, text)
 	}
+
 	return time.Since(start).Seconds(), nil
 }
 
@@ -77,19 +89,25 @@ func changedSource(n int) (overlay string, err error) {
 	if err != nil {
 		return "", err
 	}
-	text = fmt.Appendf(text, "\nfunc init() { println(%s) }\n", strconv.Quote(fmt.Sprint(n, time.Now().UnixNano())))
+
+	text = fmt.Appendf(text, "\nfunc init() { println(%s) }\n",
+		strconv.Quote(fmt.Sprint(n, time.Now().UnixNano())))
 	changed, err := filepath.Abs(filepath.Join(dir, "changed.go"))
 	if err != nil {
 		return "", err
 	}
+
 	original, err := filepath.Abs(file)
 	if err != nil {
 		return "", err
 	}
+
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
 	if err != nil {
 		return "", err
 	}
+
 	overlay = filepath.Join(filepath.Dir(changed), "overlay.json")
-	return overlay, errors.Join(os.WriteFile(changed, text, 0o644), os.WriteFile(overlay, list, 0o644))
+	return overlay, errors.Join(os.WriteFile(changed, text, 0o644),
+		os.WriteFile(overlay, list, 0o644))
 }

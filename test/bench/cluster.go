@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// benchmark is one of a package's tests, and the figures that are taken from it.
+// benchmark is one of a package's tests, and the figures that are taken from
+// it.
 type benchmark struct {
 	name, in string
 	// prefix begins the names of the figures.
@@ -34,7 +35,8 @@ type figure struct {
 // noGoal is the goal of a figure that others are compared with.
 const noGoal = -1
 
-// The agent at a real API server. A round of Idle is a second, one of Fleet a change.
+// The agent at a real API server. A round of Idle is a second, one of Fleet a
+// change.
 var clusterBenchmarks = []benchmark{
 	{"Reaction", "./test/recorded", "cluster/", 30, 30, []figure{
 		{"small", "small", "p50-ms", 25},
@@ -59,11 +61,14 @@ var clusterBenchmarks = []benchmark{
 		{"all-200/written", "all-200", "written-KiB", 1024},
 		{"one-of-2000", "one-of-2000", "p50-ms", 67.5},
 		{"one-of-2000/to-200", "one-of-2000", "ratio", 1.5},
-	}, "real etcd and kube-apiserver on this machine; a systemd of D-Bus with 5 ms a job, and the agent, each in a process of its own; system calls in rounds of their own, by strace; ext4, durable"},
+	}, "real etcd and kube-apiserver on this machine; a systemd of D-Bus with 5 ms a job, " +
+		"and the agent, each in a process of its own; system calls in rounds of their own, " +
+		"by strace; ext4, durable"},
 	{"Start", "./test/recorded", "start/", 10, 10, []figure{
 		{"small", "small", "p50-ms", 40},
 		{"200", "one-of-200", "p50-ms", 150},
-	}, "from the start of the process to the Node's annotation, on an empty node; the rest as for change"},
+	}, "from the start of the process to the Node's annotation, on an empty node; " +
+		"the rest as for change"},
 	referenceChange,
 	referenceStart,
 	{"Idle", "./test/recorded", "cluster/", 300, 1, []figure{
@@ -72,11 +77,15 @@ var clusterBenchmarks = []benchmark{
 		{"idle/cpu", "200-files", "cpu-%", 0.05},
 		{"idle/rss", "200-files", "rss-MB", 40},
 		{"idle/written", "200-files", "written-B", 0},
-	}, "5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; the agent has its own process; wake-ups are voluntary context switches, CPU is of one core"},
+	}, "5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; " +
+		"the agent has its own process; wake-ups are voluntary context switches, " +
+		"CPU is of one core"},
 	{"Fleet", "./test/recorded", "cluster/", 5, 5, []figure{
 		{"fleet/reach", "1000", "p50-ms", 10_000},
 		{"fleet/requests", "1000", "requests/change", 4},
-	}, "1,000 agents in one process, etcd and kube-apiserver with its default limits, all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; without renewals of Leases"},
+	}, "1,000 agents in one process, etcd and kube-apiserver with its default limits, " +
+		"all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; " +
+		"without renewals of Leases"},
 }
 
 // measureCluster measures recorded nodes at a real API server.
@@ -94,21 +103,25 @@ func measureAll(ctx context.Context, r *report, all ...benchmark) error {
 }
 
 func (b benchmark) measure(ctx context.Context, r *report) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", fmt.Sprintf("%dx", b.rounds), "-timeout", "30m", b.in)
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$",
+		"-benchtime", fmt.Sprintf("%dx", b.rounds), "-timeout", "30m", b.in)
 	build, err := filepath.Abs(out)
 	if err != nil {
 		return err
 	}
+
 	nodes, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
+
 	// Without the programs it is to fail, not to be left out.
 	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build, "LOAM_BENCH_DIR="+nodes)
 	text, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
+
 	found := b.parse(text)
 	for _, f := range b.figures {
 		values := found[f.part]
@@ -120,33 +133,50 @@ func (b benchmark) measure(ctx context.Context, r *report) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // result is a figure; a median has its extremes beside it.
 func (b benchmark) result(f figure, value float64, values map[string]float64) Result {
 	res := Result{
-		Name: b.prefix + f.result, Value: value, Unit: strings.TrimPrefix(f.unit, "p50-"), Goal: f.goal, Met: value <= f.goal, N: b.n,
-		Min: value, Max: value, Conditions: conditions(b.conditions),
+		Name:       b.prefix + f.result,
+		Value:      value,
+		Unit:       strings.TrimPrefix(f.unit, "p50-"),
+		Goal:       f.goal,
+		Met:        value <= f.goal,
+		N:          b.n,
+		Min:        value,
+		Max:        value,
+		Conditions: conditions(b.conditions),
 	}
+
 	if f.goal == noGoal {
-		res.Goal, res.Met, res.NoGoal = 0, true, true
+		res.Goal = 0
+		res.Met = true
+		res.NoGoal = true
 	}
+
 	if f.unit == "p50-ms" {
-		res.Min, res.Max = values["min-ms"], values["max-ms"]
+		res.Min = values["min-ms"]
+		res.Max = values["max-ms"]
 	} else if _, unit, ok := strings.Cut(f.unit, "-"); ok {
 		res.Unit = unit
 	}
+
 	return res
 }
 
-// parse returns what each part of the benchmark reports, by unit. What a program
-// writes meanwhile may part a name from its figures.
+// parse returns what each part of the benchmark reports, by unit. What a
+// program writes meanwhile may part a name from its figures.
 func (b benchmark) parse(out []byte) map[string]map[string]float64 {
 	found := map[string]map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
-	prefix, processors, part := "Benchmark"+b.name+"/", fmt.Sprintf("-%d", runtime.GOMAXPROCS(0)), ""
+
+	prefix := "Benchmark" + b.name + "/"
+	processors := fmt.Sprintf("-%d", runtime.GOMAXPROCS(0))
+	part := ""
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) > 0 && strings.HasPrefix(fields[0], prefix) {
@@ -159,5 +189,6 @@ func (b benchmark) parse(out []byte) map[string]map[string]float64 {
 			}
 		}
 	}
+
 	return found
 }

@@ -38,7 +38,13 @@ func (*still) ResetFailed(context.Context, string)      {}
 func (*still) Show(_ context.Context, names []string) ([]unit.State, error) {
 	states := make([]unit.State, len(names))
 	for i, name := range names {
-		states[i] = unit.State{Name: name, ID: name, Load: "loaded", Active: "active", Sub: "running"}
+		states[i] = unit.State{
+			Name:   name,
+			ID:     name,
+			Load:   "loaded",
+			Active: "active",
+			Sub:    "running",
+		}
 	}
 	return states, nil
 }
@@ -85,12 +91,15 @@ func (m *meter) do(f func() error) (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
+
 	start := time.Now()
 	err = f()
 	m.stop()
 	m.total = time.Since(start)
 	w, r, ioErr := transferred()
-	m.written, m.read = w-written, r-read
+	m.written = w - written
+	m.read = r - read
+
 	return m.cost, errors.Join(err, ioErr)
 }
 
@@ -100,6 +109,7 @@ func transferred() (written, read int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch name {
@@ -112,6 +122,7 @@ func transferred() (written, read int64, err error) {
 			return 0, 0, err
 		}
 	}
+
 	return written, read, nil
 }
 
@@ -130,16 +141,19 @@ func lay(name string) (*bed, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
 		return nil, err
 	}
+
 	base, err := os.MkdirTemp(filepath.Join(dir, "engine"), name+"-")
 	if err != nil {
 		return nil, err
 	}
+
 	b := &bed{meter: &meter{}}
 	for _, name := range []string{"node/var/lib/loam", "image"} {
 		if err := os.MkdirAll(filepath.Join(base, name), 0o755); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, name := range []string{"node", "node/var/lib/loam", "image"} {
 		root, err := os.OpenRoot(filepath.Join(base, name))
 		if err != nil {
@@ -147,11 +161,20 @@ func lay(name string) (*bed, error) {
 		}
 		b.roots = append(b.roots, root)
 	}
+
 	b.Executor = &apply.Executor{
-		State: durable.New(b.roots[1], b.meter.hook), Node: durable.New(b.roots[0], b.meter.hook), Image: b.roots[2].FS(), Units: &still{},
-		OSVersion: "1", BootID: "bench", JobWait: time.Minute, Limit: time.Minute, Now: time.Now,
-		Uptime: func() time.Duration { return time.Hour },
+		State:     durable.New(b.roots[1], b.meter.hook),
+		Node:      durable.New(b.roots[0], b.meter.hook),
+		Image:     b.roots[2].FS(),
+		Units:     &still{},
+		OSVersion: "1",
+		BootID:    "bench",
+		JobWait:   time.Minute,
+		Limit:     time.Minute,
+		Now:       time.Now,
+		Uptime:    func() time.Duration { return time.Hour },
 	}
+
 	return b, nil
 }
 
@@ -166,10 +189,11 @@ func (b *bed) close() error {
 // apply makes the node d, and measures; prove gives it the verdict that it is
 // good, which is measured by itself.
 func (b *bed) apply(ctx context.Context, d config.Desired) (applied, proven cost, err error) {
-	if applied, err = b.meter.do(func() error {
+	applied, err = b.meter.do(func() error {
 		_, err := b.Apply(ctx, apply.Request{Desired: d, Source: "bench"})
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return
 	}
 	proven, err = b.meter.do(func() error {
@@ -190,16 +214,20 @@ func files(n, units, changed int, salt string) config.Desired {
 		if i == changed {
 			content = fmt.Sprintf("# file %d %s\n%s", i, salt, text)
 		}
-		d.Files = append(d.Files, config.File{Path: name(i), Mode: 0o644, Content: config.Text(content)})
+		d.Files = append(d.Files,
+			config.File{Path: name(i), Mode: 0o644, Content: config.Text(content)})
 	}
+
 	for i := range units {
-		service := fmt.Sprintf("[Unit]\nDescription=Unit %d\n[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n", i)
+		service := fmt.Sprintf("[Unit]\nDescription=Unit %d\n[Service]\n"+
+			"ExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n", i)
 		u := config.Unit{Name: fmt.Sprintf("bench-%04d.service", i), Content: &service}
 		for j := i; j < n; j += units {
 			u.FilePaths = append(u.FilePaths, name(j))
 		}
 		d.Units = append(d.Units, u)
 	}
+
 	return d
 }
 
@@ -207,7 +235,9 @@ func name(i int) string { return fmt.Sprintf("/etc/bench/%03d/file-%04d.conf", i
 
 // measureEngine is what the configuration engine costs.
 func measureEngine(ctx context.Context, r *report) error {
-	for _, measure := range []func(context.Context, *report) error{measureOneFile, measureFirst, measureKubelet, measureGardener} {
+	for _, measure := range []func(context.Context, *report) error{
+		measureOneFile, measureFirst, measureKubelet, measureGardener,
+	} {
 		if err := measure(ctx, r); err != nil {
 			return err
 		}
@@ -235,7 +265,8 @@ func newOneOf(ctx context.Context, n int) (*oneOf, error) {
 
 func (o *oneOf) change(ctx context.Context, salt int) error {
 	applied, settled, err := o.apply(ctx, files(o.n, 50, 17, fmt.Sprint("change ", salt)))
-	o.applied, o.settled = append(o.applied, applied), append(o.settled, settled)
+	o.applied = append(o.applied, applied)
+	o.settled = append(o.settled, settled)
 	return err
 }
 
@@ -245,28 +276,46 @@ func measureOneFile(ctx context.Context, r *report) error {
 		return err
 	}
 	defer few.close()
+
 	many, err := newOneOf(ctx, 2000)
 	if err != nil {
 		return err
 	}
 	defer many.close()
+
 	for i := range repeats { // In turn: what else the machine does then counts for both.
 		if err := errors.Join(few.change(ctx, i), many.change(ctx, i)); err != nil {
 			return err
 		}
 	}
-	of200, proven, of2000 := few.applied, few.settled, many.applied
+
+	of200 := few.applied
+	proven := few.settled
+	of2000 := many.applied
 	var ratios []float64
 	for i := range of200 {
 		ratios = append(ratios, of2000[i].own()/of200[i].own())
 	}
-	conditions := conditions("ext4, nothing deleted in the five minutes before, 200 files of 2 KiB in 20 directories, 50 units, one file changed; systemd that takes no time")
-	limit := fmt.Sprintf("the disk: %.1f ms of fsync besides", median(each(of200, func(c cost) float64 { return float64(c.sync) / 1e6 })))
+
+	conditions := conditions("ext4, nothing deleted in the five minutes before, " +
+		"200 files of 2 KiB in 20 directories, 50 units, one file changed; " +
+		"systemd that takes no time")
+
+	limit := fmt.Sprintf("the disk: %.1f ms of fsync besides",
+		median(each(of200, func(c cost) float64 { return float64(c.sync) / 1e6 })))
 	return r.add(
-		result("config/one-of-200/own", "ms", 10, limit, conditions+"; plan, write, flip, place, journal", each(of200, cost.own)...),
-		result("config/one-of-200/fsyncs", "calls", 18, "2 for the file, 16 for the rest", conditions+", verdict included", pairs(of200, proven, func(a, p cost) float64 { return float64(a.syncs + p.syncs) })...),
-		result("config/one-of-200/written", "bytes", 3*2048+64<<10, "the manifest", conditions+", verdict included", pairs(of200, proven, func(a, p cost) float64 { return float64(a.written + p.written) })...),
-		result("config/one-of-2000-to-200/own", "ratio", 3, "the manifest, which lists all files", conditions+", and the same of 2,000 files", ratios...),
+		result("config/one-of-200/own", "ms", 10, limit,
+			conditions+"; plan, write, flip, place, journal", each(of200, cost.own)...),
+		result("config/one-of-200/fsyncs", "calls", 18, "2 for the file, 16 for the rest",
+			conditions+", verdict included", pairs(of200, proven, func(a, p cost) float64 {
+				return float64(a.syncs + p.syncs)
+			})...),
+		result("config/one-of-200/written", "bytes", 3*2048+64<<10, "the manifest",
+			conditions+", verdict included", pairs(of200, proven, func(a, p cost) float64 {
+				return float64(a.written + p.written)
+			})...),
+		result("config/one-of-2000-to-200/own", "ratio", 3, "the manifest, which lists all files",
+			conditions+", and the same of 2,000 files", ratios...),
 	)
 }
 
@@ -289,7 +338,8 @@ func pairs(a, b []cost, f func(a, b cost) float64) []float64 {
 
 func median(values []float64) float64 { return result("", "", 0, "", "", values...).Value }
 
-// childVariable makes the program measure the first apply alone, for its memory.
+// childVariable makes the program measure the first apply alone, for its
+// memory.
 const childVariable = "LOAM_BENCH_FIRST"
 
 // first is a first apply of a large document, from its text on.
@@ -306,23 +356,32 @@ func measureFirst(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
+
 		cmd := exec.CommandContext(ctx, self)
 		cmd.Env = append(os.Environ(), childVariable+"=1")
 		cmd.Stderr = os.Stderr
+
 		text, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("first apply in a process of its own: %w", err)
 		}
+
 		var f first
 		if err := json.Unmarshal(text, &f); err != nil {
 			return err
 		}
-		times, peaks = append(times, f.Milliseconds), append(peaks, f.Peak)
+
+		times = append(times, f.Milliseconds)
+		peaks = append(peaks, f.Peak)
 	}
-	conditions := conditions("ext4, document of 1 MiB, 500 units with a file each, from its text to the flip; unit starts take no time")
+
+	conditions := conditions("ext4, document of 1 MiB, 500 units with a file each, " +
+		"from its text to the flip; unit starts take no time")
 	return r.add(
-		result("config/first-1MiB/time", "ms", 1000, "one syncfs of 2,500 new names", conditions, times...),
-		result("config/first-1MiB/rss", "MB", 60, "the document's tree of nodes", conditions+", peak of the process", peaks...),
+		result("config/first-1MiB/time", "ms", 1000, "one syncfs of 2,500 new names",
+			conditions, times...),
+		result("config/first-1MiB/rss", "MB", 60, "the document's tree of nodes",
+			conditions+", peak of the process", peaks...),
 	)
 }
 
@@ -333,43 +392,59 @@ func firstApply(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer b.close()
+
 	text := bigDocument()
 	c, err := b.meter.do(func() error {
 		doc, err := osc.Decode("big.yaml", text)
 		if err != nil {
 			return err
 		}
+
 		desired, err := osc.Merge(doc, osc.Env{})
 		if err != nil {
 			return err
 		}
+
 		_, err = b.Apply(ctx, apply.Request{Desired: desired, Source: "big.yaml"})
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return err
 	}
-	return json.NewEncoder(out).Encode(first{float64(c.total) / 1e6, float64(usage.Maxrss) * 1024 / 1e6})
+
+	return json.NewEncoder(out).Encode(first{
+		float64(c.total) / 1e6,
+		float64(usage.Maxrss) * 1024 / 1e6,
+	})
 }
 
 // bigDocument is an OperatingSystemConfig of a little more than 1 MiB.
 func bigDocument() []byte {
 	var text strings.Builder
-	text.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  units:\n")
+	text.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\n" +
+		"kind: OperatingSystemConfig\nspec:\n  units:\n")
+
 	for i := range 500 {
-		fmt.Fprintf(&text, "  - name: big-%03d.service\n    filePaths: [/etc/big/%03d.conf]\n    content: |\n      [Service]\n      ExecStart=/bin/sleep infinity\n      [Install]\n      WantedBy=multi-user.target\n", i, i)
+		fmt.Fprintf(&text, "  - name: big-%03d.service\n    filePaths: [/etc/big/%03d.conf]\n"+
+			"    content: |\n      [Service]\n      ExecStart=/bin/sleep infinity\n"+
+			"      [Install]\n      WantedBy=multi-user.target\n", i, i)
 	}
+
 	text.WriteString("  files:\n")
 	for i := range 500 {
-		fmt.Fprintf(&text, "  - path: /etc/big/%03d.conf\n    permissions: 0644\n    content:\n      inline:\n        data: |\n", i)
+		fmt.Fprintf(&text, "  - path: /etc/big/%03d.conf\n    permissions: 0644\n    content:\n"+
+			"      inline:\n        data: |\n", i)
 		for line := range 36 {
-			fmt.Fprintf(&text, "          key-%03d-%02d = a value that is some fifty letters long\n", i, line)
+			fmt.Fprintf(&text,
+				"          key-%03d-%02d = a value that is some fifty letters long\n", i, line)
 		}
 	}
+
 	return []byte(text.String())
 }
 
@@ -381,6 +456,7 @@ func measureKubelet(ctx context.Context, r *report) error {
 		return err
 	}
 	defer b.close()
+
 	var versions []config.Desired
 	for i := range 2 {
 		c, err := binary(filepath.Join(dir, "engine", fmt.Sprint("kubelet-", i)), byte(i+1), size)
@@ -394,19 +470,26 @@ func measureKubelet(ctx context.Context, r *report) error {
 	if _, _, err := b.apply(ctx, versions[0]); err != nil {
 		return err
 	}
+
 	there, _, err := b.apply(ctx, versions[1])
 	if err != nil {
 		return err
 	}
+
 	back, _, err := b.apply(ctx, versions[0])
 	if err != nil {
 		return err
 	}
+
 	conditions := conditions("ext4, /opt/bin/kubelet of 80 MB among 20 files, from a directory")
 	return r.add(
-		result("config/kubelet/written", "ratio", 1.01, "its own size, once", conditions, float64(there.written)/size),
-		result("config/kubelet/time", "s", 5, fmt.Sprintf("the disk: %.2f s of fsync in it", there.sync.Seconds()), conditions, there.total.Seconds()),
-		result("config/kubelet/back", "bytes", 64<<10, "manifest and journal: no content", conditions+", back to the one before", float64(back.written)),
+		result("config/kubelet/written", "ratio", 1.01, "its own size, once", conditions,
+			float64(there.written)/size),
+		result("config/kubelet/time", "s", 5,
+			fmt.Sprintf("the disk: %.2f s of fsync in it",
+				there.sync.Seconds()), conditions, there.total.Seconds()),
+		result("config/kubelet/back", "bytes", 64<<10, "manifest and journal: no content",
+			conditions+", back to the one before", float64(back.written)),
 	)
 }
 
@@ -416,16 +499,21 @@ func binary(file string, seed byte, size int64) (config.Content, error) {
 	if err != nil {
 		return config.Content{}, err
 	}
+
 	block := make([]byte, 1<<20)
 	for i := range block {
 		block[i] = byte(i>>8) ^ byte(i)*seed
 	}
+
 	for left := size; left > 0 && err == nil; left -= int64(len(block)) {
 		_, err = f.Write(block[:min(left, int64(len(block)))])
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return config.Content{}, err
 	}
+
 	digest, err := digestOf(file)
 	return config.Stream(digest, size, func() (io.ReadCloser, error) { return os.Open(file) }), err
 }
@@ -436,9 +524,11 @@ func digestOf(file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
+
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -14,14 +14,15 @@ import (
 	"github.com/loam-os/loam/test/shoot"
 )
 
-// defaultWorker is the document of a pool of defaults. SSH makes no difference, as
-// nodes leave it out.
+// defaultWorker is the document of a pool of defaults. SSH makes no difference,
+// as nodes leave it out.
 const defaultWorker = "defaults"
 
 // imageUnits are the units that the document changes and that images have.
 var imageUnits = []string{"containerd.service", "systemd-sysctl.service"}
 
-// measureGardener measures the first apply of a document that Gardener rendered.
+// measureGardener measures the first apply of a document that Gardener
+// rendered.
 func measureGardener(ctx context.Context, r *report) error {
 	text, err := worker(ctx)
 	if err != nil {
@@ -41,9 +42,13 @@ func measureGardener(ctx context.Context, r *report) error {
 	limit := fmt.Sprintf("the disk: %.1f ms of fsync", median(each(costs, func(c cost) float64 {
 		return float64(c.sync) / float64(time.Millisecond)
 	})))
+
 	conditions := conditions("ext4, default worker document of Gardener " + shoot.Versions()[0] +
-		" on a node without a configuration, from its text to the end of the apply, fsync included; unit starts take no time, files of images are small")
-	return r.add(result("gardener/default-worker/first", "ms", 150, limit, conditions, each(costs, total)...))
+		" on a node without a configuration, from its text to the end of the apply, " +
+		"fsync included; unit starts take no time, files of images are small")
+
+	return r.add(result("gardener/default-worker/first", "ms", 150, limit, conditions,
+		each(costs, total)...))
 }
 
 // worker returns the text of the document.
@@ -67,6 +72,7 @@ func firstWorker(ctx context.Context, text []byte) (cost, error) {
 		return cost{}, err
 	}
 	defer b.close()
+
 	image := b.roots[2]
 	err = furnish(image)
 	if err != nil {
@@ -78,6 +84,7 @@ func firstWorker(ctx context.Context, text []byte) (cost, error) {
 		Image:    image,
 		Contents: small{},
 	}
+
 	return b.meter.do(func() error {
 		desired, err := decoder.Decode(ctx, source.Document{
 			Name:        defaultWorker,
@@ -105,12 +112,14 @@ func furnish(image *os.Root) error {
 			return err
 		}
 	}
+
 	for name, text := range files {
 		err := image.WriteFile(name, []byte(text), 0o644)
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

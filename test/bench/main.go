@@ -19,9 +19,13 @@ func main() {
 	defer stop()
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
-	only := flag.String("only", "", "\"engine\", \"gardener\", \"cluster\", \"reference\", \"upgrade\", \"flash\", \"places\" or \"live\": only that")
+	only := flag.String("only", "",
+		"\"engine\", \"gardener\", \"cluster\", \"reference\", \"upgrade\", \"flash\", "+
+			"\"places\" or \"live\": only that")
+
 	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
+
 	if os.Getenv(childVariable) != "" {
 		if err := firstApply(ctx, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -29,6 +33,7 @@ func main() {
 		}
 		return
 	}
+
 	var err error
 	if !*draw {
 		err = run(ctx, *boots, *cold, *only)
@@ -36,6 +41,7 @@ func main() {
 	if err == nil {
 		err = drawPlots(plotDirectory, filepath.Join(dir, "results.jsonl"))
 	}
+
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
@@ -49,13 +55,16 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	file, err := os.Create(filepath.Join(dir, "results.jsonl"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+
 	r := &report{file: file}
 	defer r.table(os.Stdout)
+
 	switch only {
 	case "gardener":
 		return measureGardener(ctx, r)
@@ -79,6 +88,7 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		}
 		return measureLive(ctx, r, b)
 	}
+
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
 		return err
 	}
@@ -91,12 +101,14 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	if err := measurePlaces(ctx, r, cold); err != nil {
 		return err
 	}
+
 	if err := measureUpgrade(ctx, r); err != nil {
 		return err
 	}
 	if err := flashDisk.measure(ctx, r); err != nil {
 		return err
 	}
+
 	b, err := open(ctx)
 	if err != nil {
 		return err
@@ -107,6 +119,7 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	if err := measureSizes(ctx, r, b); err != nil {
 		return err
 	}
+
 	return measureBoots(ctx, r, b, boots)
 }
 

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// plotDirectory has the plots of docs/figures.md, and the results that they show.
+// plotDirectory has the plots of docs/figures.md, and the results that they
+// show.
 const plotDirectory = "docs/figures"
 
 // plots are the groups of results that have a plot each, by the first part of
@@ -23,7 +24,11 @@ var plots = []struct {
 	file, title string
 	parts       []string
 }{
-	{"machine.svg", "Image and machine", []string{"image", "build", "size", "boot", "agent", "live"}},
+	{
+		"machine.svg",
+		"Image and machine",
+		[]string{"image", "build", "size", "boot", "agent", "live"},
+	},
 	{"change.svg", "One change", []string{"config", "gardener", "cluster", "change", "start"}},
 	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},
 }
@@ -31,8 +36,8 @@ var plots = []struct {
 // highGoal is more than any goal: such a figure is for comparison only.
 const highGoal = 1e8
 
-// readResults reads results.jsonl. Of a name that is there twice, the later result
-// counts.
+// readResults reads results.jsonl. Of a name that is there twice, the later
+// result counts.
 func readResults(in io.Reader) ([]Result, error) {
 	var results []Result
 	decoder := json.NewDecoder(in)
@@ -52,8 +57,8 @@ func readResults(in io.Reader) ([]Result, error) {
 	}
 }
 
-// drawPlots draws the results in file into dir. Results that dir has, and file has
-// not, stay: a run may have measured only a part.
+// drawPlots draws the results in file into dir. Results that dir has, and file
+// has not, stay: a run may have measured only a part.
 func drawPlots(dir, file string) error {
 	var text []byte
 	kept := filepath.Join(dir, "results.jsonl")
@@ -64,6 +69,7 @@ func drawPlots(dir, file string) error {
 		}
 		text = append(text, part...)
 	}
+
 	results, err := readResults(bytes.NewReader(text))
 	if err != nil {
 		return err
@@ -72,22 +78,29 @@ func drawPlots(dir, file string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	encoder.SetEscapeHTML(false)
+
 	for _, r := range results {
 		if err := encoder.Encode(r); err != nil {
 			return err
 		}
 	}
+
 	if err := os.WriteFile(kept, lines.Bytes(), 0o644); err != nil {
 		return err
 	}
+
 	for _, p := range plots {
-		if err := os.WriteFile(filepath.Join(dir, p.file), plot(p.title, chosen(results, p.parts)), 0o644); err != nil {
+		err := os.WriteFile(filepath.Join(dir, p.file),
+			plot(p.title, chosen(results, p.parts)), 0o644)
+		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -113,12 +126,13 @@ const (
 	plotHead   = 56
 )
 
-// plot draws each result as a bar with its range, as a part of its goal. Bars that
-// are longer than the picture end at its side.
+// plot draws each result as a bar with its range, as a part of its goal. Bars
+// that are longer than the picture end at its side.
 func plot(title string, results []Result) []byte {
 	height := plotHead + plotRow*len(results) + plotMargin
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, height)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" rx="8" fill="#ffffff"/>`+"\n", plotWidth, height)
 	label(&b, plotMargin, plotMargin+10, "start", `font-size="15" font-weight="600"`, title)
 	label(&b, plotGoal, plotMargin+26, "middle", "", "goal")
@@ -129,14 +143,22 @@ func plot(title string, results []Result) []byte {
 		if !r.Met {
 			fill = "#c4622d"
 		}
+
 		label(&b, plotLeft-10, top+14, "end", "", r.Name)
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="12" fill="%s"/>`+"\n", plotLeft, top+4, position(r.Value, r.Goal)-plotLeft, fill)
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="12" fill="%s"/>`+"\n", plotLeft,
+			top+4, position(r.Value, r.Goal)-plotLeft, fill)
+
 		if r.Max > r.Min {
-			fmt.Fprintf(&b, `<path d="M%.1f %d h%.1f" stroke="#24292f"/>`+"\n", position(r.Min, r.Goal), top+10, position(r.Max, r.Goal)-position(r.Min, r.Goal))
+			fmt.Fprintf(&b, `<path d="M%.1f %d h%.1f" stroke="#24292f"/>`+"\n",
+				position(r.Min, r.Goal), top+10, position(r.Max, r.Goal)-position(r.Min, r.Goal))
 		}
-		label(&b, plotWidth-plotMargin, top+14, "end", "", number(r.Value)+" of "+number(r.Goal)+" "+r.Unit)
+
+		label(&b, plotWidth-plotMargin, top+14, "end", "",
+			number(r.Value)+" of "+number(r.Goal)+" "+r.Unit)
 	}
-	fmt.Fprintf(&b, `<path d="M%d %d V%d" stroke="#24292f" stroke-dasharray="3 3"/>`+"\n", plotGoal, plotHead-8, height-plotMargin)
+
+	fmt.Fprintf(&b, `<path d="M%d %d V%d" stroke="#24292f" stroke-dasharray="3 3"/>`+"\n", plotGoal,
+		plotHead-8, height-plotMargin)
 	b.WriteString("</svg>\n")
 	return b.Bytes()
 }

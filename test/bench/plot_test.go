@@ -25,6 +25,7 @@ func TestPlotShowsEachResultWithAGoal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	drawn := plot("One change", chosen(results, []string{"config", "boot"}))
 
 	texts, widths := read(t, drawn)
@@ -48,9 +49,11 @@ func read(t *testing.T, drawn []byte) (texts, widths []string) {
 		if errors.Is(err, io.EOF) {
 			return texts, widths
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		switch token := token.(type) {
 		case xml.CharData:
 			if text := strings.TrimSpace(string(token)); text != "" {
@@ -69,7 +72,10 @@ func read(t *testing.T, drawn []byte) (texts, widths []string) {
 func TestResultsOfAnEarlierRunStay(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "run.jsonl")
-	for _, text := range []string{measured, `{"name":"config/a","value":7,"unit":"ms","goal":10,"met":true,"n":1,"min":7,"max":7,"conditions":""}` + "\n"} {
+	for _, text := range []string{
+		measured,
+		`{"name":"config/a","value":7,"unit":"ms","goal":10,"met":true,"n":1,"min":7,"max":7,"conditions":""}` + "\n",
+	} {
 		if err := os.WriteFile(run, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +88,7 @@ func TestResultsOfAnEarlierRunStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	texts, _ := read(t, change)
 	want := []string{"One change", "goal", "config/a", "7 of 10 ms", "config/b", "30 of 10 ms"}
 	if diff := cmp.Diff(want, texts); diff != "" {
@@ -95,6 +102,7 @@ func TestPlotsAreThoseOfTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
+
 	results, err := readResults(file)
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +125,12 @@ func TestEveryResultHasAPlot(t *testing.T) {
 	for _, p := range plots {
 		parts = append(parts, p.parts...)
 	}
+
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	name := regexp.MustCompile(`result\("([a-z]+)/`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -6,10 +6,12 @@ import (
 	"github.com/loam-os/loam/test/shoot"
 )
 
-// beside are the conditions of the figures of Gardener's own node agent, which is
-// the reference.
-var beside = "Gardener's own gardener-node-agent " + shoot.Versions()[0] + ", in rounds that alternate with Loam's, on the same API server, " +
-	"each with a Node, a Secret and a systemd of its own; it has every right, no D-Bus daemon in between, and logs errors only; " +
+// beside are the conditions of the figures of Gardener's own node agent, which
+// is the reference.
+var beside = "Gardener's own gardener-node-agent " + shoot.Versions()[0] +
+	", in rounds that alternate with Loam's, on the same API server, " +
+	"each with a Node, a Secret and a systemd of its own; it has every right, " +
+	"no D-Bus daemon in between, and logs errors only; " +
 	"a ratio is Loam's figure by the reference's; the rest as for "
 
 // referenceChange measures the reference beside Loam, for the changes of
@@ -21,7 +23,8 @@ var referenceChange = benchmark{
 	rounds: 10,
 	n:      10,
 	figures: slices.Concat(
-		referenceFigures("small", noGoal), // Loam's change is durable, which is most of a small one.
+		// Loam's change is durable, which is most of a small one.
+		referenceFigures("small", noGoal),
 		referenceFigures("one-of-200", 1),
 		referenceFigures("all-200", 1),
 	),

@@ -13,53 +13,68 @@ import (
 // nextOut is a later version of the build that is measured.
 const nextOut = dir + "/image-next"
 
-// measureUpgrade compares what a node that runs one release has to fetch for the
-// next with all that there is of it.
+// measureUpgrade compares what a node that runs one release has to fetch for
+// the next with all that there is of it.
 func measureUpgrade(ctx context.Context, r *report) error {
 	if _, err := build(ctx, nil); err != nil {
 		return err
 	}
+
 	overlay, err := changedSource(0)
 	if err != nil {
 		return err
 	}
+
 	release, err := laterRelease()
 	if err != nil {
 		return err
 	}
-	if _, err := build(ctx, nil, "--go-flag=-overlay="+overlay, "--os-release", release, "--out", nextOut); err != nil {
+
+	if _, err := build(ctx, nil, "--go-flag=-overlay="+overlay, "--os-release", release, "--out",
+		nextOut); err != nil {
 		return err
 	}
+
 	have, err := bundled(out)
 	if err != nil {
 		return err
 	}
+
 	next, err := bundled(nextOut)
 	if err != nil {
 		return err
 	}
+
 	text, err := next.Encode()
 	if err != nil {
 		return err
 	}
+
 	percent := func(n int64) float64 { return 100 * float64(n) / float64(next.Pack.Size) }
-	c := conditions("amd64 cloud, one line of agent/status and the version changed; of the whole pack")
+	c := conditions("amd64 cloud, one line of agent/status and the version changed; " +
+		"of the whole pack")
 	err = r.add(
-		result("upgrade/download/agent-only", "%", 10, "loam, 31 MB, of which every block differs", c, percent(missing(have, next))),
-		result("upgrade/download/again", "%", 1, "the index", c, percent(int64(len(text))+missing(next, next))),
+		result("upgrade/download/agent-only", "%", 10, "loam, 31 MB, of which every block differs",
+			c, percent(missing(have, next))),
+		result("upgrade/download/again", "%", 1, "the index", c,
+			percent(int64(len(text))+missing(next, next))),
 	)
 	if err != nil {
 		return err
 	}
+
 	return fillSlot.measure(ctx, r)
 }
 
-// fillSlot writes 256 MiB. A ninth more time than dd(1) takes is 0.9 of its speed.
+// fillSlot writes 256 MiB. A ninth more time than dd(1) takes is 0.9 of its
+// speed.
 var fillSlot = benchmark{"FillSlot", "./agent/upgrade", "upgrade/", 9, 9, []figure{
 	{"write-slot", "known", "times-dd", 1 / 0.9},
 	{"write-slot/unknown", "unknown", "times-dd", 1 / 0.9},
 	{"memory", "unknown", "peak-MiB", 64},
-}, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; by O_DIRECT; what is there is known, or read and hashed; what is written is verified and made durable every 2 MiB"}
+}, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; " +
+	"by O_DIRECT; what is there is known, or read and hashed; what is written is verified and " +
+	"made durable every 2 MiB"}
 
 // flashDisk writes 256 MiB, as fillSlot does.
 var flashDisk = benchmark{"Flash", "./agent/flash", "flash/", 9, 9, []figure{
@@ -72,6 +87,7 @@ func laterRelease() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key == "IMAGE_VERSION" {
@@ -79,6 +95,7 @@ func laterRelease() (string, error) {
 		}
 		lines = append(lines, line)
 	}
+
 	name := filepath.Join(dir, "os-release")
 	return name, os.WriteFile(name, []byte(strings.Join(lines, "")), 0o644)
 }
@@ -89,17 +106,31 @@ func bundled(dir string) (bundle.Index, error) {
 	if err != nil {
 		return bundle.Index{}, err
 	}
+
 	b := repository.Bundle{Pack: filepath.Join(os.TempDir(), "loam-bench.pack")}
 	defer os.Remove(b.Pack)
-	for suffix, to := range map[string]*string{".root": &b.Root, ".verity": &b.Verity, ".efi": &b.UKI} {
+	for suffix, to := range map[string]*string{
+		".root":   &b.Root,
+		".verity": &b.Verity,
+		".efi":    &b.UKI,
+	} {
 		f, _ := m.Output(suffix)
 		*to = filepath.Join(dir, f.Name)
 	}
-	err = b.Write(bundle.Sources{ImageID: m.ImageID, Version: m.Version, Arch: m.Arch, Profile: m.Profile, RootHash: m.RootHash})
+
+	err = b.Write(bundle.Sources{
+		ImageID:  m.ImageID,
+		Version:  m.Version,
+		Arch:     m.Arch,
+		Profile:  m.Profile,
+		RootHash: m.RootHash,
+	})
+
 	return b.Index, err
 }
 
-// missing is how many bytes of the pack a node fetches that has another release.
+// missing is how many bytes of the pack a node fetches that has another
+// release.
 func missing(have, want bundle.Index) (n int64) {
 	known := map[bundle.Digest]bool{}
 	for _, p := range []bundle.Part{have.Root, have.Verity, have.UKI} {
@@ -107,6 +138,7 @@ func missing(have, want bundle.Index) (n int64) {
 			known[c.SHA256] = true
 		}
 	}
+
 	for _, p := range []bundle.Part{want.Root, want.Verity, want.UKI} {
 		for _, c := range p.Chunks {
 			if !known[c.SHA256] {
@@ -115,5 +147,6 @@ func missing(have, want bundle.Index) (n int64) {
 			}
 		}
 	}
+
 	return n
 }

@@ -21,11 +21,14 @@ const Reached = "multi-user.target"
 // is the mkosi configuration beside this file; osRelease is the file
 // os-release, which root does not have yet. The image is in the cache: copy it
 // before a machine writes to it.
-func Disk(ctx context.Context, t tools.Tree, root rootfs.Root, p rootfs.Params, osRelease string) (string, error) {
+func Disk(
+	ctx context.Context, t tools.Tree, root rootfs.Root, p rootfs.Params, osRelease string,
+) (string, error) {
 	name, err := diskName(root, p, osRelease)
 	if err != nil {
 		return "", fmt.Errorf("stock disk: %w", err)
 	}
+
 	entry, err := cache.Ensure(ctx, p.Cache, name, func(tmp string) error {
 		return p.Mkosi(ctx, t, tmp, "stock", []string{root.Dir, osRelease},
 			"--base-tree="+root.Dir,
@@ -35,6 +38,7 @@ func Disk(ctx context.Context, t tools.Tree, root rootfs.Root, p rootfs.Params, 
 	if err != nil {
 		return "", fmt.Errorf("stock disk: %w", err)
 	}
+
 	return filepath.Join(entry, "stock.raw"), nil
 }
 
@@ -44,11 +48,14 @@ func diskName(root rootfs.Root, p rootfs.Params, osRelease string) (string, erro
 	if err != nil {
 		return "", err
 	}
+
 	release, err := os.ReadFile(osRelease)
 	if err != nil {
 		return "", err
 	}
+
 	tree := filepath.Base(filepath.Dir(root.Dir))
-	sum := sha256.Sum256(fmt.Appendln(nil, config, tree, string(release), p.Arch, p.SourceDateEpoch))
+	sum := sha256.Sum256(fmt.Appendln(nil, config, tree, string(release), p.Arch,
+		p.SourceDateEpoch))
 	return fmt.Sprintf("stock-%s-%x", p.Arch, sum[:6]), nil
 }

@@ -15,13 +15,16 @@ func TestDiskName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	name := func(tree string) string {
-		n, err := diskName(rootfs.Root{Dir: tree}, rootfs.Params{Config: "mkosi", Arch: "amd64"}, release)
+		n, err := diskName(rootfs.Root{Dir: tree},
+			rootfs.Params{Config: "mkosi", Arch: "amd64"}, release)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
+
 	write("ID=loam\n")
 	first := name("/cache/root-1/tree")
 	if again := name("/cache/root-1/tree"); again != first {
@@ -30,6 +33,7 @@ func TestDiskName(t *testing.T) {
 	if other := name("/cache/root-2/tree"); other == first {
 		t.Error("another root tree has the same name")
 	}
+
 	write("ID=other\n")
 	if other := name("/cache/root-1/tree"); other == first {
 		t.Error("another os-release has the same name")
