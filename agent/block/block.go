@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Number is the number in the file name of the directory dir, such as "size" of
-// /sys/block/vda.
+// Number reads the number in the file called name in the directory dir, such as
+// "size" in /sys/block/vda.
 func Number(dir, name string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -20,11 +20,11 @@ func Number(dir, name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// Node is the device node of a device that sysfs calls name.
+// Node returns the device node of the device that sysfs calls name.
 func Node(name string) string { return "/dev/" + strings.ReplaceAll(name, "!", "/") }
 
-// Partitions are the device nodes of a disk's partitions by their numbers, as
-// far as the kernel has them now; dir is the disk's directory.
+// Partitions returns the device nodes of a disk's partitions by partition
+// number, as the kernel has them now. dir is the disk's directory.
 func Partitions(dir string) map[int]string {
 	nodes := map[int]string{}
 	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition"))

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Paths are the names that udev gives a disk in /dev/disk/by-path (its builtin
-// path_id, and 60-persistent-storage.rules), from sysfs alone, as far as no
-// other disk can have them: of disks on PCI that are virtio, NVMe of one
-// controller, ATA, or SCSI without a fabric; none for others. The first is the
-// one that udev prefers. root is the root directory, name that in sys/block.
+// Paths returns the names that udev gives a disk in /dev/disk/by-path (its
+// builtin path_id, and 60-persistent-storage.rules), from sysfs alone. It
+// returns only names that no other disk can have. So it knows disks on PCI that
+// are virtio, NVMe with one controller, ATA, or SCSI without a fabric, and
+// returns nothing for others. The name that udev prefers comes first. root is
+// the root directory, name the disk's name in sys/block.
 func Paths(root fs.FS, name string) []string {
 	target, err := fs.ReadLink(root, path.Join("sys/block", name))
 	if err != nil {
@@ -44,9 +45,9 @@ var (
 	)
 )
 
-// controller is what a disk's PCI device is called, and what follows it in the
-// disk's directory. Where PCI begins again behind a PCI device, both count; a
-// host bridge counts that is a platform device.
+// controller returns the name of a disk's PCI device, and the rest of the
+// disk's directory. Where another PCI hierarchy begins behind a PCI device, the
+// name has both. A host bridge is part of the name if it is a platform device.
 func controller(device string) (name, below string) {
 	parts := strings.Split(device, "/")
 	for i, p := range parts[:len(parts)-1] {
@@ -55,7 +56,7 @@ func controller(device string) (name, below string) {
 			strings.HasPrefix(device, "sys/devices/platform/"):
 			name = "platform-" + parts[i-1]
 		case name == "" && strings.HasPrefix(p, "pci") && parts[i-1] != "devices":
-			return "", "" // of ACPI, for one
+			return "", "" // such as a host bridge of ACPI
 		case function.MatchString(p) && !function.MatchString(parts[i+1]):
 			name = strings.TrimPrefix(name+"-pci-"+p, "-")
 			below = strings.Join(parts[i+1:], "/")
@@ -64,7 +65,7 @@ func controller(device string) (name, below string) {
 	return name, below
 }
 
-// ends are what follows the controller's name.
+// ends returns what follows the controller's name.
 func ends(root fs.FS, device, below string) []string {
 	if virtio.MatchString(below) {
 		return []string{""}
@@ -76,7 +77,7 @@ func ends(root fs.FS, device, below string) []string {
 	above := strings.TrimSuffix(device, below)
 	if m := ata.FindStringSubmatch(below); m != nil {
 		names := []string{"-ata-%s." + m[2]}
-		if m[2] == "0" { // udev calls the second disk of a cable so, too.
+		if m[2] == "0" { // udev has this name, too, for the first disk of a cable.
 			names = append(names, "-ata-%s")
 		}
 		return numbered(root, path.Join(above, m[1], "ata_port", m[1], "port_no"), names...)
@@ -92,7 +93,7 @@ func ends(root fs.FS, device, below string) []string {
 		host-firstHost(root, path.Join(above, m[1])), m[3], m[4], m[5])}
 }
 
-// numbered are names with the number in a file.
+// numbered returns the formats with the number in a file.
 func numbered(root fs.FS, file string, formats ...string) (names []string) {
 	text, err := fs.ReadFile(root, file)
 	for _, format := range formats {
@@ -103,8 +104,8 @@ func numbered(root fs.FS, file string, formats ...string) (names []string) {
 	return names
 }
 
-// firstHost is the lowest number of the SCSI hosts of a device: the kernel
-// counts those of all devices, udev of each.
+// firstHost returns the lowest number among the SCSI hosts of a device. The
+// kernel counts the hosts of all devices, udev those on each device.
 func firstHost(root fs.FS, dir string) int {
 	first := -1
 	hosts, _ := fs.Glob(root, path.Join(dir, "host*"))

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Zero has a device write length zeros at start, by a command of its own if it
+// Zero writes length zeros at start, with the disk's own command for that if it
 // has one (BLKZEROOUT, linux/fs.h).
 func Zero(f *os.File, start, length int64) error {
 	span := [2]uint64{uint64(start), uint64(length)}
