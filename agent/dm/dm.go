@@ -14,8 +14,8 @@ import (
 // ControlPath is the device node that devtmpfs makes for the device mapper.
 const ControlPath = "/dev/mapper/control"
 
-// SectorSize is the unit of Target.Start and Target.Length, whatever the disk's
-// own is.
+// SectorSize is the unit of Target.Start and Target.Length, whatever the sector
+// size of the disk.
 const SectorSize = 512
 
 // Target is a line of a mapping table. Start and Length are in 512-byte
@@ -106,7 +106,7 @@ func encode(name, uuid string, flags uint32, targets []Target) ([]byte, error) {
 		body = append(body, encodeTarget(t)...)
 	}
 
-	// The kernel answers in the same buffer: leave it room.
+	// The kernel answers in the same buffer and needs room.
 	head.Data_size = uint32(headerSize + max(len(body), 4096))
 	buf := make([]byte, head.Data_size)
 	*(*unix.DmIoctl)(unsafe.Pointer(&buf[0])) = head
