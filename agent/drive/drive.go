@@ -1,9 +1,9 @@
 // Package drive finds a config drive by the label of its file system, and reads
 // files from it: what a hypervisor or an operator hands over.
 //
-// Labels are read without a mount. The files of the one drive are read through
-// a read-only mount by the kernel that is in no directory, because FAT has
-// three kinds of long names and ISO 9660 two.
+// Labels are read without a mount. Files are read through a read-only mount
+// that is in no directory: the kernel's drivers know the three kinds of long
+// names on FAT and the two on ISO 9660.
 package drive
 
 import (
@@ -27,12 +27,12 @@ type Drive struct {
 	FileSystem
 }
 
-// String is what a person is told of it.
+// String returns the device and the label, for messages.
 func (d Drive) String() string { return fmt.Sprintf("drive %s (%s)", d.Device, d.Label) }
 
-// notDrives are the kinds of devices on which files are not handed over: this
-// system makes them itself, or, for a floppy drive, it takes seconds to find
-// out that there is no medium.
+// notDrives are the kinds of devices that are never searched. This system makes
+// most of them itself. A floppy drive takes seconds to find out that it has no
+// medium.
 var notDrives = []block.Kind{
 	block.RAM,
 	block.ZRAM,
@@ -43,10 +43,10 @@ var notDrives = []block.Kind{
 	block.Floppy,
 }
 
-// Find lists the drives that have one of the labels, whatever its case. A disk
-// that has it as a whole is one drive, also if it has partitions too. A disk
-// that cannot be read is an error only if none was found: it may have been
-// meant, or it is just broken.
+// Find lists the drives that have one of the labels, in upper or lower case. If
+// the disk itself has the label, its partitions are not searched. A disk that
+// cannot be read is an error only if no drive was found: it may be the one that
+// was meant, or just broken.
 func Find(labels ...string) ([]Drive, error) {
 	disks, err := block.List(os.DirFS("/"), notDrives...)
 	if err != nil {
@@ -68,7 +68,7 @@ func Find(labels ...string) ([]Drive, error) {
 }
 
 func onDisk(name string, labels []string) (found []Drive, err error) {
-	whole, err := look(block.Node(name))
+	whole, err := observe(block.Node(name))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func onDisk(name string, labels []string) (found []Drive, err error) {
 
 	nodes := block.Partitions(filepath.Join("/sys/block", name))
 	for _, number := range slices.Sorted(maps.Keys(nodes)) {
-		part, err := look(nodes[number])
+		part, err := observe(nodes[number])
 		if err != nil {
 			return nil, err
 		}
@@ -90,9 +90,9 @@ func onDisk(name string, labels []string) (found []Drive, err error) {
 	return found, nil
 }
 
-// look reads what file system is on a device. A drive that has no medium has
-// none, and so has one that is gone.
-func look(device string) (Drive, error) {
+// observe identifies the file system of a device. The zero Drive means that the
+// drive has no medium or is gone.
+func observe(device string) (Drive, error) {
 	f, err := os.Open(device)
 	if errors.Is(err, unix.ENOMEDIUM) || errors.Is(err, unix.ENXIO) ||
 		errors.Is(err, os.ErrNotExist) {

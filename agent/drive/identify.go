@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// FileSystem is what is on a drive: Type is the kernel's name for it, "" for
-// anything but FAT and ISO 9660.
+// FileSystem describes the file system on a drive. Type is the kernel's name
+// for it, "" for anything but FAT and ISO 9660.
 type FileSystem struct{ Type, Label string }
 
-// Identify says which file system r begins with, as far as this package reads
-// it. What is too short for one has none.
+// Identify returns the file system that r begins with. It is the zero
+// FileSystem if r is too short, or the file system is not FAT or ISO 9660.
 func Identify(r io.ReaderAt) (FileSystem, error) {
 	for _, identify := range []func(io.ReaderAt) (FileSystem, error){iso9660, fat} {
 		if found, err := identify(r); err != nil || found.Type != "" {
@@ -23,8 +23,8 @@ func Identify(r io.ReaderAt) (FileSystem, error) {
 	return FileSystem{}, nil
 }
 
-// iso9660 reads the primary volume descriptor (ECMA-119, 8.4): the first of the
-// sectors of 2048 bytes that are not the system's own.
+// iso9660 reads the primary volume descriptor (ECMA-119, 8.4). It is in sector
+// 16, the first that is not reserved for the system; sectors have 2048 bytes.
 func iso9660(r io.ReaderAt) (FileSystem, error) {
 	descriptor, err := at(r, 16*2048, 72)
 	if err != nil || !bytes.HasPrefix(descriptor, []byte("\x01CD001\x01")) {
@@ -34,8 +34,8 @@ func iso9660(r io.ReaderAt) (FileSystem, error) {
 }
 
 // fat reads the boot sector (Microsoft's "FAT: General Overview of On-Disk
-// Format" 1.03). The label of the root directory comes before the boot sector's
-// own: systems that rename a volume change only that.
+// Format" 1.03). A label in the root directory goes before the label in the
+// boot sector, because systems that rename a volume change only the former.
 func fat(r io.ReaderAt) (FileSystem, error) {
 	boot, err := at(r, 0, 512)
 	if err != nil || len(boot) < 512 || !bytes.Equal(boot[510:], []byte{0x55, 0xaa}) {
@@ -61,8 +61,8 @@ func fat(r io.ReaderAt) (FileSystem, error) {
 	return FileSystem{"vfat", text(label)}, err
 }
 
-// rootDirectory is where it begins: after the FATs, or, of FAT32, which has no
-// entries there, in a cluster.
+// rootDirectory returns the offset of the root directory: after the FATs, or in
+// a cluster on FAT32, which has no entries there.
 func rootDirectory(boot []byte) int64 {
 	number16 := func(off int) int64 { return int64(binary.LittleEndian.Uint16(boot[off:])) }
 	number32 := func(off int) int64 { return int64(binary.LittleEndian.Uint32(boot[off:])) }
@@ -84,9 +84,9 @@ func rootDirectory(boot []byte) int64 {
 	return data * sector
 }
 
-// volumeLabel finds the entry that is no file, but the label: attribute 8, and
-// not part of a long name. A first byte of 0 ends the directory, 0xe5 is an
-// entry that was removed.
+// volumeLabel finds the entry with the label: it has attribute 8 and is not
+// part of a long name. A first byte of 0 ends the directory, 0xe5 marks a
+// removed entry.
 func volumeLabel(directory []byte) []byte {
 	const slot, attribute = 32, 11
 	for ; len(directory) >= slot && directory[0] != 0; directory = directory[slot:] {
@@ -99,7 +99,7 @@ func volumeLabel(directory []byte) []byte {
 
 func text(label []byte) string { return strings.TrimRight(string(label), " \x00") }
 
-// at reads up to n bytes; fewer at the end.
+// at reads n bytes, or fewer at the end.
 func at(r io.ReaderAt, off int64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	got, err := r.ReadAt(b, max(off, 0))

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads those of the files that are in the root directory of the drive,
-// each of at most limit bytes.
+// Read returns the content of the files that exist in the root directory of the
+// drive. A file with more than limit bytes is an error.
 //
-// The kernel reads FAT and ISO 9660, with the long names of Rock Ridge and
-// Joliet, better than we would. The mount is read-only, in no directory, and
-// gone before Read returns.
+// The kernel knows the long names of FAT, Rock Ridge and Joliet. The mount is
+// read-only, in no directory, and gone when Read returns.
 func (d Drive) Read(limit int64, names ...string) (map[string][]byte, error) {
 	root, err := d.mount()
 	if err != nil {
@@ -38,8 +37,8 @@ func (d Drive) Read(limit int64, names ...string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// mount returns the root directory of the file system, mounted nowhere: closing
-// it unmounts (fsmount(2)).
+// mount mounts the file system in no directory and returns its root. Closing it
+// unmounts the file system (fsmount(2)).
 func (d Drive) mount() (root int, err error) {
 	context, err := unix.Fsopen(d.Type, unix.FSOPEN_CLOEXEC)
 	if err != nil {
