@@ -1,6 +1,5 @@
-// Package flash writes a disk image to a disk: what of it matters, in order,
-// and reads it back. It says what is on the disk before, and which disks it
-// does not touch.
+// Package flash writes a disk image to a disk and reads it back. It writes only
+// the parts that matter, in an order that a power cut cannot spoil.
 //
 // The extents to write follow from the image's own partition table, FAT and
 // hash tree. machine.yaml is laid over the image before it is written. loamctl
@@ -27,20 +26,20 @@ import (
 // Extent is a part of an image, in bytes. Both are multiples of align.
 type Extent struct{ Off, Len int64 }
 
-// align suits every disk, and direct I/O.
+// align suits the sectors of every disk, and direct I/O.
 const align = 4096
 
-// blank is how much at the start of a partition has to be zero for the node to
-// take it as empty (agent/boot).
+// blank is how many bytes at the start of a partition must be zero for the node
+// to treat it as empty (agent/boot).
 const blank = 1 << 20
 
-// Image is a disk image: a table, and what of it is to be written.
+// Image is a disk image: its partition table, and the extents to write.
 type Image struct {
 	Table   gpt.Table
 	Extents []Extent
 }
 
-// Bytes is how much is written.
+// Bytes returns how many bytes are written.
 func (im Image) Bytes() (n int64) {
 	for _, e := range im.Extents {
 		n += e.Len
@@ -48,10 +47,10 @@ func (im Image) Bytes() (n int64) {
 	return n
 }
 
-// Look finds what of an image has to be on a disk, whatever was there before:
-// its partition tables, what files on the ESP have, the systems in slots, the
-// zeros that say that a partition is empty, and all of what is neither. What is
-// free is not written, so that only what is there takes time.
+// Look finds the extents of an image that must be on a disk, whatever the disk
+// held before: the partition tables, the content of files on the ESP, the
+// systems in slots, the zeros that mark a partition as empty, and everything in
+// partitions of other types. Free space is not written, which saves time.
 func Look(r io.ReaderAt, size int64) (Image, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {
@@ -63,12 +62,12 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 			errors.Join(table.Source.Primary, table.Source.Backup))
 	}
 
-	if table.DiskSize%align != 0 || table.DiskSize < stride {
+	if table.DiskSize%align != 0 || table.DiskSize < blockSize {
 		return Image{}, fmt.Errorf("the image is of a disk of %d bytes: not whole blocks of %d, "+
-			"or less than %d", table.DiskSize, align, stride)
+			"or less than %d", table.DiskSize, align, blockSize)
 	}
 
-	// The file may go on: Grow of gpt.
+	// The file may be longer than the disk in its table: see gpt.Table.Grow.
 	all := []Extent{{0, gpt.Alignment}, {table.DiskSize - gpt.Alignment, gpt.Alignment}}
 	for _, p := range table.Partitions {
 		part := io.NewSectionReader(r, p.Start, p.Size)
@@ -86,7 +85,7 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 			used = []Extent{{0, min(blank, p.Size)}}
 		case role == partitions.State:
 			used, err = usedOfState(part)
-		default: // It is not Loam's: all of it.
+		default: // Loam does not know the type: write all of it.
 			used = []Extent{{0, p.Size}}
 		}
 
@@ -113,8 +112,9 @@ func usedOfESP(part *io.SectionReader, sectorSize int) (all []Extent, err error)
 	return all, nil
 }
 
-// usedOfSlot is a hash tree and, relative to it, the root that it is about; of
-// a free slot nothing.
+// usedOfSlot returns the hash tree in a verity partition and, relative to the
+// tree, the root file system that it covers. It returns nothing for a free
+// slot.
 func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]Extent, error) {
 	if tree.Label == partitions.EmptyLabel {
 		return nil, nil
@@ -143,9 +143,9 @@ func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]
 	return []Extent{{0, hashes}, {root.Start - tree.Start, data}}, nil
 }
 
-// inSlot is where in the table the partition of a role is that is in one slot
-// with another, -1 if there is none: it has the same label, and is the nearest,
-// as both slots may hold systems of one version.
+// inSlot returns the index in the table of the partition with a role that is in
+// the same slot as another partition, -1 if there is none. It has the same
+// label and is the nearest, as both slots may hold systems of one version.
 func inSlot(table gpt.Table, role partitions.Role, with gpt.Partition) int {
 	at := -1
 	least := table.DiskSize
@@ -159,8 +159,8 @@ func inSlot(table gpt.Table, role partitions.Role, with gpt.Partition) int {
 	return at
 }
 
-// usedOfState is the start of one that a node will format, or all of one that a
-// node has used.
+// usedOfState returns the start of a state partition that a node will format,
+// or all of a state partition that a node has used.
 func usedOfState(part *io.SectionReader) ([]Extent, error) {
 	start := make([]byte, min(blank, part.Size()))
 	if _, err := part.ReadAt(start, 0); err != nil {
@@ -172,7 +172,7 @@ func usedOfState(part *io.SectionReader) ([]Extent, error) {
 	return []Extent{{0, part.Size()}}, nil
 }
 
-// join sorts extents, rounds them to align, and makes one of those that touch.
+// join sorts extents, rounds them to align, and merges those that touch.
 func join(all []Extent) (joined []Extent) {
 	slices.SortFunc(all, func(a, b Extent) int { return int(a.Off>>9) - int(b.Off>>9) })
 	for _, e := range all {

@@ -317,7 +317,7 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 
 	disk := &memory{blocks: map[int64][]byte{}, lies: table.Partition(4).Start + 8192}
 	if err := Write(t.Context(), disk, size, source, im, quiet); err == nil ||
-		!strings.Contains(err.Error(), "reads back as something else") {
+		!strings.Contains(err.Error(), "returns other bytes") {
 		t.Errorf("%v", err)
 	}
 

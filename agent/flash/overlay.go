@@ -13,16 +13,16 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Overlay is an image with changes, which are in memory.
+// Overlay is an image with changes, which are kept in memory.
 type Overlay struct {
 	r    io.ReaderAt
 	over map[int64][]byte // blocks of align bytes, by offset
 }
 
-// NewOverlay is r without changes.
+// NewOverlay returns r without changes.
 func NewOverlay(r io.ReaderAt) *Overlay { return &Overlay{r, map[int64][]byte{}} }
 
-// ReadAt is io.ReaderAt.
+// ReadAt implements [io.ReaderAt].
 func (o *Overlay) ReadAt(p []byte, off int64) (int, error) {
 	n, err := o.r.ReadAt(p, off)
 	for at := off / align * align; at < off+int64(n); at += align {
@@ -33,7 +33,7 @@ func (o *Overlay) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt is io.WriterAt.
+// WriteAt implements [io.WriterAt].
 func (o *Overlay) WriteAt(p []byte, off int64) (int, error) {
 	for done := 0; done < len(p); {
 		at := off + int64(done)
@@ -52,14 +52,14 @@ func (o *Overlay) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// Sync is for an Overlay to be a device.
+// Sync does nothing; it makes an Overlay a [device.Device].
 func (o *Overlay) Sync() error { return nil }
 
-// MachineFile is where a node finds its machine.yaml on the ESP.
+// MachineFile is the path on the ESP at which a node finds its machine.yaml.
 const MachineFile = partitions.MachineFile
 
-// Prepare puts a machine.yaml, nil for none, on the ESP of an image, or on a
-// stick, and says what of it is to be written.
+// Prepare puts machine.yaml on the ESP of an image or of an installer medium,
+// and returns what to write of it. machine is nil for none.
 func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
 	im, err := Look(o, size)
 	if err != nil || machine == nil {
@@ -102,7 +102,7 @@ func (o *Overlay) setMachine(table gpt.Table, text []byte) error {
 		return err
 	}
 	if have, err := io.ReadAll(r); err != nil || !bytes.Equal(have, text) {
-		return errors.Join(err, errors.New("it reads as something else"))
+		return errors.Join(err, errors.New("it reads back differently"))
 	}
 
 	return nil

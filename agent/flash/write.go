@@ -13,15 +13,15 @@ import (
 	"github.com/loam-os/loam/partitions/device"
 )
 
-// stride is how much is written at once.
-const stride = 4 << 20
+// blockSize is how many bytes are written at once.
+const blockSize = 4 << 20
 
-// Progress is told how many bytes of how many are done; doing is "write", then
-// "verify".
+// Progress is called with the number of bytes done and their total. doing is
+// "write", then "verify".
 type Progress func(doing string, done, all int64)
 
-// Open opens a disk for nobody else: it is an error if the kernel uses it or a
-// partition of it (open(2), O_EXCL).
+// Open opens a disk exclusively. It is an error if the kernel uses the disk or
+// a partition of it (open(2), O_EXCL).
 func Open(device string) (*os.File, error) {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -33,18 +33,18 @@ func Open(device string) (*os.File, error) {
 }
 
 // Mark is at the start of a disk from before the first byte of an image is
-// written to it until the last one is: that disk was empty, or somebody has
-// said that all on it may go.
+// written to it until after the last one. It says that the disk was empty, or
+// that the operator allowed its content to be overwritten.
 const Mark = "LOAM SYSTEM, BEING WRITTEN\n"
 
 // Write writes an image to a disk of size bytes, reads it back, and makes it
-// durable. All is done as direct I/O wants it: offsets, lengths and memory are
-// multiples of align. The Mark comes first, and what an older backup table has
-// at the end of a larger disk goes with it; the start of the disk, with the
-// table, comes last, and its first sector, which replaces the Mark, alone, when
-// all else has been read back. So a power cut leaves what was there before, a
-// disk with the Mark, or all of the image, and a disk that fails keeps the
-// Mark.
+// durable. Offsets, lengths and memory are multiples of align, as direct I/O
+// needs them. The Mark comes first, and the backup table that an older image
+// left at the end of a larger disk is cleared with it. The start of the disk,
+// with the table, comes after all else. Its first sector, which replaces the
+// Mark, is written last and alone, when the rest has been read back. So a power
+// cut leaves the old content, a disk with the Mark, or all of the image, and a
+// disk that fails keeps the Mark.
 func Write(
 	ctx context.Context,
 	to device.Device,
@@ -57,7 +57,7 @@ func Write(
 		return err
 	}
 
-	start, others := split(im.Extents, stride)
+	start, others := split(im.Extents, blockSize)
 	_, start = split(start, align)
 	c := copier{
 		disk:     to,
@@ -89,14 +89,14 @@ func Write(
 	return c.each(ctx, first, "verify", c.verify)
 }
 
-// clearEnds makes the start of a disk zeros after the Mark, and all zeros what
-// could have a backup table after the image.
+// clearEnds writes the Mark and then zeros at the start of a disk, and zeros
+// wherever a backup table could be after the image.
 func clearEnds(to device.Device, size, image int64) error {
-	clear := make([]byte, stride)
+	clear := make([]byte, blockSize)
 	copy(clear, Mark)
 
 	tail := max(image, size-1<<20)
-	for _, e := range []Extent{{0, stride}, {tail, size - tail}} {
+	for _, e := range []Extent{{0, blockSize}, {tail, size - tail}} {
 		if _, err := to.WriteAt(clear[:e.Len], e.Off); err != nil && e.Len > 0 {
 			return fmt.Errorf("clear the disk at %d: %w", e.Off, err)
 		}
@@ -110,7 +110,7 @@ func clearEnds(to device.Device, size, image int64) error {
 }
 
 // finish writes the first block of the image: all but the first sector, then
-// that.
+// the first sector.
 func (c *copier) finish() error {
 	last := make([]byte, align)
 	if _, err := c.from.ReadAt(last, 0); err != nil {
@@ -131,7 +131,7 @@ func (c *copier) finish() error {
 	return nil
 }
 
-// split takes what is before an offset apart.
+// split returns the parts of extents before and after an offset.
 func split(all []Extent, at int64) (before, after []Extent) {
 	for _, e := range all {
 		if n := min(e.Len, at-e.Off); n > 0 {
@@ -145,7 +145,7 @@ func split(all []Extent, at int64) (before, after []Extent) {
 	return before, after
 }
 
-// copier copies extents, and compares them.
+// copier copies and compares extents.
 type copier struct {
 	disk      device.Device
 	from      io.ReaderAt
@@ -154,7 +154,7 @@ type copier struct {
 	back      []byte
 }
 
-// each does something with the blocks of extents, while the next is read.
+// each calls do for the blocks of extents, while the next block is read.
 func (c *copier) each(
 	ctx context.Context, extents []Extent, doing string, do func(b block) error,
 ) error {
@@ -180,7 +180,7 @@ func (c *copier) write(b block) error {
 
 func (c *copier) verify(b block) error {
 	if c.back == nil {
-		c.back = make([]byte, stride)
+		c.back = make([]byte, blockSize)
 	}
 
 	have := c.back[:len(b.data)]
@@ -189,30 +189,30 @@ func (c *copier) verify(b block) error {
 	}
 
 	if !bytes.Equal(have, b.data) {
-		return errors.New("what was written reads back as something else\n" +
+		return errors.New("the disk returns other bytes than were written\n" +
 			"hint: the disk is failing, or is not as large as it says")
 	}
 
 	return nil
 }
 
-// block is what is read of an image.
+// block is a piece of an image that was read.
 type block struct {
 	off  int64
 	data []byte
 	err  error
 }
 
-// blocks reads extents in order, one block ahead, until ctx ends. A block is
-// good until the next but one is received.
+// blocks reads extents in order, one block ahead, until ctx ends. The data of a
+// block is valid until the next but one is received.
 func blocks(ctx context.Context, from io.ReaderAt, extents []Extent) <-chan block {
 	out := make(chan block)
-	buffers := [2][]byte{make([]byte, stride), make([]byte, stride)}
+	buffers := [2][]byte{make([]byte, blockSize), make([]byte, blockSize)}
 	go func() {
 		defer close(out)
 		for _, e := range extents {
-			for at := e.Off; at < e.Off+e.Len; at += stride {
-				b := block{off: at, data: buffers[0][:min(stride, e.Off+e.Len-at)]}
+			for at := e.Off; at < e.Off+e.Len; at += blockSize {
+				b := block{off: at, data: buffers[0][:min(blockSize, e.Off+e.Len-at)]}
 				buffers[0], buffers[1] = buffers[1], buffers[0]
 				if got, err := from.ReadAt(b.data, at); got < len(b.data) {
 					b.err = errors.Join(err, io.ErrUnexpectedEOF)
