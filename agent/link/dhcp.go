@@ -14,29 +14,30 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Client is who asks for a network.
+// Client describes the machine to DHCP servers.
 type Client struct {
-	// Class is the vendor class identifier (option 60; by DHCPv6 the user
-	// class, option 15), Arch the architecture of the firmware (option 93, RFC
-	// 4578; option 61, RFC 5970).
+	// Class is the vendor class identifier (option 60; for DHCPv6 the user
+	// class, option 15). Arch is the architecture of the firmware (option 93,
+	// RFC 4578; option 61, RFC 5970).
 	Class string
 	Arch  uint16
 
-	// UUID is the machine's, as SMBIOS has its bytes (option 97); nil for none.
+	// UUID is the machine's, in the byte order of SMBIOS (option 97); nil for
+	// none.
 	UUID []byte
 
-	// URL is where a server of boot files is. Without it an address alone is
-	// not enough.
+	// URL is the server of boot files. If it is empty, a DHCP answer must give
+	// one.
 	URL string
 }
 
-// wait is how long answers to one question are waited for: those of several
-// servers are put together.
-const wait = 4 * time.Second
+// requestTimeout is how long to wait for answers to one request. Answers of
+// several servers are combined.
+const requestTimeout = 4 * time.Second
 
-// ask4 asks once for a network of IPv4.
-func (c Client) ask4(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
-	client, err := nclient4.New(l.Name, nclient4.WithTimeout(wait), nclient4.WithRetry(1))
+// request4 makes one attempt to get an IPv4 network.
+func (c Client) request4(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
+	client, err := nclient4.New(l.Name, nclient4.WithTimeout(requestTimeout), nclient4.WithRetry(1))
 	if err != nil {
 		return Network{}, err
 	}
@@ -83,7 +84,7 @@ func (c Client) options() []dhcpv4.Modifier {
 	}
 
 	if c.UUID != nil {
-		const machine = 0 // its type (RFC 4578, section 2.3)
+		const machine = 0 // the type of identifier (RFC 4578, section 2.3)
 		options = append(options,
 			dhcpv4.WithGeneric(dhcpv4.OptionClientMachineIdentifier,
 				append([]byte{machine}, c.UUID...)))
@@ -91,7 +92,7 @@ func (c Client) options() []dhcpv4.Modifier {
 	return options
 }
 
-// choose takes the address from one offer, and the URL from any: one of
+// choose takes the address from one offer and the URL from any: an offer of
 // ProxyDHCP has no address.
 func (c Client) choose(offers []*dhcpv4.DHCPv4) (offer *dhcpv4.DHCPv4, url string, err error) {
 	for _, o := range offers {
@@ -107,19 +108,20 @@ func (c Client) choose(offers []*dhcpv4.DHCPv4) (offer *dhcpv4.DHCPv4, url strin
 	case len(offers) == 0:
 		return nil, "", errors.New("no answer")
 	case offer == nil:
-		return nil, "", errors.New("nobody offers an address")
+		return nil, "", errors.New("no server offers an address")
 	case url == "" && c.URL == "":
-		return nil, "", fmt.Errorf("address %s, and nobody says where the system is\n"+
+		return nil, "", fmt.Errorf("address %s, but no server for the system\n"+
 			"hint: `loamctl serve` answers beside the network's own DHCP server, "+
-			"or that gives http://ADDRESS as boot file; "+
+			"or that server gives http://ADDRESS as boot file; "+
 			"or the kernel has loam.server=http://ADDRESS", offer.YourIPAddr)
 	}
 
 	return offer, url, nil
 }
 
-// bootURL is the boot file name (of DHCPv4 option 67, or the field that is
-// older), if it is a URL of HTTP: what firmware loads from others is no server.
+// bootURL returns the first boot file name that is a URL of HTTP, from DHCPv4
+// option 67 or the older field. Firmware may load other files from other
+// servers.
 func bootURL(names ...string) string {
 	for _, name := range names {
 		name = strings.TrimRight(name, "\x00")
@@ -130,7 +132,7 @@ func bootURL(names ...string) string {
 	return ""
 }
 
-// network is what an acknowledgement says.
+// network returns the network that an acknowledgement describes.
 func network(name string, ack *dhcpv4.DHCPv4, url string) (Network, error) {
 	mask := ack.SubnetMask()
 	if mask == nil {

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ask6 asks once for a network of IPv6. Where a router has had the kernel make
-// an address, DHCPv6 is asked for the rest alone (RFC 8415, section 6.1).
-func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
+// request6 makes one attempt to get an IPv6 network. If the kernel has made an
+// address from a router's advertisement, DHCPv6 is asked only for the rest (RFC
+// 8415, section 6.1).
+func (c Client) request6(ctx context.Context, l netlink.LinkAttrs) (Network, error) {
 	if _, err := address(ctx, l, net.IP.IsLinkLocalUnicast); err != nil {
 		return Network{}, fmt.Errorf("IPv6: no address of its own: %w", err)
 	}
 
-	client, err := nclient6.New(l.Name, nclient6.WithTimeout(wait), nclient6.WithRetry(1))
+	client, err := nclient6.New(l.Name, nclient6.WithTimeout(requestTimeout), nclient6.WithRetry(1))
 	if err != nil {
 		return Network{}, fmt.Errorf("DHCPv6: %w", err)
 	}
@@ -52,10 +53,10 @@ func (c Client) ask6(ctx context.Context, l netlink.LinkAttrs) (Network, error) 
 	return n, nil
 }
 
-// address waits for an address that the kernel has on an interface, and nobody
-// else on its network.
+// address waits for an address that the kernel has given an interface, after
+// duplicate address detection.
 func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (net.IPNet, error) {
-	ctx, stop := context.WithTimeout(ctx, wait)
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	updates := make(chan netlink.AddrUpdate)
 	err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(),
 		netlink.AddrSubscribeOptions{ListExisting: true})
@@ -66,7 +67,7 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 
 	defer func() {
 		stop()
-		for range updates { // The subscription ends when it wants to tell something, or is told to.
+		for range updates { // The subscription ends when it sends something, or when ctx ends.
 		}
 	}()
 
@@ -88,8 +89,8 @@ func address(ctx context.Context, l netlink.LinkAttrs, fits func(net.IP) bool) (
 	}
 }
 
-// inform asks for what goes with an address that is there: as for an address,
-// but without one.
+// inform requests the options for an address that the interface has already.
+// The request is the same as for an address, but without one.
 func (c Client) inform(
 	ctx context.Context, client *nclient6.Client, n Network,
 ) (*dhcpv6.Message, error) {
@@ -103,7 +104,7 @@ func (c Client) inform(
 	return c.useful(ctx, client, question, dhcpv6.MessageTypeReply, n)
 }
 
-// solicit asks for an address, too.
+// solicit requests an address and the options.
 func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.Message, error) {
 	question, err := dhcpv6.NewSolicit(client.InterfaceAddr(),
 		c.options6(client.InterfaceAddr())...)
@@ -119,9 +120,9 @@ func (c Client) solicit(ctx context.Context, client *nclient6.Client) (*dhcpv6.M
 	return client.Request(ctx, offer, c.options6(client.InterfaceAddr())...)
 }
 
-// useful is the first answer of a type that makes a network of n. Another
-// server may have answered before it: that it has no address (RFC 8415, section
-// 18.2.9), or nothing that leads to the system.
+// useful returns the first answer of a type that completes the network n.
+// Another server may have answered before with no address (RFC 8415, section
+// 18.2.9), or with nothing that leads to the system.
 func (c Client) useful(
 	ctx context.Context,
 	client *nclient6.Client,
@@ -149,7 +150,7 @@ func (c Client) useful(
 	return answer, err
 }
 
-// options6 have the same client identifier at each start.
+// options6 returns options that have the same client identifier at each start.
 func (c Client) options6(mac net.HardwareAddr) []dhcpv6.Modifier {
 	return []dhcpv6.Modifier{
 		dhcpv6.WithClientID(&dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: mac}),
@@ -159,12 +160,12 @@ func (c Client) options6(mac net.HardwareAddr) []dhcpv6.Modifier {
 	}
 }
 
-// network6 adds to a network what a reply says.
+// network6 adds the content of a reply to a network.
 func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
 	if n.Address.IP == nil {
 		offered := reply.Options.OneIANA()
 		if offered == nil || offered.Options.OneAddress() == nil {
-			return Network{}, errors.New("nobody offers an address")
+			return Network{}, errors.New("no server offers an address")
 		}
 		n.Address = net.IPNet{
 			IP:   offered.Options.OneAddress().IPv6Addr,
@@ -175,7 +176,7 @@ func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
 	n.DNS = reply.Options.DNS()
 	n.URL = bootURL(reply.Options.BootFileURL())
 	if n.URL == "" && c.URL == "" {
-		return Network{}, fmt.Errorf("address %s, and nobody says where the system is\n"+
+		return Network{}, fmt.Errorf("address %s, but no server for the system\n"+
 			"hint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class "+
 			"%s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
 	}

@@ -71,9 +71,9 @@ func TestTheNetworkOfAReplyOfDHCPv6(t *testing.T) {
 			name:   "a boot file for firmware is no server",
 			own:    own,
 			reply:  []dhcpv6.Modifier{boot("tftp://[2001:db8::1]/x.efi")},
-			reason: "nobody says where the system is",
+			reason: "no server for the system",
 		},
-		{name: "no address", known: "http://[2001:db8::1]", reason: "nobody offers an address"},
+		{name: "no address", known: "http://[2001:db8::1]", reason: "no server offers an address"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			reply, err := dhcpv6.NewMessage(test.reply...)

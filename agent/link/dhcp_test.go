@@ -72,12 +72,12 @@ func TestWhatIsTakenOfOffers(t *testing.T) {
 		{
 			name:   "a boot file for firmware is no server",
 			offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("pxelinux.0"))},
-			reason: "nobody says where the system is",
+			reason: "no server for the system",
 		},
 		{
 			name:   "a server by https is none",
 			offers: []*dhcpv4.DHCPv4{offer(t, "192.0.2.7", option("https://192.0.2.1"))},
-			reason: "nobody says where the system is",
+			reason: "no server for the system",
 		},
 		{
 			name:        "the kernel has said where the system is",
@@ -88,7 +88,7 @@ func TestWhatIsTakenOfOffers(t *testing.T) {
 		{
 			name:   "no address",
 			offers: []*dhcpv4.DHCPv4{offer(t, "", option("http://192.0.2.1"))},
-			reason: "nobody offers an address",
+			reason: "no server offers an address",
 		},
 		{name: "no answer", reason: "no answer"},
 	} {

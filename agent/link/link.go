@@ -1,6 +1,6 @@
-// Package link brings network interfaces up where there is no network manager:
-// netlink, DHCP (RFC 2131), and of IPv6 what routers advertise (RFC 4862) and
-// DHCPv6 (RFC 8415), for a node that is still in its initramfs.
+// Package link brings network interfaces up in an initramfs, where there is no
+// network manager. It speaks netlink, DHCP (RFC 2131) and DHCPv6 (RFC 8415),
+// and accepts what IPv6 routers advertise (RFC 4862).
 package link
 
 import (
@@ -27,13 +27,13 @@ type Network struct {
 	Router net.IP
 	DNS    []net.IP
 
-	// URL is where a server of boot files is, "" if nobody said.
+	// URL is the server of boot files, "" if no answer had one.
 	URL string
 }
 
-// Connect brings all interfaces up, also those that come later, and returns the
-// first network that has an address and, if the client wants one, a URL. Until
-// then, or ctx ends, it asks again; say is told why.
+// Connect brings all interfaces up, including those that appear later, and
+// returns the first network that has an address and, if the client needs one, a
+// URL. It retries until ctx ends, and calls say with the reason.
 func Connect(ctx context.Context, c Client, say func(format string, args ...any)) (Network, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 		return Network{}, fmt.Errorf("listen to network interfaces: %w", err)
 	}
 
-	wg.Go(func() { // The subscription ends when it wants to tell something, or is told to.
+	wg.Go(func() { // The subscription ends when it sends something, or when ctx ends.
 		<-ctx.Done()
 		for range updates {
 		}
@@ -76,12 +76,12 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 	}
 }
 
-// usable interfaces are Ethernet, and a machine's own.
+// usable reports whether an interface is Ethernet hardware of this machine.
 func usable(a netlink.LinkAttrs) bool {
 	return a.Flags&net.FlagLoopback == 0 && a.EncapType == "ether" && len(a.HardwareAddr) == 6
 }
 
-// join brings an interface up and asks for a network, by each protocol that can
+// join brings an interface up and requests a network by each protocol that can
 // lead to the server, until ctx ends.
 func (c Client) join(
 	ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any),
@@ -92,20 +92,20 @@ func (c Client) join(
 	}
 	var wg sync.WaitGroup
 	for _, ask := range c.protocols() {
-		wg.Go(func() { c.again(ctx, ask, l, found, say) })
+		wg.Go(func() { c.retry(ctx, ask, l, found, say) })
 	}
 	wg.Wait()
 }
 
-// question asks once for the network of an interface.
+// question makes one attempt to get the network of an interface.
 type question func(ctx context.Context, l netlink.LinkAttrs) (Network, error)
 
-// server is the host of URL, "" if that is not known, and its address, invalid
-// if it is a name.
+// server returns the host of URL, "" if that is not known, and its address,
+// invalid if it is a name.
 func (c Client) server() (host string, address netip.Addr) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return "", netip.Addr{} // netboot.CheckURL has refused it
+		return "", netip.Addr{} // netboot.CheckURL refuses it.
 	}
 	address, _ = netip.ParseAddr(u.Hostname())
 	return u.Hostname(), address
@@ -114,14 +114,14 @@ func (c Client) server() (host string, address netip.Addr) {
 func (c Client) protocols() []question {
 	switch _, server := c.server(); {
 	case server.Is4():
-		return []question{c.ask4}
+		return []question{c.request4}
 	case server.Is6():
-		return []question{c.ask6}
+		return []question{c.request6}
 	}
-	return []question{c.ask4, c.ask6}
+	return []question{c.request4, c.request6}
 }
 
-// leads says why a network does not lead to the server, nil if it may.
+// leads returns an error if a network cannot lead to the server.
 func (c Client) leads(n Network) error {
 	switch host, address := c.server(); {
 	case host == "":
@@ -133,8 +133,8 @@ func (c Client) leads(n Network) error {
 	return nil
 }
 
-// again asks until there is an answer, or ctx ends.
-func (c Client) again(
+// retry repeats a question until there is an answer, or ctx ends.
+func (c Client) retry(
 	ctx context.Context,
 	ask question,
 	l netlink.Link,
@@ -142,7 +142,7 @@ func (c Client) again(
 	say func(format string, args ...any),
 ) {
 	name := l.Attrs().Name
-	for said := ""; ; {
+	for reported := ""; ; {
 		n, err := ask(ctx, *l.Attrs())
 		if err == nil {
 			err = c.leads(n)
@@ -156,8 +156,8 @@ func (c Client) again(
 			return
 		}
 
-		if text := err.Error(); text != said && ctx.Err() == nil {
-			said = text
+		if text := err.Error(); text != reported && ctx.Err() == nil {
+			reported = text
 			say("network interface %s: %s", name, text)
 		}
 
@@ -169,7 +169,7 @@ func (c Client) again(
 	}
 }
 
-// pause is before an interface asks again.
+// pause is how long an interface waits before it retries.
 const pause = time.Second
 
 // apply gives the interface its address and its routes.
@@ -178,8 +178,8 @@ func (n Network) apply() error {
 	if err == nil {
 		a := netlink.Addr{IPNet: &n.Address}
 		if n.Address.IP.To4() == nil {
-			// Who gave it knows that nobody else has it; and it can be used at
-			// once.
+			// The server has checked that no other machine has the address: it
+			// can be used at once.
 			a.Flags = unix.IFA_F_NODAD
 		}
 		err = netlink.AddrReplace(l, &a)
@@ -200,8 +200,9 @@ func (n Network) apply() error {
 	return nil
 }
 
-// Close takes all interfaces down and their addresses away, as the kernel does
-// with those of IPv6: the system that comes next finds them as at power-on.
+// Close takes all interfaces down and removes their addresses, as the kernel
+// does with IPv6 addresses. The next system finds the interfaces as at
+// power-on.
 func Close() error {
 	links, err := netlink.LinkList()
 	for _, l := range links {
@@ -222,7 +223,7 @@ func Close() error {
 	return nil
 }
 
-// MACs are the hardware addresses of the interfaces, in their order.
+// MACs returns the hardware addresses of the interfaces, in their order.
 func MACs() ([]string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
