@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// resolvConf is where the resolver of this program looks for DNS servers.
+	// resolvConf is where Go's resolver finds the DNS servers.
 	resolvConf = "/etc/resolv.conf"
-	// stall is how long a connection may be silent.
-	stall = 15 * time.Second
-	// Patience is how long a server may be away.
-	Patience = 10 * time.Minute
+	// idleTimeout is how long a connection may be idle.
+	idleTimeout = 15 * time.Second
+	// Patience is how long a server may be unreachable.
+	requestTimeout = 10 * time.Minute
 )
 
 // Await finds the server, while the drivers of network interfaces are loaded as
 // they appear.
 func Await(ctx context.Context, i *boot.Init, rootHash [32]byte, url string) (*Server, error) {
-	ctx, stop := context.WithTimeout(ctx, Patience)
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	plugged := make(chan struct{})
 	go func() {
 		defer close(plugged)
@@ -48,19 +48,19 @@ func Await(ctx context.Context, i *boot.Init, rootHash [32]byte, url string) (*S
 	return s, err
 }
 
-// find brings the network up and learns where the server is: from the kernel's
-// parameter loam.server, url, or else by DHCP.
+// find brings the network up and returns the server: url, the kernel's
+// parameter loam.server, or else the URL from DHCP.
 func find(
 	ctx context.Context, rootHash [32]byte, url string, say func(format string, args ...any),
 ) (*Server, error) {
 	s := &Server{
-		URL:      url,
-		RootHash: rootHash,
-		Client:   NewClient(stall),
-		Say:      say,
-		Moved:    func() {},
-		Patience: Patience,
-		Wait:     pause,
+		URL:            url,
+		RootHash:       rootHash,
+		Client:         NewClient(idleTimeout),
+		Say:            say,
+		Moved:          func() {},
+		RequestTimeout: requestTimeout,
+		Wait:           pause,
 	}
 
 	if url != "" {
@@ -138,13 +138,15 @@ func resolve(servers []net.IP) error {
 	return nil
 }
 
-// identify is what firmware says of the machine; root is its root directory.
+// identify reads the identity that firmware gives the machine; root is the root
+// directory.
 func identify(root fs.FS) Identity {
 	return Identity{Serial: identity.Serial(root), UUID: identity.UUID(root), Arch: runtime.GOARCH}
 }
 
-// smbiosUUID are the bytes of a UUID as SMBIOS has them: the first three fields
-// are little-endian (System Management BIOS 3.6, 7.2.1). nil if text is none.
+// smbiosUUID returns the bytes of a UUID in the order of SMBIOS: the first
+// three fields are little-endian (System Management BIOS 3.6, 7.2.1). It
+// returns nil if text is not a UUID.
 func smbiosUUID(text string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != 16 {

@@ -1,6 +1,6 @@
 // Package netboot gets the system of a node that runs from memory over the
-// network, by DHCP and HTTP. The server is not trusted with the system: what it
-// sends is held against the digests of the kernel's own command line.
+// network, by DHCP and HTTP. The server is not trusted: what it sends is
+// verified with the digests on the kernel's command line.
 //
 // agent/link configures the network: DHCP, router advertisements, DHCPv6 and
 // netlink. HTTP transfers use ranges, so that they resume.
@@ -27,22 +27,23 @@ type Server struct {
 	// URL is its base, without a slash at the end.
 	URL string
 
-	// RootHash is the system's.
+	// RootHash is the root hash of the system.
 	RootHash [32]byte
 	Node     Identity
 	Client   *http.Client
 
-	// Say tells a person, Moved that a step has come further.
+	// Say shows a line on the console. Moved is called when a step has made
+	// progress.
 	Say   func(format string, args ...any)
 	Moved func()
 
-	// Patience is how long nothing may come before a transfer is given up; Wait
-	// waits between two tries.
-	Patience time.Duration
-	Wait     func(context.Context, time.Duration) error
+	// RequestTimeout is how long a transfer may go without data before it
+	// fails. Wait is called between two attempts.
+	RequestTimeout time.Duration
+	Wait           func(context.Context, time.Duration) error
 }
 
-// Identity is what a server may know a node by.
+// Identity is what a server may recognise a node by.
 type Identity struct {
 	MACs         []string
 	Serial, UUID string
@@ -50,7 +51,7 @@ type Identity struct {
 	Arch string
 }
 
-// Query are the parameters of a request that is about the node.
+// Query returns the parameters of a request that is about the node.
 func (id Identity) Query() url.Values {
 	values := url.Values{}
 	for name, value := range map[string]string{
@@ -68,7 +69,7 @@ func (id Identity) Query() url.Values {
 	return values
 }
 
-// CheckURL wants the URL of a server.
+// CheckURL returns an error if text is not the URL of a server.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" ||
@@ -80,8 +81,8 @@ func CheckURL(text string) error {
 	return nil
 }
 
-// Machine is the machine.yaml that the server has for the node, nil if it has
-// none.
+// Machine returns the machine.yaml that the server has for the node, nil if it
+// has none.
 func (s *Server) Machine(ctx context.Context) ([]byte, error) {
 	const most = 1 << 20
 	r := s.open(ctx, "/v1/machine?"+s.Node.Query().Encode(), most)
@@ -95,7 +96,7 @@ func (s *Server) Machine(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// Packed is the packed disk image.
+// Packed opens the packed disk image.
 func (s *Server) Packed(ctx context.Context) (io.ReadCloser, error) {
 	return s.open(ctx, s.file("disk.raw.zst"), 0), nil
 }
@@ -110,7 +111,7 @@ func (s *Server) System(ctx context.Context, dir string) (root, tree boot.File, 
 	return root, tree, err
 }
 
-// Installed tells the server that the node has its system on a disk.
+// Installed reports to the server that the node has its system on a disk.
 func (s *Server) Installed(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		s.URL+"/v1/installed?"+s.Node.Query().Encode(), nil)
@@ -131,14 +132,14 @@ func (s *Server) Installed(ctx context.Context) error {
 	return nil
 }
 
-// Disk is none: no disk of the machine is the server's.
+// Disk returns "": the server is not on a disk of the machine.
 func (s *Server) Disk() string { return "" }
 
 func (s *Server) file(name string) string {
 	return "/v1/boot/" + hex.EncodeToString(s.RootHash[:]) + "/" + name
 }
 
-// save gets a file of the system into a directory.
+// save stores a file of the system in a directory.
 func (s *Server) save(ctx context.Context, dir, name string) (boot.File, error) {
 	file := boot.File{Name: filepath.Join(dir, name)}
 	to, err := os.Create(file.Name)

@@ -13,17 +13,17 @@ import (
 	"unicode"
 )
 
-// errNotFound says that the server has no such thing, and will have none by
-// being asked again.
-var errNotFound = errors.New("the server has none")
+// errNotFound says that the server does not have the file. A retry would not
+// help.
+var errNotFound = errors.New("the server does not have it")
 
-// transfer reads what a URL has. Where the connection breaks, it asks for the
-// rest, until nothing has come for the Server's Patience.
+// transfer reads the content of a URL. If the connection breaks, it requests
+// the rest, until no data has come for the Server's RequestTimeout.
 type transfer struct {
 	s   *Server
 	ctx context.Context
 	url string
-	// most is how much may come, 0 for any.
+	// most is the largest size that is accepted, 0 for any.
 	most     int64
 	body     io.ReadCloser
 	at, size int64 // bytes; size is -1 before it is known
@@ -41,18 +41,18 @@ func (s *Server) open(ctx context.Context, path string, most int64) *transfer {
 	}
 }
 
-// Read is io.Reader.
+// Read implements [io.Reader].
 func (t *transfer) Read(p []byte) (int, error) {
 	for {
 		if t.size >= 0 && t.at >= t.size {
 			return 0, io.EOF
 		}
 
-		n, err := t.some(p)
+		n, err := t.readSome(p)
 		if n > 0 {
 			t.idle = 0
 			t.at += int64(n)
-			t.tell()
+			t.report()
 			return n, nil
 		}
 
@@ -65,7 +65,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 	}
 }
 
-// Close is io.Closer.
+// Close implements [io.Closer].
 func (t *transfer) Close() error {
 	if t.body == nil {
 		return nil
@@ -75,12 +75,12 @@ func (t *transfer) Close() error {
 	return err
 }
 
-var errTooLarge = errors.New("more than it may be")
+var errTooLarge = errors.New("larger than allowed")
 
-// some reads what comes next, of a new answer if there is none.
-func (t *transfer) some(p []byte) (n int, err error) {
+// readSome reads the next data, from a new response if there is none.
+func (t *transfer) readSome(p []byte) (n int, err error) {
 	if t.body == nil {
-		if err := t.ask(); err != nil || t.at >= t.size {
+		if err := t.request(); err != nil || t.at >= t.size {
 			return 0, err
 		}
 	}
@@ -96,9 +96,9 @@ func (t *transfer) some(p []byte) (n int, err error) {
 	return n, err
 }
 
-// ask asks for what is missing. A server that sends all of it again is skipped
-// through.
-func (t *transfer) ask() error {
+// request requests the missing part. If the server sends the whole file again,
+// the part that is here is skipped.
+func (t *transfer) request() error {
 	r, err := http.NewRequestWithContext(t.ctx, http.MethodGet, t.url, nil)
 	if err != nil {
 		return err
@@ -151,12 +151,12 @@ func (t *transfer) skip(r io.Reader, n int64) error {
 	return nil
 }
 
-// extent is how large all of it is, and where what was sent begins.
+// extent returns the size of the file and the offset of the response's content.
 func extent(answer *http.Response) (size, from int64, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK:
 		if answer.ContentLength < 0 {
-			return 0, 0, fmt.Errorf("%s: it does not say how large it is", answer.Request.URL)
+			return 0, 0, fmt.Errorf("%s: the response has no length", answer.Request.URL)
 		}
 		return answer.ContentLength, 0, nil
 	case http.StatusPartialContent:
@@ -181,8 +181,8 @@ func extent(answer *http.Response) (size, from int64, err error) {
 	return 0, 0, refusal(answer)
 }
 
-// refusal is an answer that is none, with what the server says of the reason,
-// as far as it can be printed.
+// refusal returns the error for a response with a bad status, with the
+// printable part of the server's explanation.
 func refusal(answer *http.Response) error {
 	// The status is enough, if no more comes.
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
@@ -196,29 +196,29 @@ func refusal(answer *http.Response) error {
 		answer.Request.Method, answer.Request.URL, answer.Status, reason), ": \n"))
 }
 
-// pause waits before the next try.
+// pause waits before the next attempt.
 func (t *transfer) pause(cause error) error {
 	const step, most = time.Second, 10 * time.Second
 	if err := t.ctx.Err(); err != nil {
 		return err
 	}
 
-	if t.idle >= t.s.Patience {
+	if t.idle >= t.s.RequestTimeout {
 		return fmt.Errorf("%w\n"+
 			"hint: waited %s for it; is `loamctl serve` running, and does it serve this build?",
-			cause, t.s.Patience)
+			cause, t.s.RequestTimeout)
 	}
 
-	t.s.Say("%v; asking again", cause)
-	t.s.Moved() // Waiting is no hang.
+	t.s.Say("%v; retrying", cause)
+	t.s.Moved() // The wait does not count as a hang.
 	d := min(max(step, t.idle), most)
 	t.idle += d
 
 	return t.s.Wait(t.ctx, d)
 }
 
-// tell says how far it is at each quarter.
-func (t *transfer) tell() {
+// report logs each quarter.
+func (t *transfer) report() {
 	t.s.Moved()
 	if quarter := 4 * t.at / max(t.size, 1); quarter > t.shown && t.size > 1<<20 {
 		t.shown = quarter
@@ -227,8 +227,8 @@ func (t *transfer) tell() {
 	}
 }
 
-// NewClient is a client of servers that are near: it follows nothing, and gives
-// up a connection on which nothing moves for limit.
+// NewClient returns a client for servers that are near. It follows no
+// redirects, and gives up a connection that is idle for limit.
 func NewClient(limit time.Duration) *http.Client {
 	dialer := net.Dialer{Timeout: limit}
 	return &http.Client{
@@ -248,7 +248,7 @@ func NewClient(limit time.Duration) *http.Client {
 	}
 }
 
-// limited is a connection whose reads do not wait for ever.
+// limited is a connection whose reads time out.
 type limited struct {
 	net.Conn
 	limit time.Duration

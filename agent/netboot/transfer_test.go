@@ -25,14 +25,14 @@ func serve(t *testing.T, handler http.HandlerFunc) (s *Server, waited *time.Dura
 	t.Cleanup(web.Close)
 	waited = new(time.Duration)
 	s = &Server{
-		URL:      web.URL,
-		RootHash: [32]byte{1},
-		Node:     Identity{MACs: []string{"02:00:00:00:00:0A"}, Serial: "S 1", Arch: "amd64"},
-		Client:   NewClient(time.Minute),
-		Say:      t.Logf,
-		Moved:    func() {},
-		Patience: time.Minute,
-		Wait:     func(_ context.Context, d time.Duration) error { *waited += d; return nil },
+		URL:            web.URL,
+		RootHash:       [32]byte{1},
+		Node:           Identity{MACs: []string{"02:00:00:00:00:0A"}, Serial: "S 1", Arch: "amd64"},
+		Client:         NewClient(time.Minute),
+		Say:            t.Logf,
+		Moved:          func() {},
+		RequestTimeout: time.Minute,
+		Wait:           func(_ context.Context, d time.Duration) error { *waited += d; return nil },
 	}
 	t.Cleanup(s.Client.CloseIdleConnections)
 
@@ -148,12 +148,12 @@ func TestATransferIsGivenUp(t *testing.T) {
 		want   string
 		waited time.Duration
 	}{
-		{"the server has none", http.NotFound, 0, "the server has none", 0},
+		{"the server does not have it", http.NotFound, 0, "the server does not have it", 0},
 		{"it is too large", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 100))
-		}, 10, "more than it may be: 100 bytes", 0},
+		}, 10, "larger than allowed: 100 bytes", 0},
 		{
-			"the server is away for longer than patience",
+			"the server is away for longer than the timeout",
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusBadGateway)
 			},

@@ -115,7 +115,7 @@ func TestPXEToMemory(t *testing.T) {
 
 	n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
 	n.expect(regexp.MustCompile(`the server is http://10\.0\.2\.2`))
-	n.expect(regexp.MustCompile(`asking again`))
+	n.expect(regexp.MustCompile(`retrying`))
 	generation := n.applied()
 	n.shell()
 
