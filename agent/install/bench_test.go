@@ -108,7 +108,7 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		b.Context(),
 		open,
 		c,
-		Wish{},
+		Claim{},
 		image,
 		size,
 		[]byte("kind: Machine\n"),

@@ -17,12 +17,12 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// ErrNoVariables says that the firmware has none: the machine was not started
-// by UEFI, or keeps them from the system.
+// ErrNoVariables says that there are no firmware variables: the machine was not
+// started by UEFI, or its firmware hides them from the system.
 var ErrNoVariables = errors.New("no variables of UEFI firmware")
 
-// StartNext has the firmware start the loader of a disk at the next start, and
-// from then on before all else. sys is the directory of sysfs.
+// StartNext makes the firmware start the loader of a disk at the next start,
+// and puts it first in the boot order. sys is the directory of sysfs.
 func StartNext(sys string, table gpt.Table) error {
 	root := os.DirFS(sys)
 	if names, err := fs.ReadDir(root, efivar.Dir); err != nil || len(names) == 0 {
@@ -65,7 +65,7 @@ func StartNext(sys string, table gpt.Table) error {
 			loadoption.EncodeOrder(loadoption.First(loadoption.ParseOrder(order), number)...)))
 }
 
-// loaderOf is the entry of the loader on the ESP of a disk.
+// loaderOf returns the boot entry for the loader on the ESP of a disk.
 func loaderOf(table gpt.Table) ([]byte, error) {
 	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool {
 		return partitions.RoleOf(p.Type) == partitions.ESP
@@ -88,7 +88,7 @@ func loaderOf(table gpt.Table) ([]byte, error) {
 
 var bootVariable = regexp.MustCompile(`^Boot([0-9A-F]{4})-` + efivar.Global + `$`)
 
-// options are the entries of the firmware's boot menu by number.
+// options returns the entries of the firmware's boot menu by number.
 func options(sys fs.FS) (map[uint16][]byte, error) {
 	entries, err := fs.ReadDir(sys, efivar.Dir)
 	if err != nil {

@@ -1,19 +1,21 @@
 // Package install puts the system on the disk that machine.yaml claims for it,
 // from a node that runs from memory.
 //
-// The rules are those of agent/volume: a disk is written to only if nobody uses
-// it, nothing was found on it, and the claim means it and no other. A person
-// may say that what is on it may go, by its serial number. A disk that has a
-// system of Loam is never written to again, whatever is said.
+// The rules are those in agent/volume: a disk is written to only if it is not
+// in use, nothing was found on it, and the claim means it and no other. The
+// operator may allow the content of a disk to be overwritten, by its serial
+// number. A disk that has a system of Loam is never written to again.
 //
-// [Decide] asks volume.Decide about the disks that count as empty to it: disks
-// that begin with the mark of agent/flash and have nothing else at their edges,
-// and the disk that may be wiped. A disk with slots that hold a system is
-// preferred to all others, and is only restarted into (firmware/loadoption).
-// The packed image is unpacked to a sparse file in memory, and nothing is
-// written before its digest is right. A disk is inspected once more after it
-// was opened exclusively. A test cuts the power at every point, on an empty
-// disk and on a disk that is wiped, and installs again.
+// The steps are: [Observe] the disks, [Decide] which one to use, [Unpack] the
+// image, [Open] the disk, and [Write]. Decide asks volume.Decide about the
+// disks that count as empty to it: disks that begin with the mark of
+// agent/flash and have nothing else at their edges, and the disk that may be
+// wiped. A disk with slots that hold a system is preferred to all others, and
+// is only restarted into (firmware/loadoption). The packed image is unpacked to
+// a sparse file in memory, and nothing is written before its digest is right. A
+// disk is inspected once more after it was opened exclusively. A test cuts the
+// power at every point, on an empty disk and on a disk that is wiped, and
+// installs again.
 package install
 
 import (
@@ -26,40 +28,41 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Field is that of machine.yaml which claims the disk.
+// Field is the field of machine.yaml that claims the disk.
 const Field = "install.disk"
 
-// Facts are all that Decide knows.
+// Facts are all that Decide knows about the machine.
 type Facts struct {
 	// Arch is the machine's architecture as Go names it.
 	Arch  string
 	Disks []Disk
 }
 
-// Disk is one of the machine.
+// Disk is a disk of the machine.
 type Disk struct {
 	volume.Disk
 	// Table is its partition table, nil if it has none.
 	Table *gpt.Table
-	// Marked says that it begins with flash.Mark.
+	// Marked reports whether it begins with flash.Mark.
 	Marked bool
 }
 
-// Wish is what machine.yaml says.
-type Wish struct {
+// Claim is the part of machine.yaml that chooses the disk.
+type Claim struct {
 	Claim volume.Claim
-	// Wipe is the serial number of a disk whose content may go; "" is none.
+	// Wipe is the serial number of a disk whose content may be overwritten; ""
+	// for none.
 	Wipe string
 }
 
-// Choice is the disk for the system. Installed says that it has one, and is not
-// to be written to.
+// Choice is the disk for the system. Installed means that it has a system
+// already, and must not be written to.
 type Choice struct {
 	Disk      Disk
 	Installed bool
 }
 
-// Decide says which disk has the system, or is to get it.
+// Decide returns the disk that has the system, or is to get it.
 //
 //   - A disk that has a system is meant before any empty one, whatever its
 //     size, and is left as it is. If it is not claimed, no other gets a system:
@@ -72,7 +75,7 @@ type Choice struct {
 //
 // The error is a *volume.Refusal, or says what is wrong with the only disk that
 // could be chosen.
-func Decide(f Facts, w Wish) (Choice, error) {
+func Decide(f Facts, w Claim) (Choice, error) {
 	if d, found, err := f.installed(w); found || err != nil {
 		return Choice{Disk: d, Installed: true}, err
 	}
@@ -95,15 +98,15 @@ func Decide(f Facts, w Wish) (Choice, error) {
 
 	choice, err := volume.Decide(volume.Facts{Disks: open, Field: Field}, w.Claim)
 	if err != nil {
-		return Choice{}, fmt.Errorf("%w%s", err, f.wipeable(w))
+		return Choice{}, fmt.Errorf("%w%s", err, f.wipeHint(w))
 	}
 
 	at := slices.IndexFunc(f.Disks, func(d Disk) bool { return d.Device == choice.Device })
 	return Choice{Disk: f.Disks[at]}, nil
 }
 
-// installed is the disk that has a system and is claimed.
-func (f Facts) installed(w Wish) (Disk, bool, error) {
+// installed returns the claimed disk that has a system.
+func (f Facts) installed(w Claim) (Disk, bool, error) {
 	var claimed, others []Disk
 	for _, d := range f.Disks {
 		switch {
@@ -133,8 +136,7 @@ func (f Facts) installed(w Wish) (Disk, bool, error) {
 	return Disk{}, false, nil
 }
 
-// hasSystem reports whether a disk is one of Loam's, and all of the image was
-// written to it.
+// hasSystem reports whether a disk has a system of Loam, completely written.
 func (d Disk) hasSystem(arch string) bool {
 	if d.Table == nil || d.Marked {
 		return false
@@ -154,11 +156,12 @@ func (d Disk) hasSystem(arch string) bool {
 	return (a || b) && slices.ContainsFunc(d.Table.Partitions, state)
 }
 
-// unfinished reports whether a power cut has left a disk on which nothing but a
-// part of an image is: somebody else, who has made something of it since, may
-// have left the mark there. Whatever takes a whole disk, and leaves its first
-// sector alone, has a signature before the first partition or at the end, where
-// an image has its partition tables only.
+// unfinished reports whether a disk holds nothing but part of an image, after a
+// power cut. The mark alone does not prove it: another system may have used the
+// disk since, and left the mark there. A file system or container on the whole
+// disk that leaves the first sector alone has a signature before the first
+// partition or at the end of the disk. An image has only its partition tables
+// there.
 func (d Disk) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
@@ -168,7 +171,8 @@ func (d Disk) unfinished() bool {
 	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
 
-// emptied is the disk without its content. What cannot be read stays.
+// emptied returns the disk without its content. Evidence that a part cannot be
+// read stays.
 func emptied(d volume.Disk) volume.Disk {
 	d.Parts = nil
 	d.Content.FileSystem = ""
@@ -178,25 +182,25 @@ func emptied(d volume.Disk) volume.Disk {
 	return d
 }
 
-// wipeable is a hint that names the disk which would be taken if what is on it
-// might go; "" if there is none.
-func (f Facts) wipeable(w Wish) string {
+// wipeHint returns a hint that names the disk which would be chosen if its
+// content could be overwritten; "" if there is none.
+func (f Facts) wipeHint(w Claim) string {
 	for _, d := range f.Disks {
-		again := Wish{volume.Claim{Serial: d.Serial}, d.Serial}
+		forced := Claim{volume.Claim{Serial: d.Serial}, d.Serial}
 		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 ||
 			!w.Claim.Identity(d.Disk) {
 			continue
 		}
-		if c, err := Decide(f, again); err == nil && c.Disk.Device == d.Device {
+		if c, err := Decide(f, forced); err == nil && c.Disk.Device == d.Device {
 			return fmt.Sprintf("\n"+
-				"hint: if all that is on %s may go: install: {disk: {serial: %q}, wipe: %[2]q}",
+				"hint: to overwrite everything on %s: install: {disk: {serial: %q}, wipe: %[2]q}",
 				d.Device, d.Serial)
 		}
 	}
 	return ""
 }
 
-// Fits says why an image with that table cannot go to a disk; nil if it can.
+// Fits returns an error if an image with that table cannot go to a disk.
 func Fits(d volume.Disk, image gpt.Table) error {
 	switch {
 	case d.SectorSize != image.SectorSize:
@@ -210,7 +214,7 @@ func Fits(d volume.Disk, image gpt.Table) error {
 	return nil
 }
 
-// String is a line for a person.
+// String describes the choice in a line, for the console.
 func (d Disk) String() string {
 	out := []string{d.Device, fmt.Sprintf("%d MiB", d.Size>>20)}
 	for _, f := range []struct{ name, value string }{{"", d.Model}, {"serial ", d.Serial}} {

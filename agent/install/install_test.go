@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		disks     []Disk
-		wish      Wish
+		claim     Claim
 		want      string
 		installed bool
 		refusal   string
@@ -95,124 +95,124 @@ func TestDecide(t *testing.T) {
 		{
 			name:  "an empty disk",
 			disks: []Disk{disk("/dev/sda")},
-			wish:  Wish{Claim: any},
+			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "two that match",
 			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb")},
-			wish:    Wish{Claim: any},
+			claim:   Claim{Claim: any},
 			refusal: "more than one empty disk matches",
 		},
 		{
 			name:  "one by serial",
 			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb")},
-			wish:  Wish{Claim: serial("S-sdb")},
+			claim: Claim{Claim: serial("S-sdb")},
 			want:  "/dev/sdb",
 		},
 		{
 			name:    "one with content",
 			disks:   []Disk{disk("/dev/sda", windows)},
-			wish:    Wish{Claim: serial("S-sda")},
-			refusal: `hint: if all that is on /dev/sda may go: install: {disk: {serial: "S-sda"}, wipe: "S-sda"}`,
+			claim:   Claim{Claim: serial("S-sda")},
+			refusal: `hint: to overwrite everything on /dev/sda: install: {disk: {serial: "S-sda"}, wipe: "S-sda"}`,
 		},
 		{
 			name:  "one whose content may go",
 			disks: []Disk{disk("/dev/sda", windows), disk("/dev/sdb", windows)},
-			wish:  Wish{serial("S-sda"), "S-sda"},
+			claim: Claim{serial("S-sda"), "S-sda"},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "one in use may not be wiped",
 			disks:   []Disk{disk("/dev/sda", windows, used)},
-			wish:    Wish{serial("S-sda"), "S-sda"},
+			claim:   Claim{serial("S-sda"), "S-sda"},
 			refusal: "mounted at /",
 		},
 		{
 			name:    "one that cannot be read may not be wiped",
 			disks:   []Disk{disk("/dev/sda", dead)},
-			wish:    Wish{serial("S-sda"), "S-sda"},
+			claim:   Claim{serial("S-sda"), "S-sda"},
 			refusal: "cannot be read",
 		},
 		{
 			name:      "a system is there",
 			disks:     []Disk{disk("/dev/sda", system)},
-			wish:      Wish{Claim: serial("S-sda")},
+			claim:     Claim{Claim: serial("S-sda")},
 			want:      "/dev/sda",
 			installed: true,
 		},
 		{
 			name:      "a system is there, and may be wiped",
 			disks:     []Disk{disk("/dev/sda", system)},
-			wish:      Wish{serial("S-sda"), "S-sda"},
+			claim:     Claim{serial("S-sda"), "S-sda"},
 			want:      "/dev/sda",
 			installed: true,
 		},
 		{
 			name:      "a system is there, and another disk is empty",
 			disks:     []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
-			wish:      Wish{Claim: any},
+			claim:     Claim{Claim: any},
 			want:      "/dev/sdb",
 			installed: true,
 		},
 		{
 			name:    "a system is on a disk that is not claimed",
 			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
-			wish:    Wish{Claim: serial("S-sda")},
+			claim:   Claim{Claim: serial("S-sda")},
 			refusal: "/dev/sdb has a system already, and is not claimed",
 		},
 		{
 			name:  "a system is on a stick",
 			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, stick)},
-			wish:  Wish{Claim: any},
+			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "two have a system",
 			disks:   []Disk{disk("/dev/sda", system), disk("/dev/sdb", system)},
-			wish:    Wish{Claim: any},
+			claim:   Claim{Claim: any},
 			refusal: "/dev/sda and /dev/sdb have a system already",
 		},
 		{
 			name:  "a power cut left the mark",
 			disks: []Disk{disk("/dev/sda", marked)},
-			wish:  Wish{Claim: any},
+			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:  "a power cut left all but the first sector",
 			disks: []Disk{disk("/dev/sda", begun)},
-			wish:  Wish{Claim: any},
+			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:  "what was begun with, and an empty disk",
 			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", begun)},
-			wish:  Wish{Claim: any},
+			claim: Claim{Claim: any},
 			want:  "/dev/sdb",
 		},
 		{
 			name:    "somebody has made something of a disk with a mark",
 			disks:   []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))},
-			wish:    Wish{Claim: any},
+			claim:   Claim{Claim: any},
 			refusal: "LVM2_member",
 		},
 		{
 			name:    "what was begun with is in use",
 			disks:   []Disk{disk("/dev/sda", begun, used)},
-			wish:    Wish{Claim: serial("S-sda")},
+			claim:   Claim{Claim: serial("S-sda")},
 			refusal: "mounted at /",
 		},
 		{
 			name:    "an empty stick",
 			disks:   []Disk{disk("/dev/sda", stick)},
-			wish:    Wish{Claim: any},
+			claim:   Claim{Claim: any},
 			refusal: "no disk that is free matches",
 		},
-		{name: "no disk", wish: Wish{Claim: any}, refusal: "no disk that is free matches"},
+		{name: "no disk", claim: Claim{Claim: any}, refusal: "no disk that is free matches"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := Decide(Facts{Arch: "amd64", Disks: test.disks}, test.wish)
+			got, err := Decide(Facts{Arch: "amd64", Disks: test.disks}, test.claim)
 			if test.refusal != "" {
 				if err == nil || !strings.Contains(err.Error(), test.refusal) {
 					t.Errorf("%v; want %q", err, test.refusal)
@@ -300,11 +300,11 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 	from, layout := image(t)
 	for _, test := range []struct {
 		name  string
-		wish  Wish
+		claim Claim
 		noise bool
 	}{
-		{"on an empty disk", Wish{Claim: volume.Claim{MinSize: gib}}, false},
-		{"on a disk that may be wiped", Wish{volume.Claim{Serial: "S1"}, "S1"}, true},
+		{"on an empty disk", Claim{Claim: volume.Claim{MinSize: gib}}, false},
+		{"on a disk that may be wiped", Claim{volume.Claim{Serial: "S1"}, "S1"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fresh := func(cut int) target {
@@ -319,7 +319,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 			}
 
 			try := func(d target) error {
-				choice, err := Decide(Facts{Arch: "amd64", Disks: []Disk{d.seen()}}, test.wish)
+				choice, err := Decide(Facts{Arch: "amd64", Disks: []Disk{d.seen()}}, test.claim)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -328,7 +328,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				}
 				return Write(t.Context(), func(volume.Disk) (block.Handle, error) {
 					return d, nil
-				}, choice, test.wish, from, layout.DiskSize, []byte("kind: Machine\n"), func(
+				}, choice, test.claim, from, layout.DiskSize, []byte("kind: Machine\n"), func(
 					string, int64, int64,
 				) {
 				})
@@ -377,9 +377,9 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 			_, _ = d.Memory.WriteAt([]byte("LABELONE"), 512)
 		}, "no longer empty"},
 		{"it is another disk", func(d *target) { d.size += 512 }, "the disk that was chosen"},
-		{"it has a system by now", func(d *target) {
+		{"it has a system now", func(d *target) {
 			_ = layout.Create(d.Memory)
-		}, "it has a system by now"},
+		}, "it has a system now"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := target{firmware.NewMemory(nil), layout.DiskSize + gib, new(int)}
@@ -389,7 +389,7 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 
 			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) {
 				return d, nil
-			}, choice, Wish{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
+			}, choice, Claim{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Observe reads the facts of all disks but one, of which it says that it is in
-// use: the one that the system comes from, "" for none.
+// Observe reads the facts of all disks. It reports the disk except, which the
+// system comes from, as in use; "" for none.
 func Observe(m volume.Machine, except string) (Facts, error) {
 	disks, err := volume.Observe(m)
 	f := Facts{Arch: runtime.GOARCH}
@@ -24,8 +24,8 @@ func Observe(m volume.Machine, except string) (Facts, error) {
 	return f, err
 }
 
-// observe reads what volume.Look has no need of. A disk that cannot be read has
-// evidence that says so.
+// observe reads what volume.Look does not need. A disk that cannot be read has
+// evidence of that.
 func observe(m volume.Machine, d volume.Disk) Disk {
 	device, err := m.Open(d.Device, false)
 	if err != nil {

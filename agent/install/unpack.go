@@ -13,15 +13,16 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// ErrOther says that what was sent is not the image that was asked for.
+// ErrOther says that the file is not the image that was requested.
 var ErrOther = errors.New("not the disk image of this system")
 
-// window is that of packed images, and no more: what unpacks has little memory.
+// window is the window size of packed images. A larger one would need memory
+// that the node may not have.
 const window = 32 << 20
 
 // Unpack unpacks a disk image into a new file, with holes where it is zero, and
-// returns its size. It is an error if the SHA-256 of what was packed, in hex,
-// is not sum: then the file is not to be used.
+// returns its size. It is an error if the SHA-256 of the packed image, in hex,
+// is not sum. Then the file must not be used.
 func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -39,7 +40,7 @@ func Unpack(file string, packed io.Reader, sum string) (size int64, err error) {
 	defer z.Close()
 
 	size, unpackErr := sparse.Write(f, z)
-	if _, err := io.Copy(io.Discard, packed); err != nil { // What follows counts, too.
+	if _, err := io.Copy(io.Discard, packed); err != nil { // The digest covers what follows, too.
 		return 0, err
 	}
 	if have := hex.EncodeToString(digest.Sum(nil)); have != sum {

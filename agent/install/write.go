@@ -15,7 +15,7 @@ import (
 )
 
 // Open opens a disk to install on, if it is still the one that was chosen: the
-// image has taken its time to come.
+// disks may have changed while the image was transferred.
 func Open(m volume.Machine, chosen volume.Disk) (block.Handle, error) {
 	disk, err := flash.Open(chosen.Device)
 	if err != nil {
@@ -27,7 +27,7 @@ func Open(m volume.Machine, chosen volume.Disk) (block.Handle, error) {
 	return disk, nil
 }
 
-// Table is the partition table that a disk has by now.
+// Table reads the partition table that a disk has now.
 func Table(d Disk) (gpt.Table, error) {
 	f, err := os.Open(d.Device)
 	if err != nil {
@@ -38,14 +38,13 @@ func Table(d Disk) (gpt.Table, error) {
 }
 
 // Write writes an image of size bytes, with machine.yaml on its ESP, to the
-// disk that was chosen, and reads it back. Between the decision and this
-// somebody may have taken the disk: so it is looked at once more when nobody
-// else can have it.
+// chosen disk and reads it back. The disk may have come into use since the
+// decision. So Write inspects it once more after it was opened exclusively.
 func Write(
 	ctx context.Context,
 	open func(volume.Disk) (block.Handle, error),
 	c Choice,
-	w Wish,
+	w Claim,
 	image io.ReaderAt,
 	size int64,
 	machine []byte,
@@ -83,9 +82,9 @@ func Write(
 	return flash.Write(ctx, disk, c.Disk.Size, layers, im, progress)
 }
 
-// unchanged looks again at a disk that was chosen: it has to be as large, and
-// as empty.
-func unchanged(disk block.Handle, chosen Disk, w Wish) error {
+// unchanged inspects a chosen disk again: it must have the same size, and still
+// be empty.
+func unchanged(disk block.Handle, chosen Disk, w Claim) error {
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != chosen.Size {
 		return errors.Join(fmt.Errorf("it has %d bytes, the disk that was chosen %d",
 			size, chosen.Size), err)
@@ -93,11 +92,11 @@ func unchanged(disk block.Handle, chosen Disk, w Wish) error {
 
 	now := chosen.Disk
 	now.Content = volume.Look(disk, chosen.Size)
-	again := examine(disk, now)
+	current := examine(disk, now)
 	switch {
-	case again.hasSystem(runtime.GOARCH):
-		return errors.New("it has a system by now")
-	case len(now.Content.Evidence) > 0 && !again.unfinished() &&
+	case current.hasSystem(runtime.GOARCH):
+		return errors.New("it has a system now")
+	case len(now.Content.Evidence) > 0 && !current.unfinished() &&
 		(w.Wipe == "" || w.Wipe != chosen.Serial):
 		return fmt.Errorf("no longer empty: %v", now.Content)
 	}

@@ -1,7 +1,7 @@
-// Package live runs a node from memory: it gets the system from where the
-// kernel's command line says, verified by the digests there, and puts it on the
-// disk that machine.yaml claims for it, or runs it. What cannot be installed is
-// run, and says why.
+// Package live runs a node from memory. It gets the system from the source that
+// the kernel's command line names and verifies it with the digests there. Then
+// it installs the system on the disk that machine.yaml claims for it, or runs
+// it from memory. A system that cannot be installed is run, and reports why.
 //
 // init-live starts like agent/boot and then takes its system from a [Source]:
 // agent/netboot, or agent/stick (the partition whose UUID is the first half of
@@ -30,34 +30,35 @@ import (
 	"github.com/loam-os/loam/agent/volume"
 )
 
-// Source is where the system is.
+// Source is where the system comes from.
 type Source interface {
-	// Machine is the text of machine.yaml, nil if there is none for this node.
+	// Machine returns the text of machine.yaml, nil if there is none for this
+	// node.
 	Machine(ctx context.Context) ([]byte, error)
 
-	// Packed is the disk image, packed.
+	// Packed opens the disk image, which is packed.
 	Packed(ctx context.Context) (io.ReadCloser, error)
 
-	// System puts the system into files of dir, and says where in them root
-	// file system and hash tree are.
+	// System writes the root file system and the hash tree into files in dir,
+	// and returns where they are.
 	System(ctx context.Context, dir string) (root, tree boot.File, err error)
 
-	// Installed is told that the disk has the system.
+	// Installed reports to the source that the disk has the system.
 	Installed(ctx context.Context) error
 
-	// Disk is the device node of the disk that it is on, "" for none.
+	// Disk is the device node of the disk that the source is on, "" for none.
 	Disk() string
 
 	// Close leaves the machine as it was.
 	Close() error
 }
 
-// node is one that is started.
+// node is a node while it starts.
 type node struct {
 	*boot.Init
 	source Source
 	params Params
-	// text is machine.yaml, and machine what is in it.
+	// text is machine.yaml, machine its content.
 	text     []byte
 	machine  machine.Machine
 	warnings []string
@@ -86,8 +87,8 @@ func Run(ctx context.Context, i *boot.Init, p Params, s Source) error {
 	return n.run(ctx)
 }
 
-// identify reads machine.yaml, and leaves it to the agent, which says what is
-// wrong with it.
+// identify reads machine.yaml and stores it for the agent, which reports its
+// errors.
 func (n *node) identify(ctx context.Context) error {
 	text, err := n.source.Machine(ctx)
 	if err != nil || text == nil {
@@ -112,7 +113,7 @@ func (n *node) identify(ctx context.Context) error {
 	return nil
 }
 
-// warn tells a person now, and the agent later.
+// warn shows a warning on the console now, and records it for the agent.
 func (n *node) warn(err error) {
 	n.Say("%v", err)
 	n.warnings = append(n.warnings, err.Error())
@@ -137,7 +138,7 @@ func (n *node) run(ctx context.Context) error {
 	if n.machine.State != nil {
 		d.State, err = n.state()
 		if err != nil {
-			n.warn(fmt.Errorf("the state of the node is in memory, and gone with a restart: %w",
+			n.warn(fmt.Errorf("the state of the node is in memory, and lost with a restart: %w",
 				err))
 		}
 	}
@@ -151,18 +152,18 @@ func (n *node) run(ctx context.Context) error {
 }
 
 const (
-	// patience is how long a disk that is claimed may take to appear.
-	patience = 60 * time.Second
-	// quiet is how long no device may have appeared, for a claim that could
-	// mean several disks.
-	quiet = 5 * time.Second
+	// diskTimeout is how long a claimed disk may take to appear.
+	diskTimeout = 60 * time.Second
+	// quietPeriod is how long no device must have appeared before a claim that
+	// could mean several disks is decided.
+	quietPeriod = 5 * time.Second
 )
 
-// settle asks decide until it has a disk, or one that it does not take; or
-// until no more disks appear.
-func (n *node) settle(c volume.Claim, decide func() error) error {
-	deadline := time.Now().Add(patience)
-	for c.Serial == "" && n.Await(earlier(time.Now().Add(quiet), deadline)) {
+// awaitDisk repeats decide until it returns a disk, or refuses one, or until no
+// more disks appear.
+func (n *node) awaitDisk(c volume.Claim, decide func() error) error {
+	deadline := time.Now().Add(diskTimeout)
+	for c.Serial == "" && n.Await(earlier(time.Now().Add(quietPeriod), deadline)) {
 	}
 	for {
 		err := decide()
@@ -180,23 +181,22 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// disks are those of this machine.
+// disks gives access to the disks of this machine.
 func disks() volume.Machine { return volume.Machine{Root: os.DirFS("/"), Open: volume.OpenToLook} }
 
-// install puts the system on the disk that is claimed, if it is not there
-// already.
+// install puts the system on the claimed disk, if it is not there already.
 func (n *node) install(ctx context.Context) error {
 	if n.params.Disk == "" {
 		return errors.New("the kernel command line has no loam.disk=\n" +
 			"hint: take it from manifest.json of the build, field liveCmdline")
 	}
 
-	wish := install.Wish{Claim: n.machine.Install.Disk.Claim(), Wipe: n.machine.Install.Wipe}
+	claim := install.Claim{Claim: n.machine.Install.Disk.Claim(), Wipe: n.machine.Install.Wipe}
 	var choice install.Choice
-	err := n.settle(wish.Claim, func() error {
+	err := n.awaitDisk(claim.Claim, func() error {
 		facts, err := install.Observe(disks(), n.source.Disk())
 		if err == nil {
-			choice, err = install.Decide(facts, wish)
+			choice, err = install.Decide(facts, claim)
 		}
 		return err
 	})
@@ -205,7 +205,7 @@ func (n *node) install(ctx context.Context) error {
 	}
 
 	if !choice.Installed {
-		if err := n.write(ctx, choice, wish); err != nil {
+		if err := n.write(ctx, choice, claim); err != nil {
 			return err
 		}
 	}
@@ -213,8 +213,8 @@ func (n *node) install(ctx context.Context) error {
 	return n.startNext(choice.Disk)
 }
 
-// write unpacks the disk image into memory, and writes it.
-func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) error {
+// write unpacks the disk image into memory and writes it to the disk.
+func (n *node) write(ctx context.Context, c install.Choice, w install.Claim) error {
 	n.Say("installing on %s", c.Disk)
 	file := filepath.Join(boot.MemoryDir, "disk")
 	defer os.Remove(file)
@@ -245,7 +245,7 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Wish) erro
 	return nil
 }
 
-// progress says how far it is at each quarter.
+// progress logs each quarter.
 func (n *node) progress() func(doing string, done, all int64) {
 	began := time.Now()
 	shown := ""
@@ -260,8 +260,8 @@ func (n *node) progress() func(doing string, done, all int64) {
 	}
 }
 
-// startNext has the firmware start the disk. A machine that was not started by
-// UEFI has its order from somebody else.
+// startNext makes the firmware start the disk next. On a machine that was not
+// started by UEFI the boot order is set elsewhere.
 func (n *node) startNext(d install.Disk) error {
 	table, err := install.Table(d)
 	if err != nil {
@@ -274,15 +274,15 @@ func (n *node) startNext(d install.Disk) error {
 	return nil
 }
 
-// restart starts the machine from its disk.
+// restart restarts the machine from its disk.
 func (n *node) restart(ctx context.Context) error {
 	if err := n.source.Installed(ctx); err != nil {
-		n.Say("tell the server: %v", err)
+		n.Say("report to the server: %v", err)
 	}
 
 	wait := time.Second
 	if n.source.Disk() != "" {
-		n.Say("installed: take the stick out")
+		n.Say("installed: remove the USB installer")
 		wait = 10 * time.Second
 	}
 

@@ -9,29 +9,29 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Params are what the kernel's command line says of the system, all of it from
-// who made the image, but for Server.
+// Params are what the kernel's command line says about the system. All but
+// Server come from the maker of the image.
 type Params struct {
 	// From is FromNetwork or FromStick.
 	From     string
 	RootHash [32]byte
 
 	// Disk is the SHA-256, in hex, of the packed disk image, "" for a system
-	// that is only run.
+	// that can only run from memory.
 	Disk string
 
-	// Server is a URL, "" if DHCP says it.
+	// Server is a URL, "" if DHCP gives it.
 	Server string
 }
 
-// Where a system can be.
+// Sources of a system.
 const (
 	FromNetwork = "network"
 	FromStick   = "stick"
 )
 
-// ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork
-// without it) and loam.server=.
+// ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork if
+// absent) and loam.server=.
 func ParseParams(text string) (p Params, err error) {
 	line := cmdline.Parse(text)
 	hash, _ := line.Get("roothash")

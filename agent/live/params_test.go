@@ -78,7 +78,7 @@ func TestDecideState(t *testing.T) {
 	}
 
 	small := func(d *stateDisk) { d.size = 1 << 30 }
-	torn := func(d *stateDisk) { d.torn = true }
+	corrupt := func(d *stateDisk) { d.corrupt = true }
 	marked := func(d *stateDisk) { d.marked = true; data(volume.Unknown)(d) }
 	used := func(d *stateDisk) { d.Uses = []string{"mounted at /"} }
 	anyDisk := volume.Claim{MinSize: 1 << 30}
@@ -107,8 +107,8 @@ func TestDecideState(t *testing.T) {
 			want:  boot.State{Device: "/dev/sdb", Size: size},
 		},
 		{
-			name:  "the state, on a disk that has grown and was torn",
-			disks: []stateDisk{disk("/dev/sdb", state, small, torn)},
+			name:  "the state, on a disk that has grown and has a corrupt superblock",
+			disks: []stateDisk{disk("/dev/sdb", state, small, corrupt)},
 			claim: anyDisk,
 			want: boot.State{
 				Device: "/dev/sdb",

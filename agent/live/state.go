@@ -12,27 +12,27 @@ import (
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
-// stateField is that of machine.yaml which claims the disk.
+// stateField is the field of machine.yaml that claims the disk.
 const stateField = "state.disk"
 
 // stateDisk is a disk that may have the state of the node.
 type stateDisk struct {
 	volume.Disk
 
-	// label and size are of the ext4 on all of it; torn is its superblock after
-	// a power cut.
-	label string
-	size  int64
-	torn  bool
+	// label and size describe the ext4 on the disk. corrupt means that a power
+	// cut has corrupted its superblock, and that the copy can replace it.
+	label   string
+	size    int64
+	corrupt bool
 
-	// marked says that it asks to be formatted.
+	// marked reports whether the disk has the mark that asks for a file system.
 	marked bool
 }
 
 // state finds the disk that is claimed for the state.
 func (n *node) state() (s boot.State, err error) {
 	claim := n.machine.State.Disk.Claim()
-	err = n.settle(claim, func() error {
+	err = n.awaitDisk(claim, func() error {
 		found, err := volume.Observe(disks())
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func (n *node) state() (s boot.State, err error) {
 	return s, err
 }
 
-// examine reads what volume.Look has no need of.
+// examine reads what volume.Look does not need.
 func examine(d volume.Disk) stateDisk {
 	device, err := volume.OpenToLook(d.Device, false)
 	if err != nil {
@@ -69,7 +69,7 @@ func examined(device io.ReaderAt, d volume.Disk) stateDisk {
 	if err != nil && !errors.Is(err, ext4.ErrNotExt4) {
 		sb, _, err = ext4.Mended(device)
 		if err == nil {
-			s.torn = true
+			s.corrupt = true
 		}
 	}
 
@@ -85,8 +85,8 @@ func examined(device io.ReaderAt, d volume.Disk) stateDisk {
 	return s
 }
 
-// unfinished reports whether a power cut has left a disk with nothing on it but
-// a part of the state's file system.
+// unfinished reports whether a disk holds nothing but part of the file system
+// for the state, after a power cut.
 func (d stateDisk) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		return !slices.Contains([]string{volume.Unknown, "ext2", "ext3", "ext4"}, e.Name)
@@ -94,9 +94,9 @@ func (d stateDisk) unfinished() bool {
 	return d.marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
 
-// decideState says which disk has the state, or is to have it. One that has it
-// is meant before any empty disk, and before it one that a power cut has left
-// unfinished; otherwise volume.Decide chooses.
+// decideState returns the disk that has the state, or is to have it. A disk
+// that has the state goes before every empty disk. A disk on which a power cut
+// has left part of a file system for the state counts as empty.
 func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 	var with []stateDisk
 	for _, d := range all {
@@ -116,7 +116,7 @@ func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 		return boot.State{
 			Device: d.Device,
 			Size:   d.Size,
-			Mend:   d.torn,
+			Mend:   d.corrupt,
 			Grow:   d.Size-d.size >= slack,
 		}, nil
 	case len(claimed) > 1:

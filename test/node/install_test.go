@@ -220,7 +220,7 @@ func TestStick(t *testing.T) {
 	stick := sumOf(t, file)
 	n := m.on(t, nil)
 	n.expect(installing)
-	n.expect(regexp.MustCompile(`take the stick out`))
+	n.expect(regexp.MustCompile(`remove the USB installer`))
 	n.next = 0
 	n.installed(b)
 	n.off()
