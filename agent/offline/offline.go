@@ -1,4 +1,5 @@
-// Package offline looks at a node without its agent.
+// Package offline reads a node without its agent, which may run or not. It has only
+// readers: nothing here can change the node.
 package offline
 
 import (
@@ -21,118 +22,131 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Env says which node is looked at without its agent.
+// Env says which node to read.
 type Env struct {
 	// Root is the root directory, "/" for the running node.
 	Root string
-	// Hostname and Contents count instead of what the agent last said of the
-	// node; "" leaves it to that.
+	// Hostname and Contents replace what the agent last published; empty to keep
+	// it.
 	Hostname, Contents string
 }
 
-// Node is a node looked at without its agent, which may run or not. All it
-// has are readers: nothing with which it could change the node.
+// Node is a node that is read without its agent.
 type Node struct {
 	// State is /var/lib/loam; empty on a node that has none yet.
 	State fs.FS
-	// Status is what the agent said last; without an agent, it is the image's
-	// part alone.
+	// Status is what the agent published last, or the image's part alone if it has
+	// not run.
 	Status status.Status
 
 	env  Env
 	root *os.Root
 }
 
-// Open opens a node for looking at it. It writes nothing.
+// Open opens a node for reading. The caller closes it.
 func Open(env Env) (*Node, error) {
 	root, err := os.OpenRoot(env.Root)
 	if err != nil {
 		return nil, fmt.Errorf("open the root directory: %w", err)
 	}
-	o := &Node{env: env, root: root}
-	if err := o.observe(); err != nil {
+
+	n := &Node{env: env, root: root}
+	if err := n.observe(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return o, nil
+	return n, nil
 }
 
-// Close ends looking.
-func (o *Node) Close() error { return o.root.Close() }
+// Close releases the root directory.
+func (n *Node) Close() error { return n.root.Close() }
 
-func (o *Node) observe() error {
-	facts, _, err := osimage.Observe(o.root)
+func (n *Node) observe() error {
+	facts, _, err := osimage.Observe(n.root)
 	if err != nil {
-		return fmt.Errorf("look at the node beneath %s: %w\nhint: --root names the root directory of a Loam node", o.env.Root, err)
+		return fmt.Errorf("look at the node beneath %s: %w\n"+
+			"hint: --root names the root directory of a Loam node", n.env.Root, err)
 	}
-	o.Status = facts
-	text, err := o.root.ReadFile(strings.TrimPrefix(status.Path, "/"))
+
+	n.Status = facts
+	text, err := n.root.ReadFile(strings.TrimPrefix(status.Path, "/"))
 	if err == nil {
-		o.Status, err = status.Parse(text)
+		n.Status, err = status.Parse(text)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read what the agent says of the node: %w", err)
 	}
-	o.Status.ImageVersion = facts.ImageVersion
-	if o.env.Hostname != "" {
-		o.Status.Hostname = o.env.Hostname
+
+	n.Status.ImageVersion = facts.ImageVersion
+	if n.env.Hostname != "" {
+		n.Status.Hostname = n.env.Hostname
 	}
-	if o.env.Contents != "" {
-		o.Status.Contents = o.env.Contents
+	if n.env.Contents != "" {
+		n.Status.Contents = n.env.Contents
 	}
-	o.State, err = fs.Sub(o.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
+
+	n.State, err = fs.Sub(n.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
 	return err
 }
 
-// Current is the generation that the running OS version uses; false if none.
-func (o *Node) Current() (generation.Manifest, bool, error) {
-	return generation.Read(o.State).Current(o.Status.ImageVersion)
+// Current returns the generation that the running OS version uses; false if it has
+// none.
+func (n *Node) Current() (generation.Manifest, bool, error) {
+	return generation.Read(n.State).Current(n.Status.ImageVersion)
 }
 
-// Plan decodes a document and says what the agent would do about it. Registries
-// are not asked whether they answer.
-func (o *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
-	image, err := o.image()
+// Plan decodes a document and returns what the agent would do about it. It does not
+// probe registries.
+func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
+	image, err := n.image()
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
 	defer image.Close()
-	units, disconnect, err := o.units(ctx)
+
+	units, disconnect, err := n.units(ctx)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
 	defer disconnect()
-	decoder := decode.Decoder{Hostname: o.Status.Hostname, Image: image, Node: o.root}
-	if o.Status.Contents != "" {
-		decoder.Contents = content.Directory{Path: o.Status.Contents}
+
+	decoder := decode.Decoder{
+		Hostname: n.Status.Hostname,
+		Image:    image,
+		Node:     n.root,
+	}
+	if n.Status.Contents != "" {
+		decoder.Contents = content.Directory{Path: n.Status.Contents}
 	}
 	desired, err := decoder.Decode(ctx, doc)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
+
 	planner := apply.Planner{
-		State:     generation.Read(o.State),
-		Node:      o.root.FS(),
+		State:     generation.Read(n.State),
+		Node:      n.root.FS(),
 		Image:     image.FS(),
 		Catalog:   generation.NewCatalog(image.FS()),
 		Units:     units,
-		OSVersion: o.Status.ImageVersion,
+		OSVersion: n.Status.ImageVersion,
 	}
 	p, err := planner.Plan(ctx, desired, doc.Name)
 	return p, desired, err
 }
 
-// image is the image's root directory: of the running node without what is
-// mounted over it, of another tree the tree.
-func (o *Node) image() (*os.Root, error) {
-	if o.env.Root == "/" {
-		return osimage.Open(o.env.Root)
+// image opens the image's root directory: of the running node without what is
+// mounted over it, of another tree the tree itself.
+func (n *Node) image() (*os.Root, error) {
+	if n.env.Root == "/" {
+		return osimage.Open(n.env.Root)
 	}
-	return o.root.OpenRoot(".")
+	return n.root.OpenRoot(".")
 }
 
-// units is the running node's systemd; of another tree's units nothing is known.
-func (o *Node) units(ctx context.Context) (apply.Observer, func(), error) {
-	if o.env.Root != "/" {
+// units returns the running node's systemd, and how to disconnect from it. The units
+// of another tree cannot be observed.
+func (n *Node) units(ctx context.Context) (apply.Observer, func(), error) {
+	if n.env.Root != "/" {
 		return unobserved{}, func() {}, nil
 	}
 	systemd, err := unit.Connect(ctx, unit.PrivateSocket)
@@ -142,8 +156,9 @@ func (o *Node) units(ctx context.Context) (apply.Observer, func(), error) {
 	return systemd, systemd.Close, nil
 }
 
-// unobserved is a systemd that does not run: plan.Diff then takes units to be
-// as the generation before wants them.
+// unobserved is a systemd that does not run: plan.Diff then assumes that units are
+// as the generation before wants them. It implements [apply.Observer].
 type unobserved struct{}
 
+// Show implements [apply.Observer].
 func (unobserved) Show(context.Context, []string) ([]unit.State, error) { return nil, nil }

@@ -13,11 +13,12 @@ import (
 	"github.com/loam-os/loam/agent/show"
 )
 
-// Reset says what a reset of the node would take away. What cannot be read of it
-// is left out, as it keeps no reset from being done.
-func (o *Node) Reset(ctx context.Context) show.Reset {
-	r := show.Reset{Host: o.Status.Hostname}
-	current, _, _ := o.Current()
+// Reset returns what a reset of the node would remove. It leaves out what cannot be
+// read, as that does not keep a reset from removing it.
+func (n *Node) Reset(ctx context.Context) show.Reset {
+	r := show.Reset{Host: n.Status.Hostname}
+
+	current, _, _ := n.Current()
 	r.Generation = current.Name()
 	for _, u := range current.Units {
 		r.Units = append(r.Units, u.Name)
@@ -27,18 +28,21 @@ func (o *Node) Reset(ctx context.Context) show.Reset {
 			r.Files++
 		}
 	}
+
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
-		if entries, err := fs.ReadDir(o.root.FS(), dir[1:]); err == nil && len(entries) > 0 {
+		if entries, err := fs.ReadDir(n.root.FS(), dir[1:]); err == nil && len(entries) > 0 {
 			r.Identity = append(r.Identity, dir)
 		}
 	}
-	socket := filepath.Join(o.env.Root, pods.Socket)
+
+	socket := filepath.Join(n.env.Root, pods.Socket)
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return r
 	}
-	var err error
-	if r.Pods, err = (pods.Runtime{Socket: socket}).List(ctx); err != nil {
+	list, err := pods.Runtime{Socket: socket}.List(ctx)
+	r.Pods = list
+	if err != nil {
 		r.Unknown = err.Error()
 	}
 	return r

@@ -1,4 +1,5 @@
-// Package osimage reads what the image and the boot say of the node.
+// Package osimage reads what the image and the boot determine about the node, and
+// opens the image's own files.
 package osimage
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/loam-os/loam/firmware/secureboot"
 )
 
-// Observe is the part of the status that the image and the boot settle.
+// Observe returns the part of the status that the image and the boot determine, and
+// the record of the boot. root is the root directory.
 func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	text, err := root.ReadFile("usr/lib/os-release")
 	if err != nil {
@@ -27,10 +29,12 @@ func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	if release[osrelease.ImageVersion] == "" {
 		return status.Status{}, boot.Record{}, errors.New("read os-release: no IMAGE_VERSION")
 	}
+
 	record, err := bootRecord(root)
 	if err != nil {
 		return status.Status{}, boot.Record{}, err
 	}
+
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return status.Status{}, boot.Record{}, fmt.Errorf("uname: %w", err)
@@ -39,40 +43,47 @@ func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	if err != nil {
 		return status.Status{}, boot.Record{}, err
 	}
+
 	return status.Status{
-		ImageID: release[osrelease.ImageID], ImageVersion: release[osrelease.ImageVersion],
-		Slot: record.Slot, RootHash: record.RootHash, Warnings: record.Warnings,
-		Kernel: unix.ByteSliceToString(name.Release[:]), Hostname: unix.ByteSliceToString(name.Nodename[:]),
-		SecureBoot: string(secureboot.ModeOf(sys)),
+		ImageID:      release[osrelease.ImageID],
+		ImageVersion: release[osrelease.ImageVersion],
+		Slot:         record.Slot,
+		RootHash:     record.RootHash,
+		Warnings:     record.Warnings,
+		Kernel:       unix.ByteSliceToString(name.Release[:]),
+		Hostname:     unix.ByteSliceToString(name.Nodename[:]),
+		SecureBoot:   string(secureboot.ModeOf(sys)),
 	}, record, nil
 }
 
-// bootRecord reads what /init left; the zero Record where it left nothing, as
+// bootRecord reads the record that /init left; the zero Record if it is absent, as
 // under a plain systemd.
 func bootRecord(root *os.Root) (boot.Record, error) {
 	text, err := root.ReadFile(strings.TrimPrefix(boot.RecordPath, "/"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return boot.Record{}, nil
 	}
-	if err != nil {
-		return boot.Record{}, fmt.Errorf("read the boot record: %w", err)
-	}
+
 	var record boot.Record
-	if err := json.Unmarshal(text, &record); err != nil {
+	if err == nil {
+		err = json.Unmarshal(text, &record)
+	}
+	if err != nil {
 		return boot.Record{}, fmt.Errorf("read the boot record: %w", err)
 	}
 	return record, nil
 }
 
-// Open opens the image's root directory without what is mounted over it,
-// such as the layer of /etc: a clone of the one mount, attached nowhere
-// (open_tree(2), Linux 5.2).
+// Open opens the image's root directory without what is mounted over it, such as the
+// layer of /etc: a clone of the one mount at root, attached nowhere (open_tree(2),
+// Linux 5.2).
 func Open(root string) (*os.Root, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("open the image beneath %s: %w", root, err)
 	}
 	defer unix.Close(fd)
+
 	image, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return nil, fmt.Errorf("open the image beneath %s: %w", root, err)
