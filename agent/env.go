@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -25,7 +26,7 @@ type Env struct {
 	// nowhere.
 	Metrics, Health string
 	// Consoles are where the status is shown; nil for nowhere.
-	Consoles *Consoles
+	Consoles *console.Printer
 	// Uptime is the time since kernel start, Now the wall clock.
 	Uptime func() time.Duration
 	Now    func() time.Time
@@ -37,7 +38,7 @@ type Env struct {
 // NodeEnv is the Env of a real node.
 func NodeEnv(log *zap.Logger) Env {
 	cluster.Silence()
-	consoles, err := OpenConsoles("/dev", "/sys/class/tty/console/active")
+	consoles, err := console.Open("/dev", "/sys/class/tty/console/active")
 	if err != nil {
 		log.Warn("no status on a console", zap.Error(err))
 	}

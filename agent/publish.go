@@ -32,7 +32,7 @@ func (n *node) remember() {
 	if err == nil && ok && current.Name() == before.Generation {
 		n.status.AppliedAt = before.AppliedAt
 		if n.Consoles != nil {
-			n.Consoles.announced = before.Generation
+			n.Consoles.Announced(before.Generation)
 		}
 	}
 }

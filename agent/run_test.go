@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
@@ -39,7 +40,7 @@ func runAgent() error {
 		return err
 	}
 	env := NodeEnv(log)
-	if env.Consoles, err = OpenConsoles("/srv", "/srv/active"); err != nil {
+	if env.Consoles, err = console.Open("/srv", "/srv/active"); err != nil {
 		return err
 	}
 	return Run(context.Background(), env)

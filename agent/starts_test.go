@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
@@ -66,16 +67,19 @@ func TestConsoleSaysAppliedWhateverBecomesOfAUnit(t *testing.T) {
 		time.Sleep(firstStart)
 		settle()
 	})
-	console, err := os.Create(filepath.Join(t.TempDir(), "console"))
+	dir := t.TempDir()
+	active, screen := filepath.Join(dir, "active"), filepath.Join(dir, "tty0")
+	if err := errors.Join(os.WriteFile(active, []byte("tty0\n"), 0o600), os.WriteFile(screen, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := console.Open(dir, active)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer console.Close()
-	c := &Consoles{files: []*os.File{console}}
 	for _, s := range w.told {
 		c.Show(s)
 	}
-	text, err := os.ReadFile(console.Name())
+	text, err := os.ReadFile(screen)
 	if n := strings.Count(string(text), w.last().AppliedLine()); n != 1 || err != nil {
 		t.Errorf("said %d times in %s, %v", n, text, err)
 	}

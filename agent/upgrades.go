@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/tpm"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/vitals"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
@@ -69,10 +70,13 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 	})
 	id, idErr := bootID()
 	files := upgrade.Files{Dir: n.engine.State}
-	watch := vitals{root: n.Root, queries: n.queries, cluster: n.cluster}
+	watch := vitals.Node{Root: n.Root, Sampler: n.queries}
+	if n.cluster != nil {
+		watch.Cluster = n.cluster
+	}
 	return &upgrade.Upgrader{
 		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Free: files.Free, Running: upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
-		ImageID: n.status.ImageID, Entry: entry, OtherDisk: n.record.OtherLoader, BootID: id, Health: watch.health, Evidence: evidence,
+		ImageID: n.status.ImageID, Entry: entry, OtherDisk: n.record.OtherLoader, BootID: id, Health: watch.Health, Evidence: evidence,
 		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.Root, loader.Installed(runtime.GOARCH))) },
 		Panic:  upgrade.Panic, Carry: n.engine.Carry, Sys: os.DirFS(filepath.Join(n.Root, "sys")), Now: n.Now, Log: n.Log,
 	}, errors.Join(err, idErr)

@@ -1,4 +1,5 @@
-package agent
+// Package vitals observes the health of a node for an upgrade.
+package vitals
 
 import (
 	"context"
@@ -6,40 +7,45 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
-// vitals are what an upgrade compares before and after.
-type vitals struct {
-	root    string
-	queries Queries
-	// cluster is nil where the node is part of none.
-	cluster *cluster.Cluster
+// Node is the node whose health an upgrade compares before and after.
+type Node struct {
+	// Root is the root directory.
+	Root string
+	// Sampler asks the agent how the node stands.
+	Sampler interface {
+		Take(ctx context.Context) (metrics.Sample, error)
+	}
+	// Cluster says how the cluster sees the node; nil where it is part of none.
+	Cluster interface {
+		Link() status.Cluster
+	}
 }
 
-// health asks everything that can tell how the node is.
-func (v vitals) health(ctx context.Context) upgrade.Health {
+// Health asks everything that can tell how the node is.
+func (v Node) Health(ctx context.Context) upgrade.Health {
 	ctx, cancel := context.WithTimeout(ctx, metrics.Limit)
 	defer cancel()
-	s, err := v.queries.Take(ctx)
+	s, err := v.Sampler.Take(ctx)
 	if err != nil {
 		return nil
 	}
 	h := unitHealth(s.Status)
 	v.probe(ctx, h, s.Status)
-	if v.cluster != nil {
-		h["node"] = nodeHealth(v.cluster.Link(), s.Status.ControlPlane)
+	if v.Cluster != nil {
+		h["node"] = nodeHealth(v.Cluster.Link(), s.Status.ControlPlane)
 	}
 	h["gateway"] = gatewayHealth(v.read("proc/net/route"), v.read("proc/net/ipv6_route"))
 	return h
 }
 
-func (v vitals) read(name string) string {
-	text, _ := os.ReadFile(filepath.Join(v.root, name)) // Nothing is to be seen there, then.
+func (v Node) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(v.Root, name)) // Nothing is to be seen there, then.
 	return string(text)
 }
 
@@ -73,9 +79,9 @@ func unitFailed(s status.Status) bool {
 }
 
 // probe asks containerd and kubelet themselves, where the configuration has them.
-func (v vitals) probe(ctx context.Context, h upgrade.Health, s status.Status) {
+func (v Node) probe(ctx context.Context, h upgrade.Health, s status.Status) {
 	for name, ask := range map[string]func(context.Context) error{
-		"containerd.service": liveness.Containerd(filepath.Join(v.root, liveness.ContainerdSocket)),
+		"containerd.service": liveness.Containerd(filepath.Join(v.Root, liveness.ContainerdSocket)),
 		"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
 	} {
 		if liveness.StandingOf(name, s) == liveness.Absent {

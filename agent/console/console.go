@@ -1,4 +1,5 @@
-package agent
+// Package console shows the status on the kernel's consoles.
+package console
 
 import (
 	"fmt"
@@ -13,10 +14,10 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Consoles shows the status on the kernel's consoles. A console that does not
+// Printer shows the status on the kernel's consoles. A console that does not
 // take text, such as a serial port without a UART, costs a second each time
 // and nothing else.
-type Consoles struct {
+type Printer struct {
 	// files stay open: the last close of a serial port waits for it to drain,
 	// for 30 s on a dead one (tty_port_close_start in drivers/tty/tty_port.c).
 	files []*os.File
@@ -30,14 +31,14 @@ const (
 	consoleLines = 23
 )
 
-// OpenConsoles opens the consoles that /sys/class/tty/console/active names.
+// Open opens the consoles that /sys/class/tty/console/active names.
 // One that cannot be opened is left out.
-func OpenConsoles(dev, active string) (*Consoles, error) {
+func Open(dev, active string) (*Printer, error) {
 	text, err := os.ReadFile(active)
 	if err != nil {
-		return &Consoles{}, fmt.Errorf("find the consoles: %w", err)
+		return &Printer{}, fmt.Errorf("find the consoles: %w", err)
 	}
-	c := &Consoles{}
+	c := &Printer{}
 	for _, name := range strings.Fields(string(text)) {
 		f, err := os.OpenFile(filepath.Join(dev, name), os.O_WRONLY|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 		if err == nil {
@@ -50,7 +51,7 @@ func OpenConsoles(dev, active string) (*Consoles, error) {
 // Show prints the table, and once for each generation that is applied the line
 // that says so. announced tells of a generation that an earlier run of the
 // agent has announced in this boot.
-func (c *Consoles) Show(s status.Status) {
+func (c *Printer) Show(s status.Status) {
 	text := s.Table(consoleWidth, consoleLines)
 	if s.IsApplied() && s.Generation != c.announced {
 		c.announced = s.Generation
@@ -63,7 +64,10 @@ func (c *Consoles) Show(s status.Status) {
 	}
 }
 
-func (c *Consoles) write(f *os.File, text string) {
+// Announced says that the applied line of a generation has been printed in this boot.
+func (c *Printer) Announced(generation string) { c.announced = generation }
+
+func (c *Printer) write(f *os.File, text string) {
 	_ = f.SetWriteDeadline(time.Now().Add(time.Second))
 	if _, err := f.WriteString(text); err == nil {
 		return
