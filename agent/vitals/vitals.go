@@ -1,4 +1,6 @@
-// Package vitals observes the health of a node for an upgrade.
+// Package vitals observes the health of a node, which an upgrade compares before and
+// after: the configuration, each of its units, whether containerd and the kubelet
+// answer, the Node in the cluster, and the default route.
 package vitals
 
 import (
@@ -13,96 +15,113 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
-// Node is the node whose health an upgrade compares before and after.
-type Node struct {
-	// Root is the root directory.
-	Root string
-	// Sampler asks the agent how the node stands.
-	Sampler interface {
-		Take(ctx context.Context) (metrics.Sample, error)
-	}
-	// Cluster says how the cluster sees the node; nil where it is part of none.
-	Cluster interface {
-		Link() status.Cluster
-	}
+// Sampler returns the state of the agent.
+type Sampler interface {
+	Take(ctx context.Context) (metrics.Sample, error)
 }
 
-// Health asks everything that can tell how the node is.
-func (v Node) Health(ctx context.Context) upgrade.Health {
+// Cluster returns how the cluster sees the node; see cluster.Cluster.
+type Cluster interface {
+	Link() status.Cluster
+}
+
+// Node is the node to observe.
+type Node struct {
+	// Root is the root directory.
+	Root    string
+	Sampler Sampler
+	// Cluster is nil if the node is in no cluster.
+	Cluster Cluster
+}
+
+// Health observes the node; nil if the agent does not answer in time.
+func (n Node) Health(ctx context.Context) upgrade.Health {
 	ctx, cancel := context.WithTimeout(ctx, metrics.Limit)
 	defer cancel()
-	s, err := v.Sampler.Take(ctx)
+
+	sample, err := n.Sampler.Take(ctx)
 	if err != nil {
 		return nil
 	}
-	h := unitHealth(s.Status)
-	v.probe(ctx, h, s.Status)
-	if v.Cluster != nil {
-		h["node"] = nodeHealth(v.Cluster.Link(), s.Status.ControlPlane)
+
+	health := configurationHealth(sample.Status)
+	n.probe(ctx, health, sample.Status)
+	if n.Cluster != nil {
+		health["node"] = nodeHealth(n.Cluster.Link(), sample.Status.ControlPlane)
 	}
-	h["gateway"] = gatewayHealth(v.read("proc/net/route"), v.read("proc/net/ipv6_route"))
-	return h
+	health["gateway"] = gatewayHealth(n.read("proc/net/route"), n.read("proc/net/ipv6_route"))
+	return health
 }
 
-func (v Node) read(name string) string {
-	text, _ := os.ReadFile(filepath.Join(v.Root, name)) // Nothing is to be seen there, then.
+// read returns the text of a file, empty if it cannot be read.
+func (n Node) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(n.Root, name))
 	return string(text)
 }
 
-// unitHealth is how the configuration and its units are.
-func unitHealth(s status.Status) upgrade.Health {
-	h := upgrade.Health{}
+// configurationHealth returns the health of the configuration and of its units.
+func configurationHealth(s status.Status) upgrade.Health {
+	health := upgrade.Health{}
 	if s.Generation != "" {
-		c := upgrade.Check{State: upgrade.Well}
-		if s.Phase != status.Applied && !unitFailed(s) {
-			c = upgrade.Check{State: upgrade.Ill, Detail: string(s.Phase)}
+		check := upgrade.Check{State: upgrade.Well}
+		if s.Phase != status.Applied && !onlyUnitFailed(s) {
+			check = upgrade.Check{State: upgrade.Ill, Detail: string(s.Phase)}
 			if s.Error != nil {
-				c.Detail = s.Error.Problem
+				check.Detail = s.Error.Problem
 			}
 		}
-		h["configuration"] = c
+		health["configuration"] = check
 	}
+
 	for _, u := range s.Units {
-		c := upgrade.Check{State: upgrade.Well, Life: u.InvocationID}
+		check := upgrade.Check{State: upgrade.Well, Life: u.InvocationID}
 		if !u.Settled {
-			c = upgrade.Check{State: upgrade.Ill, Detail: u.Active + "/" + u.Sub}
+			check = upgrade.Check{State: upgrade.Ill, Detail: u.Active + "/" + u.Sub}
 		}
-		h[upgrade.UnitCheck+u.Name] = c
+		health[upgrade.UnitCheck+u.Name] = check
 	}
-	return h
+	return health
 }
 
-// unitFailed reports whether nothing is wrong with a configuration that is applied
-// but a unit, which is judged by itself.
-func unitFailed(s status.Status) bool {
+// onlyUnitFailed reports whether the configuration is applied and the only problem is
+// a unit, which has a check of its own.
+func onlyUnitFailed(s status.Status) bool {
 	return s.IsApplied() && s.Error != nil && s.Error.Unit != ""
 }
 
-// probe asks containerd and kubelet themselves, where the configuration has them.
-func (v Node) probe(ctx context.Context, h upgrade.Health, s status.Status) {
-	for name, ask := range map[string]func(context.Context) error{
-		"containerd.service": liveness.Containerd(filepath.Join(v.Root, liveness.ContainerdSocket)),
+// probe calls containerd and the kubelet themselves, as far as the configuration has
+// them.
+func (n Node) probe(ctx context.Context, health upgrade.Health, s status.Status) {
+	probes := map[string]func(context.Context) error{
+		"containerd.service": liveness.Containerd(filepath.Join(n.Root, liveness.ContainerdSocket)),
 		"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
-	} {
+	}
+	for name, probe := range probes {
 		if liveness.StandingOf(name, s) == liveness.Absent {
 			continue
 		}
-		c := upgrade.Check{State: upgrade.Well}
-		if err := ask(ctx); err != nil {
-			c = upgrade.Check{State: upgrade.Ill, Detail: err.Error()}
+		check := upgrade.Check{State: upgrade.Well}
+		if err := probe(ctx); err != nil {
+			check = upgrade.Check{State: upgrade.Ill, Detail: err.Error()}
 		}
-		h[upgrade.AnswerCheck+name] = c
+		health[upgrade.AnswerCheck+name] = check
 	}
 }
 
-// nodeHealth is how the cluster sees the node. An API server that cannot be
-// reached says nothing about it, unless it is the node's own.
+// nodeHealth returns how the cluster sees the node. An API server that cannot be
+// reached says nothing about the node, unless it is to run there.
 func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	switch {
 	case !c.Connected && controlPlane:
-		return upgrade.Check{State: upgrade.Ill, Detail: "the API server, which is to run here, cannot be reached: " + c.Problem}
+		return upgrade.Check{
+			State:  upgrade.Ill,
+			Detail: "the API server, which is to run here, cannot be reached: " + c.Problem,
+		}
 	case !c.Connected:
-		return upgrade.Check{State: upgrade.Unclear, Detail: "the API server cannot be reached: " + c.Problem}
+		return upgrade.Check{
+			State:  upgrade.Unclear,
+			Detail: "the API server cannot be reached: " + c.Problem,
+		}
 	case c.Node == "":
 		return upgrade.Check{State: upgrade.Ill, Detail: "the cluster has no Node for it"}
 	case !c.Ready:
@@ -111,18 +130,43 @@ func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	return upgrade.Check{State: upgrade.Well}
 }
 
-// gatewayHealth is whether there is a default route, by the texts of
+// gatewayHealth returns whether there is a default route. v4 and v6 are the texts of
 // /proc/net/route and /proc/net/ipv6_route (proc_pid_net(5)).
 func gatewayHealth(v4, v6 string) upgrade.Check {
-	for line := range strings.Lines(v4) {
-		if f := strings.Fields(line); len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" {
-			return upgrade.Check{State: upgrade.Well}
-		}
-	}
-	for line := range strings.Lines(v6) {
-		if f := strings.Fields(line); len(f) > 9 && f[0] == strings.Repeat("0", 32) && f[1] == "00" && f[9] != "lo" {
-			return upgrade.Check{State: upgrade.Well}
-		}
+	if hasDefaultRoute4(v4) || hasDefaultRoute6(v6) {
+		return upgrade.Check{State: upgrade.Well}
 	}
 	return upgrade.Check{State: upgrade.Ill, Detail: "there is no default route"}
+}
+
+func hasDefaultRoute4(routes string) bool {
+	const (
+		destination = 1
+		mask        = 7
+		zero        = "00000000"
+	)
+	for line := range strings.Lines(routes) {
+		f := strings.Fields(line)
+		if len(f) > mask && f[destination] == zero && f[mask] == zero {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDefaultRoute6 leaves out the kernel's own default route on lo, which rejects.
+func hasDefaultRoute6(routes string) bool {
+	const (
+		destination  = 0
+		prefixLength = 1
+		device       = 9
+	)
+	zero := strings.Repeat("0", 32)
+	for line := range strings.Lines(routes) {
+		f := strings.Fields(line)
+		if len(f) > device && f[destination] == zero && f[prefixLength] == "00" && f[device] != "lo" {
+			return true
+		}
+	}
+	return false
 }

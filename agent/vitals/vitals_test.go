@@ -10,35 +10,67 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
-func TestUnitHealth(t *testing.T) {
+func TestConfigurationHealth(t *testing.T) {
 	well := upgrade.Check{State: upgrade.Well}
-	for _, test := range []struct {
-		name string
-		s    status.Status
-		want upgrade.Health
+	ill := func(detail string) upgrade.Check { return upgrade.Check{State: upgrade.Ill, Detail: detail} }
+	for _, tt := range []struct {
+		name   string
+		status status.Status
+		want   upgrade.Health
 	}{
-		{"a node without a configuration", status.Status{Phase: status.Waiting}, upgrade.Health{}},
-		{"all is applied", status.Status{Phase: status.Applied, Generation: "g", Units: []status.Unit{{Name: "a", Settled: true}}},
-			upgrade.Health{"configuration": well, "unit a": well}},
-		{"a unit is on its way", status.Status{Phase: status.Applying, Generation: "g", Units: []status.Unit{{Name: "a", Active: "activating", Sub: "start"}}},
-			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "applying"}, "unit a": {State: upgrade.Ill, Detail: "activating/start"}}},
-		{"the configuration is wrong", status.Status{Phase: status.Failed, Generation: "g", Error: &status.Error{Problem: "empty"}},
-			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "empty"}}},
-		{"a unit has failed since", failedUnit(time.Second),
-			upgrade.Health{"configuration": well, "unit a": {State: upgrade.Ill, Detail: "failed/failed"}}},
-		{"a unit has failed that counts", failedUnit(0),
-			upgrade.Health{"configuration": {State: upgrade.Ill, Detail: "a failed"}, "unit a": {State: upgrade.Ill, Detail: "failed/failed"}}},
+		{
+			name:   "a node without a configuration",
+			status: status.Status{Phase: status.Waiting},
+			want:   upgrade.Health{},
+		},
+		{
+			name: "all is applied",
+			status: status.Status{
+				Phase:      status.Applied,
+				Generation: "g",
+				Units:      []status.Unit{{Name: "a", Settled: true}},
+			},
+			want: upgrade.Health{"configuration": well, "unit a": well},
+		},
+		{
+			name: "a unit is on its way",
+			status: status.Status{
+				Phase:      status.Applying,
+				Generation: "g",
+				Units:      []status.Unit{{Name: "a", Active: "activating", Sub: "start"}},
+			},
+			want: upgrade.Health{"configuration": ill("applying"), "unit a": ill("activating/start")},
+		},
+		{
+			name: "the configuration is wrong",
+			status: status.Status{
+				Phase:      status.Failed,
+				Generation: "g",
+				Error:      &status.Error{Problem: "empty"},
+			},
+			want: upgrade.Health{"configuration": ill("empty")},
+		},
+		{
+			name:   "a unit has failed since",
+			status: failedUnit(time.Second),
+			want:   upgrade.Health{"configuration": well, "unit a": ill("failed/failed")},
+		},
+		{
+			name:   "a unit has failed before the configuration was applied",
+			status: failedUnit(0),
+			want:   upgrade.Health{"configuration": ill("a failed"), "unit a": ill("failed/failed")},
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, unitHealth(test.s)); diff != "" {
-				t.Errorf("health (-want +got):\n%s", diff)
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, configurationHealth(tt.status)); diff != "" {
+				t.Errorf("configurationHealth (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// failedUnit is a node whose only unit has failed, and whose configuration was
-// applied at that time.
+// failedUnit returns the status of a node whose only unit has failed, and whose
+// configuration was applied at the given time.
 func failedUnit(appliedAt time.Duration) status.Status {
 	return status.Status{
 		Phase:      status.Failed,

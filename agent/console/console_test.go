@@ -1,0 +1,71 @@
+package console
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
+	applied := func(generation string) status.Status {
+		return status.Status{Phase: status.Applied, Generation: generation, AppliedAt: time.Second}
+	}
+	for _, tt := range []struct {
+		name, announced string
+		shown           []status.Status
+		want            int
+	}{
+		{name: "no generation is applied", shown: []status.Status{{Phase: status.Waiting}}},
+		{name: "one generation, shown twice", shown: []status.Status{applied("1"), applied("1")}, want: 1},
+		{name: "two generations", shown: []status.Status{applied("1"), applied("2")}, want: 2},
+		{name: "an earlier run has announced it", announced: "1", shown: []status.Status{applied("1")}},
+		{name: "an earlier run has announced another", announced: "1", shown: []status.Status{applied("2")}, want: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"active": "absent tty0\n", "tty0": ""} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := Open(dir, filepath.Join(dir, "active"))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			p.Announced(tt.announced)
+			lines := map[string]bool{}
+			for _, s := range tt.shown {
+				p.Show(s)
+				lines[s.AppliedLine()] = true
+			}
+
+			text, err := os.ReadFile(filepath.Join(dir, "tty0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := 0
+			for line := range lines {
+				got += strings.Count(string(text), line)
+			}
+			if got != tt.want {
+				t.Errorf("%d applied lines, want %d, in\n%s", got, tt.want, text)
+			}
+			if strings.Count(string(text), "\n") != strings.Count(string(text), "\r\n") {
+				t.Error("a line does not return the carriage")
+			}
+		})
+	}
+}
+
+func TestOpenWithoutAListOfConsolesPrintsNowhere(t *testing.T) {
+	p, err := Open(t.TempDir(), filepath.Join(t.TempDir(), "active"))
+	if err == nil {
+		t.Error("no error for a list that is absent")
+	}
+	p.Show(status.Status{})
+}
