@@ -68,6 +68,12 @@ type Cluster interface {
 	WatchRestarts() int
 }
 
+// Network is how the node is reached; see watch.Network.
+type Network interface {
+	State() *status.Network
+	Changed() <-chan struct{}
+}
+
 // Agent is the loop. All fields are set before Run and not changed after.
 type Agent struct {
 	Engine Engine
@@ -90,8 +96,8 @@ type Agent struct {
 	Cluster Cluster
 	// Volumes tell how the data volume is; nil where none is looked after.
 	Volumes <-chan *status.Volume
-	// Network tells how the node is reached; nil where nobody looks.
-	Network *Networks
+	// Network tells how the node is reached; nil if nothing observes it.
+	Network Network
 	// Upgrades bring other systems; nil where none can be brought.
 	Upgrades Upgrades
 	// Asked are the wishes of people; nil for none.

@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd"
+	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/firmware/identity"
 )
 
@@ -117,7 +118,7 @@ func permanent(root fs.FS) []net.HardwareAddr {
 // awaitName gives the node the name that machine.yaml has it take, as soon as there is one. That
 // ends the agent, to be started again as that node.
 func (n *node) awaitName(ctx context.Context) {
-	news, err := watchNetworkd(ctx, n.Root)
+	news, err := watch.Changes(ctx, n.Root)
 	if err != nil {
 		n.Log.Error("wait for a host name", zap.Error(err))
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
@@ -45,7 +46,7 @@ type node struct {
 	machine machine.Machine
 	// nameless says that the name which it asks for is still to come.
 	nameless bool
-	network  *Networks
+	network  *watch.Network
 	// source is nil if the node has no configuration to follow, cluster if it is part of none.
 	source  source.Source
 	cluster *cluster.Cluster

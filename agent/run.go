@@ -98,7 +98,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, peo
 	n.others.Go(func() { n.watchHostname(ctx, end) })
 	n.others.Go(func() { n.data.watch(ctx, end) })
 	n.others.Go(func() { n.watchDrives(ctx, end) })
-	n.others.Go(func() { n.network.run(ctx, n.Env) })
+	n.others.Go(func() { n.network.Run(ctx, n.Root, n.Log) })
 	if n.nameless {
 		n.others.Go(func() { n.awaitName(ctx) })
 	}

@@ -1,4 +1,6 @@
-package agent
+// Package watch has networkd have the network of machine.yaml, and watches how the
+// node is reached.
+package watch
 
 import (
 	"context"
@@ -16,10 +18,17 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
 )
 
-// Networks says how the node is reached.
-type Networks struct {
+// Units is what the network needs of systemd.
+type Units interface {
+	Show(ctx context.Context, names []string) ([]unit.State, error)
+	Restart(ctx context.Context, name string) error
+}
+
+// Network says how the node is reached.
+type Network struct {
 	root  *os.Root
 	units Units
 	// files are those in force.
@@ -30,24 +39,12 @@ type Networks struct {
 	changed chan struct{}
 }
 
-// settleNetwork sees to it that networkd, which waits for the agent at boot, has the
-// network of machine.yaml, want, or else what was kept of the last one. A networkd that
-// runs has made interfaces that it would not take away or change: another network
-// is kept for the next boot, and the way by which the node is reached now stays as it is.
-// But of a node that has had no document in this boot, and runs no generation that was
-// made of an earlier one, nothing was made yet.
-func (n *node) settleNetwork(ctx context.Context, want *network.Config) {
-	n.network = &Networks{root: n.root, units: n.systemd, changed: make(chan struct{}, 1)}
-	_, runs, err := n.engine.Current()
-	fresh := err == nil && !runs && saidBefore(n.root).Machine == ""
-	if err := n.network.settle(ctx, durable.New(n.root, nil), want, fresh); err != nil {
-		n.Log.Error("network", zap.Error(err))
-		n.warn(err)
-	}
-	n.network.look()
+// New is the network of the node whose root directory is root.
+func New(root *os.Root, units Units) *Network {
+	return &Network{root: root, units: units, changed: make(chan struct{}, 1)}
 }
 
-func (n *Networks) settle(ctx context.Context, node *durable.Dir, want *network.Config, fresh bool) error {
+func (n *Network) Settle(ctx context.Context, node *durable.Dir, want *network.Config, fresh bool) error {
 	var err error
 	if n.files, err = networkd.InForce(n.root); err != nil {
 		return err
@@ -83,7 +80,7 @@ func sourceOf(files network.Files, from status.NetworkSource) status.NetworkSour
 }
 
 // wanted is what networkd is to have, which is kept before it has it.
-func (n *Networks) wanted(node *durable.Dir, want *network.Config) (files network.Files, err error) {
+func (n *Network) wanted(node *durable.Dir, want *network.Config) (files network.Files, err error) {
 	from := status.NetworkOfMachine
 	if want != nil {
 		files = network.Render(*want)
@@ -96,11 +93,11 @@ func (n *Networks) wanted(node *durable.Dir, want *network.Config) (files networ
 	return files, err
 }
 
-// run looks again whenever networkd has news, until ctx ends.
-func (n *Networks) run(ctx context.Context, env Env) {
-	news, err := watchNetworkd(ctx, env.Root)
+// Run looks again whenever networkd has news, until ctx ends.
+func (n *Network) Run(ctx context.Context, path string, log *zap.Logger) {
+	news, err := Changes(ctx, path)
 	if err != nil {
-		env.Log.Error("watch the network", zap.Error(err))
+		log.Error("watch the network", zap.Error(err))
 		return
 	}
 	if networkd.Unread(n.root) { // The restart waits for the agent to be up.
@@ -109,18 +106,18 @@ func (n *Networks) run(ctx context.Context, env Env) {
 			err = networkd.MarkRead(durable.New(n.root, nil))
 		}
 		if err != nil && ctx.Err() == nil {
-			env.Log.Error("network", zap.Error(err))
+			log.Error("network", zap.Error(err))
 		}
 	}
-	for n.look(); ; n.look() {
+	for n.Look(); ; n.Look() {
 		if _, ok := <-news; !ok {
 			return
 		}
 	}
 }
 
-// watchNetworkd tells when networkd has written something about an interface.
-func watchNetworkd(ctx context.Context, root string) (<-chan struct{}, error) {
+// Changes tells when networkd has written something about an interface.
+func Changes(ctx context.Context, root string) (<-chan struct{}, error) {
 	var dirs source.Directories
 	for _, dir := range networkd.StateDirs {
 		dirs = append(dirs, filepath.Join(root, dir))
@@ -128,8 +125,8 @@ func watchNetworkd(ctx context.Context, root string) (<-chan struct{}, error) {
 	return dirs.Watch(ctx)
 }
 
-// look takes in how the network stands, and tells of it if that is another than before.
-func (n *Networks) look() {
+// Look takes in how the network stands, and tells of it if that is another than before.
+func (n *Network) Look() {
 	s := networkd.Judge(n.files, networkd.Observe(n.root.FS(), networkd.Addressed))
 	s.From, s.Next = n.fixed.From, n.fixed.Next
 	n.state.Store(&s)
@@ -140,7 +137,7 @@ func (n *Networks) look() {
 }
 
 // State is how the network stands.
-func (n *Networks) State() *status.Network { return n.state.Load() }
+func (n *Network) State() *status.Network { return n.state.Load() }
 
 // Changed tells when that may be another.
-func (n *Networks) Changed() <-chan struct{} { return n.changed }
+func (n *Network) Changed() <-chan struct{} { return n.changed }
