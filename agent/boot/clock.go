@@ -9,8 +9,9 @@ import (
 	"github.com/loam-os/loam/agent/clock"
 )
 
-// setClock has the clock say no time before the image was built. systemd then
-// only sets it forward, to the last time that timesyncd knew.
+// setClock sets a clock that shows a time before the image was built to that
+// time. systemd then only moves it forward, to the last time that timesyncd
+// recorded.
 func (*Init) setClock() error {
 	built, err := clock.Built()
 	if err != nil {

@@ -40,11 +40,11 @@ func (c *Console) names() []string {
 	return strings.Fields(string(text))
 }
 
-// write does not wait for a terminal that takes nothing.
+// write does not wait for a terminal that accepts nothing.
 func (c *Console) write(name, text string) {
 	f, err := os.OpenFile(filepath.Join(c.dev, name), os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return // a console that is not there cannot be told so
+		return // There is no console on which to report it.
 	}
 	defer f.Close()
 	_, _ = io.WriteString(f, text)

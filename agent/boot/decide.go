@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Decision is how to boot: everything that Init.Act does is in it.
+// Decision is how to boot: all that Init.Run needs to know.
 type Decision struct {
 	// Slot is "a" or "b": the first or second root partition of the disk;
 	// "memory" if Memory.
@@ -24,14 +24,14 @@ type Decision struct {
 	RootHash string `json:"rootHash"`
 	Disk     string `json:"disk"`
 
-	// Removable says that another disk, if one appears, may be the better
+	// Removable means that a fixed disk, if one appears, may be the better
 	// choice.
 	Removable bool   `json:"removable,omitempty"`
 	Root      string `json:"root"`
 	Verity    string `json:"verity"`
 	ESP       string `json:"esp,omitempty"`
 
-	// Target is the dm-verity line; Length in sectors of 512 bytes.
+	// Target is the dm-verity line; TargetLength is in sectors of 512 bytes.
 	Target       string `json:"target"`
 	TargetLength uint64 `json:"targetLength"`
 
@@ -39,18 +39,18 @@ type Decision struct {
 	VerityUUID uuid.UUID `json:"verityUUID"`
 	State      State     `json:"state"`
 
-	// OtherLoader says that the loader came from another disk.
+	// OtherLoader means that the loader came from another disk.
 	OtherLoader bool `json:"otherLoader,omitempty"`
 
-	// Memory says that the system is in memory; without a state partition, so
+	// Memory means that the system is in memory; without a state partition, so
 	// is its state.
 	Memory bool `json:"memory,omitempty"`
 
-	// Trial says that the system is to prove itself; known once the state
-	// partition is mounted.
+	// Trial means that the system is on trial; known once the state partition
+	// is mounted.
 	Trial bool `json:"trial,omitempty"`
 
-	// Warnings are facts a person should see.
+	// Warnings are for the operator.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -62,16 +62,16 @@ type State struct {
 	// to leave it.
 	Table *gpt.Table `json:"table,omitempty"`
 
-	// Index is the partition's number; Start and Size in bytes, Size as it will
-	// be.
+	// Index is the partition's number. Start and Size are in bytes; Size is the
+	// size after Table is written.
 	Index int   `json:"index"`
 	Start int64 `json:"start"`
 	Size  int64 `json:"size"`
 
-	// Mend asks for the checksum of a torn superblock.
+	// Mend asks for the repair of a corrupt superblock.
 	Mend bool `json:"mend,omitempty"`
 
-	// Format asks for a new file system, Grow for one as large as the
+	// Format asks for a new file system, Grow for a file system as large as the
 	// partition.
 	Format bool `json:"format,omitempty"`
 	Grow   bool `json:"grow,omitempty"`
@@ -81,18 +81,19 @@ type State struct {
 var ErrNotThere = errors.New("no disk has the root and verity partition of this root hash")
 
 // corruption makes the kernel restart the machine when a block does not match
-// its hash: going on, even with an I/O error, could run half of a system.
+// its hash. To continue, even with an I/O error, could run half of a system.
 const corruption = " 1 restart_on_corruption"
 
-// candidate is a slot that carries the wanted root hash.
+// candidate is a slot that has the root hash of the command line.
 type candidate struct {
 	disk         Disk
 	slot         string
 	root, verity int
 }
 
-// Decide chooses the slot and says what to do with the state partition.
-// Errors name what is missing; ErrNotThere may be cured by waiting.
+// Decide chooses the slot and says what to do with the state partition. Errors
+// name what is missing. After ErrNotThere, the caller should wait for more
+// disks.
 func Decide(f Facts) (Decision, error) {
 	hash, err := rootHash(f.Cmdline)
 	if err != nil {
@@ -176,8 +177,8 @@ func byUUID(t *gpt.Table, id uuid.UUID) int {
 	return 0
 }
 
-// slotOf says whether the root partition is the first or the second of its
-// disk, whatever the other one holds; a disk without two slots has slot a.
+// slotOf returns "a" for the first root partition of its disk and "b" for the
+// second, whatever the other one holds. A disk without two slots has slot a.
 func slotOf(t *gpt.Table, arch string, index int) string {
 	slots, err := partitions.Slots(*t, arch)
 	if err == nil && slots[1].Root == index {
@@ -187,9 +188,9 @@ func slotOf(t *gpt.Table, arch string, index int) string {
 }
 
 // choose prefers a disk whose verity tree can be read, then the disk that the
-// loader came from, then one that is not removable: after flashing, the USB
-// stick is often still plugged in. Disks flashed from one image are clones, and
-// all look like the loader's.
+// loader came from, then a disk that is not removable: after flashing, the USB
+// installer is often still plugged in. Disks flashed from one image are clones,
+// and all look like the loader's.
 func choose(found []candidate, loader uuid.UUID) (candidate, []string) {
 	rank := func(c candidate) int {
 		r := 0
@@ -241,7 +242,7 @@ func (d *Decision) mapping(c candidate, hash [32]byte) error {
 	return nil
 }
 
-// verified has the mapping be that of a hash tree with such a superblock.
+// verified sets the mapping for a root file system and its hash tree.
 func (d *Decision) verified(root, tree string, sb verity.Superblock, hash [32]byte) {
 	d.Root = root
 	d.Verity = tree
@@ -259,8 +260,8 @@ func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {
 	return gpt.Partition{}, false
 }
 
-// state decides about the state partition. It is formatted only when it is
-// empty for sure: anything unknown on it stops the boot, with what was seen.
+// state decides what to do with the state partition. It is formatted only if it
+// is surely empty. Unknown content stops the boot, with an error that names it.
 func state(d Disk, kind uuid.UUID) (State, error) {
 	p, ok := byType(d, kind)
 	if !ok {
@@ -288,12 +289,12 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 	case FilesystemEmpty:
 		s.Format = true
 		s.Grow = true
-	case FilesystemExt4, FilesystemTorn:
-		s.Mend = c.Filesystem == FilesystemTorn
+	case FilesystemExt4, FilesystemCorrupt:
+		s.Mend = c.Filesystem == FilesystemCorrupt
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		s.Grow = s.Size-c.FilesystemSize >= slack
 	default:
-		return State{}, fmt.Errorf("state partition %s: holds data that is not ours (%s)\n"+
+		return State{}, fmt.Errorf("state partition %s: holds unknown data (%s)\n"+
 			"hint: if nothing on it is needed, zero its first MiB from another system", c.Device,
 			cmp.Or(c.Problem, "unknown content"))
 	}
@@ -301,7 +302,7 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 	return s, nil
 }
 
-// seen describes the disks for the error that says the slot is on none.
+// seen describes the disks for the error that says that no disk has the slot.
 func seen(disks []Disk) string {
 	if len(disks) == 0 {
 		return "no disk at all: is its driver in the image?"

@@ -182,8 +182,8 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		{
-			name:  "a state partition with a torn superblock is mended, not formatted",
-			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemTorn }),
+			name:  "a state partition with a corrupt superblock is repaired, not formatted",
+			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemCorrupt }),
 			check: func(d Decision) string {
 				return cmp.Diff([]bool{true, false}, []bool{d.State.Mend, d.State.Format})
 			},
@@ -316,7 +316,7 @@ func TestDecide(t *testing.T) {
 		{
 			name:    "foreign data on the state partition is never formatted",
 			facts:   with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemOther }),
-			wantErr: "data that is not ours",
+			wantErr: "holds unknown data",
 		},
 		{
 			name: "no state partition",

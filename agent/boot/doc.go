@@ -1,10 +1,10 @@
 // Package boot is PID 1 of the initramfs: it observes the machine, decides
 // which slot to run, and makes that slot the root file system.
 //
-// Decide is a pure function of Facts. What acts is a method of Init, and an
-// Init exists only in a process that is PID 1 on a ramfs: the same calls made
-// by an ordinary root process would take /proc and /dev away from the machine.
-// The package forks nothing.
+// [Decide] is a pure function of [Facts]. All actions are methods of [Init],
+// and an Init exists only in a process that is PID 1 on a ramfs: the same calls
+// from an ordinary root process would take /proc and /dev away from the
+// machine. The package forks nothing.
 //
 // # Steps
 //
@@ -38,11 +38,11 @@
 // partition by writing a 256 MiB template that mke2fs made at build time, first
 // block last, and the kernel's online resize does the rest. A power cut
 // anywhere leaves a partition that still asks to be formatted. A superblock
-// that a cut has torn between its two sectors is repaired if its copy in the
-// second block group agrees.
+// that a power cut has corrupted between its two sectors is repaired if its
+// copy in the second block group agrees.
 //
-// What acts is a method of [Init]. An error is shown on every console and in
-// the kernel log, with a hint; after 10 seconds the machine restarts.
+// An error is shown on every console and in the kernel log, with a hint; after
+// 10 seconds the machine restarts.
 //
 // At boot the package also hands the recorded network to systemd-networkd in
 // /run, and sets a clock that is wrong (agent/networkd, agent/clock). It

@@ -13,12 +13,13 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// etcDir is beneath /run: what is written to /etc lives as long as the boot.
+// etcDir is beneath /run: files written to /etc are gone after the next boot.
 const etcDir = "/run/loam/etc"
 
-// buildEtc puts the current generation over the image's /etc, and returns the
-// generation's name, "" where there is none. A generation that cannot be read
-// is returned as an error after /etc is usable: the agent reports and mends it.
+// buildEtc mounts the current generation over the image's /etc, and returns the
+// generation's name, "" if there is none. If a generation cannot be read,
+// buildEtc returns an error after /etc is usable: the agent reports and repairs
+// it.
 func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := mountEtc(sysroot); err != nil {
 		return "", err
@@ -54,18 +55,19 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 
 	store := generation.Open(durable.New(state, nil))
 
-	// A disk that is full is no reason to leave out what is there.
-	backErr := goBack(store, osVersion)
+	// A full disk is no reason to leave out the generation.
+	revertErr := revert(store, osVersion)
 	gen, err := fillEtc(root, store.Reader, osVersion)
-	if err := errors.Join(backErr, err); err != nil {
+	if err := errors.Join(revertErr, err); err != nil {
 		return gen, fmt.Errorf("%w: %w", errGeneration, err)
 	}
 
 	return gen, nil
 }
 
-// mountView mounts the state of the node once more, read-only, where managed
-// links lead through: nothing that follows them can write into the store.
+// mountView mounts the state of the node a second time, read-only, at the path
+// that managed links lead through. So a program that follows them cannot write
+// into the store.
 func mountView(sysroot string) error {
 	source := sysroot + generation.Dir
 	if err := os.MkdirAll(source, 0o755); err != nil {
@@ -83,9 +85,9 @@ func mountView(sysroot string) error {
 	}.apply()
 }
 
-// goBack leaves a configuration under which the node did not stay up, or that
-// nobody confirmed before it restarted: generation.Journal.AtBoot.
-func goBack(store *generation.Store, osVersion string) error {
+// revert leaves a configuration under which the node did not stay up, or which
+// was not confirmed before it restarted: see generation.Journal.AtBoot.
+func revert(store *generation.Store, osVersion string) error {
 	current, ok, err := store.Current(osVersion)
 	if err != nil || !ok {
 		return err
@@ -123,12 +125,12 @@ func mountEtc(sysroot string) error {
 	return mount{"etc", etc, "overlay", unix.MS_NOSUID | unix.MS_NODEV, data}.apply()
 }
 
-// errGeneration marks trouble with the generation only: the machine boots with
-// what of it can be had.
+// errGeneration marks an error of the generation only: the machine boots with
+// the parts that can be read.
 var errGeneration = errors.New("configuration left out")
 
-// fillEtc places what the current generation has in /etc, as far as it can.
-// What it has elsewhere is on the state partition already.
+// fillEtc places the files of the current generation in /etc, as far as it can.
+// Its files elsewhere are on the state partition already.
 func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, error) {
 	m, ok, err := store.Current(osVersion)
 	if err != nil {
@@ -150,7 +152,7 @@ func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, 
 	return m.Name(), errors.Join(bad...)
 }
 
-// machineIDFile keeps the node's identity across boots (machine-id(5)).
+// machineIDFile stores the node's identity across boots (machine-id(5)).
 const machineIDFile = "var/lib/loam/machine-id"
 
 func setMachineID(root *os.Root) error {
@@ -173,14 +175,14 @@ func setMachineID(root *os.Root) error {
 	return nil
 }
 
-// HostnameFile keeps the host name that machine.yaml gave last, relative to
-// the root directory: a node stays who it is when the document is gone.
+// HostnameFile stores the host name that machine.yaml gave last, relative to
+// the root directory. So a node keeps its name when the document is gone.
 const HostnameFile = "var/lib/loam/hostname"
 
 func setHostname(root *os.Root) error {
 	text, err := root.ReadFile(HostnameFile)
 	if err != nil || strings.TrimSpace(string(text)) == "" {
-		return nil // the image's
+		return nil // It has the image's.
 	}
 	if err := root.WriteFile("etc/hostname", text, 0o644); err != nil {
 		return fmt.Errorf("host name: %w", err)

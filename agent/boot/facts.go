@@ -7,7 +7,7 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Facts are all that Decide knows of the machine.
+// Facts are all that Decide knows about the machine.
 type Facts struct {
 	// Arch is the machine's architecture as Go names it: amd64, arm64.
 	Arch string `json:"arch"`
@@ -16,24 +16,23 @@ type Facts struct {
 	Cmdline string `json:"cmdline"`
 
 	// LoaderPartition is the partition UUID of the ESP that the loader came
-	// from (EFI variable LoaderDevicePartUUID); the nil UUID if it is not told.
+	// from (EFI variable LoaderDevicePartUUID), or the nil UUID if unset.
 	LoaderPartition uuid.UUID `json:"loaderPartition"`
 	Disks           []Disk    `json:"disks"`
 }
 
 // Disk is a whole block device. Size and SectorSize are in bytes.
 type Disk struct {
-	// Device is its node, /dev/vda.
+	// Device is its node, such as /dev/vda.
 	Device     string `json:"device"`
 	Size       int64  `json:"size"`
 	SectorSize int    `json:"sectorSize"`
 
-	// Removable also means on a USB port.
+	// Removable is also true for a disk on USB.
 	Removable bool `json:"removable,omitempty"`
 	ReadOnly  bool `json:"readOnly,omitempty"`
 
-	// Table is the partition table; nil, and Problem says why, if there is
-	// none.
+	// Table is the partition table; nil if there is none, and Problem says why.
 	Table   *gpt.Table `json:"table,omitempty"`
 	Problem string     `json:"problem,omitempty"`
 
@@ -41,17 +40,18 @@ type Disk struct {
 	// nothing.
 	Damage string `json:"damage,omitempty"`
 
-	// Contents tells of the partitions that Decide asks about, by index from 1.
+	// Contents describes the partitions that Decide needs, by index from 1.
 	Contents map[int]Content `json:"contents,omitempty"`
 }
 
 // Content is what a partition holds.
 type Content struct {
-	// Device is the partition's node, /dev/vda3; "" while the kernel has none.
+	// Device is the partition's node, such as /dev/vda3; "" until the kernel
+	// has one.
 	Device string `json:"device,omitempty"`
 	// Verity is the superblock of a verity partition.
 	Verity *verity.Superblock `json:"verity,omitempty"`
-	// Filesystem tells what a state partition holds.
+	// Filesystem says what a state partition holds.
 	Filesystem Filesystem `json:"filesystem,omitempty"`
 	// FilesystemSize is the size of an ext4 file system in bytes.
 	FilesystemSize int64 `json:"filesystemSize,omitempty"`
@@ -66,9 +66,10 @@ const (
 	// FilesystemEmpty is nothing but zeros, or our mark that asks to be
 	// formatted.
 	FilesystemEmpty Filesystem = "empty"
-	// FilesystemTorn is FilesystemExt4 whose superblock a power cut has torn.
-	FilesystemTorn Filesystem = "torn"
-	// FilesystemExt4 is ours, or made by somebody with the same wish.
+	// FilesystemCorrupt is FilesystemExt4 with a superblock that a power cut
+	// has corrupted, and a copy that can replace it.
+	FilesystemCorrupt Filesystem = "torn"
+	// FilesystemExt4 is any ext4 file system, made by Loam or by the operator.
 	FilesystemExt4 Filesystem = "ext4"
 	// FilesystemOther is data that Loam does not know, and so does not touch.
 	FilesystemOther Filesystem = "other"

@@ -18,7 +18,8 @@ type Init struct {
 	steps   *stopwatch
 	modules *moduleLoader
 	events  *uevent.Events
-	// kernel is the time from kernel start to Start; limit is Limit's.
+	// kernel is the time from kernel start to Start; limit is the timer of
+	// Limit.
 	kernel time.Duration
 	limit  *time.Timer
 }
@@ -40,7 +41,7 @@ var ErrNotInit = errors.New("not PID 1 on a ramfs")
 func BecomeInit(console *Console) (*Init, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/", &fs); err != nil {
-		return nil, fmt.Errorf("look at the root file system: %w", err)
+		return nil, fmt.Errorf("identify the root file system: %w", err)
 	}
 	if err := mayAct(os.Getpid(), int64(fs.Type)); err != nil {
 		return nil, err
@@ -48,8 +49,9 @@ func BecomeInit(console *Console) (*Init, error) {
 	return &Init{console: console, steps: newStopwatch()}, nil
 }
 
-// AsInit has main boot the machine. It returns only if this process must not;
-// what main ends with, or a bug, is shown, and restarts the machine.
+// AsInit runs main with the right to boot the machine. It returns only if this
+// process has no such right. An error of main, or a panic, is shown and
+// restarts the machine.
 func AsInit(main func(*Init) error) error {
 	i, err := BecomeInit(NewConsole("/dev", "/sys/class/tty/console/active"))
 	if err != nil {
@@ -65,7 +67,8 @@ func AsInit(main func(*Init) error) error {
 	return nil
 }
 
-// mayAct allows PID 1 on a ramfs or, as rootfs is on some kernels, a tmpfs.
+// mayAct reports whether the process is PID 1 on a ramfs or, as rootfs is on
+// some kernels, a tmpfs.
 func mayAct(pid int, fsType int64) error {
 	if pid != 1 || (fsType != unix.RAMFS_MAGIC && fsType != unix.TMPFS_MAGIC) {
 		return fmt.Errorf("%w (PID %d, root file system type %#x)\n"+
@@ -81,8 +84,8 @@ type mount struct {
 	data                   string
 }
 
-// basic are the mounts that observing needs, with the options that systemd
-// gives the same mounts (systemd, src/shared/mount-setup.c).
+// basic are the mounts that Observe needs, with the options that systemd gives
+// the same mounts (systemd, src/shared/mount-setup.c).
 var basic = [...]mount{
 	{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""},
 	{"sysfs", "/sys", "sysfs", unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV, ""},
@@ -100,8 +103,9 @@ func (i *Init) MountBasic() error {
 	return nil
 }
 
-// mountEFIVariables makes the firmware's hints readable. Nothing depends on
-// them: a machine not started by UEFI has none, a kernel may lack the module.
+// mountEFIVariables makes the firmware's variables readable. Nothing depends on
+// them: a machine that was not started by UEFI has none, and the kernel may
+// lack the module.
 func (i *Init) mountEFIVariables(modules *moduleLoader) {
 	m := mount{
 		"efivarfs",

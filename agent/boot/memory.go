@@ -11,12 +11,12 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// MemoryDir is where a system that runs from memory is kept, as it came: the
-// root file system stays compressed. It moves to the running system with /run.
+// MemoryDir stores a system that runs from memory, as it came: the root file
+// system stays compressed. It moves to the running system with /run.
 const MemoryDir = "/run/loam/memory"
 
-// MountMemory makes room for a system in memory: what is in MemoryDir may take
-// nearly all of it while a disk is written.
+// MountMemory mounts a tmpfs for a system in memory. It may fill nearly all of
+// the memory while a disk is written.
 func (i *Init) MountMemory() error {
 	return mount{
 		"tmpfs",
@@ -33,9 +33,9 @@ type File struct {
 	Start, Size int64
 }
 
-// FromMemory decides to run a system of which root file system and hash tree
-// are files of MemoryDir. Every block is held against the root hash, so that
-// what was sent wrong is known now, and not when the kernel meets it.
+// FromMemory decides to run a system whose root file system and hash tree are
+// files in MemoryDir. It verifies every block with the root hash, so that a
+// corrupt transfer is found now, and not when the kernel reads the block.
 func (i *Init) FromMemory(hash [32]byte, root, tree File) (Decision, error) {
 	sb, err := verify(hash, root, tree)
 	if err != nil {
@@ -88,8 +88,8 @@ func verify(hash [32]byte, root, tree File) (sb verity.Superblock, err error) {
 	return sb, nil
 }
 
-// attachLoop makes a file, read-only, a block device of sectors of 4096 bytes,
-// which is less work than 512, and returns its node (loop(4)).
+// attachLoop attaches a file, read-only, to a loop device and returns its node
+// (loop(4)). Sectors of 4096 bytes are less work than 512.
 func attachLoop(file File) (string, error) {
 	f, err := os.Open(file.Name)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/loam-os/loam/firmware/kmod"
 )
 
-// ModulesDir holds the initramfs' modules and the depmod texts about them.
+// ModulesDir holds the modules of the initramfs and depmod's indexes of them.
 const ModulesDir = "/lib/modules"
 
-// needed are modules that no hardware asks for by a modalias.
+// needed are modules that no hardware requests by a modalias.
 var needed = [...]string{"dm_verity", "erofs", "overlay", "ext4", "quota_v2"}
 
-// moduleLoader inserts modules, each once, side by side: some drivers take
-// long to look at their hardware, and the disk may hang on another one.
+// moduleLoader inserts modules, each once, in parallel: some drivers take long
+// to probe their hardware, and the disk may be on another one.
 type moduleLoader struct {
 	index *kmod.Index
 	log   func(format string, args ...any)
@@ -32,7 +32,7 @@ type moduleLoader struct {
 	closed   bool
 }
 
-// insertion is one module on its way into the kernel.
+// insertion is a module that the kernel is loading.
 type insertion struct {
 	once sync.Once
 	err  error
@@ -64,9 +64,9 @@ func newModuleLoader(log func(format string, args ...any)) (*moduleLoader, error
 	}, nil
 }
 
-// load inserts a module with what it depends on. A dependency that refuses the
-// machine (ENODEV: a faster variant for other processors) is passed over; if
-// it was needed, the module that needs it says so.
+// load inserts a module and its dependencies. A dependency that refuses the
+// machine (ENODEV: a faster variant for other processors) is skipped; if it was
+// needed, the module that needs it returns an error.
 func (l *moduleLoader) load(name string) error {
 	files, err := l.index.Order(name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *moduleLoader) load(name string) error {
 	return nil
 }
 
-// loadAll loads modules side by side, and waits for all.
+// loadAll loads modules in parallel and waits for all.
 func (l *moduleLoader) loadAll(names []string) error {
 	errs := make([]error, len(names))
 	var wg sync.WaitGroup
@@ -95,7 +95,7 @@ func (l *moduleLoader) loadAll(names []string) error {
 	return errors.Join(errs...)
 }
 
-// insert inserts a file, or waits until it is inserted.
+// insert inserts a file, or waits until another call has inserted it.
 func (l *moduleLoader) insert(file string) error {
 	l.mu.Lock()
 	in := l.inserted[file]
@@ -114,11 +114,11 @@ func (l *moduleLoader) insert(file string) error {
 	return in.err
 }
 
-// errClosed says that the initramfs is about to go.
+// errClosed says that the initramfs is about to be removed.
 var errClosed = errors.New("module left to the running system")
 
-// close lets no further module in. Insertions under way end in the kernel,
-// which finishes them before this process can become systemd.
+// close refuses further modules. The kernel finishes insertions under way
+// before this process can become systemd.
 func (l *moduleLoader) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,9 +145,9 @@ func insert(file string) error {
 	return nil
 }
 
-// coldplug begins to load the drivers of all hardware that sysfs shows and
-// that was not there before. It does not wait: a driver that is ready makes
-// device events. One that refuses its hardware (ENODEV) is no reason to stop.
+// coldplug begins to load the drivers of all hardware that is new in sysfs. It
+// does not wait: a driver that is ready causes device events. A driver that
+// refuses its hardware (ENODEV) is no reason to stop.
 func (l *moduleLoader) coldplug() {
 	// The processor's crypto extensions make dm-verity several times faster.
 	paths := []string{"/sys/devices/system/cpu/modalias"}
@@ -177,8 +177,8 @@ func (l *moduleLoader) plug(path string) {
 	}
 }
 
-// modaliasOf is what the attribute modalias says, or that line of the attribute
-// uevent.
+// modaliasOf returns the modalias in the attribute modalias, or in the
+// attribute uevent.
 func modaliasOf(text string) string {
 	if _, after, ok := strings.Cut(text, "MODALIAS="); ok {
 		text = after

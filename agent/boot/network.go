@@ -9,9 +9,9 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 )
 
-// putNetwork gives networkd the network that was kept beneath sysroot: it has
-// that when it starts, whether an agent does or not. run is the root directory
-// that has /run.
+// putNetwork gives networkd the network that was stored beneath sysroot, so
+// that networkd has it when it starts, even if the agent does not. run is the
+// root directory that has /run.
 func putNetwork(sysroot, run string) error {
 	state, err := os.OpenRoot(sysroot)
 	if err != nil {

@@ -32,8 +32,8 @@ var noSystem = []block.Kind{
 	block.Floppy,
 }
 
-// Observe reads the facts. It changes nothing. A disk that cannot be read is
-// a fact too (Disk.Problem).
+// Observe reads the facts. It changes nothing. A disk that cannot be read is a
+// fact, too (Disk.Problem).
 func Observe() (Facts, error) {
 	text, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -60,8 +60,8 @@ func Observe() (Facts, error) {
 	return f, nil
 }
 
-// loaderPartition is what the EFI variable LoaderDevicePartUUID (Boot Loader
-// Interface) says. It is a hint only.
+// loaderPartition returns the EFI variable LoaderDevicePartUUID (Boot Loader
+// Interface). It is a hint only.
 func loaderPartition() uuid.UUID {
 	value, err := efivar.Read(os.DirFS("/sys"), "LoaderDevicePartUUID", efivar.Loader)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *Disk) readTable(dir string) error {
 		d.Damage = damage(table.Source)
 	}
 
-	table.Source = gpt.Source{Used: table.Source.Used} // errors are no JSON
+	table.Source = gpt.Source{Used: table.Source.Used} // Errors cannot be stored as JSON.
 	d.Table = &table
 	d.Contents = map[int]Content{}
 	nodes := block.Partitions(dir)
@@ -123,7 +123,7 @@ func damage(s gpt.Source) string {
 	return "backup copy: " + s.Backup.Error()
 }
 
-// observeContent looks into the partitions that Decide asks about.
+// observeContent reads the partitions that Decide needs.
 func observeContent(disk io.ReaderAt, p gpt.Partition, node string) Content {
 	c := Content{Device: node}
 	r := io.NewSectionReader(disk, p.Start, p.Size)
@@ -154,7 +154,7 @@ func (c *Content) observeFilesystem(r io.ReaderAt) {
 	}
 
 	if sb, _, err := ext4.Mended(r); err == nil {
-		c.Filesystem = FilesystemTorn
+		c.Filesystem = FilesystemCorrupt
 		c.FilesystemSize = sb.Size()
 		return
 	}

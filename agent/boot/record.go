@@ -5,12 +5,12 @@ import "time"
 // RecordPath is where /init leaves its record for the running system.
 const RecordPath = "/run/loam/boot.json"
 
-// Record is what /init did, for the agent and for a person.
+// Record is what /init did, for the agent and the operator.
 type Record struct {
 	// Slot is "a" or "b"; "memory" if Memory.
 	Slot string `json:"slot"`
 
-	// Memory says that the system is in memory, and on no disk.
+	// Memory means that the system is in memory, and on no disk.
 	Memory bool `json:"memory,omitempty"`
 
 	// RootHash is the verity root hash, 64 hex digits.
@@ -22,8 +22,8 @@ type Record struct {
 	ESP    string `json:"esp,omitempty"`
 	State  string `json:"state"`
 
-	// Trial says that the system is to prove itself, OtherLoader that the
-	// loader came from another disk.
+	// Trial means that the system is on trial, OtherLoader that the loader came
+	// from another disk.
 	Trial       bool `json:"trial,omitempty"`
 	OtherLoader bool `json:"otherLoader,omitempty"`
 
@@ -36,7 +36,7 @@ type Record struct {
 	// KernelStart is the time from kernel start to the start of /init.
 	KernelStart time.Duration `json:"kernelStart"`
 
-	// Warnings are facts a person should see; the boot went on.
+	// Warnings are for the operator; the boot continued.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

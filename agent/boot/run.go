@@ -23,17 +23,17 @@ import (
 const (
 	sysroot = "/sysroot"
 	systemd = "/usr/lib/systemd/systemd"
-	// patience is how long disks may take to appear: slow USB bridges need most
-	// of it.
-	patience = 60 * time.Second
-	// courtesy is how long a system on a stick waits for a disk that has it
-	// too.
-	courtesy = 5 * time.Second
+	// diskTimeout is how long disks may take to appear: slow USB bridges need
+	// most of it.
+	diskTimeout = 60 * time.Second
+	// removableDelay is how long a system on a removable disk waits for a fixed
+	// disk that has it, too.
+	removableDelay = 5 * time.Second
 	// mapping is the name of the verity device.
 	mapping = "root"
 )
 
-// Main is /init of a disk. It returns only if the process must not or could not
+// Main is /init on a disk. It returns only if the process must not or could not
 // boot the machine; the caller then shows the error and restarts (Init.Fail).
 func (i *Init) Main() error {
 	if err := i.Start(); err != nil {
@@ -47,7 +47,7 @@ func (i *Init) Main() error {
 	return i.Run(d)
 }
 
-// Start mounts what all else needs and begins to load the drivers of the
+// Start mounts the basic file systems and begins to load the drivers of the
 // hardware.
 func (i *Init) Start() error {
 	i.kernel = sinceKernelStart()
@@ -85,16 +85,16 @@ func (i *Init) Start() error {
 	return nil
 }
 
-// Await returns true when a device has come or changed, and its driver is on
-// its way; false at the deadline.
+// Await waits for a device to appear or change, and begins to load its driver.
+// It returns false at the deadline.
 func (i *Init) Await(deadline time.Time) bool {
 	happened := i.events.Wait(deadline)
 	i.modules.coldplug()
 	return happened
 }
 
-// Run makes the system that was decided on the root file system, and becomes
-// its systemd. It returns only on error.
+// Run makes the chosen system the root file system and becomes its systemd. It
+// returns only on error.
 func (i *Init) Run(d Decision) error {
 	if err := i.mountRoot(d); err != nil {
 		return err
@@ -141,21 +141,21 @@ func (i *Init) Run(d Decision) error {
 	return switchRoot()
 }
 
-// find looks at the disks until Decide has what it needs.
+// find observes the disks until Decide has what it needs.
 func (i *Init) find() (Decision, error) {
 	started := time.Now()
-	deadline := started.Add(patience)
+	deadline := started.Add(diskTimeout)
 	for {
 		facts, err := Observe()
 		if err != nil {
 			return Decision{}, err
 		}
-		if err := keepFacts(facts); err != nil {
+		if err := storeFacts(facts); err != nil {
 			return Decision{}, err
 		}
 
 		d, err := Decide(facts)
-		if err == nil && d.Removable && i.Await(started.Add(courtesy)) {
+		if err == nil && d.Removable && i.Await(started.Add(removableDelay)) {
 			continue
 		}
 
@@ -166,7 +166,7 @@ func (i *Init) find() (Decision, error) {
 		if !i.Await(deadline) {
 			return Decision{}, fmt.Errorf("%w\n"+
 				"hint: waited %s for it; is the disk plugged in, "+
-				"and is it the one that was flashed?", err, patience)
+				"and is it the one that was flashed?", err, diskTimeout)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func mapVerity(d Decision) (string, error) {
 	}
 	defer control.Close()
 
-	// The UUID that veritysetup would give, so that it can tell about the
+	// The UUID is the one that veritysetup would give, so that it can show the
 	// mapping.
 	id := fmt.Sprintf("CRYPT-VERITY-%s-%s",
 		strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
@@ -212,8 +212,8 @@ func mapVerity(d Decision) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition, or memory for a system that is in
-// memory and has none that works.
+// mountState mounts the state partition, or a tmpfs if the system is in memory
+// and has no state partition that works.
 func (i *Init) mountState(d *Decision) error {
 	if !d.Memory {
 		return i.mountStateDisk(d)
@@ -225,14 +225,14 @@ func (i *Init) mountState(d *Decision) error {
 		}
 		i.console.Say("%v", err)
 		d.Warnings = append(d.Warnings,
-			fmt.Sprintf("the state of the node is in memory, and gone with a restart: %v", err))
+			fmt.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
 		d.State = State{}
 	}
 	return mount{"tmpfs", sysroot + "/var", "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
 }
 
-// mountStateDisk mounts the state partition. A file system that refuses to grow
-// is smaller than it could be, and no reason to stay down.
+// mountStateDisk mounts the state partition. A file system that does not grow
+// is smaller than it could be, but that must not stop the boot.
 func (i *Init) mountStateDisk(d *Decision) error {
 	target := sysroot + "/var"
 	if err := i.prepare(d.Disk, d.State); err != nil {
@@ -293,7 +293,7 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 	}
 }
 
-// record leaves the Record for the agent.
+// record writes the Record for the agent.
 func (i *Init) record(d Decision, gen string) error {
 	text, err := json.Marshal(Record{
 		Slot:        d.Slot,
@@ -320,27 +320,27 @@ func (i *Init) record(d Decision, gen string) error {
 	return nil
 }
 
-// FactsPath is where /init leaves the facts it decided on: `loam boot --facts`
-// replays them.
+// FactsPath is where /init stores the facts of its decision: `loam boot
+// --facts` replays them.
 const FactsPath = "/run/loam/facts.json"
 
-func keepFacts(f Facts) error {
+func storeFacts(f Facts) error {
 	text, err := json.Marshal(f)
 	if err != nil {
-		return fmt.Errorf("keep the facts: %w", err)
+		return fmt.Errorf("store the facts: %w", err)
 	}
 
 	if err := os.MkdirAll(filepath.Dir(FactsPath), 0o755); err != nil {
-		return fmt.Errorf("keep the facts: %w", err)
+		return fmt.Errorf("store the facts: %w", err)
 	}
 	if err := os.WriteFile(FactsPath, text, 0o644); err != nil {
-		return fmt.Errorf("keep the facts: %w", err)
+		return fmt.Errorf("store the facts: %w", err)
 	}
 
 	return nil
 }
 
-// sinceKernelStart is CLOCK_BOOTTIME.
+// sinceKernelStart returns CLOCK_BOOTTIME.
 func sinceKernelStart() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -351,22 +351,22 @@ func sinceKernelStart() time.Duration {
 
 // switchRoot frees the initramfs and becomes systemd. It returns only on error.
 func switchRoot() error {
-	log.SetOutput(io.Discard) // u-root tells each step
+	log.SetOutput(io.Discard) // u-root logs each step
 	if err := uroot.SwitchRoot(sysroot, systemd); err != nil {
 		return fmt.Errorf("switch to the new root: %w", err)
 	}
 	return nil
 }
 
-// Fail shows why the machine cannot boot, waits so that a person can read it,
-// and restarts.
+// Fail shows why the machine cannot boot, waits until the operator can have
+// read it, and restarts.
 func (i *Init) Fail(err error) {
 	const wait = 10 * time.Second
 	i.console.Say("cannot boot: %v", err)
 	i.Restart(wait)
 }
 
-// Restart waits so that a person can read what was said, and restarts.
+// Restart waits until the operator can have read the console, and restarts.
 func (i *Init) Restart(wait time.Duration) {
 	i.console.Say("restarting in %s", wait)
 	time.Sleep(wait)

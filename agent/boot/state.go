@@ -27,9 +27,9 @@ func (i *Init) prepare(disk string, s State) error {
 
 	if s.Mend {
 		if err := mend(s.Device); err != nil {
-			return fmt.Errorf("mend state partition %s: %w", s.Device, err)
+			return fmt.Errorf("repair state partition %s: %w", s.Device, err)
 		}
-		i.console.Log("state partition %s: a power cut had torn its superblock, which is mended",
+		i.console.Log("state partition %s: repaired the superblock after a power cut",
 			s.Device)
 	}
 
@@ -54,7 +54,7 @@ func growPartition(disk string, s State) error {
 		return fmt.Errorf("disk %s: %w", disk, err)
 	}
 
-	// The kernel keeps its own idea of the partition: tell it (linux/blkpg.h).
+	// Tell the kernel the new size of the partition (linux/blkpg.h).
 	part := unix.BlkpgPartition{Start: s.Start, Length: s.Size, Pno: int32(s.Index)}
 	arg := unix.BlkpgIoctlArg{
 		Op:      unix.BLKPG_RESIZE_PARTITION,
@@ -78,8 +78,8 @@ func mend(device string) error {
 	return errors.Join(ext4.Mend(f), f.Sync(), f.Close())
 }
 
-// format writes the template. Its first block, which makes it a file system,
-// comes last and alone: after a power cut the partition still asks to be
+// format writes the template. The first block makes it a file system and is
+// written last and alone: after a power cut the partition still asks to be
 // formatted.
 func format(device string) error {
 	text, err := os.ReadFile(TemplatePath)
@@ -104,8 +104,8 @@ func format(device string) error {
 
 	const first = 4096
 
-	// From here on the partition is not blank any more: it must say that it
-	// asks to be formatted.
+	// From here on the partition is no longer blank: the mark says that it asks
+	// to be formatted.
 	if _, err := f.WriteAt([]byte(ext4.FormatMark), 0); err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func format(device string) error {
 		return err
 	}
 
-	// What an earlier life left on the disk must not look like a journal. The
-	// first block stays until the end.
+	// Old data on the disk must not look like a journal. The first block stays
+	// until the end.
 	if err := block.Zero(f, first, t.Size-first); err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ const blkpg = 0x1269
 // extResize is EXT4_IOC_RESIZE_FS: _IOW('f', 16, __u64) (fs/ext4/ext4.h).
 const extResize = 1<<30 | 8<<16 | 'f'<<8 | 16
 
-// growFilesystem lets the mounted ext4 at dir fill size bytes.
+// growFilesystem grows the ext4 file system that is mounted at dir to size
+// bytes.
 func growFilesystem(dir string, size int64) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// journal is what /init reads of the journal of an upgrade (agent/upgrade,
+// journal is the part of an upgrade's journal that /init needs (agent/upgrade,
 // Journal).
 type journal struct {
 	Phase  string `json:"phase"`
@@ -18,8 +18,8 @@ type journal struct {
 	} `json:"target"`
 }
 
-// onTrial reports whether the system of that root hash was brought by an
-// upgrade and has not said yet that it is well. state is /var/lib/loam.
+// onTrial reports whether the system with that root hash is from an upgrade and
+// has not been accepted yet. state is /var/lib/loam.
 func onTrial(state fs.FS, rootHash string) bool {
 	text, err := fs.ReadFile(state, "upgrade.json")
 	if err != nil {
@@ -29,9 +29,9 @@ func onTrial(state fs.FS, rootHash string) bool {
 	return json.Unmarshal(text, &j) == nil && j.Phase == "armed" && j.Target.RootHash == rootHash
 }
 
-// trialUnit has systemd restart the machine when, on trial, its agent does not
-// get up or does not stay up: nobody else could say so. It is for this boot
-// only.
+// trialUnit makes systemd restart the machine if, on trial, its agent does not
+// start or does not stay up. Without an agent nothing else could end the trial.
+// It is for this boot only.
 const (
 	trialUnit = "[Unit]\nJobTimeoutSec=15min\nJobTimeoutAction=reboot-force\n" +
 		"StartLimitIntervalSec=10min\nStartLimitBurst=5\nStartLimitAction=reboot-force\n" +
@@ -51,7 +51,8 @@ func superviseTrial(run string) error {
 	return nil
 }
 
-// EndTrial takes away what superviseTrial has written; systemd is to be told.
+// EndTrial removes the file that superviseTrial wrote. The caller must reload
+// systemd.
 func EndTrial(run string) error {
 	err := os.Remove(filepath.Join(run, trialDir, trialName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

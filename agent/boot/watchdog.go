@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdogTime is how long /init may take, and then the start of systemd, which
-// takes the watchdog over with its own time (RuntimeWatchdogSec=).
+// watchdogTime is how long /init may take, and after it the start of systemd,
+// which takes over the watchdog with its own time (RuntimeWatchdogSec=).
 const watchdogTime = 3 * time.Minute
 
 const watchdogDevice = "/dev/watchdog0"
 
-// Limit restarts a machine whose /init does not come to an end. What hangs is a
-// system call; other threads of this process go on. A restart takes a try from
-// a system that the loader counts.
+// Limit restarts the machine if /init does not finish in watchdogTime. It works
+// while a system call hangs, because other threads of this process continue. A
+// restart uses up one of the tries that the loader counts.
 func (i *Init) Limit() {
 	i.limit = time.AfterFunc(watchdogTime, func() {
 		i.console.Say("no system after %s: restarting", watchdogTime)
@@ -24,13 +24,12 @@ func (i *Init) Limit() {
 	})
 }
 
-// Alive has the time of Limit begin anew: for steps that take long, and have
-// come further.
+// Alive restarts the time of Limit, for long steps that make progress.
 func (i *Init) Alive() { i.limit.Reset(watchdogTime) }
 
-// armWatchdog has the machine restart if its kernel hangs, and then if systemd
-// does not take the watchdog over: the hardware's if its driver is there by
-// now, else a timer of the kernel.
+// armWatchdog starts a watchdog that restarts the machine if its kernel hangs,
+// or if systemd does not take over the watchdog. It is the hardware's if its
+// driver is loaded already, else a timer of the kernel.
 func (i *Init) armWatchdog() {
 	if _, err := os.Stat(watchdogDevice); err != nil {
 		if err := i.modules.load("softdog"); err != nil {
@@ -43,19 +42,20 @@ func (i *Init) armWatchdog() {
 	}
 }
 
-// feedEvery is less than any watchdog's time.
+// feedEvery is shorter than the time of any watchdog.
 const feedEvery = 5 * time.Second
 
 // startWatchdog starts a watchdog and feeds it for as long as this process is
-// /init: Limit is for that. It goes on when its device is closed without the
-// letter V before, as exec does (Documentation/watchdog/watchdog-api.rst).
+// /init: Limit is for that. The watchdog stays active when its device is closed
+// without writing the letter V, as exec does
+// (Documentation/watchdog/watchdog-api.rst).
 func startWatchdog(device string, after time.Duration) error {
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("start the watchdog: %w", err)
 	}
 
-	// One that cannot wait so long keeps its own time.
+	// Best effort: a watchdog that does not support this time keeps its own.
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.WDIOC_SETTIMEOUT, int(after.Seconds()))
 	go func() {
 		for {

@@ -119,7 +119,7 @@ func TestForeignDataOnTheStatePartitionStopsTheBootAndStays(t *testing.T) {
 	})
 
 	n := m.on(t, nil)
-	n.expect(regexp.MustCompile(`cannot boot: .*data that is not ours`))
+	n.expect(regexp.MustCompile(`cannot boot: .*holds unknown data`))
 	n.expect(regexp.MustCompile(`hint: `))
 	n.expect(regexp.MustCompile(`restarting in 10s`))
 	n.ended()
