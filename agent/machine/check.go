@@ -20,7 +20,8 @@ import (
 
 var (
 	terminal = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
-	// A bootstrap token is as the API server's authenticator takes it.
+	// The format of a bootstrap token, as the API server's authenticator
+	// accepts it.
 	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 	credential     = regexp.MustCompile(`^loam\.[A-Za-z0-9_.-]+$`)
 	// The value of a Kubernetes label that is not empty.
@@ -37,7 +38,7 @@ func check(report *document.Report, m Machine) {
 	case "":
 	case FromDHCP, FromSerial:
 		if m.Hostname != "" {
-			report.Add("hostnameFrom", "is given beside hostname", "keep one of them")
+			report.Add("hostnameFrom", "is set as well as hostname", "keep one of them")
 		}
 	default:
 		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here",
@@ -169,10 +170,11 @@ func checkLabel(report *document.Report, at, value string) {
 	}
 }
 
-// isName reports whether name can be that of an object (RFC 1123 subdomain).
+// isName reports whether name is a valid name of an object (RFC 1123
+// subdomain).
 func isName(name string) bool { return len(name) <= 253 && hostname.IsName(name) }
 
-// checkPath wants the absolute path of what, such as example.
+// checkPath reports a path that is not absolute; example is a valid one.
 func checkPath(report *document.Report, at, path, what, example string) {
 	control := strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {
@@ -184,7 +186,7 @@ func checkPath(report *document.Report, at, path, what, example string) {
 	}
 }
 
-// minTrial is the least that a system gets: a kubelet takes that long.
+// minTrial is the shortest trial: a kubelet takes that long to start.
 const minTrial = time.Minute
 
 func checkUpgrade(report *document.Report, u Upgrade) {
@@ -199,7 +201,7 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	}
 
 	if u.Root != "" && !json.Valid([]byte(u.Root)) {
-		report.Add("upgrade.root", "is no JSON",
+		report.Add("upgrade.root", "is not JSON",
 			"write the text of metadata/1.root.json of the repository")
 	}
 
@@ -254,7 +256,7 @@ func checkInstall(report *document.Report, in *Install) {
 	}
 }
 
-// checkClaim wants a disk to be claimed.
+// checkClaim reports a claim that claims no disk.
 func checkClaim(report *document.Report, at string, d Disk) {
 	if d == (Disk{}) {
 		report.Add(at, "is empty",
@@ -293,7 +295,7 @@ func checkDisk(report *document.Report, at string, d Disk) {
 
 	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
 		if strings.TrimSpace(f.text) != f.text {
-			report.Add(at+f.field, document.Quote(f.text)+" has blanks around it",
+			report.Add(at+f.field, document.Quote(f.text)+" has spaces around it",
 				"leave them out: those of the disk are not looked at")
 		}
 	}

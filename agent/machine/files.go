@@ -11,26 +11,26 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// NodeAgentDirectory is where Gardener has the files of its node agent, and the
-// only directory that Files of machine.yaml can be in.
+// NodeAgentDirectory is where Gardener places the files of its node agent, and
+// the only directory for Files in machine.yaml.
 const NodeAgentDirectory = "/var/lib/gardener-node-agent"
 
-// Files of NodeAgentDirectory that have a meaning here.
+// Names of files in NodeAgentDirectory that Loam reads.
 const (
 	machineNameFile    = NodeAgentDirectory + "/machine-name"
 	bootstrapTokenFile = NodeAgentDirectory + "/credentials/bootstrap-token"
 )
 
-// Placeholders are what Gardener's machine-controller-manager replaces in user
-// data when it creates a machine (its
+// Placeholders are the texts that Gardener's machine-controller-manager
+// replaces in user data when it creates a machine (its
 // pkg/util/provider/machinecontroller/userdata.go).
 var Placeholders = []string{"<<BOOTSTRAP_TOKEN>>", "<<MACHINE_NAME>>"}
 
-// PlacedFile is where the agent records which files it has put in
+// PlacedFile is where the agent records which files it has placed in
 // NodeAgentDirectory.
 const PlacedFile = NodeAgentDirectory + "/placed-files"
 
-// kept are files of NodeAgentDirectory that the agent writes itself.
+// kept are files in NodeAgentDirectory that the agent writes itself.
 var kept = []string{PlacedFile, NodeAgentDirectory + "/secret-name"}
 
 // InitialFile is a file that a machine needs in order to join its cluster.
@@ -38,11 +38,11 @@ type InitialFile struct {
 	// Path is absolute, in NodeAgentDirectory.
 	Path string `json:"path"`
 
-	// Mode are permission bits, 0600 if absent.
+	// Mode is the permission bits, 0600 if absent.
 	Mode *uint32 `json:"mode"`
 
-	// Content is text and Base64 the encoding of any bytes (RFC 4648, section
-	// 4). One of them is set.
+	// Content is text, Base64 the encoding of any bytes (RFC 4648, section 4).
+	// Exactly one of them is set.
 	Content string `json:"content"`
 	Base64  string `json:"base64"`
 }
@@ -64,8 +64,7 @@ func (f InitialFile) Data() []byte {
 	return data
 }
 
-// MachineName returns the name that Gardener's files give the machine, "" if
-// they give none.
+// MachineName returns the machine's name in Gardener's files, "" if absent.
 func (m Machine) MachineName() string {
 	for _, f := range m.Files {
 		if f.Path == machineNameFile {
@@ -83,7 +82,7 @@ func checkFiles(report *document.Report, m Machine) {
 
 	agent := m.Source.NodeAgent
 	if agent == nil || agent.Directory != "" && agent.Directory != NodeAgentDirectory {
-		report.Add("files", "only a source that reads "+NodeAgentDirectory+" has files",
+		report.Add("files", "are allowed only with a source that reads "+NodeAgentDirectory,
 			"write source: {nodeAgent: {}}, or leave files out")
 	}
 
@@ -107,8 +106,8 @@ func checkFiles(report *document.Report, m Machine) {
 	}
 }
 
-// checkFilePath wants a file directly in NodeAgentDirectory, and none that the
-// agent writes itself.
+// checkFilePath reports a path that is not directly in NodeAgentDirectory, or
+// that the agent writes itself.
 func checkFilePath(report *document.Report, at, name string) {
 	checkPath(report, at, name, "file", machineNameFile)
 	if name == "" || path.Clean(name) != name || name == bootstrapTokenFile {
@@ -120,14 +119,15 @@ func checkFilePath(report *document.Report, at, name string) {
 		report.Add(at, document.Quote(name)+" is not a file that can be given here",
 			"write one directly in "+NodeAgentDirectory+", or "+bootstrapTokenFile)
 	case slices.Contains(kept, name):
-		report.Add(at, document.Quote(name)+" is a file of the agent's own", "leave it out")
+		report.Add(at, document.Quote(name)+" is a file that the agent writes itself",
+			"leave it out")
 	}
 }
 
 func checkFileContent(report *document.Report, at string, f InitialFile) {
 	switch {
 	case f.Content != "" && f.Base64 != "":
-		report.Add(at+".base64", "is given beside content", "keep one of them")
+		report.Add(at+".base64", "is set as well as content", "keep one of them")
 	case f.Content == "" && f.Base64 == "":
 		report.Add(at+".content", "empty", "write the text of the file, or its bytes as base64")
 	}

@@ -51,10 +51,10 @@ func TestFilesErrors(t *testing.T) {
 		dir     = "/var/lib/gardener-node-agent"
 		notHere = " is not a file that can be given here; hint: write one directly in " + dir +
 			", or " + dir + "/credentials/bootstrap-token"
-		own      = " is a file of the agent's own; hint: leave it out"
+		own      = " is a file that the agent writes itself; hint: leave it out"
 		modeHint = " lets others write, or the owner not read; hint: " +
 			"write an octal number such as 0640"
-		reader = "m:3: files: only a source that reads " + dir + " has files; hint: " +
+		reader = "m:3: files: are allowed only with a source that reads " + dir + "; hint: " +
 			"write source: {nodeAgent: {}}, or leave files out"
 	)
 
@@ -152,7 +152,7 @@ func TestFilesErrors(t *testing.T) {
 		{
 			name: "two contents",
 			text: file("content: a\n  base64: YQ=="),
-			want: "m:7: files[0].base64: is given beside content; hint: keep one of them",
+			want: "m:7: files[0].base64: is set as well as content; hint: keep one of them",
 		},
 		{
 			name: "no base64",

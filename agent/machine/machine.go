@@ -1,5 +1,5 @@
-// Package machine reads machine.yaml: what a node must know before it knows
-// anything else, above all where its configuration comes from.
+// Package machine reads machine.yaml. It has all that a node must know from the
+// start, above all where its configuration comes from.
 package machine
 
 import (
@@ -15,60 +15,61 @@ const (
 	Kind       = "Machine"
 )
 
-// Where a host name comes from that Hostname does not give: a DHCP server, or
-// the serial number of the machine and, without one, a MAC address.
+// Sources of a host name that Hostname does not give: a DHCP server, or the
+// serial number of the machine and, without one, a MAC address.
 const (
 	FromDHCP   = "dhcp"
 	FromSerial = "serial"
 )
 
-// Machine is the content of machine.yaml. Every field but the first two may be
-// left out.
+// Machine is the content of machine.yaml. All fields but the first two are
+// optional.
 type Machine struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// Hostname is a DNS name in lower case (RFC 1123); "" keeps the image's.
+	// Hostname is a DNS name in lower case (RFC 1123); "" leaves the image's.
 	Hostname string `json:"hostname"`
 
-	// HostnameFrom is where a node that has no name takes one: FromDHCP or
-	// FromSerial; "" for nowhere.
+	// HostnameFrom is the source of the name of a node without Hostname:
+	// FromDHCP or FromSerial; "" for none.
 	HostnameFrom string `json:"hostnameFrom"`
 
-	// Network is there before anything else needs it; the zero Config is the
+	// Network is configured before all that needs it; the zero Config is the
 	// image's own.
 	Network network.Config `json:"network"`
 
-	// Source says where the configuration is; the zero Source is nowhere.
+	// Source says where the configuration comes from; the zero Source means
+	// from nowhere.
 	Source Source `json:"source"`
 
-	// Files are put on a machine that has not joined its cluster yet, for
+	// Files are placed on a machine that has not joined its cluster yet, for
 	// Source.NodeAgent.
 	Files []InitialFile `json:"files"`
 
-	// Contents says where the node has what its configuration refers to; the
-	// zero Contents is nowhere.
+	// Contents says where the node finds the content that its configuration
+	// refers to; the zero Contents means nowhere.
 	Contents Contents `json:"contents"`
 
-	// Upgrade says where other versions of the system come from; the zero
-	// Upgrade is nowhere.
+	// Upgrade says where releases of the system come from; the zero Upgrade
+	// means from nowhere.
 	Upgrade Upgrade `json:"upgrade"`
 
-	// DataVolume says which disk is for what the kubelet keeps, before any size
-	// that the configuration asks for; the zero DataVolume leaves it to that.
+	// DataVolume claims the disk for the kubelet's data. It goes before a size
+	// in the configuration; the zero DataVolume leaves the choice to that.
 	DataVolume DataVolume `json:"dataVolume"`
 
-	// Install says which disk a node that was started over the network, or from
-	// a stick, puts its system on; nil for none, and on a node that runs from
-	// its disk it says nothing.
+	// Install claims the disk on which a node that was started over the
+	// network, or from a USB installer, installs the system; nil for none. A
+	// node that runs from its disk ignores it.
 	Install *Install `json:"install"`
 
-	// State says which disk has the state of a node that runs from memory; nil
-	// leaves it in memory.
+	// State claims the disk for the state of a node that runs from memory; nil
+	// leaves the state in memory.
 	State *State `json:"state"`
 
-	// DebugShell lists terminals that get a root shell without a password,
-	// without /dev/: ttyS1.
+	// DebugShell lists terminals with a root shell without a password, without
+	// /dev/, such as ttyS1.
 	DebugShell []string `json:"debugShell"`
 }
 
@@ -81,8 +82,8 @@ type Source struct {
 	NodeAgent  *NodeAgent  `json:"nodeAgent"`
 }
 
-// NodeAgent is a cluster as Gardener tells its own node agent of it: Directory
-// has config-<version>.yaml, machine-name, zone and
+// NodeAgent is a cluster as Gardener describes it to its own node agent:
+// Directory has config-<version>.yaml, machine-name, zone and
 // credentials/bootstrap-token. It is absolute, [NodeAgentDirectory] if empty.
 type NodeAgent struct {
 	Directory string `json:"directory"`
@@ -99,7 +100,7 @@ type ESP struct {
 }
 
 // Credential is a systemd credential, from firmware or hypervisor. Name begins
-// with "loam.", as the agent is given no others.
+// with "loam.", because the agent is given no others.
 type Credential struct {
 	Name string `json:"name"`
 }
@@ -107,12 +108,12 @@ type Credential struct {
 // Cluster is a Kubernetes cluster that the node joins, and whose Secret has its
 // configuration.
 type Cluster struct {
-	// Server is the URL of the API server, CA the certificates that its own is
-	// checked with, as PEM.
+	// Server is the URL of the API server. CA has the certificates that verify
+	// it, as PEM.
 	Server string `json:"server"`
 	CA     string `json:"ca"`
 
-	// Secret is the name of one of namespace kube-system.
+	// Secret is the name of a Secret in namespace kube-system.
 	Secret string `json:"secret"`
 
 	// BootstrapToken is <id>.<secret>, used while the node has no certificate.
@@ -125,69 +126,69 @@ type Cluster struct {
 	Zone              string `json:"zone"`
 	KubernetesVersion string `json:"kubernetesVersion"`
 
-	// Tokens are kept in files as their Secrets have them.
+	// Tokens are stored in files, as their Secrets have them.
 	Tokens []Token `json:"tokens"`
 }
 
-// Token is a Secret of namespace kube-system whose key "token" is kept in the
+// Token is a Secret in namespace kube-system whose key "token" is stored in the
 // file Path, which is absolute.
 type Token struct {
 	Secret string `json:"secret"`
 	Path   string `json:"path"`
 }
 
-// Upgrade is where a node's systems come from, and how it goes about them.
+// Upgrade says where a node's releases come from, and how it upgrades.
 type Upgrade struct {
-	// Repository is a directory, or an http(s) or oci URL, Root the text of the
-	// root.json that it is signed by.
+	// Repository is a directory, or an http(s) or oci URL. Root is the text of
+	// the root.json that has signed it.
 	Repository string `json:"repository"`
 	Root       string `json:"root"`
 
-	// Version is the release that the node is to run; "" leaves that to others.
+	// Version is the release for the node to run; "" leaves that to the cluster
+	// or the operator.
 	Version string `json:"version"`
 
-	// Pace is the time between two upgrades that nobody hurries, Trial how long
-	// a new system may take to be as well as the old one: Go durations, an hour
-	// and ten minutes if empty.
+	// Pace is the time between two upgrades that are not urgent. Trial is how
+	// long a new system may take to be as healthy as the old one. Both are Go
+	// durations, an hour and ten minutes if empty.
 	Pace  string `json:"pace"`
 	Trial string `json:"trial"`
 
-	// Mirrors are asked for content before Repository is: directories and URLs
-	// of copies of it, and of nodes that share what they run; none has to be
-	// trusted. Share is the address at which this node does so, such as
-	// "192.0.2.1:2752"; "" is none.
+	// Mirrors are asked for content before Repository: directories and URLs of
+	// copies of it, and of nodes that share what they run. They need not be
+	// trusted. Share is the address at which this node shares, such as
+	// "192.0.2.1:2752"; "" for none.
 	Mirrors []string `json:"mirrors"`
 	Share   string   `json:"share"`
 
-	// Window is when the machine may restart to try a system, in UTC, such as
-	// "Sat,Sun 22:00-04:00"; "" is always.
+	// Window is the maintenance window in which the machine may restart to try
+	// a system, in UTC, such as "Sat,Sun 22:00-04:00"; "" is always.
 	Window string `json:"window"`
 }
 
-// DataVolume is a claim to a disk for the kubelet's data, and what is made of
-// it.
+// DataVolume is a claim to a disk for the kubelet's data, with its file system.
 type DataVolume struct {
 	Disk
 	// FileSystem is ext4 or xfs; "" is ext4.
 	FileSystem string `json:"fileSystem"`
 }
 
-// Install is a claim to a disk for the system. Wipe is the serial number of
-// that disk once more, if what is on it may go.
+// Install is a claim to a disk for the system. Wipe repeats the serial number
+// of that disk if its content may be overwritten.
 type Install struct {
 	Disk Disk   `json:"disk"`
 	Wipe string `json:"wipe"`
 }
 
-// State is a claim to a whole disk for what is in /var.
+// State is a claim to a whole disk for /var.
 type State struct {
 	Disk Disk `json:"disk"`
 }
 
-// Disk is a volume.Claim: all that is set has to be true of the disk.
+// Disk is a volume.Claim: a disk must match all fields that are set.
 type Disk struct {
-	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi";
-	// both included.
+	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi",
+	// both inclusive.
 	MinSize string `json:"minSize"`
 	MaxSize string `json:"maxSize"`
 	Serial  string `json:"serial"`
@@ -196,11 +197,11 @@ type Disk struct {
 	// Path is a name in /dev/disk/by-path.
 	Path string `json:"path"`
 
-	// OnlyEmpty means the only one that is empty of several.
+	// OnlyEmpty means the only empty disk among several.
 	OnlyEmpty bool `json:"onlyEmpty"`
 }
 
-// Claim is what d says of the disk, if it was checked.
+// Claim returns the claim, if d was checked.
 func (d Disk) Claim() volume.Claim {
 	least, _ := volume.ParseSize(d.MinSize)
 	most, _ := volume.ParseSize(d.MaxSize)
@@ -232,7 +233,7 @@ func Decode(name string, text []byte) (Machine, error) {
 	origin, err := document.DecodeWithOrigin(name, text, &m)
 	report := document.NewReport(origin)
 	if err == nil || m.APIVersion != "" && m.Kind != "" {
-		// Of another kind of document every field would be unknown.
+		// In another kind of document every field would be unknown.
 		report.Header(m.APIVersion, m.Kind, APIVersion, Kind)
 		if headerErr := report.Err(); headerErr != nil {
 			return m, headerErr

@@ -255,7 +255,7 @@ func TestDecodeErrors(t *testing.T) {
 		{
 			name: "a serial with blanks",
 			text: head + "dataVolume: {serial: 'S1 '}\n",
-			want: `m:3: dataVolume.serial: "S1 " has blanks around it; hint: leave them out: those of the disk are not looked at`,
+			want: `m:3: dataVolume.serial: "S1 " has spaces around it; hint: leave them out: those of the disk are not looked at`,
 		},
 		{
 			name: "a disk to install on that is not claimed",

@@ -12,28 +12,29 @@ import (
 )
 
 var (
-	// A name of ours: the kernel takes 15 bytes (IFNAMSIZ), networkd no number
-	// and not the names that sysctl has for itself.
+	// A name that Loam can give an interface. The kernel takes 15 bytes
+	// (IFNAMSIZ). networkd takes no number, and not the names that sysctl has
+	// for itself.
 	interfaceName = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,14}$`)
 	reservedNames = []string{"lo", "all", "default"}
 )
 
 const (
-	// minMTU is what every IPv4 host takes (RFC 791), minMTU6 the least of a
-	// link of IPv6 (RFC 8200, section 5), maxMTU what Linux has of any device,
-	// usualMTU that of Ethernet.
+	// minMTU is what every IPv4 host accepts (RFC 791), minMTU6 the least for
+	// an IPv6 link (RFC 8200, section 5), maxMTU the most that Linux accepts
+	// for any device, usualMTU the MTU of Ethernet.
 	minMTU, minMTU6, maxMTU, usualMTU = 576, 1280, 65535, 1500
 )
 
-// networkCheck is what is known of a Config while it is checked.
+// networkCheck collects what is known about a Config while it is checked.
 type networkCheck struct {
 	*document.Report
 	interfaces []network.Interface
-	// place is where an interface is in the list, by its name.
+	// place is the index of an interface in the list, by its name.
 	place map[string]int
 	// uses says which bond or bridge has an interface.
 	uses map[string]string
-	// given is what may be said once only, and where it was.
+	// given is where a value that must be unique was given.
 	given map[string]string
 }
 
@@ -79,7 +80,7 @@ func orNone(kinds []string) string {
 	return strings.Join(kinds, " and ") + " at once"
 }
 
-// once reports what was given before.
+// once reports a value that was given before.
 func (c *networkCheck) once(path, key, what, hint string) bool {
 	if before, twice := c.given[key]; twice {
 		c.Add(path, what+", as at "+before, hint)
@@ -105,8 +106,8 @@ func (c *networkCheck) names() {
 	}
 }
 
-// loops finds bridges that are in themselves, by VLANs on them: bonds are made
-// of NICs, and no VLAN is on another.
+// loops finds bridges that contain themselves, through VLANs on them. There are
+// no other loops: bonds are made of NICs, and no VLAN is on another.
 func (c *networkCheck) loops() {
 	for i, one := range c.interfaces {
 		if one.Bridge == nil {
@@ -125,8 +126,8 @@ func (c *networkCheck) loops() {
 	}
 }
 
-// leads reports whether what an interface is made of, all the way down, has to
-// among it; seen is what was looked at.
+// leads reports whether the interface from contains the interface to, at any
+// depth. seen has the interfaces that were visited.
 func (c *networkCheck) leads(from, to string, seen map[string]bool) bool {
 	place, ok := c.place[from]
 	if !ok || seen[from] {
@@ -162,15 +163,15 @@ func (c *networkCheck) mtu(i int, one network.Interface) {
 		c.Add(path, "is that of "+c.uses[one.Name], "write it there")
 	case one.VLAN != nil:
 		c.fits(path, one.MTU, one.VLAN.Interface, "which it is on")
-	case one.Bridge != nil: // What is too large for a port, the kernel drops there.
+	case one.Bridge != nil: // The kernel drops what is too large for a port.
 		for _, name := range one.Bridge.Interfaces {
 			c.fits(path, one.MTU, name, "which is in it")
 		}
 	}
 }
 
-// fits wants an interface to take packets of that size. A VLAN that says
-// nothing has those of what it is on.
+// fits reports an interface whose packets are smaller than mtu. A VLAN without
+// an MTU has the MTU of the interface it is on.
 func (c *networkCheck) fits(path string, mtu int, name, what string) {
 	place, ok := c.place[name]
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/network"
 )
 
-// addresses checks what an interface has of its own.
+// addresses checks the addresses, routes and servers of an interface.
 func (c *networkCheck) addresses(i int, one network.Interface) {
 	if use := c.uses[one.Name]; use != "" && (one.HasAddresses() || len(one.Routes) > 0) {
 		c.Add(at(i, ""), "has addresses or routes, and is in "+use, "write them there")
@@ -42,7 +42,7 @@ func (c *networkCheck) addresses(i int, one network.Interface) {
 	c.servers(i, one)
 }
 
-// servers checks whom an interface has asked for names and for the time.
+// servers checks the DNS and time servers of an interface.
 func (c *networkCheck) servers(i int, one network.Interface) {
 	for n, text := range one.DNS.Servers {
 		path := at(i, fmt.Sprintf(".dns.servers[%d]", n))
@@ -72,17 +72,17 @@ func (c *networkCheck) servers(i int, one network.Interface) {
 	}
 }
 
-// looksLikeAddress reports whether a name is an IPv4 address that was mistyped.
+// looksLikeAddress reports whether a name is a mistyped IPv4 address.
 func looksLikeAddress(text string) bool { return strings.Trim(text, "0123456789.") == "" }
 
-// isHost reports whether one machine can have the address.
+// isHost reports whether the address can belong to one machine.
 func isHost(a netip.Addr) bool {
 	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		!a.Is4In6() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// address is text as an address with the length of its prefix, zero if it is
-// none.
+// address parses an address with the length of its prefix. It reports an
+// invalid one and returns the zero Prefix.
 func (c *networkCheck) address(path, text string) netip.Prefix {
 	p, err := netip.ParsePrefix(text)
 	switch {
@@ -103,7 +103,7 @@ func (c *networkCheck) address(path, text string) netip.Prefix {
 	return p
 }
 
-// last is the last address of an IPv4 network.
+// last returns the last address of an IPv4 network.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().As4()
 	for bit := p.Bits(); bit < 32; bit++ {
@@ -136,7 +136,7 @@ func (c *networkCheck) route(
 			"%d is not a metric", r.Metric)
 	}
 
-	if r.OnLink && r.Via == "" { // The kernel refuses that, and networkd then the interface.
+	if r.OnLink && r.Via == "" { // The kernel refuses the route, and networkd then the interface.
 		c.Add(path+".onLink", "is said of a gateway, and there is none",
 			"leave it out, or write via")
 	}
@@ -150,7 +150,8 @@ func (c *networkCheck) route(
 	c.gateway(path+".via", via, r.OnLink, one, own)
 }
 
-// destination is where a route leads: of the family of via, if there is one.
+// destination parses the destination of a route, in the family of via, if there
+// is one.
 func (c *networkCheck) destination(
 	path string, r network.Route, via netip.Addr,
 ) (netip.Prefix, bool) {
@@ -187,8 +188,8 @@ func (c *networkCheck) destination(
 	return netip.Prefix{}, false
 }
 
-// gateway wants via to be reached by the interface itself. What a server or a
-// router will say is not known.
+// gateway reports a via that the interface cannot reach itself. It does not
+// know the addresses that a server or a router will give.
 func (c *networkCheck) gateway(
 	path string, via netip.Addr, onLink bool, one network.Interface, own []netip.Prefix,
 ) {

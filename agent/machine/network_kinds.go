@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// What udev and the kernel call hardware. Anything that networkd would take
-	// for a pattern or a list stays out.
+	// What udev and the kernel call hardware. Characters that networkd would
+	// read as a pattern or a list are not allowed.
 	kernelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,14}$`)
 	driverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 	busPath    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:.,_@-]{0,127}$`)
@@ -68,7 +68,7 @@ func (c *networkCheck) nic(i int, n *network.NIC) {
 
 	const hint = "say of each NIC what is true of no other"
 	same := *n
-	if n.MAC != "" { // However it is written, and whatever else is said.
+	if n.MAC != "" { // However it is written, and whatever the other fields say.
 		same = network.NIC{MAC: canonicalMAC(n.MAC)}
 	} else if n.Name != "" {
 		same = network.NIC{Name: n.Name}
@@ -79,7 +79,7 @@ func (c *networkCheck) nic(i int, n *network.NIC) {
 	c.once(at(i, ".nic"), fmt.Sprintf("nic %+v", same), "chooses the same NIC", hint)
 }
 
-// mac wants the address of one station in six bytes, or nothing.
+// mac checks that text is the address of one station in six bytes, or empty.
 func (c *networkCheck) mac(path, text string) {
 	if text == "" {
 		return
@@ -130,14 +130,15 @@ func (c *networkCheck) bond(i int, b *network.Bond) {
 	}
 }
 
-// isDriver reports whether the interface of that name may be more than one NIC.
+// isDriver reports whether the interface with that name may be more than one
+// NIC.
 func (c *networkCheck) isDriver(name string) bool {
 	i, ok := c.place[name]
 	return ok && c.interfaces[i].NIC != nil && !c.interfaces[i].NIC.One()
 }
 
-// ports are what a bond or a bridge is made of: each of one only, which has all
-// that comes and goes.
+// ports checks the interfaces in a bond or a bridge. Each can be in only one,
+// which receives all its packets.
 func (c *networkCheck) ports(i int, one network.Interface) {
 	kind := one.Kinds()[0]
 	if one.Bridge != nil {

@@ -428,7 +428,8 @@ func TestWhereAHostNameComesFrom(t *testing.T) {
 		"hostnameFrom: dhcp\n":   "",
 		"hostnameFrom: serial\n": "",
 		"hostnameFrom: bios\n":   `m:3: hostnameFrom: "bios" is not known here; hint: write dhcp or serial, or a hostname instead`,
-		"hostname: a\nhostnameFrom: dhcp\n": "m:4: hostnameFrom: is given beside hostname; hint: " +
+		"hostname: a\nhostnameFrom: dhcp\n": "m:4: hostnameFrom: " +
+			"is set as well as hostname; hint: " +
 			"keep one of them",
 	} {
 		_, err := machine.Decode("m", []byte(head+text))
