@@ -12,10 +12,10 @@ import (
 	"github.com/loam-os/loam/agent/liveness"
 )
 
-// restoreAddresses puts back an internal address that the Node lost and that an
-// interface still has. Another writer of the Node comes first: what that says
-// is looked at next. If the API server refuses it for good, the kubelet is
-// restarted, once for each loss.
+// restoreAddresses restores an internal address that the Node lost and that an
+// interface still has. If another writer changed the Node first, the next step
+// decides by the new version. If the API server rejects the patch for good, the
+// kubelet is restarted, once for each loss.
 func (s *session) restoreAddresses(ctx context.Context) error {
 	if s.node == nil || s.Addresses == nil {
 		return nil
@@ -26,7 +26,7 @@ func (s *session) restoreAddresses(ctx context.Context) error {
 		return a.Type == core.NodeInternalIP
 	}) {
 		s.addresses = now
-		s.reminded = false
+		s.kubeletRestarted = false
 		return nil
 	}
 
@@ -50,8 +50,8 @@ func (s *session) restoreAddresses(ctx context.Context) error {
 	}
 
 	n, err := s.api.patchNode(ctx, s.node.Name, "status", mergePatch, patch)
-	if isRefusal(err) && !apierrors.IsConflict(err) && !s.reminded {
-		s.reminded = true
+	if isRefusal(err) && !apierrors.IsConflict(err) && !s.kubeletRestarted {
+		s.kubeletRestarted = true
 		s.restartBeside([]string{kubeletUnit}, nil) // It writes the addresses when it starts.
 	}
 
@@ -61,7 +61,7 @@ func (s *session) restoreAddresses(ctx context.Context) error {
 
 	s.node = n
 	s.seen = true
-	s.Event(true, "NodeAddress", "the Node had lost its internal address, which is put back")
+	s.Event(true, "NodeAddress", "restored the internal address that the Node had lost")
 
 	return nil
 }
@@ -74,8 +74,8 @@ func addressesOf(n *core.Node) []liveness.Address {
 	return all
 }
 
-// addressPatch is a merge patch of the Node's status, for the version of the
-// Node that is known.
+// addressPatch returns a merge patch of the Node's status that applies only to
+// this resource version of the Node.
 func addressPatch(n *core.Node, want []liveness.Address) ([]byte, error) {
 	var all []core.NodeAddress
 	for _, a := range want {

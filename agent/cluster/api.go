@@ -18,11 +18,11 @@ import (
 // clientset would triple the size of the binary.
 type api struct {
 	core, coordination, certificates rest.Interface
-	// http is what is shared, to close it.
+	// http is the client that core, coordination and certificates share.
 	http *http.Client
 }
 
-// newAPI connects nothing yet.
+// newAPI does not connect yet.
 func newAPI(config *rest.Config) (*api, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -35,7 +35,7 @@ func newAPI(config *rest.Config) (*api, error) {
 
 	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // One node's few requests are not to wait for each other.
+	config.QPS = -1 // No rate limit: one node makes few requests.
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -9,47 +9,47 @@ import (
 )
 
 const (
-	// retryStep is about when a request that failed is made again.
+	// retryStep is the usual pause before a failed request is retried.
 	retryStep = time.Second
-	// maxRejected is the longest time between two requests that the API server
-	// refuses for good: with jitter, at most a minute.
+	// maxRejected is the longest pause, before jitter, between two requests
+	// that the API server rejects for good. With jitter it is at most a minute.
 	maxRejected = 40 * time.Second
-	// maxHold is the longest time between two tries with credentials that are
-	// not taken.
+	// maxHold is the longest pause between two attempts with refused
+	// credentials.
 	maxHold = 30 * time.Second
 )
 
-// isRejected reports whether err is an answer that stays the same until
-// somebody changes a right or the object: 403, but not a conflict or an object
-// that is not there.
+// isRejected reports whether err is an answer that stays the same until an
+// administrator changes a permission or the object: 403, but neither a conflict
+// nor a missing object.
 func isRejected(err error) bool {
 	return isRefusal(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
-// longer returns the pause after one of that length, up to limit.
-func longer(pause, limit time.Duration) time.Duration {
+// nextPause doubles a pause, up to limit.
+func nextPause(pause, limit time.Duration) time.Duration {
 	return min(max(2*pause, retryStep), limit)
 }
 
-// nextHold returns how long to wait, without jitter, before the node tries
-// again to be let in: before is how long it waited the last time, err what it
-// got instead of credentials, and refused says that those it has were refused.
+// nextHold returns the pause, without jitter, before the node next tries to
+// join. before is the previous pause, err the error of the last attempt, and
+// refused says that the node's credentials were refused.
 func nextHold(before time.Duration, err error, refused bool) time.Duration {
 	switch {
 	case errors.Is(err, ErrDenied), errors.Is(err, errUnreadable):
-		return maxHold // The next request is another object in the cluster.
+		return maxHold // The next request is a new object in the cluster.
 	case isRejected(err), apierrors.IsUnauthorized(err):
-		return longer(before, maxRejected)
+		return nextPause(before, maxRejected)
 	case err != nil:
 		return retryStep
 	case refused:
-		return longer(before, maxHold)
+		return nextPause(before, maxHold)
 	}
 	return 0
 }
 
-// pauseFor waits for d, and reports whether it ended early because the
-// bootstrap token of the node is not token any more.
+// pauseFor waits for d and reports whether it ended early because the node's
+// bootstrap token is no longer token.
 func (c *Cluster) pauseFor(ctx context.Context, d time.Duration, token string) bool {
 	end := time.NewTimer(d)
 	defer end.Stop()
@@ -63,24 +63,25 @@ func (c *Cluster) pauseFor(ctx context.Context, d time.Duration, token string) b
 		case <-end.C:
 			return false
 		case <-tick.C:
-			if now, err := c.keep().token(); err == nil && now != token {
+			if now, err := c.store().token(); err == nil && now != token {
 				return true
 			}
 		}
 	}
 }
 
-// rejection is how long a part of a session waits whose requests the API server
-// refuses for good. Times are uptimes.
+// rejection is the backoff of one part of a step whose requests the API server
+// rejects for good. Its times are uptimes.
 type rejection struct{ pause, until time.Duration }
 
-// next takes in how a request went: about adds jitter.
+// next returns the backoff after a request that ended with err. about adds
+// jitter.
 func (r rejection) next(
 	err error, uptime time.Duration, about func(time.Duration) time.Duration,
 ) rejection {
 	if !isRejected(err) {
 		return rejection{}
 	}
-	pause := longer(r.pause, maxRejected)
+	pause := nextPause(r.pause, maxRejected)
 	return rejection{pause: pause, until: uptime + about(pause)}
 }

@@ -16,19 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestWhatIsForbiddenIsAskedForSeldom: a role that somebody took away does not
-// come back because a thousand nodes ask for it each second.
-func TestWhatIsForbiddenIsAskedForSeldom(t *testing.T) {
+// A role that an administrator removed does not come back because a thousand
+// nodes ask for it every second.
+func TestForbiddenRequestsAreRetriedWithBackoff(t *testing.T) {
 	server := &leaseServer{forbids: true}
 	uptime := time.Duration(0)
-	s := newTurnsSession(t, server, &uptime)
+	s := newRolloutSession(t, server, &uptime)
 	s.Now = func() time.Time { return noon.Add(uptime) }
 	s.Part = func() float64 { return 0.5 }
 	s.Log = zap.NewNop()
-	s.offer = nil
+	s.pending = nil
 	s.node = &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
 
-	// asked returns the seconds in which there is a request, of so many.
+	// asked runs one step a second and returns the seconds that had a request.
 	asked := func(seconds int) (at []int) {
 		for i := range seconds {
 			before := server.requests
@@ -64,7 +64,7 @@ func TestWhatIsForbiddenIsAskedForSeldom(t *testing.T) {
 	}
 }
 
-func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
+func TestPauseBetweenJoinAttempts(t *testing.T) {
 	group := schema.GroupResource{Resource: "certificatesigningrequests"}
 	forbidden := apierrors.NewForbidden(group, "a", nil)
 	for _, tt := range []struct {
@@ -79,21 +79,21 @@ func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
 			false,
 			[]time.Duration{1, 1, 1},
 		},
-		{"one that forbids it", forbidden, false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
+		{"a forbidden request", forbidden, false, []time.Duration{1, 2, 4, 8, 16, 32, 40, 40}},
 		{
-			"one that does not know the token",
+			"an unknown token",
 			apierrors.NewUnauthorized("unknown"),
 			false,
 			[]time.Duration{1, 2, 4, 8, 16, 32, 40, 40},
 		},
 		{
-			"one that changes what is written",
+			"a conflict",
 			apierrors.NewConflict(group, "a", nil),
 			false,
 			[]time.Duration{1, 1},
 		},
 		{"a request that was denied", ErrDenied, false, []time.Duration{30, 30}},
-		{"a certificate that is not taken", nil, true, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+		{"a refused certificate", nil, true, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 		{"a session that ended", nil, false, []time.Duration{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestHowLongANodeWaitsToBeLetIn(t *testing.T) {
 	}
 }
 
-func TestANewTokenIsTriedAtOnce(t *testing.T) {
+func TestNewTokenIsTriedAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name, token string
 		waits       time.Duration
@@ -118,7 +118,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 		{"another", "new", 10 * time.Second, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k, dir := newKeep(t)
+			k, dir := newTestStore(t)
 			place(t, dir, tokenName, "old")
 			c := New(Config{}, Env{Root: k.dir.Root(), Now: time.Now})
 			synctest.Test(t, func(t *testing.T) {

@@ -19,12 +19,12 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// A configuration of Gardener's carries the one of its own node agent as a
+// Gardener's configuration carries the configuration of its node agent as a
 // file, [Directory]/config-<version>.yaml. Loam takes from it what changes with
-// the configuration: which tokens are synced, and the version of Kubernetes.
+// the configuration: the tokens to sync and the version of Kubernetes.
 
-// isNodeAgentFile reports whether a configuration has the one of Gardener's
-// node agent at that path.
+// isNodeAgentFile reports whether name is the path of a configuration of
+// Gardener's node agent.
 func isNodeAgentFile(name string) bool {
 	matches, _ := path.Match(Directory+"/config-*.yaml", name)
 	return matches
@@ -60,8 +60,8 @@ func readNodeAgentFiles(
 	return all, warnings, nil
 }
 
-// maxConfiguration is the largest configuration of a node agent that is read,
-// in bytes: it may come from an image, and goes into memory.
+// maxConfiguration is the largest node agent configuration that is read, in
+// bytes. It may come from an image and is read into memory.
 const maxConfiguration = 1 << 20
 
 func readContent(f config.File) ([]byte, error) {
@@ -76,17 +76,17 @@ func readContent(f config.File) ([]byte, error) {
 	return text, errors.Join(err, opened.Close())
 }
 
-// checkTokenPaths refuses to sync tokens to places where a document can have no
-// file either, and over what else writes: units, how the node reaches its
-// cluster.
+// checkTokenPaths refuses to sync tokens to paths that a document may not use
+// either, and to paths that something else writes: units and the files by which
+// the node reaches its cluster.
 func checkTokenPaths(file string, c nodeagent.Configuration) error {
 	var report document.Report
 	for i, t := range c.Controllers.Token.SyncConfigs {
 		at := fmt.Sprintf("controllers.token.syncConfigs[%d].path", i)
 		osc.CheckPath(&report, at, t.Path)
 		if isTaken(t.Path) {
-			report.Add(at, document.Quote(t.Path)+" is where something else writes",
-				"choose a path of the token's own")
+			report.Add(at, document.Quote(t.Path)+" is written by something else",
+				"choose another path for the token")
 		}
 	}
 
@@ -100,14 +100,14 @@ func checkTokenPaths(file string, c nodeagent.Configuration) error {
 	return err
 }
 
-// isTaken reports whether something else than the sync of tokens writes a path.
+// isTaken reports whether something other than the token sync writes name.
 func isTaken(name string) bool {
 	own := []string{kubeconfigName, keyName, tokenName, secretName}
 	return isNodeAgentFile(name) || slices.Contains(own, strings.TrimPrefix(name, "/")) ||
 		strings.HasPrefix(name, "/etc/systemd/system/")
 }
 
-// tokensIn are the token syncs that a configuration carries.
+// tokensIn returns the token syncs that a configuration carries.
 func tokensIn(desired config.Desired) ([]Token, error) {
 	all, _, err := readNodeAgentFiles(desired)
 	var tokens []Token
@@ -117,8 +117,8 @@ func tokensIn(desired config.Desired) ([]Token, error) {
 	return tokens, err
 }
 
-// DataVolumeSize is the bootstrap.kubeletDataVolumeSize of a configuration of
-// Gardener's node agent in desired, in bytes; 0 for none.
+// DataVolumeSize returns bootstrap.kubeletDataVolumeSize of the node agent
+// configuration in desired, in bytes; 0 if unset.
 func DataVolumeSize(desired config.Desired) (int64, error) {
 	all, _, err := readNodeAgentFiles(desired)
 	for _, read := range all {
@@ -129,11 +129,11 @@ func DataVolumeSize(desired config.Desired) (int64, error) {
 	return 0, err
 }
 
-// Settle checks the configuration of Gardener's node agent that desired
-// carries, returning what of it is only mentioned, and takes out the files at
-// whose paths tokens are synced, by that or by more: two writers of one file
-// would undo each other for ever. What is there stays when the configuration
-// gives it up.
+// Settle checks the node agent configuration that desired carries and returns
+// its warnings. It removes from desired the files at whose paths tokens are
+// synced, by that configuration or by more: two writers of one file would undo
+// each other forever. The file on the node stays when the configuration drops
+// it.
 func Settle(desired *config.Desired, more []Token) (warnings document.Errors, err error) {
 	all, warnings, err := readNodeAgentFiles(*desired)
 	if err != nil {
@@ -170,21 +170,21 @@ func Settle(desired *config.Desired, more []Token) (warnings document.Errors, er
 	return warnings, nil
 }
 
-// carried is what the configuration that the node runs carries.
+// carried is what the running configuration carries for the node agent.
 type carried struct {
-	// generation is the one that it was read of, once isRead.
+	// generation is the generation that was read, valid if isRead.
 	generation string
 	isRead     bool
-	// failed is why it could not be read, "" if it could: that is logged once.
+	// failed is the last read error, "" for none. It is logged once.
 	failed string
 	tokens []Token
-	// kubernetesVersion is a label's value, "" for none.
+	// kubernetesVersion is a valid label value, "" if unset.
 	kubernetesVersion string
 }
 
-// readCarried reads what the configuration carries that the node runs, when
-// that is another. After an error, the next step tries again: what the
-// generation before has carried counts until then.
+// readCarried reads what the running configuration carries, once for each
+// generation. After an error the next step tries again; until then the values
+// of the previous generation apply.
 func (s *session) readCarried() {
 	c := &s.carried
 	if c.isRead && c.generation == s.status.Generation {
@@ -194,7 +194,7 @@ func (s *session) readCarried() {
 	read, err := readCarried(s.Root.FS())
 	if err != nil {
 		if err.Error() != c.failed {
-			s.Log.Error("read what the configuration says of the node agent", zap.Error(err))
+			s.Log.Error("read the node agent's configuration", zap.Error(err))
 		}
 		c.failed = err.Error()
 		return
@@ -207,29 +207,29 @@ func (s *session) readCarried() {
 
 	c.kubernetesVersion = read.Controllers.OperatingSystemConfig.KubernetesVersion
 	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
-		s.Log.Error("the Kubernetes version is no value of a label",
+		s.Log.Error("the Kubernetes version is not a valid label value",
 			zap.String("version", c.kubernetesVersion))
 		c.kubernetesVersion = ""
 	}
 }
 
-// labelled is Config with the version of Kubernetes that the configuration
-// carries, if it carries one.
+// labelled returns Config with the Kubernetes version that the configuration
+// carries, if any.
 func (s *session) labelled() Config {
 	c := s.Config
 	c.KubernetesVersion = cmp.Or(s.carried.kubernetesVersion, c.KubernetesVersion)
 	return c
 }
 
-// CarriedTokens are the token syncs that the newest configuration on the node
-// carries. root is the node's root directory.
+// CarriedTokens returns the token syncs that the newest configuration on the
+// node carries. root is the node's root directory.
 func CarriedTokens(root fs.FS) ([]Token, error) {
 	read, err := readCarried(root)
 	return tokensOf(read), err
 }
 
-// readCarried decodes the newest configuration of Gardener's node agent on the
-// node; the zero value if there is none.
+// readCarried decodes the newest node agent configuration on the node. It
+// returns the zero value if there is none.
 func readCarried(root fs.FS) (nodeagent.Configuration, error) {
 	name, err := newest(root, Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {

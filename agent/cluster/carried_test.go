@@ -14,9 +14,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// TestTokensStayInTheirPlaces: the sync writes as root whatever path it is
-// given.
-func TestTokensStayInTheirPlaces(t *testing.T) {
+// The token sync writes as root to any path that it is given.
+func TestTokenPathsAreChecked(t *testing.T) {
 	const name = Directory + "/config-v1.150.0.yaml"
 	for _, tt := range []struct{ path, want string }{
 		{"/var/lib/valitail/auth-token", ""},
@@ -25,9 +24,9 @@ func TestTokensStayInTheirPlaces(t *testing.T) {
 		{"/var/lib/loam/owed.json", "is refused"},
 		{"/usr/bin/loam", "is outside the trees"},
 		{"/", "is a directory"},
-		{name, "is where something else writes"},
-		{Directory + "/credentials/kubeconfig", "is where something else writes"},
-		{"/etc/systemd/system/kubelet.service", "is where something else writes"},
+		{name, "is written by something else"},
+		{Directory + "/credentials/kubeconfig", "is written by something else"},
+		{"/etc/systemd/system/kubelet.service", "is written by something else"},
 	} {
 		text := strings.Replace(nodeAgentText, "/var/lib/valitail/auth-token", tt.path, 1)
 		desired := config.Desired{Files: []config.File{{Path: name, Content: config.Text(text)}}}
@@ -47,7 +46,7 @@ func TestTokensStayInTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestALargeConfigurationIsNotRead(t *testing.T) {
+func TestLargeConfigurationIsNotRead(t *testing.T) {
 	open := config.Stream(strings.Repeat("0", 64), maxConfiguration+1, nil)
 	desired := config.Desired{Files: []config.File{
 		{Path: Directory + "/config-v1.150.0.yaml", Content: open},
@@ -58,10 +57,9 @@ func TestALargeConfigurationIsNotRead(t *testing.T) {
 	}
 }
 
-// TestWhatCouldNotBeReadIsReadAgain: an error passes, and no other generation
-// comes because of it.
-func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
-	k, dir := newKeep(t)
+// The error is temporary and does not start a new generation.
+func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
+	k, dir := newTestStore(t)
 	core, logs := observer.New(zap.ErrorLevel)
 	env := Env{Root: k.dir.Root(), Now: time.Now, Log: zap.New(core)}
 	s := &session{Cluster: New(Config{}, env)}
@@ -69,7 +67,7 @@ func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
 	const name = "var/lib/gardener-node-agent/config-v1.150.0.yaml"
 	want := []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}}
 
-	place(t, dir, name, "kind: Torn")
+	place(t, dir, name, "kind: Broken")
 	s.readCarried()
 	s.readCarried()
 
@@ -84,8 +82,8 @@ func TestWhatCouldNotBeReadIsReadAgain(t *testing.T) {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
 
-	place(t, dir, name, "kind: Torn")
-	s.readCarried() // Of the same generation, it was read.
+	place(t, dir, name, "kind: Broken")
+	s.readCarried() // This generation was read already.
 	s.status.Generation = "000002-0123456789ab"
 	s.readCarried()
 

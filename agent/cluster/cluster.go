@@ -24,29 +24,29 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Env is what a Cluster has of its node.
+// Env is what a Cluster needs of its node.
 type Env struct {
 	// Root is the node's root directory.
 	Root *os.Root
 
-	// Token is the bootstrap token, "" for that in the node's file.
+	// Token is the bootstrap token. If empty, the node's file has it.
 	Token string
 
-	// Reload reads Config again, as a configuration may have changed what that
-	// was read from; nil if it cannot change.
+	// Reload reads Config again, because a configuration may have changed its
+	// sources; nil if it cannot change.
 	Reload func() (Config, error)
 
-	// Restart restarts units, Kubelet reports whether the kubelet is well,
-	// Upgrade has the node start another version of its image; nil if it
-	// cannot.
+	// Restart restarts units, Kubelet reports whether the kubelet is healthy,
+	// Upgrade makes the node boot another version of its image. Each is nil if
+	// the node cannot do it.
 	Restart func(ctx context.Context, units []string) error
 	Kubelet func(ctx context.Context) error
 	Upgrade func(ctx context.Context, version string) error
 
-	// BootID is the kernel's id of this boot.
+	// BootID is the kernel's boot ID.
 	BootID string
 
-	// Addresses are those of the node's interfaces.
+	// Addresses returns the addresses of the node's interfaces.
 	Addresses func() ([]netip.Addr, error)
 
 	// Now is the wall clock, Uptime the time since kernel start, Part a random
@@ -57,27 +57,28 @@ type Env struct {
 	Log    *zap.Logger
 }
 
-// Cluster is the cluster that a node is part of: a source.Source of its
-// configuration, a content.Provider of Secrets, and who is reported to.
+// Cluster is the cluster that a node belongs to. It is the [source.Source] of
+// the node's configuration, a [content.Provider] of Secrets, and receives the
+// node's reports.
 type Cluster struct {
 	Config
 	Env
 
 	mu sync.Mutex
 
-	// released is what Read returns, nil before the cluster was reached.
-	released *offer
+	// released is what Read returns, nil until the cluster was reached.
+	released *pendingConfig
 
-	// secrets are those that the configuration refers to.
+	// secrets are the watched Secrets by name.
 	secrets map[string]*reference
 
-	// link is how it is with the API server.
+	// link is the state of the connection to the API server.
 	link status.Cluster
 
 	changes chan struct{}
 
-	// followed says that secrets is another set, reports has the newest status,
-	// posted what the watches of a session see.
+	// followed signals that secrets changed, reports has the newest status, and
+	// posted carries functions for the session's goroutine.
 	followed chan struct{}
 	linked   chan struct{}
 	reports  chan status.Status
@@ -85,20 +86,21 @@ type Cluster struct {
 	events   chan event
 	watches  atomic.Int64
 
-	// reported is the generation that Report was told of last. mu guards it.
+	// reported is the generation of the last Report, guarded by mu.
 	reported string
 
-	// life is Run's, others what goes on beside sessions.
-	life   context.Context
-	others sync.WaitGroup
-	known
+	// life is the context of Run. background are goroutines that may outlive a
+	// session.
+	life       context.Context
+	background sync.WaitGroup
+	nodeCache
 
-	// problems are what keeps the API server from doing what it is asked, by
-	// what that is; it answers all the same.
+	// problems are the errors with which a reachable API server rejects
+	// requests, by the object of the request.
 	problems map[string]string
 }
 
-// New makes a Cluster that has not been reached yet; Run is what reaches it.
+// New returns a Cluster without a connection. Run connects it.
 func New(config Config, env Env) *Cluster {
 	c := &Cluster{
 		Config:   config,
@@ -107,7 +109,7 @@ func New(config Config, env Env) *Cluster {
 		problems: map[string]string{},
 		link: status.Cluster{
 			Server: config.Server,
-			Secret: keepOf(env.Root).secret(config.SecretName),
+			Secret: newCredentialStore(env.Root).secret(config.SecretName),
 			Since:  env.Now(),
 		},
 		changes:  make(chan struct{}, 1),
@@ -123,11 +125,11 @@ func New(config Config, env Env) *Cluster {
 	return c
 }
 
-// WatchRestarts is how often something was watched anew since the start.
+// WatchRestarts returns how many watches were restarted since the start.
 func (c *Cluster) WatchRestarts() int { return int(c.watches.Load()) }
 
-// Event tells people what happened to the Node, once there is one to tell it
-// of.
+// Event records an Event about the Node, as soon as the Node is known. It does
+// not block.
 func (c *Cluster) Event(warning bool, reason, message string) {
 	kind := core.EventTypeNormal
 	if warning {
@@ -141,8 +143,8 @@ func (c *Cluster) Event(warning bool, reason, message string) {
 
 type event struct{ kind, reason, message string }
 
-// Read is of source.Source: what the cluster says, as soon as it is this node's
-// turn. Until the API server has been reached, there is nothing.
+// Read implements [source.Source]. It returns the configuration that was last
+// released for this node, or ErrAbsent until the API server was reached.
 func (c *Cluster) Read(context.Context) (source.Document, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,14 +165,14 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 	}, nil
 }
 
-// Watch is of source.Source.
+// Watch implements [source.Source].
 func (c *Cluster) Watch(context.Context) (<-chan struct{}, error) { return c.changes, nil }
 
-// Report tells the cluster how the node stands. It does not wait.
+// Report hands the node's newest status to the session. It does not wait.
 func (c *Cluster) Report(s status.Status) {
 	c.mu.Lock()
 	if c.reported != s.Generation {
-		// It has come, or has gone again.
+		// The new generation is applied, or was reverted.
 		c.reported = s.Generation
 		c.tokens.coming = nil
 	}
@@ -178,39 +180,39 @@ func (c *Cluster) Report(s status.Status) {
 	c.mu.Unlock()
 
 	select {
-	case <-c.reports: // An older one that nobody has taken.
+	case <-c.reports: // An older status that no session has read.
 	default:
 	}
 
 	c.reports <- s
 }
 
-// Linked tells when Link changes.
+// Linked signals that Link has changed.
 func (c *Cluster) Linked() <-chan struct{} { return c.linked }
 
-// Link is how it is with the API server.
+// Link returns the state of the connection to the API server.
 func (c *Cluster) Link() status.Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.link
 }
 
-// Run is the node's life in the cluster, until ctx ends.
+// Run joins the cluster and runs one session after another until ctx ends.
 func (c *Cluster) Run(ctx context.Context) {
-	defer c.others.Wait()
+	defer c.background.Wait()
 	c.life = ctx
-	c.update.load(c.keep(), c.Log)
+	c.update.load(c.store(), c.Log)
 	refused := false
 	hold := time.Duration(0)
 	for ctx.Err() == nil {
-		token, _ := c.keep().token()
+		token, _ := c.store().token()
 		who, err := c.identify(ctx, refused)
 		if err == nil {
 			refused = c.session(ctx, who)
-			token, _ = c.keep().token() // Who has joined needs none any more.
+			token, _ = c.store().token() // After joining, the token is not needed.
 		} else {
-			refused = false // What it has may be taken the next time.
-			c.tried("join", err)
+			refused = false // The credentials may be accepted the next time.
+			c.recordResult("join", err)
 		}
 
 		hold = nextHold(hold, err, refused)
@@ -227,8 +229,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Gardener's approver refuses a bootstrap token while there is a Node: the
-// hints have to say so.
+// Gardener's approver refuses a bootstrap token while the machine has a Node,
+// so the hints must say so.
 const (
 	tokenHint = "write a new token to /" + tokenName + ", or give the node a machine.yaml with one"
 	nodeHint  = "where Gardener approves certificates, delete the Node object first: " +
@@ -238,8 +240,8 @@ const (
 var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: " + tokenHint +
 	"; " + nodeHint)
 
-// joinHint adds to an error of asking for a certificate by a token what can be
-// done.
+// joinHint adds a hint to an error from requesting a certificate with a
+// bootstrap token.
 func joinHint(err error) error {
 	switch {
 	case errors.Is(err, ErrDenied):
@@ -251,10 +253,10 @@ func joinHint(err error) error {
 	return err
 }
 
-// identify is who the node is to the cluster: its certificate or, if that is
-// missing, has expired or was refused, a new one by the bootstrap token.
+// identify returns the node's credentials. If they are missing, expired or
+// refused, it requests new ones with the bootstrap token.
 func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, error) {
-	k := c.keep()
+	k := c.store()
 	who, ok := k.credentials()
 
 	token, err := k.token()
@@ -263,12 +265,12 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	}
 
 	if token != "" && c.update.record.Version == "" {
-		// In an update, the kubelet may join with its certificate.
-		err = k.kubelet(c.Config, token)
+		// During an update, the kubelet may join with its certificate.
+		err = k.writeKubeletBootstrap(c.Config, token)
 	}
 
 	if err != nil {
-		c.Log.Error("join", zap.Error(err)) // Who has a certificate needs none of it.
+		c.Log.Error("join", zap.Error(err)) // A node with a certificate can go on.
 	}
 
 	expired := ok && !c.Now().Before(who.NotAfter)
@@ -283,11 +285,12 @@ func (c *Cluster) identify(ctx context.Context, refused bool) (Credentials, erro
 	return who, joinHint(err)
 }
 
-// join asks for a certificate, as who or by the token, and keeps it.
+// join requests a certificate, as the holder of credentials or with the token,
+// and saves it.
 func (c *Cluster) join(
 	ctx context.Context, config Config, as Credentials, token string,
 ) (Credentials, error) {
-	k := c.keep()
+	k := c.store()
 	key, err := k.key()
 	if err != nil {
 		return Credentials{}, err
@@ -299,27 +302,28 @@ func (c *Cluster) join(
 	}
 	defer a.close()
 
-	c.Log.Info("asking for a certificate", zap.String("name", config.commonName()))
+	c.Log.Info("requesting a certificate", zap.String("name", config.commonName()))
 	who, err := a.request(ctx, config.commonName(), key)
 	if errors.Is(err, ErrDenied) || errors.Is(err, errUnreadable) {
-		err = errors.Join(err, k.forget())
+		err = errors.Join(err, k.dropKey())
 	}
 
 	if err != nil {
 		return Credentials{}, err
 	}
 
-	return who, k.save(config, who)
+	return who, k.saveCredentials(config, who)
 }
 
-// tried notes whether the API server was reached by a request for what key
-// says, and how it answered: one that refuses what it is asked is there.
-func (c *Cluster) tried(key string, err error) {
+// recordResult records whether a request reached the API server and how it
+// answered. A server that rejects a request is connected; key says what the
+// request was for.
+func (c *Cluster) recordResult(key string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 
-	c.relink(func(l *status.Cluster) {
+	c.updateLink(func(l *status.Cluster) {
 		switch {
 		case err != nil && !isRefusal(err):
 			if l.Connected {
@@ -341,7 +345,7 @@ func (c *Cluster) tried(key string, err error) {
 	})
 }
 
-// isRefusal reports whether err is the answer of an API server that is well.
+// isRefusal reports whether err is a rejection from a healthy API server.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
@@ -352,9 +356,9 @@ func isRefusal(err error) bool {
 		code != http.StatusTooManyRequests
 }
 
-// note keeps a problem with what key says, "" for none.
-func (c *Cluster) note(key, problem string) {
-	c.relink(func(l *status.Cluster) {
+// setProblem records a problem under key. An empty problem clears it.
+func (c *Cluster) setProblem(key, problem string) {
+	c.updateLink(func(l *status.Cluster) {
 		delete(c.problems, key)
 		if problem != "" {
 			c.problems[key] = problem
@@ -365,7 +369,7 @@ func (c *Cluster) note(key, problem string) {
 	})
 }
 
-// problem is the first of problems, "" if there is none.
+// problem returns the first of problems, "" if there are none.
 func (c *Cluster) problem() string {
 	if len(c.problems) == 0 {
 		return ""
@@ -373,8 +377,8 @@ func (c *Cluster) problem() string {
 	return c.problems[slices.Min(slices.Collect(maps.Keys(c.problems)))]
 }
 
-// relink changes link, and tells so.
-func (c *Cluster) relink(edit func(l *status.Cluster)) {
+// updateLink edits link and signals a change.
+func (c *Cluster) updateLink(edit func(l *status.Cluster)) {
 	c.mu.Lock()
 	before := c.link
 	edit(&c.link)
@@ -392,8 +396,8 @@ func (c *Cluster) relink(edit func(l *status.Cluster)) {
 	}
 }
 
-// release makes o what Read returns.
-func (c *Cluster) release(o offer) {
+// release makes o the result of Read and signals the change.
+func (c *Cluster) release(o pendingConfig) {
 	c.mu.Lock()
 	c.released = &o
 	c.link.Secret = o.secret
@@ -401,8 +405,8 @@ func (c *Cluster) release(o offer) {
 	signal(c.changes)
 }
 
-// Silence keeps client-go from writing to standard error: what goes wrong,
-// those who ask for something are told. It is for the start of a process.
+// Silence keeps client-go from writing to standard error. Callers get every
+// error as a return value. It must be called at the start of the process.
 func Silence() { klog.SetLogger(logr.Discard()) }
 
 func signal(to chan struct{}) {

@@ -28,9 +28,9 @@ func TestDelay(t *testing.T) {
 	}{
 		{"no Node", nil, time.Minute},
 		{"no annotation", &core.Node{}, time.Minute},
-		{"one that is none", annotated(delayAnnotation, "soon"), time.Minute},
-		{"one in the past", annotated(delayAnnotation, "-1s"), time.Minute},
-		{"one", annotated(delayAnnotation, "17.5s"), 17500 * time.Millisecond},
+		{"an invalid duration", annotated(delayAnnotation, "soon"), time.Minute},
+		{"a negative duration", annotated(delayAnnotation, "-1s"), time.Minute},
+		{"a duration", annotated(delayAnnotation, "17.5s"), 17500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := delay(tt.node, time.Minute); got != tt.want {
@@ -40,7 +40,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestTurnOf(t *testing.T) {
+func TestLeaseStateOf(t *testing.T) {
 	lease := func(holder string) *coordination.Lease {
 		renewed := meta.NewMicroTime(noon)
 		term := int32(600)
@@ -55,18 +55,18 @@ func TestTurnOf(t *testing.T) {
 		name      string
 		lease     *coordination.Lease
 		unchanged time.Duration
-		want      turn
+		want      leaseState
 		rest      time.Duration
 	}{
-		{"no Lease", nil, 0, take, 0},
-		{"given on", &coordination.Lease{}, 0, take, 0},
-		{"nobody's", lease(""), 0, take, 0},
-		{"ours", lease("me"), time.Hour, mine, 0},
-		{"another's", lease("other"), time.Minute, await, 9 * time.Minute},
-		{"another's that has expired", lease("other"), 10 * time.Minute, take, 0},
+		{"no Lease", nil, 0, leaseFree, 0},
+		{"released", &coordination.Lease{}, 0, leaseFree, 0},
+		{"without a holder", lease(""), 0, leaseFree, 0},
+		{"ours", lease("me"), time.Hour, leaseOurs, 0},
+		{"another's", lease("other"), time.Minute, leaseTaken, 9 * time.Minute},
+		{"another's, expired", lease("other"), 10 * time.Minute, leaseFree, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, rest := turnOf(tt.lease, "me", tt.unchanged)
+			got, rest := leaseStateOf(tt.lease, "me", tt.unchanged)
 			if got != tt.want || rest != tt.rest {
 				t.Errorf("%s for %s", got, rest)
 			}
@@ -74,7 +74,7 @@ func TestTurnOf(t *testing.T) {
 	}
 }
 
-func TestALeaseIsSeenWhenItChanges(t *testing.T) {
+func TestLeaseObservationRestartsOnChange(t *testing.T) {
 	me := "me"
 	other := "other"
 	first := &coordination.Lease{
@@ -95,12 +95,12 @@ func TestALeaseIsSeenWhenItChanges(t *testing.T) {
 		want  time.Duration
 	}{
 		{"the same", first, time.Minute},
-		{"written without a change of what it says", touched, time.Minute},
+		{"written without a change of its spec", touched, time.Minute},
 		{"with another holder", given, time.Hour},
 		{"of another name", another, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := (sighting{}).next(first, time.Minute).next(tt.lease, time.Hour).at
+			got := (observedLease{}).next(first, time.Minute).next(tt.lease, time.Hour).at
 			if got != tt.want {
 				t.Errorf("seen at %s, want %s", got, tt.want)
 			}
@@ -108,7 +108,7 @@ func TestALeaseIsSeenWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestWhatTheNodeCarries(t *testing.T) {
+func TestDesiredMetaOf(t *testing.T) {
 	c := Config{Zone: "z", KubernetesVersion: "1.36.3"}
 	full := &core.Node{ObjectMeta: meta.ObjectMeta{
 		Labels: map[string]string{
@@ -119,20 +119,20 @@ func TestWhatTheNodeCarries(t *testing.T) {
 		Annotations: map[string]string{appliedAnnotation: "sum"},
 	}}
 
-	offered := func(sum string) *offer { return &offer{sum: sum, label: sum} }
+	offered := func(sum string) *pendingConfig { return &pendingConfig{sum: sum, label: sum} }
 	refused := status.Status{Phase: status.Failed, Refused: true, Offered: "sum"}
 	for _, tt := range []struct {
 		name    string
 		node    *core.Node
 		status  status.Status
-		offered *offer
+		offered *pendingConfig
 		want    string
 	}{
 		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, offered("sum"),
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`},
-		{"one that has all", full, status.Status{Version: "sum"}, offered("sum"), ""},
+		{"a Node with all labels", full, status.Status{Version: "sum"}, offered("sum"), ""},
 		{
-			"one of the control plane",
+			"a Node of the control plane",
 			full,
 			status.Status{Version: "sum", ControlPlane: true},
 			offered("sum"),
@@ -146,24 +146,24 @@ func TestWhatTheNodeCarries(t *testing.T) {
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"new"}}}`,
 		},
 		{
-			"what the Secret calls it",
+			"the checksum in the Secret's annotation",
 			full,
 			status.Status{Version: "new"},
-			&offer{sum: "new", label: "said"},
+			&pendingConfig{sum: "new", label: "said"},
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"said"}}}`,
 		},
 		{"while it is applied", full, status.Status{Phase: status.Applying}, offered("new"), ""},
-		{"while nothing is known of the Secret", full, status.Status{Version: "sum"}, nil, ""},
+		{"before the Secret is known", full, status.Status{Version: "sum"}, nil, ""},
 		{
-			"one that was taken back",
+			"a reverted configuration",
 			full,
 			refused,
 			offered("sum"),
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":null}}}`,
 		},
-		{"another that was taken back", full, refused, offered("new"), ""},
+		{"another reverted configuration", full, refused, offered("new"), ""},
 		{
-			"one with a unit that failed later",
+			"a unit that failed later",
 			full,
 			status.Status{Phase: status.Failed, Offered: "sum"},
 			offered("sum"),
@@ -171,7 +171,7 @@ func TestWhatTheNodeCarries(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := string(wantedOf(c, tt.node, tt.status, tt.offered).patch(tt.node))
+			got := string(desiredMetaOf(c, tt.node, tt.status, tt.offered).patch(tt.node))
 			if got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
@@ -229,7 +229,7 @@ func TestUnitsCondition(t *testing.T) {
 			time.Hour,
 			[]string{"Unknown", "NoConfiguration", "the node has no configuration"},
 		},
-		{"no configuration, as the first is wrong", first, time.Hour,
+		{"no configuration, as the first is invalid", first, time.Hour,
 			[]string{
 				"False", "OSCInvalid",
 				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
@@ -240,20 +240,20 @@ func TestUnitsCondition(t *testing.T) {
 			time.Hour,
 			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
 		},
-		{"a document that is wrong", refusing(status.Invalid), time.Hour,
+		{"an invalid document", refusing(status.Invalid), time.Hour,
 			[]string{
 				"False", "OSCInvalid",
 				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
 			}},
 		{
-			"one that was, before the newest",
+			"an invalid document before the newest",
 			older,
 			time.Hour,
 			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
 		},
-		{"a change that was taken back, and a unit that failed before", both, time.Hour,
+		{"a reverted change, and a unit that failed before", both, time.Hour,
 			[]string{"False", "OSCReverted", "unit b.service failed, a.service is failed/failed"}},
-		{"a document that an operator does not want", held, time.Hour,
+		{"a held configuration", held, time.Hour,
 			[]string{
 				"False", "OSCHeld", "configuration 0123456789ab is held by an operator: " +
 					"rolled back by the operator; hint: `loam apply` ends that",
@@ -290,7 +290,8 @@ func TestUnitsCondition(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := unitsCondition(tt.status, refusalOf(tt.status, &offer{sum: "sum"}), tt.uptime)
+			c := unitsCondition(tt.status,
+				refusalOf(tt.status, &pendingConfig{sum: "sum"}), tt.uptime)
 			diff := cmp.Diff(tt.want, []string{string(c.Status), c.Reason, c.Message})
 			if diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
@@ -320,7 +321,7 @@ func TestUpgradeCondition(t *testing.T) {
 		want   []string
 	}{
 		{
-			"not of a disk",
+			"a node without a disk",
 			status.Status{ImageID: "loam", ImageVersion: "1"},
 			[]string{"False", "NoFailure", "loam 1 runs"},
 		},
@@ -357,7 +358,7 @@ func TestUpgradeCondition(t *testing.T) {
 	n.Status.Conditions = []core.NodeCondition{{Type: upgradeFailed, Status: core.ConditionTrue}}
 	if patch := string(conditionPatch(n, failed("2"), refusal{}, time.Hour,
 		noon)); !strings.Contains(patch, "loam 2 runs") {
-		t.Errorf("a Node that had one: %s", patch)
+		t.Errorf("a Node with an earlier failure: %s", patch)
 	}
 }
 
@@ -388,7 +389,7 @@ func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 
 	if patch := string(conditionPatch(n, well, refused, time.Hour, noon)); !strings.Contains(patch,
 		"OSCInvalid") {
-		t.Errorf("a node that refuses one: %s", patch)
+		t.Errorf("a node that refuses its configuration: %s", patch)
 	}
 
 	n.Status.Conditions[0].Status = core.ConditionFalse
@@ -406,7 +407,7 @@ func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestRestarts(t *testing.T) {
+func TestUnitsToRestart(t *testing.T) {
 	got := restarts(" a, b.timer,, gardener-node-agent, c.service")
 	if diff := cmp.Diff([]string{"a.service", "b.timer", "c.service"}, got); diff != "" {
 		t.Error(diff)
@@ -416,7 +417,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-func TestOlderStatesOfTheNodeAreIgnored(t *testing.T) {
+func TestOlderVersionsOfTheNodeAreIgnored(t *testing.T) {
 	node := func(uid, version string) *core.Node {
 		return &core.Node{ObjectMeta: meta.ObjectMeta{
 			UID:             types.UID(uid),
@@ -436,7 +437,7 @@ func TestOlderStatesOfTheNodeAreIgnored(t *testing.T) {
 		{"another Node", node("b", "9"), node("a", "10"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := older(tt.n, tt.known); got != tt.want {
+			if got := isOlderNode(tt.n, tt.known); got != tt.want {
 				t.Error(got)
 			}
 		})
@@ -453,19 +454,19 @@ func TestRenewAt(t *testing.T) {
 	}
 }
 
-func TestAVersionIsWhatTheAnnotationWouldBe(t *testing.T) {
+func TestLabelDefaultsToTheDigest(t *testing.T) {
 	s := &core.Secret{Data: map[string][]byte{dataKey: []byte("text")}}
-	got := offerOf(s, noon).label
+	got := pendingConfigOf(s, noon).label
 	if got != "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1" {
 		t.Error(got)
 	}
 	s.Annotations = map[string]string{checksumAnnotation: "said"}
-	if got := offerOf(s, noon).label; got != "said" {
+	if got := pendingConfigOf(s, noon).label; got != "said" {
 		t.Error(got)
 	}
 }
 
-func TestANodeThatComesAndGoes(t *testing.T) {
+func TestFlappingNodeIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		minutes []int
@@ -475,7 +476,7 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 		{"five times in ten minutes", []int{0, 2, 4, 6, 8}, "....!"},
 		{"five times in a day", []int{0, 300, 600, 900, 1200}, "....."},
 		{
-			"it is said once, and again after five more",
+			"reported once, and again after five more",
 			[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
 			"....!....!",
 		},
@@ -499,10 +500,10 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestOneEventForEachReason: a registry that does not answer is asked again
-// every few seconds, and the error is another each time.
-func TestOneEventForEachReason(t *testing.T) {
-	var told told
+// The agent asks a registry that does not answer every few seconds, and the
+// error text differs each time.
+func TestOneEventPerReason(t *testing.T) {
+	var record refusalRecord
 	for _, tt := range []struct {
 		name, node, sum, reason string
 		want                    bool
@@ -514,8 +515,8 @@ func TestOneEventForEachReason(t *testing.T) {
 		{"another document", "a", "two", "OSCUnavailable", true},
 		{"another Node", "b", "two", "OSCUnavailable", true},
 	} {
-		if got := told.isNews(tt.node, tt.sum, tt.reason); got != tt.want {
-			t.Errorf("%s: news %v", tt.name, got)
+		if got := record.isNew(tt.node, tt.sum, tt.reason); got != tt.want {
+			t.Errorf("%s: new %v", tt.name, got)
 		}
 	}
 }

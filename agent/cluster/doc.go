@@ -1,6 +1,6 @@
-// Package cluster is the node's part in a Kubernetes cluster: who the node is
-// to it, what it is told, and what it reports. It is the only importer of
-// client-go.
+// Package cluster is the node's part in a Kubernetes cluster: its identity, the
+// configuration that it receives, and what it reports. It is the only importer
+// of client-go.
 //
 // With source cluster, the configuration is a Secret. The package uses three
 // API groups and no clientset.
@@ -16,43 +16,44 @@
 // Only single objects are watched: the Secret, the Node, the Lease of the
 // rollout, the Secrets of tokens, and the Secrets that the configuration refers
 // to. The Node is watched by its host name label until its name is known,
-// because an API server accounts a watch by label for every write of any Node.
+// because an API server counts a watch by label for every write of any Node.
 // One goroutine, the session, owns the cache and decides. The cache outlives
-// the session, so a new certificate forgets no turn and no delay.
+// the session, so a new certificate loses neither the rollout nor the delay.
 //
-// A new configuration is released at once, after the delay, or in turn, as
-// Gardener's annotations ask, and the loop reads it like any other source. What
-// the loop publishes goes back as labels, annotation, condition and Events of
-// the Node. Without the API server only news is missing: the status says since
-// when. A new address of the API server in a configuration takes effect as soon
-// as it is applied; if it does not answer within 30 s, the node returns to the
-// previous one.
+// A new configuration is released at once, after the delay, or one node after
+// the other, as Gardener's annotations ask, and the loop reads it like any
+// other source. What the loop publishes goes back as labels, annotation,
+// condition and Events of the Node. Without the API server the node runs on and
+// only gets no updates; the status says since when. A new address of the API
+// server in a configuration takes effect as soon as it is applied. If it does
+// not answer within 30 s, the node returns to the previous one.
 //
-// # Tokens, turns, reports
+// # Tokens, rollout, reports
 //
 // Tokens of the node agent's configuration are synced before the configuration
-// is applied, because units of it may not start without them; its Kubernetes
-// version becomes the Node's label once it is applied. The path of a token
-// belongs to the sync: a file of the configuration there is left out, an
-// earlier one stays, and what something else does to it is undone. A token is
-// synced only to where a document may have files.
+// is applied, because its units may not start without them. Its Kubernetes
+// version becomes the Node's label once it is applied. The sync owns the path
+// of a token: a file of the configuration at that path is left out, an existing
+// file stays, and changes by others are undone. A token is synced only to paths
+// where a document may have files.
 //
-// Nodes in turn ignore the delay, renew their turn every 5 s until they are
-// done, and take no turn before they have a Node: Gardener's authorizer refuses
-// every Lease until then. The turn of another node expires once this node has
-// seen its Lease unchanged for the term, whatever time that node wrote into it.
+// Nodes in a serial rollout ignore the delay and take a Lease in turn. A node
+// renews the Lease every 5 s until it is done, and does not take it before it
+// has a Node: Gardener's authorizer refuses every Lease until then. The Lease
+// of another node expires once this node has seen it unchanged for its term,
+// whatever time that node wrote into it.
 //
-// What the node refuses or reverts, or an operator holds, is reported to the
-// cluster, where the reference only logs it: an Event with the first error's
-// place and hint, and SystemdUnitsReady=False with reason OSCInvalid,
-// OSCUnavailable, OSCNotApplied, OSCReverted or OSCHeld. A refusal is one Event
-// for each reason and document. A Node whose label says that its update was
-// successful is not drained for the next, whatever its condition says: the
-// drainer removes the label first.
+// A configuration that the node refuses or reverts, or that an operator holds,
+// is reported to the cluster, where the reference only logs it: an Event with
+// the first error's place and hint, and SystemdUnitsReady=False with reason
+// OSCInvalid, OSCUnavailable, OSCNotApplied, OSCReverted or OSCHeld. There is
+// one Event for each reason and document. A Node whose label says that its
+// update was successful is not considered drained for the next update, whatever
+// its condition says: the drainer removes the label first.
 //
-// Before the Node reports a configuration, its static pods have to run it: each
-// mirror pod has the hash of its manifest and is Ready. The pods are watched
-// only until then.
+// Before the Node reports a configuration as applied, its static pods must run
+// it: each mirror pod has the hash of its manifest and is Ready. The pods are
+// watched only until then.
 //
 // A configuration with inPlaceUpdates that changes what needs a drained node
 // (the kubelet's minor version or what it reserves, the operating system,

@@ -22,15 +22,16 @@ import (
 )
 
 const (
-	organization = "gardener.cloud:node-agents"
-	requested    = 720 * time.Hour
-	// approval is how often a request is looked at: a node agent may get its
-	// own request and not watch it (osc-contract, node-agent-authorizer).
-	approval = time.Second
-	// hidden is how often a node agent may be refused to read its own request
-	// before it gives that up: Gardener's authorizer looks it up in a cache,
-	// which may not have it yet.
-	hidden = 10
+	organization        = "gardener.cloud:node-agents"
+	certificateLifetime = 720 * time.Hour
+	// approvalPoll is how often the certificate request is read. A node agent
+	// may get its own request but not watch it (osc-contract,
+	// node-agent-authorizer).
+	approvalPoll = time.Second
+	// maxForbiddenReads is how often in a row a node agent may be forbidden to
+	// read its own request before it gives up. Gardener's authorizer looks the
+	// request up in a cache, which may lag behind.
+	maxForbiddenReads = 10
 )
 
 // Credentials are a client certificate and its key, as PEM.
@@ -40,23 +41,22 @@ type Credentials struct {
 	NotAfter         time.Time
 }
 
-// ErrDenied says that the cluster does not take this node: its request for a
-// certificate was answered, and will not be answered otherwise.
+// ErrDenied is returned if the cluster denied the certificate request for good.
 var ErrDenied = errors.New("the request for a certificate was denied")
 
-// errUnreadable says that the node may not read the request for a certificate,
-// as it was made by another user: with the bootstrap token, before there was a
+// errUnreadable is returned if the node may not read its certificate request,
+// because another user made it: the bootstrap token, before there was a
 // certificate.
 var errUnreadable = errors.New("the request for a certificate may not be read")
 
-// renewAt is when to ask for the next certificate: after 0.8 to 0.88 of the
-// life of this one, by a part in [0, 1), so that nodes do not ask all at once.
+// renewAt returns when to request the next certificate: after 0.8 to 0.88 of
+// the lifetime. part, in [0, 1), spreads the requests of many nodes.
 func (c Credentials) renewAt(part float64) time.Time {
 	life := c.NotAfter.Sub(c.NotBefore)
 	return c.NotBefore.Add(time.Duration(float64(life) * (0.8 + 0.08*part)))
 }
 
-// newKey makes a private key, as PEM (RFC 5915).
+// newKey returns a new private key as PEM (RFC 5915).
 func newKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -81,8 +81,8 @@ func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// signingRequest asks for a client certificate of commonName for key. Its name
-// follows from both: who asks again, after a restart, finds what was asked.
+// signingRequest requests a client certificate of commonName for key. Its name
+// is derived from both, so a restarted agent finds its earlier request.
 func signingRequest(
 	commonName string, key *ecdsa.PrivateKey,
 ) (*certificates.CertificateSigningRequest, error) {
@@ -99,7 +99,7 @@ func signingRequest(
 	}
 
 	sum := sha256.Sum256(append(public, commonName...))
-	seconds := int32(requested / time.Second)
+	seconds := int32(certificateLifetime / time.Second)
 	return &certificates.CertificateSigningRequest{
 		ObjectMeta: meta.ObjectMeta{Name: "node-agent-csr-" + hex.EncodeToString(sum[:16])},
 		Spec: certificates.CertificateSigningRequestSpec{
@@ -117,7 +117,7 @@ func signingRequest(
 	}, nil
 }
 
-// request asks the API server, as whoever a is, for a certificate for key and
+// request asks the API server for a certificate for key, as the user of a, and
 // waits until it is issued.
 func (a *api) request(ctx context.Context, commonName string, key []byte) (Credentials, error) {
 	private, err := parseKey(key)
@@ -140,7 +140,7 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 		switch {
 		case !apierrors.IsForbidden(err):
 			refused = 0
-		case refused < hidden:
+		case refused < maxForbiddenReads:
 			refused++
 			err = nil
 		default:
@@ -152,7 +152,7 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 		}
 
 		select {
-		case <-time.After(approval):
+		case <-time.After(approvalPoll):
 		case <-ctx.Done():
 			return Credentials{}, fmt.Errorf("wait for the certificate of request %s: %w",
 				csr.Name, ctx.Err())
@@ -160,12 +160,12 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 	}
 }
 
-// issued is the certificate of a request, nil as long as there is none.
+// issued returns the certificate of a request, nil until there is one.
 func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 	var csr certificates.CertificateSigningRequest
 	err := a.certificates.Get().Resource("certificatesigningrequests").Name(name).Do(ctx).Into(&csr)
 	if err != nil {
-		return nil, fmt.Errorf("look at certificate request %s: %w", name, err)
+		return nil, fmt.Errorf("read certificate request %s: %w", name, err)
 	}
 
 	approved := false
@@ -186,12 +186,13 @@ func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 	return csr.Status.Certificate, nil
 }
 
-// credentials are of a certificate and its key, as PEM.
+// credentials returns a certificate with its key, both PEM. It passes err on.
 func credentials(certificate, key []byte, err error) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	pair, err := tls.X509KeyPair(certificate, key) // Of another key, every connection would fail.
+	// A certificate of another key would fail every connection.
+	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("parse the certificate: %w", err)
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// denying is an API server that denies each request for a certificate, and
-// sends its name.
+// denying returns an API server that denies each certificate request and sends
+// its name to asked.
 func denying(t *testing.T) (a *api, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 1)
@@ -55,9 +55,9 @@ func denying(t *testing.T) (a *api, asked chan string) {
 	return a, asked
 }
 
-func TestWhoIsDeniedAsksAnotherTime(t *testing.T) {
+func TestDeniedRequestIsReplaced(t *testing.T) {
 	a, asked := denying(t)
-	k, _ := newKeep(t)
+	k, _ := newTestStore(t)
 	ask := func() string {
 		t.Helper()
 		key, err := k.key()
@@ -79,10 +79,10 @@ func TestWhoIsDeniedAsksAnotherTime(t *testing.T) {
 		t.Errorf("asked for %s, then %s", first, again)
 	}
 
-	if err := k.forget(); err != nil {
+	if err := k.dropKey(); err != nil {
 		t.Fatal(err)
 	}
 	if another := ask(); another == first {
-		t.Error("the request that was denied was made again")
+		t.Error("the denied request was made again")
 	}
 }

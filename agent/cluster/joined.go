@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Joined reports whether the node has a certificate of its cluster that has not
-// expired by now.
+// Joined reports whether the node has a certificate of its cluster that is
+// valid at now.
 func Joined(root *os.Root, now time.Time) bool {
-	who, ok := keepOf(root).credentials()
+	who, ok := newCredentialStore(root).credentials()
 	return ok && now.Before(who.NotAfter)
 }

@@ -15,16 +15,17 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
-// wanted is what the node's object is to carry of us: nil takes away.
-type wanted struct {
+// desiredMeta are the labels and annotations that the Node should have. A nil
+// value removes the key.
+type desiredMeta struct {
 	labels, annotations map[string]*string
 }
 
-// wantedOf decides it by what the cluster offers, nil if that is not known.
-// What the Node says it runs stays while the node is on its way to something
-// else.
-func wantedOf(c Config, n *core.Node, s status.Status, o *offer) wanted {
-	w := wanted{labels: map[string]*string{}, annotations: map[string]*string{}}
+// desiredMetaOf returns what the Node should say, by the cluster's
+// configuration; o is nil if that is unknown. The annotation of the applied
+// configuration stays while the node is applying another.
+func desiredMetaOf(c Config, n *core.Node, s status.Status, o *pendingConfig) desiredMeta {
+	w := desiredMeta{labels: map[string]*string{}, annotations: map[string]*string{}}
 	role := roleLabel + "worker"
 	if s.ControlPlane {
 		role = roleLabel + "control-plane"
@@ -43,14 +44,15 @@ func wantedOf(c Config, n *core.Node, s status.Status, o *offer) wanted {
 			w.labels[versionLabel] = &c.KubernetesVersion
 		}
 	case s.Refused && s.Offered == o.sum && n.Annotations[appliedAnnotation] == o.label:
-		w.annotations[appliedAnnotation] = nil // It was taken back.
+		w.annotations[appliedAnnotation] = nil // It was reverted.
 	}
 
 	return w
 }
 
-// patch is a merge patch (RFC 7386) that makes n as wanted; nil if it is.
-func (w wanted) patch(n *core.Node) []byte {
+// patch returns a merge patch (RFC 7386) that makes n as desired, nil if it is
+// already.
+func (w desiredMeta) patch(n *core.Node) []byte {
 	changes := map[string]any{}
 	if labels := changed(w.labels, n.Labels); len(labels) > 0 {
 		changes["labels"] = labels
@@ -76,20 +78,19 @@ func changed(want map[string]*string, have map[string]string) map[string]*string
 	return want
 }
 
-// Conditions of the Node: the first tells Gardener whether its units are well,
-// the other whether it has fallen back from a system that is newer than what
-// runs.
+// Conditions of the Node. unitsReady tells Gardener whether the units are
+// healthy, upgradeFailed whether the node fell back from a newer release.
 const (
 	unitsReady    = "SystemdUnitsReady"
 	upgradeFailed = "SystemUpgradeFailed"
 )
 
-// stuck is how long a unit may be on its way.
-const stuck = 5 * time.Minute
+// stuckAfter is how long a unit may be starting or stopping.
+const stuckAfter = 5 * time.Minute
 
-// unitsCondition is what the units come to, at uptime. They are not as the
-// cluster wants them while the node refuses the newest configuration, and
-// nothing can be said of a node that has none.
+// unitsCondition returns the condition of the units at uptime. It is False
+// while the node refuses the newest configuration and Unknown on a node without
+// one.
 func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeCondition {
 	var bad, busy []string
 	for _, u := range s.Units {
@@ -97,7 +98,7 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 		text := fmt.Sprintf("%s is %s/%s", u.Name, u.Active, u.Sub)
 		switch {
 		case u.Settled:
-		case u.Sub == "auto-restart", moving && uptime-u.Since < stuck:
+		case u.Sub == "auto-restart", moving && uptime-u.Since < stuckAfter:
 			busy = append(busy, text)
 		default:
 			bad = append(bad, text)
@@ -128,7 +129,8 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 	return condition(core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted")
 }
 
-// upgradeCondition is what became of the newest system that was tried here.
+// upgradeCondition returns the outcome of the newest release that was tried on
+// this node.
 func upgradeCondition(s status.Status) core.NodeCondition {
 	c := core.NodeCondition{
 		Type:    upgradeFailed,
@@ -154,10 +156,10 @@ func upgradeCondition(s status.Status) core.NodeCondition {
 	return c
 }
 
-// conditionPatch is a strategic merge patch of the Node's status that sets its
-// conditions; nil if they are set. A condition that says nothing yet, of units
-// without a configuration or of upgrades that have not failed, is not added. A
-// refusal that an earlier run of the agent has told of stays until this one has
+// conditionPatch returns a strategic merge patch of the Node's status that sets
+// its conditions, nil if they are set. It does not add a condition without
+// content: units without a configuration, or upgrades that have not failed. A
+// refusal that an earlier run of the agent reported stays until this run has
 // read a document.
 func conditionPatch(
 	n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time,
@@ -201,16 +203,16 @@ func conditionPatch(
 	return text
 }
 
-// self is the unit that the reference runs as.
-const self = "gardener-node-agent.service"
+// ownUnit is the unit of the reference node agent.
+const ownUnit = "gardener-node-agent.service"
 
-// kubeletUnit is the kubelet's.
+// kubeletUnit is the unit of the kubelet.
 const kubeletUnit = "kubelet.service"
 
 const restartReason = "SystemDUnitRestart"
 
-// restarts are the units that an annotation of the Node asks to restart. A name
-// without a type is a service. The agent itself need not be.
+// restarts returns the units that an annotation of the Node asks to restart. A
+// name without a suffix is a service. The agent's own unit is skipped.
 func restarts(annotation string) []string {
 	var units []string
 	for name := range strings.SplitSeq(annotation, ",") {
@@ -218,35 +220,36 @@ func restarts(annotation string) []string {
 		if name != "" && !strings.Contains(name, ".") {
 			name += ".service"
 		}
-		if name != "" && name != self {
+		if name != "" && name != ownUnit {
 			units = append(units, name)
 		}
 	}
 	return units
 }
 
-// A Node whose kubelet comes and goes this often in this time is told of.
+// A Node whose kubelet becomes ready maxFlaps times within flapWindow is
+// reported as flapping.
 const (
-	flapsMany = 5
-	flapsTime = 10 * time.Minute
+	maxFlaps   = 5
+	flapWindow = 10 * time.Minute
 )
 
 // flaps are the times at which a Node became ready again.
 type flaps []time.Time
 
-// next takes in that it does so now, and reports whether that is too often:
-// once, the count begins anew then.
+// next adds now and reports whether the Node is flapping. Then the count starts
+// over.
 func (f flaps) next(now time.Time) (flaps, bool) {
 	f = append(slices.DeleteFunc(slices.Clone(f), func(at time.Time) bool {
-		return now.Sub(at) > flapsTime
+		return now.Sub(at) > flapWindow
 	}), now)
-	if len(f) < flapsMany {
+	if len(f) < maxFlaps {
 		return f, false
 	}
 	return nil, true
 }
 
-// isNodeReady reports whether a Node is.
+// isNodeReady reports whether n has condition Ready=True.
 func isNodeReady(n *core.Node) bool {
 	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
 		return c.Type == core.NodeReady && c.Status == core.ConditionTrue

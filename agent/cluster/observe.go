@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// observe watches the one object that q finds beside the session, which calls
-// seen, with false if there is none.
+// observe watches the one object that q finds. The session's goroutine calls
+// seen, with ok false if the object does not exist.
 func observe[T runtime.Object](
 	ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool),
 ) {
@@ -34,8 +34,8 @@ func observeAll[T runtime.Object](
 ) {
 	s.group.Go(func() {
 		key := q.String()
-		defer s.note(key, "")
-		tried := func(err error) { s.post(ctx, func() { s.answered(key, err) }) }
+		defer s.setProblem(key, "")
+		tried := func(err error) { s.post(ctx, func() { s.handleResult(key, err) }) }
 		first := true
 		begun := func() {
 			if !first {
@@ -50,41 +50,40 @@ func observeAll[T runtime.Object](
 	})
 }
 
-// watchSecret keeps the offer what the Secret says.
+// watchSecret keeps pending up to date with the Secret.
 func (s *session) watchSecret(ctx context.Context) {
 	name := s.Link().Secret
-	observe(ctx, s, byName(s.api.core, "secrets", namespace,
-		name), &core.Secret{}, func(secret *core.Secret, ok bool) {
+	q := byName(s.api.core, "secrets", namespace, name)
+	observe(ctx, s, q, &core.Secret{}, func(secret *core.Secret, ok bool) {
 		if !ok {
-			s.Log.Warn("the Secret with the configuration is not there", zap.String("secret", name))
+			s.Log.Warn("the Secret with the configuration does not exist", zap.String("secret", name))
 			secret = &core.Secret{}
 			secret.Name = name
-			if s.isReleased() != nil && s.isReleased().text != nil {
-				return // The node keeps what it has.
+			if s.releasedConfig() != nil && s.releasedConfig().text != nil {
+				return // The node keeps its configuration.
 			}
 		}
 
-		o := offerOf(secret, s.Now())
-		if s.offer != nil && bytes.Equal(s.offer.text, o.text) {
-			o.since = s.offer.since
+		pending := pendingConfigOf(secret, s.Now())
+		if s.pending != nil && bytes.Equal(s.pending.text, pending.text) {
+			pending.since = s.pending.since
 		}
 
-		s.offer = &o
-		s.update.want, s.update.unclear = s.factsOf(o.text)
+		s.pending = &pending
+		s.update.want, s.update.unclear = s.factsOf(pending.text)
 	})
 }
 
-// isReleased is what Read returns now, nil for nothing.
-func (c *Cluster) isReleased() *offer {
+// releasedConfig returns the configuration that Read returns, nil for none.
+func (c *Cluster) releasedConfig() *pendingConfig {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.released
 }
 
-// watchNode watches the Node by its name or, while that is not known, by the
-// host name. An API server takes each watch by a label into account for every
-// write of any Node, and lets fewer through: a thousand nodes would wait for
-// each other.
+// watchNode watches the Node by its name or, until that is known, by its host
+// name label. An API server counts a watch by label for every write of any Node
+// and throttles it: a thousand nodes would wait for each other.
 func (s *session) watchNode(name string) {
 	if s.unwatch != nil {
 		s.unwatch()
@@ -96,20 +95,20 @@ func (s *session) watchNode(name string) {
 	}
 
 	var ctx context.Context
-	ctx, s.unwatch = context.WithCancel(s.whole)
-	s.named = name
+	ctx, s.unwatch = context.WithCancel(s.ctx)
+	s.watchedName = name
 
 	observeAll(ctx, s, q, &core.Node{}, func(nodes []*core.Node) {
 		if ctx.Err() != nil {
 			return
 		}
 		if len(nodes) == 1 {
-			s.note("node", "")
+			s.setProblem("node", "")
 			s.nodeSeen(nodes[0], true)
 			return
 		}
 		if len(nodes) > 1 {
-			s.note("node", fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
+			s.setProblem("node", fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
 				len(nodes), s.hostname(), nodes[0].Name, nodes[1].Name))
 		}
 		s.nodeSeen(nil, false)
@@ -118,14 +117,14 @@ func (s *session) watchNode(name string) {
 
 func (s *session) nodeSeen(n *core.Node, ok bool) {
 	switch {
-	case ok && s.named == "":
+	case ok && s.watchedName == "":
 		s.watchNode(n.Name)
-	case !ok && s.named != "":
+	case !ok && s.watchedName != "":
 		s.watchNode("")
 	}
 
-	if ok && s.seen && older(n, s.node) {
-		return // What the answer to a patch has said already is newer.
+	if ok && s.seen && isOlderNode(n, s.node) {
+		return // The answer to our own patch was newer.
 	}
 
 	if ok && s.node != nil && !isNodeReady(s.node) && isNodeReady(n) {
@@ -133,12 +132,12 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 		s.flaps, often = s.flaps.next(s.Now())
 		if often {
 			s.Event(true, "NodeFlapping",
-				fmt.Sprintf("the kubelet became ready %d times within %s", flapsMany, flapsTime))
+				fmt.Sprintf("the kubelet became ready %d times within %s", maxFlaps, flapWindow))
 		}
 	}
 
 	s.node = nil
-	s.looked = true
+	s.nodeKnown = true
 	s.seen = true
 
 	if ok {
@@ -158,14 +157,13 @@ func (s *session) nodeSeen(n *core.Node, ok bool) {
 	s.link.Ready = isNodeReady(s.node)
 }
 
-// older reports whether n is a state of the Node before the one that is known.
-func older(n, known *core.Node) bool {
-	return known != nil && olderVersion(n, known)
+// isOlderNode reports whether n is an older version of the known Node.
+func isOlderNode(n, known *core.Node) bool {
+	return known != nil && isOlder(n, known)
 }
 
-// olderVersion reports whether o is a state of the object before the one that
-// is known.
-func olderVersion(o, known meta.Object) bool {
+// isOlder reports whether o is an older version of the known object.
+func isOlder(o, known meta.Object) bool {
 	if o.GetUID() != known.GetUID() {
 		return false
 	}
@@ -174,15 +172,15 @@ func olderVersion(o, known meta.Object) bool {
 	return err == nil && order < 0
 }
 
-// useSecret goes on with the Secret of that name, as the Node's label says. A
-// label that is gone changes nothing.
+// useSecret switches to the Secret of that name, which a label of the Node
+// sets. Removing the label changes nothing.
 func (s *session) useSecret(name string) {
 	if name == "" || name == s.Link().Secret {
 		return
 	}
 
-	if err := s.keep().saveSecret(name, s.SecretName); err != nil {
-		s.Log.Error("keep the name of the Secret", zap.Error(err))
+	if err := s.store().saveSecret(name, s.SecretName); err != nil {
+		s.Log.Error("save the name of the Secret", zap.Error(err))
 		return
 	}
 
@@ -191,5 +189,5 @@ func (s *session) useSecret(name string) {
 	defer s.mu.Unlock()
 
 	s.link.Secret = name
-	s.over = true
+	s.finished = true
 }

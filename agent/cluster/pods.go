@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hashAnnotation tells one version of a static pod from another. Its mirror,
-// the object that the kubelet makes of it, has the same.
+// hashAnnotation identifies the version of a static pod. Its mirror pod, which
+// the kubelet creates, has the same.
 const hashAnnotation = "gardener.cloud/config.mirror"
 
-// staticLabel is "true" of the static pods that Gardener makes.
+// staticLabel is "true" on the static pods of Gardener.
 const staticLabel = "static-pod"
 
-// staticPod is what a manifest says of the pod's identity.
+// staticPod is the part of a manifest that identifies the pod.
 type staticPod struct {
 	Kind     string          `json:"kind"`
 	Metadata meta.ObjectMeta `json:"metadata"`
@@ -51,24 +51,24 @@ func staticPods(root fs.FS, manifests []string) ([]staticPod, error) {
 	return pods, nil
 }
 
-// isMirror reports whether p is what the kubelet of that Node makes of s.
+// isMirror reports whether p is the mirror pod of s on that Node.
 func (s staticPod) isMirror(p *core.Pod, node string) bool {
 	return p.Namespace == s.Metadata.Namespace &&
 		p.Name == s.Metadata.Name+"-"+strings.ToLower(node)
 }
 
-// lacking is the first static pod that does not run on the Node as its manifest
-// says, or that Gardener made and runs without one, and why; "" if there is
-// none.
-func lacking(want []staticPod, node string, have []*core.Pod) string {
+// notReady says which static pod does not run on the Node as its manifest says,
+// or still runs although Gardener removed its manifest. It returns "" if there
+// is none.
+func notReady(want []staticPod, node string, have []*core.Pod) string {
 	for _, w := range want {
 		name := w.Metadata.Namespace + "/" + w.Metadata.Name
 		i := slices.IndexFunc(have, func(p *core.Pod) bool { return w.isMirror(p, node) })
 		switch {
 		case i < 0:
-			return "static pod " + name + " is not there"
+			return "static pod " + name + " is missing"
 		case have[i].Annotations[hashAnnotation] != w.Metadata.Annotations[hashAnnotation]:
-			return "static pod " + name + " is still that of an older manifest"
+			return "static pod " + name + " still runs an older manifest"
 		case !isReady(have[i]):
 			return "static pod " + name + " is not ready"
 		}
@@ -89,7 +89,7 @@ func isReady(p *core.Pod) bool {
 	})
 }
 
-// podsOf are the pods of a Node.
+// podsOf selects the pods of a Node.
 func podsOf(a *api, node string) query {
 	return query{
 		client:   a.core,

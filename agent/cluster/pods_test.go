@@ -28,7 +28,7 @@ func mirror(hash string, ready core.ConditionStatus) *core.Pod {
 	}
 }
 
-// other is a pod that has no manifest in the configuration.
+// other is a pod without a manifest in the configuration.
 func other(static string) *core.Pod {
 	return &core.Pod{ObjectMeta: meta.ObjectMeta{
 		Name:      "old-node-1",
@@ -37,10 +37,10 @@ func other(static string) *core.Pod {
 	}}
 }
 
-func TestLacking(t *testing.T) {
+func TestNotReady(t *testing.T) {
 	files := fstest.MapFS{
 		"etc/kubernetes/manifests/etcd.yaml": {Data: []byte(manifest)},
-		// Nothing that the configuration has.
+		// Not part of the configuration.
 		"etc/kubernetes/manifests/foreign.yaml": {Data: []byte("{")},
 	}
 
@@ -54,31 +54,31 @@ func TestLacking(t *testing.T) {
 		pods []*core.Pod
 		want string
 	}{
-		{"no pod", nil, "static pod kube-system/etcd is not there"},
+		{"no pod", nil, "static pod kube-system/etcd is missing"},
 		{
-			"an older one",
+			"a pod of an older manifest",
 			[]*core.Pod{mirror("h0", core.ConditionTrue)},
-			"static pod kube-system/etcd is still that of an older manifest",
+			"static pod kube-system/etcd still runs an older manifest",
 		},
 		{
-			"one that does not answer yet",
+			"a pod that is not ready",
 			[]*core.Pod{mirror("h1", core.ConditionFalse)},
 			"static pod kube-system/etcd is not ready",
 		},
-		{"one that runs", []*core.Pod{mirror("h1", core.ConditionTrue)}, ""},
+		{"a ready pod", []*core.Pod{mirror("h1", core.ConditionTrue)}, ""},
 		{
-			"one of another owner beside it",
+			"beside a pod of another owner",
 			[]*core.Pod{mirror("h1", core.ConditionTrue), other("")},
 			"",
 		},
 		{
-			"one that Gardener has given up beside it",
+			"beside a pod that Gardener has removed",
 			[]*core.Pod{mirror("h1", core.ConditionTrue), other("true")},
 			"static pod kube-system/old-node-1 is still there",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := lacking(want, "node-1", test.pods); got != test.want {
+			if got := notReady(want, "node-1", test.pods); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
@@ -87,13 +87,13 @@ func TestLacking(t *testing.T) {
 	files["etc/kubernetes/manifests/note.txt"] = &fstest.MapFile{Data: []byte("hello")}
 	if _, err := staticPods(files, []string{"/etc/kubernetes/manifests/note.txt"}); err == nil ||
 		!strings.Contains(err.Error(), "/etc/kubernetes/manifests/note.txt: not a Pod") {
-		t.Errorf("a file that is no pod: %v", err)
+		t.Errorf("a file without a pod: %v", err)
 	}
 }
 
-// TestAKubeletJoinsAgain cuts what rejoin does after each of its steps and does
-// it again: what the kubelet joins with is never lost.
-func TestAKubeletJoinsAgain(t *testing.T) {
+// Interrupts prepareRejoin after each of its steps and runs it again: the
+// kubelet never loses the credentials to join with.
+func TestInterruptedRejoinCanBeRepeated(t *testing.T) {
 	for cut := 0; ; cut++ {
 		dir := t.TempDir()
 		pki := filepath.Join(dir, kubeletPKI)
@@ -123,15 +123,15 @@ func TestAKubeletJoinsAgain(t *testing.T) {
 
 		steps := 0
 		c := Config{Server: "https://new", CA: []byte("CA")}
-		first := keep{durable.New(root, func(durable.Step) error {
+		first := credentialStore{durable.New(root, func(durable.Step) error {
 			steps++
 			if steps > cut {
 				return os.ErrDeadlineExceeded
 			}
 			return nil
-		})}.rejoin(c)
+		})}.prepareRejoin(c)
 
-		if err := (keep{durable.New(root, nil)}).rejoin(c); err != nil {
+		if err := (credentialStore{durable.New(root, nil)}).prepareRejoin(c); err != nil {
 			t.Fatalf("after %d steps: %v", cut, err)
 		}
 
@@ -147,8 +147,9 @@ func TestAKubeletJoinsAgain(t *testing.T) {
 			}
 		}
 
-		place(t, dir, kubeletReal, "kind: Config") // Of a kubelet that waits for its certificate.
-		if err := keepOf(root).rejoin(c); err != nil {
+		// As the kubelet leaves it while it waits for its certificate.
+		place(t, dir, kubeletReal, "kind: Config")
+		if err := newCredentialStore(root).prepareRejoin(c); err != nil {
 			t.Fatalf("once more: %v", err)
 		}
 

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// What the cluster says is read as the cluster's own agent reads it.
-func TestReadIsFromTheCluster(t *testing.T) {
+// A document of the cluster is decoded as the cluster's own agent decodes it.
+func TestReadReturnsADocumentFromTheCluster(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestReadIsFromTheCluster(t *testing.T) {
 	defer root.Close()
 
 	c := New(Config{Server: "https://api", SecretName: "pool-1"}, Env{Root: root, Now: time.Now})
-	c.released = &offer{text: []byte("spec: {}"), sum: "1"}
+	c.released = &pendingConfig{text: []byte("spec: {}"), sum: "1"}
 
 	got, err := c.Read(t.Context())
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/loam-os/loam/agent/nodeagent"
 )
 
-// ReadNodeAgent reads what Gardener gives a node for its own agent: in dir, the
-// newest config-<version>.yaml, machine-name and zone, and the CA where that
-// says. root is the node's root directory.
+// ReadNodeAgent reads Gardener's files for its node agent: the newest
+// config-<version>.yaml, machine-name and zone in dir, and the CA file that the
+// configuration names. root is the node's root directory.
 func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 	dir = dir[1:]
 	name, err := newest(root, dir)
@@ -75,8 +75,7 @@ func readConfiguration(root fs.FS, name string) (nodeagent.Configuration, docume
 	return nodeagent.Decode("/"+name, text)
 }
 
-// readAuthorities returns the certificate authorities of the API server, as
-// PEM.
+// readAuthorities returns the certificate authorities of the API server as PEM.
 func readAuthorities(root fs.FS, dir string, a nodeagent.APIServer) ([]byte, error) {
 	if a.CABundle != "" {
 		return base64.StdEncoding.DecodeString(a.CABundle)
@@ -97,8 +96,8 @@ func tokensOf(c nodeagent.Configuration) []Token {
 	return all
 }
 
-// dropBadLabels leaves out what no label of the Node can say, read from there:
-// the API server would refuse all else that is said with it.
+// dropBadLabels clears values that are not valid label values and warns about
+// them. The API server would reject the other labels with them.
 func (c *Config) dropBadLabels(zone, version string) {
 	for _, l := range []struct {
 		value    *string
@@ -108,7 +107,7 @@ func (c *Config) dropBadLabels(zone, version string) {
 			continue
 		}
 		c.Warnings = append(c.Warnings,
-			fmt.Sprintf("%s: the %s %.100q is no value of a label: the Node goes without",
+			fmt.Sprintf("%s: the %s %.100q is not a valid label value: the Node gets none",
 				l.at, l.what, *l.value))
 		*l.value = ""
 	}
@@ -119,11 +118,10 @@ const (
 	configSuffix = ".yaml"
 )
 
-// newest returns the configuration of the newest version in dir: there is one
-// for each version of the reference that was ever on the node, and each version
-// reads its own. The times of the files say nothing: the clock may have been
-// wrong when one was written, and one that was put back is younger than its
-// successor.
+// newest returns the configuration of the newest version in dir. Each version
+// of the reference that was ever on the node has left one, and reads only its
+// own. File times do not help: the clock may have been wrong, and a restored
+// file is younger than its successor.
 func newest(root fs.FS, dir string) (string, error) {
 	names, err := fs.Glob(root, path.Join(dir, configPrefix+"*"+configSuffix))
 	if err != nil {
@@ -138,9 +136,9 @@ func newest(root fs.FS, dir string) (string, error) {
 	return slices.MaxFunc(names, compareConfigurations), nil
 }
 
-// compareConfigurations orders names of configurations by their versions
-// (Semantic Versioning 2.0.0, section 11). A name that has none comes first,
-// and names with the same precedence are in the order of their bytes.
+// compareConfigurations orders file names by their versions (Semantic
+// Versioning 2.0.0, section 11). A name without a version comes first, and
+// names of equal precedence are in byte order.
 func compareConfigurations(a, b string) int {
 	first := versionIn(a)
 	second := versionIn(b)
@@ -168,7 +166,7 @@ func versionIn(name string) *version.Version {
 	return v
 }
 
-// line is the first line of a file, "" if there is none.
+// line returns the first line of a file, "" if the file is absent.
 func line(root fs.FS, name string) (string, error) {
 	text, err := fs.ReadFile(root, name)
 	if errors.Is(err, fs.ErrNotExist) {

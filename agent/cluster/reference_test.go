@@ -64,13 +64,13 @@ func TestReadNodeAgent(t *testing.T) {
 	want.KubernetesVersion = ""
 	want.Warnings = []string{
 		want.Warnings[0],
-		`/var/lib/gardener-node-agent/zone: the zone "eu west" is no value of a label: the Node goes without`,
-		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is no value of a label: the Node goes without`,
+		`/var/lib/gardener-node-agent/zone: the zone "eu west" is not a valid label value: the Node gets none`,
+		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is not a valid label value: the Node gets none`,
 	}
 
 	got, err = ReadNodeAgent(node, Directory)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("what is no label: %v (-want +got):\n%s", err, diff)
+		t.Errorf("invalid label values: %v (-want +got):\n%s", err, diff)
 	}
 
 	for _, tt := range []struct{ name, file, text, want string }{
@@ -116,12 +116,12 @@ func TestReadNodeAgent(t *testing.T) {
 	}
 }
 
-// TestTheNewestConfigurationIsThatOfTheNewestVersion: the time of a file is by
-// a clock that may have been wrong, and by whoever copied it.
-func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
+// File times do not decide: the clock may have been wrong, and copies have
+// other times.
+func TestNewestConfigurationHasTheNewestVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// names are in the order of their times.
+		// names are in the order of their file times.
 		names []string
 		want  string
 	}{
@@ -142,7 +142,7 @@ func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
 			"config-v1.100.0.yaml",
 		},
 		{
-			"a release is newer than what led to it",
+			"a release is newer than its pre-releases",
 			[]string{"config-v1.150.0.yaml", "config-v1.150.0-dev.yaml"},
 			"config-v1.150.0.yaml",
 		},
@@ -152,7 +152,7 @@ func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
 			"config-1.150.0.yaml",
 		},
 		{
-			"what is no version is the oldest",
+			"an invalid version is the oldest",
 			[]string{"config-v1.149.0.yaml", "config-v0.0.0-master+$Format:%H$.yaml"},
 			"config-v1.149.0.yaml",
 		},
@@ -162,7 +162,7 @@ func TestTheNewestConfigurationIsThatOfTheNewestVersion(t *testing.T) {
 			"config-v1.150.0+b.yaml",
 		},
 		{
-			"two that are no versions",
+			"two invalid versions",
 			[]string{"config-new.yaml", "config-master.yaml"},
 			"config-new.yaml",
 		},

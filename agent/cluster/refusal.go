@@ -10,16 +10,16 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// refusal is why a node does not run what its cluster wants, for the condition
-// of the Node and for an Event; the zero refusal is for one that does, or is on
-// its way.
+// refusal is why a node does not run the configuration of its cluster, for the
+// Node's condition and an Event. It is zero if the node runs it or is applying
+// it.
 type refusal struct {
-	// reason is in CamelCase, as conditions and Events have them.
+	// reason is in CamelCase, as in conditions and Events.
 	reason, message string
 }
 
-// heldReason is the reason of a configuration that an operator does not want,
-// refusalReasons are those of the others.
+// heldReason is the reason of a configuration that an operator holds;
+// refusalReasons are the others.
 const heldReason = "OSCHeld"
 
 var refusalReasons = map[status.Refusal]string{
@@ -29,17 +29,15 @@ var refusalReasons = map[status.Refusal]string{
 	status.Reverted:    "OSCReverted",
 }
 
-// isRefusalReason reports whether a condition has that reason because of a
-// refusal.
+// isRefusalReason reports whether reason is one of a refusal.
 func isRefusalReason(reason string) bool {
 	return reason == heldReason ||
 		slices.Contains(slices.Collect(maps.Values(refusalReasons)), reason)
 }
 
-// refusalOf decides whether the node refuses what the cluster offers, nil if
-// that is not known. What the node said of an older document does not count any
-// more.
-func refusalOf(s status.Status, o *offer) refusal {
+// refusalOf returns whether and why the node refuses o, which is nil if
+// unknown. A refusal of an older document does not count.
+func refusalOf(s status.Status, o *pendingConfig) refusal {
 	switch {
 	case o == nil || s.Offered != o.sum:
 	case s.Refusal != "" && s.Error != nil:
@@ -58,28 +56,28 @@ func refusalOf(s status.Status, o *offer) refusal {
 // have very long values.
 const maxMessage = 1000
 
-// told are the reasons why one document was refused that one Node was told of.
-type told struct {
+// refusalRecord has the reasons that were reported to a Node for one document.
+type refusalRecord struct {
 	node, sum string
 	reasons   map[string]bool
 }
 
-// isNews reports whether that Node was not told of this reason yet, for the
-// document with that sum, and notes that it is.
-func (t *told) isNews(node, sum, reason string) bool {
+// isNew reports whether this reason was not yet reported to that Node for the
+// document with that sum, and records it.
+func (t *refusalRecord) isNew(node, sum, reason string) bool {
 	if t.node != node || t.sum != sum {
-		*t = told{node, sum, map[string]bool{}}
+		*t = refusalRecord{node, sum, map[string]bool{}}
 	}
 	before := t.reasons[reason]
 	t.reasons[reason] = true
 	return !before
 }
 
-// tellRefusal makes an Event of a refusal, once for each reason, document and
-// Node. The message may be another at each try, as that of a registry that does
-// not answer: the condition has the newest.
-func (s *session) tellRefusal(r refusal) {
-	if r == (refusal{}) || !s.told.isNews(string(s.node.UID), s.offer.sum, r.reason) {
+// reportRefusal creates an Event for a refusal, once for each reason, document
+// and Node. Later attempts may have other messages, for example when a registry
+// does not answer; the condition has the newest.
+func (s *session) reportRefusal(r refusal) {
+	if r == (refusal{}) || !s.reportedRefusals.isNew(string(s.node.UID), s.pending.sum, r.reason) {
 		return
 	}
 	s.event(s.node, core.EventTypeWarning, r.reason, fmt.Sprintf("%.*s", maxMessage, r.message))

@@ -13,25 +13,25 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// report is what the Node's words follow from.
+// report is the input from which the Node was last reported.
 type report struct {
 	node  *core.Node
-	offer *offer
-	// at is the status's, uptime.
+	offer *pendingConfig
+	// at is the uptime of the status.
 	at time.Duration
 }
 
-// reportNode makes the Node say how the node stands.
+// reportNode updates the Node's labels, annotations and conditions.
 func (s *session) reportNode(ctx context.Context) error {
 	if s.node == nil || s.status.Phase == "" ||
-		s.reported == (report{s.node, s.offer, s.status.Uptime}) {
+		s.reported == (report{s.node, s.pending, s.status.Uptime}) {
 		return nil
 	}
 
-	said := s.status
-	said.Version = s.proven()
+	reported := s.status
+	reported.Version = s.readyDigest()
 
-	w := wantedOf(s.labelled(), s.node, said, s.offer)
+	w := desiredMetaOf(s.labelled(), s.node, reported, s.pending)
 	if patch := w.patch(s.node); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
 		if err != nil {
@@ -48,21 +48,21 @@ func (s *session) reportNode(ctx context.Context) error {
 		s.seen = true
 	}
 
-	if said.Version != "" {
-		if err := s.keep().joined(); err != nil {
-			s.Log.Error("remove what was for joining", zap.Error(err))
+	if reported.Version != "" {
+		if err := s.store().removeJoinFiles(); err != nil {
+			s.Log.Error("remove the files for joining", zap.Error(err))
 		}
 	}
 
-	if s.offer != nil && said.Version == s.offer.sum {
-		s.sound = said.Version
+	if s.pending != nil && reported.Version == s.pending.sum {
+		s.reportedDigest = reported.Version
 		if err := s.firstRecord(); err != nil {
 			s.Log.Error("updates in place", zap.Error(err))
 		}
 	}
 
-	refused := refusalOf(s.status, s.offer)
-	s.tellRefusal(refused)
+	refused := refusalOf(s.status, s.pending)
+	s.reportRefusal(refused)
 	if patch := conditionPatch(s.node, s.status, refused, s.Uptime(), s.Now()); patch != nil {
 		n, err := s.api.patchNode(ctx, s.node.Name, "status", strategicPatch, patch)
 		if err != nil {
@@ -72,22 +72,23 @@ func (s *session) reportNode(ctx context.Context) error {
 		s.seen = true
 	}
 
-	// What waits, or units that are on their way, may come to be otherwise by
-	// itself.
-	if said.Version == s.status.Version &&
+	// A configuration that is not ready, or units that are starting, may change
+	// without a new status.
+	if reported.Version == s.status.Version &&
 		!slices.ContainsFunc(s.status.Units, func(u status.Unit) bool { return !u.Settled }) {
-		s.reported = report{s.node, s.offer, s.status.Uptime}
+		s.reported = report{s.node, s.pending, s.status.Uptime}
 	}
 
 	return nil
 }
 
-// restart is what the Node's annotation asks for: what is under way, and what
-// is done and to be taken away there.
+// restart is the state of the units that the Node's annotation asks to restart.
+// doing is the annotation being handled, done the handled annotation that must
+// be removed.
 type restart struct{ doing, done string }
 
-// restartUnits does what the Node's annotation asks for, beside the session,
-// and then takes it away.
+// restartUnits restarts the units that the Node's annotation names, in the
+// background, and then removes the annotation.
 func (s *session) restartUnits(ctx context.Context) error {
 	if s.node == nil {
 		return nil
@@ -95,14 +96,14 @@ func (s *session) restartUnits(ctx context.Context) error {
 
 	asked := s.node.Annotations[restartAnnotation]
 	if asked != s.restart.done {
-		s.restart.done = "" // It was withdrawn.
+		s.restart.done = "" // The request was withdrawn.
 	}
 
 	switch asked {
 	case "", s.restart.doing:
 		return nil
 	case s.restart.done:
-		err := s.change(ctx, wanted{annotations: map[string]*string{restartAnnotation: nil}})
+		err := s.change(ctx, desiredMeta{annotations: map[string]*string{restartAnnotation: nil}})
 		if err == nil {
 			s.restart.done = ""
 		}
@@ -115,10 +116,11 @@ func (s *session) restartUnits(ctx context.Context) error {
 	}
 }
 
-// restartBeside restarts units beside the session, even if that ends, and tells
-// how it went; then has the session's goroutine call it, unless it is nil.
+// restartBeside restarts units in the background, even if the session ends, and
+// records the result as an Event. Then the session's goroutine calls then,
+// unless it is nil.
 func (c *Cluster) restartBeside(units []string, then func()) {
-	c.others.Go(func() {
+	c.background.Go(func() {
 		if len(units) > 0 {
 			if err := c.Restart(c.life, units); err != nil {
 				c.Event(true, restartReason, err.Error())

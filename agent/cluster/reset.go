@@ -1,8 +1,8 @@
 package cluster
 
-// Identity is where a node keeps who it is to its cluster: directories whose
-// whole content is that, and files besides, absolute. Tokens are where Config
-// says.
+// Identity returns where a node keeps its identity in the cluster: directories
+// with nothing else in them, and files. All paths are absolute. Config names
+// the files of tokens.
 func Identity() (directories, files []string) {
 	return []string{Directory, "/" + kubeletDir}, []string{"/" + recordName}
 }

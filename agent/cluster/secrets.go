@@ -14,28 +14,29 @@ import (
 
 // reference is a Secret that the configuration refers to or that has a token.
 type reference struct {
-	// data is what it has, nil if there is none; valid once known is closed.
-	data  map[string][]byte
-	known chan struct{}
-	isIt  bool
+	// data is the content of the Secret, nil if it does not exist. It is valid
+	// once ready is closed, which isKnown records.
+	data    map[string][]byte
+	ready   chan struct{}
+	isKnown bool
 
-	// isNamed says that the configuration refers to it, hasToken that a token
-	// does.
+	// isNamed says that the configuration refers to the Secret, hasToken that
+	// it has a token to sync.
 	isNamed, hasToken bool
 
-	// kept are the files of its tokens by path, for the session's goroutine
-	// only.
-	kept map[string]kept
+	// files are the files of its tokens by path. Only the session's goroutine
+	// uses them.
+	files map[string]tokenFile
 
-	// stop ends its watch; nil while there is no session.
+	// stop ends the watch. It is nil while there is no session.
 	stop context.CancelFunc
 }
 
-// patience is how long a Secret is waited for that was never seen.
-const patience = 5 * time.Second
+// secretTimeout is how long to wait for a Secret that was never seen.
+const secretTimeout = 5 * time.Second
 
-// Follow has the Secrets watched that are referred to or have tokens, and no
-// others.
+// Follow watches the Secrets in references and those with tokens, and stops
+// watching all others.
 func (c *Cluster) Follow(references []osc.Reference) {
 	named := map[string]bool{}
 	for _, r := range references {
@@ -59,15 +60,16 @@ func (c *Cluster) Follow(references []osc.Reference) {
 	signal(c.followed)
 }
 
-// refer is the reference to a Secret, made if there is none. mu is held.
+// refer returns the reference to a Secret and creates it if absent. mu must be
+// held.
 func (c *Cluster) refer(name string) *reference {
 	if c.secrets[name] == nil {
-		c.secrets[name] = &reference{known: make(chan struct{})}
+		c.secrets[name] = &reference{ready: make(chan struct{})}
 	}
 	return c.secrets[name]
 }
 
-// dropUnused forgets Secrets that nothing is to know of. mu is held.
+// dropUnused forgets Secrets that are no longer needed. mu must be held.
 func (c *Cluster) dropUnused() {
 	for name, r := range c.secrets {
 		if r.isNamed || r.hasToken {
@@ -80,8 +82,9 @@ func (c *Cluster) dropUnused() {
 	}
 }
 
-// Secret is of content.Provider: what the Secret of namespace kube-system has
-// under key. One that is followed is what it is now.
+// Secret implements [content.Provider]. It returns the value of key in the
+// Secret, which must be in namespace kube-system and in the references of the
+// last Follow.
 func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content, error) {
 	c.mu.Lock()
 	r := c.secrets[name]
@@ -93,9 +96,9 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 	}
 
 	select {
-	case <-r.known:
-	case <-time.After(patience):
-		return config.Content{}, fmt.Errorf("secret %s: the API server does not tell", name)
+	case <-r.ready:
+	case <-time.After(secretTimeout):
+		return config.Content{}, fmt.Errorf("secret %s: no answer from the API server", name)
 	case <-ctx.Done():
 		return config.Content{}, ctx.Err()
 	}
@@ -111,12 +114,12 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 	return config.Inline(data), nil
 }
 
-// Image is of content.Provider: a cluster has none.
+// Image implements [content.Provider]. A cluster has no images.
 func (c *Cluster) Image(context.Context, string, string) (config.Content, error) {
 	return config.Content{}, content.ErrAbsent
 }
 
-// followAll watches the Secrets that are followed and are not watched yet.
+// followAll starts the missing watches of Secrets.
 func (s *session) followAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,9 +144,9 @@ func (s *session) followAll(ctx context.Context) {
 					r.data = secret.Data
 				}
 
-				if !r.isIt {
-					r.isIt = true
-					close(r.known)
+				if !r.isKnown {
+					r.isKnown = true
+					close(r.ready)
 					return
 				}
 
@@ -155,8 +158,8 @@ func (s *session) followAll(ctx context.Context) {
 	}
 }
 
-// unfollow notes that nothing is watched any more. The next session says again
-// which Secrets have tokens.
+// unfollow records that all watches have ended. The next session determines
+// again which Secrets have tokens.
 func (s *session) unfollow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,98 +15,99 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// requestLimit is how long a request may take.
-const requestLimit = 10 * time.Second
+// requestTimeout is how long a request may take.
+const requestTimeout = 10 * time.Second
 
-// known is what the session's goroutine knows of the node and its cluster. It
-// outlives sessions: the next goes on from there.
-type known struct {
-	// status was reported last.
+// nodeCache is the session's view of the node and its cluster. It outlives
+// sessions, so a new certificate loses no state.
+type nodeCache struct {
+	// status is the last reported status.
 	status status.Status
 
-	// node is nil if there is none or, before looked, if that is not known.
-	node   *core.Node
-	looked bool
-	delay  time.Duration
-	flaps  flaps
+	// node is nil if it does not exist or, before nodeKnown, if that is
+	// unknown.
+	node      *core.Node
+	nodeKnown bool
+	delay     time.Duration
+	flaps     flaps
 
-	// offer is what the Secret says; nil before it is known.
-	offer *offer
+	// pending is the configuration in the Secret, nil until it is known.
+	pending *pendingConfig
 
-	// sound is the sum of the text that the Node says it runs, "" before it
-	// does.
-	sound string
+	// reportedDigest is the digest of the configuration that the Node reports
+	// as applied, "" before the first report.
+	reportedDigest string
 
-	// addresses are those of the Node when it last had an internal one,
-	// reminded that the kubelet was restarted for one it has lost.
-	addresses []liveness.Address
-	reminded  bool
+	// addresses are the Node's addresses when it last had an internal one.
+	// kubeletRestarted says that the kubelet was restarted for a lost address.
+	addresses        []liveness.Address
+	kubeletRestarted bool
 
-	// lease is the node's own, renewed then.
+	// lease is the agent's own Lease, renewed when it was last renewed.
 	lease   *coordination.Lease
 	renewed time.Time
 
-	// sighting is of the Lease of turns.
-	sighting sighting
-	restart  restart
-	update   update
-	reach    reach
-	tokens   tokens
-	carried  carried
-	told     told
+	// observed is the observation of the rollout Lease.
+	observed         observedLease
+	restart          restart
+	update           update
+	endpoint         endpoint
+	tokens           tokens
+	carried          carried
+	reportedRefusals refusalRecord
 }
 
-// session is the time with one certificate. Its fields belong to one goroutine,
-// to which the watches send what they see.
+// session is the connection with one certificate. Its fields belong to one
+// goroutine; the watches post what they see to it.
 type session struct {
 	*Cluster
 	api *api
 	who Credentials
 
-	// renew is when to ask for the next certificate, renewing that it is asked
-	// for.
+	// renew is when to request the next certificate. renewing says that the
+	// request is under way.
 	renew    time.Time
 	renewing bool
 
-	// refused says that the API server does not take the certificate, over that
-	// the next session is to begin, failing that a request has failed since all
-	// did not.
-	refused, over, failing bool
+	// refused says that the API server does not accept the certificate,
+	// finished that the next session should begin, failing that the last step
+	// had errors.
+	refused, finished, failing bool
 
-	// rejections are of the parts of a step, by their place in it.
+	// rejections are the backoffs of the parts of step, by index.
 	rejections map[int]rejection
 
-	// named is the name by which the Node is watched, "" while it is looked
-	// for; unwatch ends that. seen says that a watch, or the answer to a patch,
-	// has told of the Node in this session.
-	named   string
-	unwatch context.CancelFunc
-	seen    bool
-	turns   turns
-	proof   proof
+	// watchedName is the name by which the Node is watched, "" while it is
+	// watched by its host name label. unwatch ends that watch. seen says that a
+	// watch or the answer to a patch has shown the Node in this session.
+	watchedName string
+	unwatch     context.CancelFunc
+	seen        bool
+	rollout     rollout
+	readiness   readiness
 
-	// synced are the tokens whose Secrets are watched.
-	synced []Token
+	// tokensWatched are the tokens whose Secrets are watched.
+	tokensWatched []Token
 
-	// reported is what the Node was last told of, with nothing left to tell.
+	// reported is the last report that left nothing to do.
 	reported report
 
-	// blocked is what the Node's word waits for, "" for nothing.
+	// blocked is what the report of the Node waits for, "" for nothing.
 	blocked string
 
-	// next is when to look again at the latest.
-	next  time.Time
-	whole context.Context
+	// wake is when to run the next step at the latest.
+	wake  time.Time
+	ctx   context.Context
 	group *sync.WaitGroup
 }
 
-// session talks to the cluster as who until ctx ends or there are newer
-// credentials, and reports whether the old ones were refused.
+// session talks to the cluster with the credentials who until ctx ends or there
+// are newer ones, and reports whether they were refused.
 func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	a, err := newAPI(c.rest(who, ""))
 	if err != nil {
-		c.tried("connect", err)
-		c.goBack()
+		c.recordResult("connect", err)
+		c.revertEndpoint()
 		pause(ctx, retryStep)
 		return false
 	}
@@ -120,7 +121,7 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 		who:        who,
 		renew:      who.renewAt(c.Part()),
 		group:      &group,
-		whole:      ctx,
+		ctx:        ctx,
 		rejections: map[int]rejection{},
 	}
 
@@ -137,15 +138,15 @@ func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
 	s.followTokens()
 	s.followAll(ctx)
 
-	for !s.refused && (!s.over || s.update.busy) && ctx.Err() == nil {
-		s.turn(ctx)
+	for !s.refused && (!s.finished || s.update.busy) && ctx.Err() == nil {
+		s.handleEvent(ctx)
 		s.renewal(ctx)
 	}
 
 	return s.refused
 }
 
-// post has f called by the session's goroutine.
+// post makes the session's goroutine call f.
 func (c *Cluster) post(ctx context.Context, f func()) {
 	select {
 	case c.posted <- f:
@@ -153,13 +154,13 @@ func (c *Cluster) post(ctx context.Context, f func()) {
 	}
 }
 
-// turn waits for something to happen and does what it leads to.
-func (s *session) turn(ctx context.Context) {
-	timer := time.NewTimer(max(0, s.next.Sub(s.Now())))
+// handleEvent waits for an event and runs a step.
+func (s *session) handleEvent(ctx context.Context) {
+	timer := time.NewTimer(max(0, s.wake.Sub(s.Now())))
 	defer timer.Stop()
 	events := s.events
 	if s.node == nil {
-		events = nil // They wait for somebody whom they are about.
+		events = nil // They wait for the Node that they are about.
 	}
 
 	select {
@@ -171,58 +172,57 @@ func (s *session) turn(ctx context.Context) {
 	case e := <-events:
 		s.event(s.node, e.kind, e.reason, e.message)
 	case <-s.followed:
-		s.followAll(s.whole)
+		s.followAll(s.ctx)
 	case <-timer.C:
 	}
 
 	select {
-	case s.status = <-s.reports: // What was said since is to be decided by, too.
+	case s.status = <-s.reports: // Decide by the newest status.
 	default:
 	}
 
 	s.readCarried()
 	s.followTokens()
-	s.next = s.Now().Add(leaseRenew)
+	s.wake = s.Now().Add(leaseRenew)
 	s.step(ctx)
 }
 
-// soon has the session look again at that time, if it would not before.
-func (s *session) soon(at time.Time) {
-	if at.Before(s.next) {
-		s.next = at
+// wakeAt runs the next step no later than at.
+func (s *session) wakeAt(at time.Time) {
+	if at.Before(s.wake) {
+		s.wake = at
 	}
 }
 
-// step does what is due, each by what is known now. The sign of life comes
-// first, and none waits for another. What the API server refuses for good is
-// not done with every step.
+// step runs all parts that are due. The agent's Lease comes first, and no part
+// waits for another. A part that the API server rejects for good backs off.
 func (s *session) step(ctx context.Context) {
 	s.blocked = ""
 	failed := false
 	for i, part := range []func(context.Context) error{
-		s.renewLease, s.reload, s.takeOffer, s.updateInPlace, s.reportNode, s.restoreAddresses,
-		s.restartUnits, s.writeTokens, s.giveTurn,
+		s.renewLease, s.reload, s.releasePending, s.updateInPlace, s.reportNode, s.restoreAddresses,
+		s.restartUnits, s.writeTokens, s.renewOrReleaseRollout,
 	} {
 		if rest := s.rejections[i].until - s.Uptime(); rest > 0 {
 			failed = true
-			s.soon(s.Now().Add(rest))
+			s.wakeAt(s.Now().Add(rest))
 			continue
 		}
 
-		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := part(ctx)
 		cancel()
 		s.rejections[i] = s.rejections[i].next(err, s.Uptime(), s.about)
 
 		if err != nil {
 			failed = true
-			s.answered("write", err)
-			s.soon(s.Now().Add(max(s.about(retryStep), s.rejections[i].until-s.Uptime())))
+			s.handleResult("write", err)
+			s.wakeAt(s.Now().Add(max(s.about(retryStep), s.rejections[i].until-s.Uptime())))
 		}
 	}
 
 	if s.failing && !failed {
-		s.tried("write", nil)
+		s.recordResult("write", nil)
 	}
 
 	s.failing = failed
@@ -235,29 +235,30 @@ func (s *session) step(ctx context.Context) {
 	}
 }
 
-// about is half of d to one and a half: not all nodes are to come at once.
+// about returns a random duration between half of d and one and a half, to
+// spread the nodes.
 func (c *Cluster) about(d time.Duration) time.Duration {
 	return time.Duration((0.5 + c.Part()) * float64(d))
 }
 
-// waits notes what the Node's word waits for.
-func (s *session) waits(what string) {
+// setBlocked records the first thing that the report of the Node waits for.
+func (s *session) setBlocked(what string) {
 	if s.blocked == "" {
 		s.blocked = what
 	}
 }
 
-// answered takes in how a request went.
-func (s *session) answered(key string, err error) {
+// handleResult records the result of a request under key.
+func (s *session) handleResult(key string, err error) {
 	s.refused = s.refused || apierrors.IsUnauthorized(err)
-	s.tried(key, err)
-	if err == nil && !s.over {
-		s.reach.before = nil // This way leads there.
+	s.recordResult(key, err)
+	if err == nil && !s.finished {
+		s.endpoint.before = nil // The new address works.
 	}
 }
 
-// renewal asks for the next certificate when it is time. Until there is one,
-// which somebody may have to approve, all else goes on.
+// renewal requests the next certificate when it is time. The session goes on
+// while the request waits for approval.
 func (s *session) renewal(ctx context.Context) {
 	if s.renewing || s.update.busy || s.Now().Before(s.renew) {
 		return
@@ -275,7 +276,7 @@ func (s *session) renewal(ctx context.Context) {
 				return
 			}
 			s.Log.Info("renewed the certificate", zap.Time("expires", who.NotAfter))
-			s.over = true
+			s.finished = true
 		})
 	})
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// tokens is what is known of the token syncs of a node.
+// tokens is the state of the token syncs of a node.
 type tokens struct {
-	// coming are in the configuration that is being applied, and written those
-	// whose file was written, or could not be, as long as they are synced.
+	// coming are the tokens of the configuration that is being applied. written
+	// are the synced tokens whose file was written or could not be written.
 	// Cluster.mu guards both.
 	coming  []Token
 	written map[Token]bool
 
-	// progress tells Prepare that written has changed.
+	// progress signals Prepare that written has changed.
 	progress chan struct{}
 
-	// checked is when the files were last compared with their Secrets, and for
-	// which generation.
+	// checked is when the files were last compared with their Secrets,
+	// checkedOf for which generation.
 	checked   time.Time
 	checkedOf string
 }
 
-// tokenCheck is how often the file of a token is compared with its Secret.
+// tokenCheck is how often token files are compared with their Secrets.
 const tokenCheck = leaseRenew
 
-// kept is what is known of the file of a token.
-type kept struct {
-	// token is what it has, failed that the Secret has none or another, which
-	// could not be written.
+// tokenFile is the state of the file of a token.
+type tokenFile struct {
+	// token is the content of the file. failed says that the Secret has no
+	// token or that a new one could not be written.
 	token  []byte
 	failed bool
 }
@@ -49,11 +49,11 @@ var (
 	errNoKey    = errors.New("the Secret has no token")
 )
 
-// Prepare takes up the token syncs of a configuration that is about to be
-// applied, and waits until their files are written: units of the same
-// configuration may not start without them. It waits no longer than patience,
-// and not at all while the API server does not answer. A zero configuration is
-// for one that is not applied after all.
+// Prepare syncs the tokens of a configuration that is about to be applied and
+// waits until their files are written, because units of that configuration may
+// not start without them. It waits for at most secretTimeout, and not at all
+// while the API server does not answer. A zero configuration withdraws one that
+// is not applied after all.
 func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 	coming, err := tokensIn(desired)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 		return
 	}
 
-	limit := time.After(patience)
+	limit := time.After(secretTimeout)
 	for !c.areWritten(coming) {
 		select {
 		case <-c.tokens.progress:
@@ -82,17 +82,17 @@ func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 	}
 }
 
-// areWritten reports whether the files of all tokens were written, or could not
-// be.
+// areWritten reports whether the files of all tokens were written or could not
+// be written.
 func (c *Cluster) areWritten(all []Token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(all, func(t Token) bool { return !c.tokens.written[t] })
 }
 
-// allTokens are the token syncs of the node, one for each path: what the node
-// runs goes before what is being applied, and that before what machine.yaml
-// says.
+// allTokens returns the token syncs of the node, one for each path. The running
+// configuration has precedence over the one being applied, and that over
+// machine.yaml.
 func (s *session) allTokens() []Token {
 	s.mu.Lock()
 	coming := s.tokens.coming
@@ -108,21 +108,20 @@ func (s *session) allTokens() []Token {
 	return all
 }
 
-// followTokens has the Secrets of the tokens watched, and no others for tokens.
+// followTokens watches the Secrets of the tokens, and no others for tokens.
 func (s *session) followTokens() {
 	all := s.allTokens()
 	s.forgetWritten(all)
-	if slices.Equal(all, s.synced) {
+	if slices.Equal(all, s.tokensWatched) {
 		return
 	}
 
-	s.synced = all
+	s.tokensWatched = all
 	s.referTo(all)
-	s.followAll(s.whole)
+	s.followAll(s.ctx)
 }
 
-// referTo makes the Secrets of all tokens, and no others, those that have
-// tokens.
+// referTo marks the Secrets of all tokens, and no others, as having tokens.
 func (s *session) referTo(all []Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,26 +133,26 @@ func (s *session) referTo(all []Token) {
 	for _, t := range all {
 		r := s.refer(t.Secret)
 		r.hasToken = true
-		if r.kept == nil {
-			r.kept = map[string]kept{}
+		if r.files == nil {
+			r.files = map[string]tokenFile{}
 		}
 	}
 
 	s.dropUnused()
 }
 
-// writeTokens writes the tokens that their files do not have. A file that
-// cannot be written is tried again with the next step, and told once. No error
-// is the API server's.
+// writeTokens writes the tokens that differ from their files. A file that
+// cannot be written is retried with the next step and reported once. It returns
+// no error, because none would be the API server's.
 func (s *session) writeTokens(context.Context) error {
 	check := s.isTokenCheckDue()
-	for _, t := range s.synced {
+	for _, t := range s.tokensWatched {
 		r, token, err := s.tokenOf(t)
 		if r == nil {
 			continue
 		}
 
-		have := r.kept[t.Path]
+		have := r.files[t.Path]
 		isNew := !bytes.Equal(token, have.token)
 		if err == nil && (isNew || check) {
 			var wrote bool
@@ -162,28 +161,28 @@ func (s *session) writeTokens(context.Context) error {
 				have.token = token
 			}
 			if wrote && !isNew {
-				s.Log.Warn("something else changed or removed a token: it is put back",
+				s.Log.Warn("restored a token that was changed or removed",
 					zap.String("path", t.Path))
 			}
 		}
 
 		if err != nil && !have.failed {
-			s.Log.Error("keep a token", zap.String("secret", t.Secret),
+			s.Log.Error("sync a token", zap.String("secret", t.Secret),
 				zap.String("path", t.Path), zap.Error(err))
 			s.Event(true, "TokenSync",
-				fmt.Sprintf("keep the token of Secret %s in %s: %v", t.Secret, t.Path, err))
+				fmt.Sprintf("sync the token of Secret %s to %s: %v", t.Secret, t.Path, err))
 		}
 
 		have.failed = err != nil
-		r.kept[t.Path] = have
+		r.files[t.Path] = have
 		s.noteWritten(t)
 	}
 
 	return nil
 }
 
-// isTokenCheckDue reports whether the files of the tokens are to be compared:
-// from time to time, and once another generation has been applied.
+// isTokenCheckDue reports whether to compare the token files with their
+// Secrets: every tokenCheck, and after a new generation.
 func (s *session) isTokenCheckDue() bool {
 	now := s.Now()
 	since := now.Sub(s.tokens.checked)
@@ -197,7 +196,7 @@ func (s *session) isTokenCheckDue() bool {
 	return true
 }
 
-// noteWritten tells Prepare that a token was dealt with.
+// noteWritten tells Prepare that a token was handled.
 func (s *session) noteWritten(t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +206,8 @@ func (s *session) noteWritten(t Token) {
 	}
 }
 
-// forgetWritten forgets which files were written of tokens that are not synced
-// any more: should one come back, it has to be written again.
+// forgetWritten forgets tokens that are no longer synced. If one comes back, it
+// must be written again.
 func (s *session) forgetWritten(all []Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,15 +216,15 @@ func (s *session) forgetWritten(all []Token) {
 	})
 }
 
-// tokenOf is what the Secret of a token says; nil for no reference before that
-// is known. What a Secret said that goes stays in the file: what uses it may
-// still be let in.
+// tokenOf returns the token in a Secret; the reference is nil until the Secret
+// is known. The file keeps the last token of a Secret that is gone, which may
+// still be valid.
 func (s *session) tokenOf(t Token) (*reference, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.secrets[t.Secret]
 	switch {
-	case r == nil || !r.hasToken || !r.isIt:
+	case r == nil || !r.hasToken || !r.isKnown:
 		return nil, nil, nil
 	case r.data == nil:
 		return r, nil, errNoSecret
@@ -236,10 +235,10 @@ func (s *session) tokenOf(t Token) (*reference, []byte, error) {
 	return r, r.data["token"], nil
 }
 
-// writeToken reports whether it had to write.
+// writeToken reports whether the file had to change.
 func (s *session) writeToken(t Token, token []byte) (bool, error) {
 	name := strings.TrimPrefix(t.Path, "/")
-	dir := s.keep().dir
+	dir := s.store().dir
 	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return false, err
 	}

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// TestATokenThatComesBackIsWaitedFor: what was written while a configuration
-// had it may be old, and a node does not keep every token that it ever had in
-// mind.
-func TestATokenThatComesBackIsWaitedFor(t *testing.T) {
-	k, _ := newKeep(t)
+// The file of an earlier configuration may be old, and the node does not
+// remember every token that it ever had.
+func TestReaddedTokenIsWaitedFor(t *testing.T) {
+	k, _ := newTestStore(t)
 	stays := Token{"stays", "/var/a"}
 	goes := Token{"goes", "/var/b"}
 	c := New(Config{Tokens: []Token{stays}}, Env{Root: k.dir.Root(), Now: time.Now})
@@ -25,7 +24,7 @@ func TestATokenThatComesBackIsWaitedFor(t *testing.T) {
 
 	s.forgetWritten(s.allTokens())
 	if !c.areWritten(both) {
-		t.Error("a token that is synced is not written any more")
+		t.Error("a synced token is no longer written")
 	}
 
 	s.carried.tokens = nil

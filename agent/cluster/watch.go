@@ -19,9 +19,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// again is how long a watch waits after an error: with it, the node is back
-// within two seconds of the API server. The step stays at Cap once it is there.
-func again() *wait.Backoff {
+// watchBackoff is the pause of a watch after an error. With it, the node is
+// back within two seconds of the API server. The pause stays at Cap once it
+// gets there.
+func watchBackoff() *wait.Backoff {
 	return &wait.Backoff{
 		Duration: 100 * time.Millisecond,
 		Factor:   1.5,
@@ -31,15 +32,15 @@ func again() *wait.Backoff {
 	}
 }
 
-// A watch that is not allowed waits for forbiddenFirst, and then twice as long
-// each time up to forbiddenLast: an API server that starts allows nothing for a
-// moment, and else somebody has to allow it.
+// A forbidden watch waits for forbiddenFirst, then twice as long each time up
+// to forbiddenLast. A starting API server forbids everything for a moment;
+// otherwise an administrator must grant the permission.
 const (
 	forbiddenFirst = 500 * time.Millisecond
 	forbiddenLast  = 20 * time.Second
 )
 
-// query is one object by its name, or those that a selector finds.
+// query selects one object by its name, or those that match a selector.
 type query struct {
 	client              rest.Interface
 	resource, namespace string
@@ -58,8 +59,8 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 }
 
 // watch calls seen with the objects that q finds, once they are known and
-// whenever they change. Each try to reach the API server ends up in tried, with
-// the error it had, each watch in begun. It returns when ctx ends.
+// whenever they change. It calls tried with the result of each request and
+// begun after each start of a watch. It returns when ctx ends.
 func watch[T runtime.Object](
 	ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T),
 ) {
@@ -87,7 +88,7 @@ func watch[T runtime.Object](
 			}
 
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				tried(nil) // It answers: all is to be read anew.
+				tried(nil) // The server answers; the next list reads everything again.
 			} else {
 				tried(err)
 			}
@@ -97,8 +98,8 @@ func watch[T runtime.Object](
 	}
 
 	r := cache.NewReflectorWithOptions(lister, kind, &store[T]{seen: seen},
-		cache.ReflectorOptions{Name: q.resource, Backoff: again()})
-	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // What goes wrong, tried is told.
+		cache.ReflectorOptions{Name: q.resource, Backoff: watchBackoff()})
+	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // tried receives the errors.
 }
 
 func (q query) with(r *rest.Request, o *meta.ListOptions) *rest.Request {
@@ -107,7 +108,7 @@ func (q query) with(r *rest.Request, o *meta.ListOptions) *rest.Request {
 	return r.Namespace(q.namespace).Resource(q.resource).VersionedParams(o, meta.ParameterCodec)
 }
 
-// timeout is how long the API server keeps a watch.
+// timeout returns how long the API server keeps a watch.
 func timeout(o meta.ListOptions) time.Duration {
 	if o.TimeoutSeconds == nil {
 		return 0
@@ -115,13 +116,13 @@ func timeout(o meta.ListOptions) time.Duration {
 	return time.Duration(*o.TimeoutSeconds) * time.Second
 }
 
-// store is a cache.ReflectorStore: the objects that a query finds.
+// store implements cache.ReflectorStore with the objects that a query finds.
 type store[T runtime.Object] struct {
 	objects map[cache.ObjectName]T
 	seen    func(objects []T)
 }
 
-// Add is of cache.ReflectorStore; so are the following.
+// Add implements cache.ReflectorStore, as do the following methods.
 func (s *store[T]) Add(object any) error {
 	name, err := cache.ObjectToName(object)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *store[T]) Add(object any) error {
 		s.objects = map[cache.ObjectName]T{}
 	}
 	s.objects[name] = object.(T)
-	return s.tell()
+	return s.notify()
 }
 
 func (s *store[T]) Update(object any) error { return s.Add(object) }
@@ -142,7 +143,7 @@ func (s *store[T]) Delete(object any) error {
 		return err
 	}
 	delete(s.objects, name)
-	return s.tell()
+	return s.notify()
 }
 
 func (s *store[T]) Replace(objects []any, _ string) error {
@@ -154,13 +155,13 @@ func (s *store[T]) Replace(objects []any, _ string) error {
 		}
 		s.objects[name] = object.(T)
 	}
-	return s.tell()
+	return s.notify()
 }
 
 func (*store[T]) Resync() error { return nil }
 
-// tell is in the order of the names.
-func (s *store[T]) tell() error {
+// notify calls seen with the objects in the order of their names.
+func (s *store[T]) notify() error {
 	names := slices.SortedFunc(maps.Keys(s.objects), func(a, b cache.ObjectName) int {
 		return strings.Compare(a.String(), b.String())
 	})

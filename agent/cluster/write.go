@@ -20,7 +20,7 @@ const (
 	strategicPatch = types.StrategicMergePatchType
 )
 
-// patchNode changes the Node, or its part.
+// patchNode patches the Node or its subresource part.
 func (a *api) patchNode(
 	ctx context.Context, name, part string, kind types.PatchType, patch []byte,
 ) (*core.Node, error) {
@@ -35,7 +35,7 @@ func (a *api) patchNode(
 	return n, nil
 }
 
-// event tells people what happened to the Node. It is not tried again.
+// event creates an Event about the Node. It is best effort and not retried.
 func (s *session) event(n *core.Node, kind, reason, message string) {
 	now := meta.NewTime(s.Now())
 	e := &core.Event{
@@ -61,17 +61,17 @@ func (s *session) event(n *core.Node, kind, reason, message string) {
 	}
 
 	s.group.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
-		if err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(
-			ctx,
-		).Error(); err != nil {
+
+		err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Error()
+		if err != nil {
 			s.Log.Warn("report an event", zap.String("reason", reason), zap.Error(err))
 		}
 	})
 }
 
-// renewLease shows that the agent is alive.
+// renewLease renews the agent's own Lease, which shows that the agent is alive.
 func (s *session) renewLease(ctx context.Context) error {
 	if s.node == nil {
 		s.lease = nil
@@ -81,8 +81,8 @@ func (s *session) renewLease(ctx context.Context) error {
 	at := s.Now()
 	if at.Before(s.renewed.Add(leaseRenew-time.Second/10)) && !at.Before(s.renewed) &&
 		s.lease != nil {
-		// The clock may be set back.
-		s.soon(s.renewed.Add(leaseRenew))
+		// Not before the last renewal, since the clock may be set back.
+		s.wakeAt(s.renewed.Add(leaseRenew))
 		return nil
 	}
 
@@ -107,15 +107,15 @@ func (s *session) renewLease(ctx context.Context) error {
 	s.lease = l
 	if err == nil {
 		s.renewed = at
-		s.soon(s.renewed.Add(leaseRenew))
+		s.wakeAt(s.renewed.Add(leaseRenew))
 	}
 
 	return err
 }
 
-// putLease creates or updates a Lease: have is what is known of it, nil for
-// nothing. It writes nothing if edit, which is given the Lease as it was last
-// known, returns an error. What it returns is known after that.
+// putLease creates or updates a Lease. have is its last known state, nil for
+// none. edit gets that state; if it returns an error, nothing is written.
+// putLease returns the new state.
 func (a *api) putLease(
 	ctx context.Context,
 	have *coordination.Lease,
@@ -147,7 +147,7 @@ func (a *api) putLease(
 	return done, nil
 }
 
-// lease is a request about the Lease of that name.
+// lease adds the Lease of that name to a request.
 func (a *api) lease(name string, r *rest.Request) *rest.Request {
 	return r.Namespace(namespace).Resource("leases").Name(name)
 }

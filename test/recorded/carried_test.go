@@ -188,7 +188,7 @@ func TestATokenThatIsNotThereYet(t *testing.T) {
 	w := joinedWorld(t, osc("one"))
 	w.becomes(carrying("two", "1.36.4", carriedToken)) // It is told, and the node goes on.
 	w.tells("TokenSync",
-		"Warning keep the token of Secret token in /"+carriedToken+": no such Secret")
+		"Warning sync the token of Secret token to /"+carriedToken+": no such Secret")
 	w.put("token", map[string]string{"token": "late"})
 	w.file(carriedToken, "late")
 }

@@ -63,7 +63,7 @@ func TestATokenThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	w.await("the event", func() error {
 		text, err := w.Do("GET", "/api/v1/events?fieldSelector=reason%3DTokenSync", "")
 		if err == nil && !strings.Contains(string(text),
-			"keep the token of Secret token in /"+tokenFile+": make directory var/lib/thing: "+
+			"sync the token of Secret token to /"+tokenFile+": make directory var/lib/thing: "+
 				"a file is in the way") {
 			err = fmt.Errorf("%s", text)
 		}

@@ -287,7 +287,7 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 	w.waitsFor("static pod default/etcd is not there")
 	w.must("POST", pods, `{"metadata": {"name": "etcd-node-1", "annotations": {"gardener.cloud/config.mirror": "h0"}},
 		"spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
-	w.waitsFor("static pod default/etcd is still that of an older manifest")
+	w.waitsFor("static pod default/etcd still runs an older manifest")
 	w.must("PATCH", pods+"/etcd-node-1",
 		`{"metadata": {"annotations": {"gardener.cloud/config.mirror": "h1"}}}`)
 	w.waitsFor("static pod default/etcd is not ready")

@@ -19,7 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/inplace"
 )
 
-// Directory is where the node keeps who it is, as the reference does.
+// Directory is where the node keeps its identity, as the reference does.
 const Directory = "/var/lib/gardener-node-agent"
 
 // Names beneath the node's root directory.
@@ -27,12 +27,12 @@ const (
 	credentialsDir = "var/lib/gardener-node-agent/credentials"
 	kubeconfigName = credentialsDir + "/kubeconfig"
 	tokenName      = credentialsDir + "/bootstrap-token"
-	// keyName is the key of a certificate that is asked for: with it, an agent
-	// that was stopped takes up its own request again.
+	// keyName is the private key of the pending certificate request. With it, a
+	// restarted agent continues its own request.
 	keyName = credentialsDir + "/requested-key.pem"
 
-	// secretName has the name of the Secret that the Node's label said last
-	// and, on a second line, the one that was configured then.
+	// secretName has the Secret's name from the Node's label and, on a second
+	// line, the name that was configured at that time.
 	secretName = "var/lib/gardener-node-agent/secret-name"
 
 	kubeletDir       = "var/lib/kubelet"
@@ -42,24 +42,27 @@ const (
 	kubeletCurrent   = kubeletPKI + "/kubelet-client-current.pem"
 	cpuManagerState  = kubeletDir + "/cpu_manager_state"
 
-	// recordName is what the node remembers of updates in place.
+	// recordName is the record of updates in place.
 	recordName = "var/lib/loam/inplace.json"
 )
 
 // user is the only user, cluster and context of the kubeconfigs written here.
 const user = "node-agent"
 
-// keep is the files by which the node knows who it is.
-type keep struct{ dir *durable.Dir }
+// credentialStore reads and writes the files of the node's identity.
+type credentialStore struct{ dir *durable.Dir }
 
-// keepOf is for one goroutine: a durable.Dir has one writer.
-func keepOf(root *os.Root) keep { return keep{durable.New(root, nil)} }
+// newCredentialStore returns a store for one goroutine, because a durable.Dir
+// has one writer.
+func newCredentialStore(root *os.Root) credentialStore {
+	return credentialStore{durable.New(root, nil)}
+}
 
-func (c *Cluster) keep() keep { return keepOf(c.Root) }
+func (c *Cluster) store() credentialStore { return newCredentialStore(c.Root) }
 
-// credentials are those of an earlier run; false if there are none, or none
-// that can be read: then the node asks for others.
-func (k keep) credentials() (Credentials, bool) {
+// credentials returns the saved credentials, false if they are absent or
+// unreadable. Then the node requests new ones.
+func (k credentialStore) credentials() (Credentials, bool) {
 	text, err := k.dir.Root().ReadFile(kubeconfigName)
 	if err != nil {
 		return Credentials{}, false
@@ -80,7 +83,7 @@ func (k keep) credentials() (Credentials, bool) {
 	return c, err == nil
 }
 
-func (k keep) save(c Config, who Credentials) error {
+func (k credentialStore) saveCredentials(c Config, who Credentials) error {
 	text, err := clientcmd.Write(
 		*c.kubeconfig(&kubeconfig.AuthInfo{
 			ClientCertificateData: who.Certificate,
@@ -96,8 +99,9 @@ func (k keep) save(c Config, who Credentials) error {
 	return k.dir.Remove(keyName)
 }
 
-// key is that of the certificate asked for, made if there is none.
-func (k keep) key() ([]byte, error) {
+// key returns the key of the pending certificate request and creates it if
+// absent.
+func (k credentialStore) key() ([]byte, error) {
 	text, err := k.dir.Root().ReadFile(keyName)
 	if err == nil {
 		if _, err := parseKey(text); err == nil {
@@ -113,9 +117,9 @@ func (k keep) key() ([]byte, error) {
 	return text, k.write(keyName, text, 0o600)
 }
 
-// token is the bootstrap token, "" if there is none. Who has credentials needs
-// none.
-func (k keep) token() (string, error) {
+// token returns the bootstrap token, "" if absent. A node with credentials
+// needs none.
+func (k credentialStore) token() (string, error) {
 	text, err := k.dir.Root().ReadFile(tokenName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -126,13 +130,13 @@ func (k keep) token() (string, error) {
 	return string(bytes.TrimSpace(text)), nil
 }
 
-// forget gives up a request for a certificate: the next is another.
-func (k keep) forget() error { return k.dir.Remove(keyName) }
+// dropKey abandons the pending certificate request. The next one has a new key.
+func (k credentialStore) dropKey() error { return k.dir.Remove(keyName) }
 
-// secret is the name of the Secret with the configuration: what the Node's
-// label said last, unless another is configured than was then. Files of before
-// have no second line.
-func (k keep) secret(configured string) string {
+// secret returns the name of the Secret with the configuration: the last value
+// of the Node's label, unless the configured name has changed since. Files of
+// earlier versions have no second line.
+func (k credentialStore) secret(configured string) string {
 	text, err := k.dir.Root().ReadFile(secretName)
 	name, instead, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	if err != nil || len(validation.IsDNS1123Subdomain(name)) > 0 ||
@@ -142,27 +146,27 @@ func (k keep) secret(configured string) string {
 	return name
 }
 
-func (k keep) saveSecret(name, configured string) error {
+func (k credentialStore) saveSecret(name, configured string) error {
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 		return fmt.Errorf("%.100q is not the name of a Secret: %s", name, wrong[0])
 	}
 	return k.write(secretName, []byte(name+"\n"+configured+"\n"), 0o600)
 }
 
-// record is what the node remembers of updates in place; false if nothing.
-func (k keep) record() (r inplace.Record, ok bool, err error) {
+// record returns the record of updates in place, false if absent.
+func (k credentialStore) record() (r inplace.Record, ok bool, err error) {
 	text, err := k.dir.Root().ReadFile(recordName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
 
 	if err != nil {
-		return r, false, fmt.Errorf("read what the node remembers of updates in place: %w", err)
+		return r, false, fmt.Errorf("read the record of updates in place: %w", err)
 	}
 
 	if err := json.Unmarshal(text, &r); err != nil {
 		return inplace.Record{}, false, fmt.Errorf(
-			"/%s is damaged: %w; hint: once the node is what its configuration says, remove it",
+			"/%s is damaged: %w; hint: remove it once the node runs its configuration",
 			recordName, err,
 		)
 	}
@@ -170,7 +174,7 @@ func (k keep) record() (r inplace.Record, ok bool, err error) {
 	return r, true, nil
 }
 
-func (k keep) saveRecord(r inplace.Record) error {
+func (k credentialStore) saveRecord(r inplace.Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write /%s: %w", recordName, err)
@@ -178,9 +182,9 @@ func (k keep) saveRecord(r inplace.Record) error {
 	return k.write(recordName, append(text, '\n'), 0o600)
 }
 
-// joined removes what is good for joining only; the kubelet's when that has
-// joined.
-func (k keep) joined() error {
+// removeJoinFiles removes the bootstrap token and, once the kubelet has joined,
+// its bootstrap kubeconfig.
+func (k credentialStore) removeJoinFiles() error {
 	names := []string{tokenName}
 	if _, err := k.dir.Root().Lstat(kubeletCurrent); err == nil {
 		names = append(names, kubeletBootstrap)
@@ -196,8 +200,9 @@ func (k keep) joined() error {
 	return errors.Join(errs...)
 }
 
-// kubelet gives the kubelet what it needs to join, unless it has joined.
-func (k keep) kubelet(c Config, token string) error {
+// writeKubeletBootstrap writes the kubelet's bootstrap kubeconfig, unless the
+// kubelet has joined.
+func (k credentialStore) writeKubeletBootstrap(c Config, token string) error {
 	for _, name := range []string{kubeletReal, kubeletCurrent} {
 		if _, err := k.dir.Root().Lstat(name); err == nil {
 			return nil
@@ -215,11 +220,11 @@ func (k keep) kubelet(c Config, token string) error {
 	return nil
 }
 
-// rejoin has the kubelet, once it is restarted, ask for a certificate with the
-// one it has. Cut off anywhere, it can be done again. A kubelet that rotates
-// its certificate writes kubeletReal before it has one: what it asks with stays
-// then.
-func (k keep) rejoin(c Config) error {
+// prepareRejoin makes the kubelet, after its next restart, request a
+// certificate with its present one. It can be repeated after an interruption at
+// any point. A kubelet that rotates its certificate writes kubeletReal before
+// it has a new one; its bootstrap kubeconfig stays then.
+func (k credentialStore) prepareRejoin(c Config) error {
 	certificate, err := k.kubeletCertificate()
 	_, cut := k.dir.Root().Lstat(kubeletReal)
 	switch {
@@ -251,9 +256,9 @@ func (k keep) rejoin(c Config) error {
 	return k.dir.RemoveAll(kubeletPKI)
 }
 
-// kubeletCertificate is the kubelet's, with its key, as PEM. Its name is a
-// link, which the kubelet makes absolute.
-func (k keep) kubeletCertificate() ([]byte, error) {
+// kubeletCertificate returns the kubelet's certificate with its key as PEM.
+// kubeletCurrent is a link, which the kubelet makes absolute.
+func (k credentialStore) kubeletCertificate() ([]byte, error) {
 	name := kubeletCurrent
 	if target, err := k.dir.Root().Readlink(name); err == nil {
 		name = path.Join(kubeletPKI, path.Base(target))
@@ -265,7 +270,7 @@ func (k keep) kubeletCertificate() ([]byte, error) {
 	return text, nil
 }
 
-func (k keep) write(name string, text []byte, mode fs.FileMode) error {
+func (k credentialStore) write(name string, text []byte, mode fs.FileMode) error {
 	if err := k.dir.MkdirAll(path.Dir(name)); err != nil {
 		return err
 	}
@@ -283,8 +288,8 @@ func (c Config) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
 	return config
 }
 
-// rest is how to reach the API server as who has the credentials or, without
-// a certificate, the token.
+// rest returns the client configuration for the API server, with the
+// credentials or, without a certificate, the token.
 func (c Config) rest(who Credentials, token string) *rest.Config {
 	return &rest.Config{
 		Host:        c.Server,

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// newKeep is an empty node.
-func newKeep(t *testing.T) (k keep, dir string) {
+// newTestStore returns the store of an empty node.
+func newTestStore(t *testing.T) (k credentialStore, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -24,10 +24,10 @@ func newKeep(t *testing.T) (k keep, dir string) {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 
-	return keepOf(root), dir
+	return newCredentialStore(root), dir
 }
 
-// place puts a file on the node.
+// place writes a file of the node.
 func place(t *testing.T, dir, name, text string) {
 	t.Helper()
 	name = filepath.Join(dir, name)
@@ -38,7 +38,7 @@ func place(t *testing.T, dir, name, text string) {
 	}
 }
 
-// certified is a new key, with a certificate of it.
+// certified returns a new key with a certificate for it.
 func certified(t *testing.T) Credentials {
 	t.Helper()
 	text, err := newKey()
@@ -64,8 +64,8 @@ func certificateOf(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
-	k, dir := newKeep(t)
+func TestCredentialsNeedAMatchingKey(t *testing.T) {
+	k, dir := newTestStore(t)
 	one := certified(t)
 	other := certified(t)
 	for _, test := range []struct {
@@ -78,7 +78,7 @@ func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 		{"without a key", Credentials{Certificate: one.Certificate}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := k.save(Config{Server: "https://a"}, test.who); err != nil {
+			if err := k.saveCredentials(Config{Server: "https://a"}, test.who); err != nil {
 				t.Fatal(err)
 			}
 			if who, ok := k.credentials(); ok != test.want || ok && who.NotAfter.IsZero() {
@@ -89,7 +89,7 @@ func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 
 	t.Run("beside a token that cannot be read", func(t *testing.T) {
 		place(t, dir, tokenName+"/a", "")
-		if err := k.save(Config{}, one); err != nil {
+		if err := k.saveCredentials(Config{}, one); err != nil {
 			t.Fatal(err)
 		}
 
@@ -105,13 +105,13 @@ func TestCredentialsAreACertificateAndItsKey(t *testing.T) {
 }
 
 func TestJoined(t *testing.T) {
-	k, _ := newKeep(t)
+	k, _ := newTestStore(t)
 	now := time.Now()
 	if Joined(k.dir.Root(), now) {
 		t.Error("an empty machine has joined")
 	}
 
-	if err := k.save(Config{Server: "https://a"}, certified(t)); err != nil {
+	if err := k.saveCredentials(Config{Server: "https://a"}, certified(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !Joined(k.dir.Root(), now) {
@@ -122,27 +122,27 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-func TestTheKubeletsDirectoryCannotBeWritten(t *testing.T) {
-	k, dir := newKeep(t)
+func TestUnwritableKubeletDirectoryIsAnError(t *testing.T) {
+	k, dir := newTestStore(t)
 	place(t, dir, kubeletDir, "")
-	if err := k.kubelet(Config{}, "token"); err == nil ||
+	if err := k.writeKubeletBootstrap(Config{}, "token"); err == nil ||
 		!strings.Contains(err.Error(), "give the kubelet the bootstrap token") {
 		t.Error(err)
 	}
 }
 
-func TestTheNameOfTheSecretIsKept(t *testing.T) {
+func TestNameOfTheSecretIsSaved(t *testing.T) {
 	for _, test := range []struct{ name, file, configured, want string }{
 		{"none", "", "pool", "pool"},
 		{"the label's", "label\npool\n", "pool", "label"},
 		{"the label's, and another is configured since", "label\npool\n", "new", "new"},
 		{"the label's, by an older agent", "label\n", "pool", "label"},
-		{"what is no name", "Not A\nName", "pool", "pool"},
-		{"what is no name, of the same configuration", "Not A\npool\n", "pool", "pool"},
-		{"what leads elsewhere", "../a\n", "pool", "pool"},
+		{"an invalid name", "Not A\nName", "pool", "pool"},
+		{"an invalid name, with the same configuration", "Not A\npool\n", "pool", "pool"},
+		{"a path", "../a\n", "pool", "pool"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			k, dir := newKeep(t)
+			k, dir := newTestStore(t)
 			if test.file != "" {
 				place(t, dir, secretName, test.file)
 			}
@@ -153,7 +153,7 @@ func TestTheNameOfTheSecretIsKept(t *testing.T) {
 	}
 
 	t.Run("as it was saved", func(t *testing.T) {
-		k, _ := newKeep(t)
+		k, _ := newTestStore(t)
 		if err := k.saveSecret("label", "pool"); err != nil || k.secret("pool") != "label" ||
 			k.secret("new") != "new" {
 			t.Errorf("%q and %q, %v", k.secret("pool"), k.secret("new"), err)
@@ -164,8 +164,8 @@ func TestTheNameOfTheSecretIsKept(t *testing.T) {
 	})
 }
 
-func TestARecordThatIsTornIsAnError(t *testing.T) {
-	k, dir := newKeep(t)
+func TestCorruptRecordIsAnError(t *testing.T) {
+	k, dir := newTestStore(t)
 	if _, ok, err := k.record(); ok || err != nil {
 		t.Errorf("none: %v %v", ok, err)
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseServer has one Lease, and fails to change it as often as refuses says.
-// It counts requests, and forbids all if it is told to.
+// leaseServer is an API server with one Lease. It fails the next writes, as
+// many as refuses says, and forbids all requests if forbids is set.
 type leaseServer struct {
 	lease    *coordination.Lease
 	refuses  int
@@ -58,7 +58,7 @@ func (l *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// leaseIn decodes a request's body: four bytes, and then the Lease in an
+// leaseIn decodes the body of a request: four bytes, then the Lease in an
 // envelope (k8s.io/apimachinery, runtime/serializer/protobuf).
 func leaseIn(body io.Reader) (*coordination.Lease, error) {
 	text, err := io.ReadAll(body)
@@ -75,26 +75,25 @@ func leaseIn(body io.Reader) (*coordination.Lease, error) {
 	return lease, lease.Unmarshal(envelope.Raw)
 }
 
-// TestATurnIsRenewedAfterAnError: a Lease that was not written is not told of
-// by the watch either.
-func TestATurnIsRenewedAfterAnError(t *testing.T) {
+// The watch does not report a Lease that was not written.
+func TestRolloutIsRenewedAfterAnError(t *testing.T) {
 	server := &leaseServer{}
 	now := noon
 	uptime := time.Duration(0)
-	s := newTurnsSession(t, server, &uptime)
+	s := newRolloutSession(t, server, &uptime)
 	s.Now = func() time.Time { return now }
 
-	if ok, err := s.writeTurn(t.Context(), *s.offer); err != nil || !ok {
-		t.Fatalf("take the turn: %v %v", ok, err)
+	if ok, err := s.acquireRollout(t.Context(), *s.pending); err != nil || !ok {
+		t.Fatalf("take the Lease: %v %v", ok, err)
 	}
 
 	server.refuses = 1
-	now = now.Add(2 * turnRenew)
+	now = now.Add(2 * rolloutRenew)
 
-	if err := s.giveTurn(t.Context()); err == nil {
-		t.Error("a Lease that was not written is no error")
+	if err := s.renewOrReleaseRollout(t.Context()); err == nil {
+		t.Error("no error for a Lease that was not written")
 	}
-	if err := s.giveTurn(t.Context()); err != nil {
+	if err := s.renewOrReleaseRollout(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if at := server.lease.Spec.RenewTime; !at.Time.Equal(now) {
@@ -102,9 +101,8 @@ func TestATurnIsRenewedAfterAnError(t *testing.T) {
 	}
 }
 
-// TestATurnExpiresByWhatThisNodeHasSeen: the clock of the node that has the
-// turn may be ahead or behind.
-func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
+// The clock of the holder may be ahead or behind.
+func TestRolloutExpiresByTheObserversClock(t *testing.T) {
 	const term = 10 * time.Minute
 	for _, tt := range []struct {
 		name  string
@@ -128,42 +126,42 @@ func TestATurnExpiresByWhatThisNodeHasSeen(t *testing.T) {
 			lease.ResourceVersion = "1"
 			server := &leaseServer{lease: lease}
 			uptime := time.Hour
-			s := newTurnsSession(t, server, &uptime)
-			s.turns.lease = lease
-			s.turns.seen = true
+			s := newRolloutSession(t, server, &uptime)
+			s.rollout.lease = lease
+			s.rollout.known = true
 
-			isTurn := func(after time.Duration) bool {
+			mayRollOut := func(after time.Duration) bool {
 				t.Helper()
 				uptime += after
-				ok, err := s.isTurn(t.Context(), *s.offer, true)
+				ok, err := s.mayRollOut(t.Context(), *s.pending, true)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return ok
 			}
-			if isTurn(0) || isTurn(term-time.Second) {
-				t.Error("taken from a node that may have its turn yet")
+			if mayRollOut(0) || mayRollOut(term-time.Second) {
+				t.Error("taken from a node whose Lease may be valid")
 			}
 
 			again := lease.DeepCopy()
 			again.ResourceVersion = "2"
 			again.Spec.RenewTime.Time = renewed.Add(time.Second)
 			server.lease = again
-			s.turns.lease = again
+			s.rollout.lease = again
 
-			if isTurn(2*time.Second) || isTurn(term-time.Second) {
-				t.Error("taken from a node that has renewed its turn")
+			if mayRollOut(2*time.Second) || mayRollOut(term-time.Second) {
+				t.Error("taken from a node that has renewed its Lease")
 			}
-			if !isTurn(time.Second) {
+			if !mayRollOut(time.Second) {
 				t.Error("not taken from a node that is gone")
 			}
 		})
 	}
 }
 
-// newTurnsSession returns a session of node "me", beside an API server, in a
-// pool whose nodes take turns. Its wall clock stands still.
-func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *session {
+// newRolloutSession returns a session of node "me" with an API server, in a
+// pool with a serial rollout. Its wall clock stands still.
+func newRolloutSession(t *testing.T, server http.Handler, uptime *time.Duration) *session {
 	t.Helper()
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
@@ -189,13 +187,13 @@ func newTurnsSession(t *testing.T, server http.Handler, uptime *time.Duration) *
 	s := &session{
 		Cluster:    New(Config{Hostname: "me"}, env),
 		api:        a,
-		turns:      turns{name: "pool", seen: true},
+		rollout:    rollout{name: "pool", known: true},
 		rejections: map[int]rejection{},
 	}
 
-	s.looked = true
+	s.nodeKnown = true
 	s.node = &core.Node{}
-	s.offer = &offer{secret: "pool", serial: true, sum: "sum"}
+	s.pending = &pendingConfig{secret: "pool", serial: true, sum: "sum"}
 
 	return s
 }
