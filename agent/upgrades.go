@@ -58,44 +58,69 @@ func (n *node) startUpgrades(ctx context.Context) error {
 		defer closer.Close()
 		n.upgrades.Run(ctx)
 	})
-	shared := disk.Share(u.Running, n.Log)
+	shared := disk.Share(u.Boot.Running, n.Log)
 	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
 	return nil
 }
 
-// upgrader writes other systems; its disk is not open yet.
+// upgrader returns what writes other systems; its disk is not open yet.
 func (n *node) upgrader() (*upgrade.Upgrader, error) {
 	entry, err := bootentry.Format(bootentry.Name{
-		ImageID: n.status.ImageID, Version: n.status.ImageVersion, Arch: bootentry.Arch(runtime.GOARCH), Counted: true, TriesLeft: upgrade.Tries,
+		ImageID:   n.status.ImageID,
+		Version:   n.status.ImageVersion,
+		Arch:      bootentry.Arch(runtime.GOARCH),
+		Counted:   true,
+		TriesLeft: upgrade.Tries,
 	})
 	id, idErr := bootID()
-	files := upgrade.Files{Dir: n.engine.State}
-	watch := vitals.Node{Root: n.Root, Sampler: n.queries}
-	if n.cluster != nil {
-		watch.Cluster = n.cluster
-	}
+
 	return &upgrade.Upgrader{
-		Keep: files, Anchor: tpm.OfMachine(), Scratch: files.Scratch, Free: files.Free, Running: upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
-		ImageID: n.status.ImageID, Entry: entry, OtherDisk: n.record.OtherLoader, BootID: id, Health: watch.Health, Evidence: evidence,
-		Loader: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.Root, loader.Installed(runtime.GOARCH))) },
-		Panic:  upgrade.Panic, Carry: n.engine.Carry, Sys: os.DirFS(filepath.Join(n.Root, "sys")), Now: n.Now, Log: n.Log,
+		Records: upgrade.Files{Dir: n.engine.State},
+		Anchor:  tpm.OfMachine(),
+		Boot: upgrade.Boot{
+			ID:        id,
+			Running:   upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
+			ImageID:   n.status.ImageID,
+			Entry:     entry,
+			OtherDisk: n.record.OtherLoader,
+		},
+		Node: upgradeNode{n},
+		Sys:  os.DirFS(filepath.Join(n.Root, "sys")),
+		Now:  n.Now,
+		Log:  n.Log,
 	}, errors.Join(err, idErr)
 }
 
-// newUpgrades are those that machine.yaml asks for. The cluster may ask for them, too.
+// newUpgrades returns the upgrades that machine.yaml asks for. The cluster may ask
+// for them, too.
 func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial) *upgrade.Service {
 	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
 		n.Log.Warn("when the kernel was built", zap.Error(err))
 	}
+
 	from := n.machine.Upgrade
 	s := upgrade.New(&upgrade.Service{
-		Upgrader: u, Offers: upgrade.Offers{Ref: from.Repository, Root: []byte(from.Root), Keep: u.Keep, Built: built}, Mirrors: from.Mirrors, Node: n.status.Hostname, Want: from.Version,
-		Pace: durationOr(from.Pace, defaultPace), Window: restarts, Trial: trial, Uptime: n.Uptime, Proven: n.proven,
-		Reboot: n.systemd.Reboot, Log: n.Log,
+		Upgrader: u,
+		Machine:  upgradeNode{n},
+		Offers: upgrade.Offers{
+			Ref:   from.Repository,
+			Root:  []byte(from.Root),
+			Keep:  u.Records,
+			Built: built,
+		},
+		Policy: upgrade.Policy{
+			Version: from.Version,
+			Mirrors: from.Mirrors,
+			Pace:    durationOr(from.Pace, defaultPace),
+			Window:  restarts,
+		},
+		Hostname: n.status.Hostname,
+		Trial:    trial,
+		Log:      n.Log,
 	})
+
 	if n.cluster != nil {
-		s.Tell = n.cluster.Event
 		n.cluster.Upgrade = func(ctx context.Context, version string) error {
 			_, err := s.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
 			return err
@@ -104,12 +129,56 @@ func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *u
 	return s
 }
 
-// proven takes away what /init had systemd do in case the trial fails.
-func (n *node) proven() {
+// upgradeNode is the node as its upgrades know it: it implements [upgrade.Node]
+// and [upgrade.Machine].
+type upgradeNode struct{ n *node }
+
+// Health implements [upgrade.Node].
+func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
+	watch := vitals.Node{
+		Root:    u.n.Root,
+		Sampler: u.n.queries,
+	}
+	if u.n.cluster != nil {
+		watch.Cluster = u.n.cluster
+	}
+	return watch.Health(ctx)
+}
+
+// HandOver implements [upgrade.Node].
+func (u upgradeNode) HandOver(version string, keepOwn bool) error {
+	return u.n.engine.Carry(version, keepOwn)
+}
+
+// Loader implements [upgrade.Node].
+func (u upgradeNode) Loader() ([]byte, error) {
+	return os.ReadFile(filepath.Join(u.n.Root, loader.Installed(runtime.GOARCH)))
+}
+
+// Panic implements [upgrade.Node].
+func (u upgradeNode) Panic() error { return upgrade.Panic() }
+
+// Uptime implements [upgrade.Machine].
+func (u upgradeNode) Uptime() time.Duration { return u.n.Uptime() }
+
+// Reboot implements [upgrade.Machine].
+func (u upgradeNode) Reboot(ctx context.Context) error { return u.n.systemd.Reboot(ctx) }
+
+// Event implements [upgrade.Machine]. A node that is part of no cluster has no
+// events.
+func (u upgradeNode) Event(warning bool, reason, message string) {
+	if u.n.cluster != nil {
+		u.n.cluster.Event(warning, reason, message)
+	}
+}
+
+// Proven implements [upgrade.Machine]: it removes what /init had systemd do in case
+// the trial fails.
+func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()
-	if err := errors.Join(boot.EndTrial(filepath.Join(n.Root, "run")), n.systemd.Reload(ctx)); err != nil {
-		n.Log.Error("end the trial", zap.Error(err))
+	if err := errors.Join(boot.EndTrial(filepath.Join(u.n.Root, "run")), u.n.systemd.Reload(ctx)); err != nil {
+		u.n.Log.Error("end the trial", zap.Error(err))
 	}
 }
 
@@ -121,9 +190,10 @@ func durationOr(text string, without time.Duration) time.Duration {
 	return without
 }
 
-// evidence is what the boots of a system that failed have left: the end of the
-// kernel's log of a panic, and of the journal of the boot before this one.
-func evidence(ctx context.Context, _ upgrade.Journal) []string {
+// Evidence implements [upgrade.Node] with what the boots of a system that failed
+// have left: the end of the kernel's log of a panic, and of the journal of the boot
+// before this one.
+func (upgradeNode) Evidence(ctx context.Context, _ upgrade.Journal) []string {
 	const lines = 12
 	var all []string
 	dumps, _ := filepath.Glob("/sys/fs/pstore/dmesg-*")

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/records"
 )
 
 func TestOnTrial(t *testing.T) {
@@ -40,9 +41,9 @@ func TestOnTrial(t *testing.T) {
 	}
 }
 
-// kept is an upgrade.Keeper, of what is there.
+// kept is a records.Store that only reads.
 type kept struct {
-	upgrade.Keeper
+	records.Store
 	fstest.MapFS
 }
 

@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"fmt"

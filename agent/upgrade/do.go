@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -16,7 +18,7 @@ import (
 )
 
 // do does one op.
-func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
+func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) error {
 	switch op.Kind {
 	case Drop:
 		return u.esp.Remove(fat.BootDir + "/" + op.File)
@@ -26,7 +28,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 		}
 		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
 	case Rename:
-		if err := u.called(v.Journal, op.To); err != nil {
+		if err := u.drills().rename(v.Journal, op.To); err != nil {
 			return err
 		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
@@ -38,15 +40,15 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Prove:
 		return u.proveSlot(v)
 	case Restore:
-		return u.restore(op.To)
+		return recovery{u.esp, u.Log}.restore(v.Running, op.To)
 	case Empty, Seal:
 		return u.mark(op.Kind, v)
 	case Fill:
-		return u.fillSlot(ctx, *v.Journal, pack)
+		return u.fillSlot(ctx, *v.Journal, from)
 	case StageUKI:
-		return u.stageUKI(ctx, v, pack)
+		return u.stageUKI(ctx, v, from)
 	case CopyUKI:
-		return u.copyUKI(v)
+		return u.esp.copy(find(v, v.Running.RootHash))
 	case Arm:
 		return u.arm(ctx, *v.Journal)
 	case Link:
@@ -54,12 +56,12 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 	case Remember:
 		return u.remember(ctx, *v.Journal, op.Reason)
 	case Crash:
-		if err := u.Panic(); err != nil {
+		if err := u.Node.Panic(); err != nil {
 			return err
 		}
 		return errors.New("the kernel has survived it")
 	case Conclude:
-		return u.conclude(v, op.Reason)
+		return u.drills().conclude(*v.Journal, op.Reason)
 	case Finish:
 		return u.finish(v)
 	}
@@ -68,40 +70,38 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, pack Packed) error {
 
 // arm notes how the node is, for the trial to be compared with.
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
-	j.Phase, j.Boot = Armed, u.BootID
+	j.Phase, j.Boot = Armed, u.Boot.ID
 	if j.Drill != nil {
-		return write(u.Keep, journalName, j)
+		return records.Save(u.Records, journalName, j)
 	}
-	err := u.Carry(j.Target.Version, j.Back)
+	err := u.Node.HandOver(j.Target.Version, j.Back)
 	if err != nil {
 		return err
 	}
-	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
+	if j.Baseline, err = baseline(ctx, u.Node.Health); err != nil {
 		return err
 	}
-	return write(u.Keep, journalName, j)
+	return records.Save(u.Records, journalName, j)
 }
 
-// lookAgain renews the baseline of what is armed: it may have waited for days.
-func (u *Upgrader) lookAgain(ctx context.Context) error {
-	j, err := ReadJournal(u.Keep)
-	if err != nil || j == nil || j.Phase != Armed || j.From != u.Running || j.Drill != nil {
+// renewBaseline renews the baseline of what is armed: it may have waited for days.
+func (u *Upgrader) renewBaseline(ctx context.Context) error {
+	j, err := ReadJournal(u.Records)
+	if err != nil || j == nil || j.Phase != Armed || j.From != u.Boot.Running || j.Drill != nil {
 		return err
 	}
-	if j.Baseline, err = baseline(ctx, u.Health); err != nil {
+	if j.Baseline, err = baseline(ctx, u.Node.Health); err != nil {
 		return err
 	}
-	return write(u.Keep, journalName, j)
+	return records.Save(u.Records, journalName, j)
 }
 
 // link makes the entry, after which the loader is to start it.
 func (u *Upgrader) link(name string, j Journal) error {
-	if err := errors.Join(u.newTry(&j), u.called(&j, name)); err != nil {
+	if err := errors.Join(u.newTry(&j), u.drills().rename(&j, name)); err != nil {
 		return err
 	}
-	s := *u.staged
-	u.staged = nil
-	return u.esp.LinkCounted(fat.BootDir, name, s.chain, s.size)
+	return u.esp.link(name)
 }
 
 // newTry notes that the loader could not start the target before now.
@@ -110,13 +110,13 @@ func (u *Upgrader) newTry(j *Journal) error {
 		return nil
 	}
 	j.Missed = 0
-	return write(u.Keep, journalName, j)
+	return records.Save(u.Records, journalName, j)
 }
 
 // proveSlot makes sure of a target that has been there all along. One that is
 // damaged is brought anew, if its index is there.
 func (u *Upgrader) proveSlot(v View) error {
-	table, slot, err := u.target()
+	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (u *Upgrader) proveSlot(v View) error {
 		return err
 	}
 	var damage error
-	err = u.parts(table, slot, func(root, tree Device) error {
+	err = u.Disk.withSlot(table, slot, func(root, tree Device) error {
 		damage = verity.Verify(root, tree, hash)
 		return nil
 	})
@@ -144,13 +144,13 @@ func (u *Upgrader) proveSlot(v View) error {
 func (u *Upgrader) finish(v View) error {
 	if v.Running == v.Journal.Target && v.Journal.Drill == nil {
 		u.renewBoot(v)
-		if err := errors.Join(u.raise(v), u.hold(*v.Journal)); err != nil {
+		if err := errors.Join(u.floor().raise(v.Running.RootHash, v.Journal.Epoch, v.Holds), u.hold(*v.Journal)); err != nil {
 			return err
 		}
 	}
 	// The journal goes last: as long as it is there, this is done again.
 	for _, name := range []string{scratchName, indexName, journalName} {
-		if err := u.Keep.Remove(name); err != nil {
+		if err := u.Records.Remove(name); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (u *Upgrader) hold(j Journal) error {
 	if !j.Back {
 		return nil
 	}
-	return remember(u.Keep, Failure{Version: j.From.Version, RootHash: j.From.RootHash, Reason: goneBack, At: u.Now().UTC()})
+	return remember(u.Records, Failure{Version: j.From.Version, RootHash: j.From.RootHash, Reason: goneBack, At: u.Now().UTC()})
 }
 
 const goneBack = "somebody has gone back"
@@ -170,18 +170,16 @@ const goneBack = "somebody has gone back"
 // remember notes that the target is not to be tried again.
 func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
 	f := Failure{Version: j.Target.Version, RootHash: j.Target.RootHash, Reason: reason, At: u.Now().UTC()}
-	if u.Evidence != nil {
-		f.Evidence = u.Evidence(ctx, j)
-		if err := ctx.Err(); err != nil { // There may be more, at the next start.
-			return err
-		}
+	f.Evidence = u.Node.Evidence(ctx, j)
+	if err := ctx.Err(); err != nil { // There may be more, at the next start.
+		return err
 	}
-	return remember(u.Keep, f)
+	return remember(u.Records, f)
 }
 
 // mark writes in the partition table what the target slot holds.
 func (u *Upgrader) mark(kind OpKind, v View) error {
-	table, slot, err := u.target()
+	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
 		return err
 	}
@@ -193,7 +191,7 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 			u.Log.Warn("renew the recovery entry", zap.Error(err))
 		}
 		j.Replaces = v.Holds
-		if err := write(u.Keep, journalName, j); err != nil {
+		if err := records.Save(u.Records, journalName, j); err != nil {
 			return err
 		}
 		return slot.Empty(table, u.Disk.Arch).Write(u.Disk.Whole)
@@ -206,20 +204,20 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	if err != nil {
 		u.Log.Warn("the signature of the root hash", zap.Error(err))
 	}
-	return slot.Seal(table, u.Disk.Arch, hash, u.ImageID+"_"+j.Target.Version, signed).Write(u.Disk.Whole)
+	return slot.Seal(table, u.Disk.Arch, hash, u.Boot.ImageID+"_"+j.Target.Version, signed).Write(u.Disk.Whole)
 }
 
 // sign writes the signature of the target's root hash beside it, if it has one, and
 // the disk a place for it. Nothing on the node needs it: systemd's tools do. So
 // that it cannot is no reason against the target.
 func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
-	idx, err := index(u.Keep)
+	idx, err := index(u.Records)
 	if err != nil || idx.Signature == nil || slot.Sig == 0 {
 		return false, err
 	}
 	content, err := idx.Signature.Encode()
 	if err == nil {
-		err = u.part(table.Partition(slot.Sig), func(d Device) error {
+		err = u.Disk.with(table.Partition(slot.Sig), func(d Device) error {
 			_, err := d.WriteAt(content, 0)
 			return errors.Join(err, d.Sync())
 		})
@@ -229,8 +227,8 @@ func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err
 
 // fillSlot makes the target slot what the index says, from what this machine has
 // and then from the pack, and proves it against the root hash.
-func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
-	idx, err := index(u.Keep)
+func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) error {
+	idx, err := index(u.Records)
 	if err != nil {
 		return err
 	}
@@ -241,32 +239,36 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, pack Packed) error {
 	if err != nil {
 		return err
 	}
-	table, slot, err := u.target()
+	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
 		return err
 	}
-	running, _, err := u.Disk.slots(table, u.Running)
+	running, _, err := u.Disk.slots(table, u.Boot.Running)
 	if err != nil {
 		return err
 	}
 	locals, done, err := u.Disk.locals(table, running)
 	defer done()
-	var own contents
+	var own fill.Contents
 	if err != nil { // Another system is what it needs, then.
 		u.Log.Warn("read the running system", zap.Error(err))
 	} else {
-		own = contents{u.Running.RootHash, locals[0].chunks, locals[1].chunks}
+		own = fill.Contents{
+			RootHash: u.Boot.Running.RootHash,
+			Root:     locals[0].Digests(),
+			Verity:   locals[1].Digests(),
+		}
 	}
-	had, err := exchange(u.Keep, j.Replaces, own)
+	had, err := fill.Exchange(u.Records, j.Replaces, own)
 	if err != nil { // The slot tells as well.
 		u.Log.Warn("what the other slot holds", zap.Error(err))
 	}
-	err = u.parts(table, slot, func(root, tree Device) error {
+	err = u.Disk.withSlot(table, slot, func(root, tree Device) error {
 		s := system{root: root, tree: tree, hash: hash, index: idx}
-		err := u.bring(ctx, s, had, locals, pack)
+		err := u.bring(ctx, s, had, locals, from)
 		if had.RootHash != "" && errors.Is(err, errUnproven) {
 			u.Log.Warn("the other slot did not hold what it was to", zap.Error(err))
-			err = u.bring(ctx, s, contents{}, locals, pack)
+			err = u.bring(ctx, s, fill.Contents{}, locals, from)
 		}
 		return err
 	})
@@ -285,25 +287,26 @@ type system struct {
 var errUnproven = errors.New("the slot does not prove itself")
 
 // bring fills a slot, of which what it had is known or not, and proves it.
-func (u *Upgrader) bring(ctx context.Context, s system, had contents, locals []Local, pack Packed) error {
-	if err := u.fill(ctx, "root", filler{dst: s.root, part: s.index.Root, known: had.Root, locals: locals, pack: pack}); err != nil {
+func (u *Upgrader) bring(ctx context.Context, s system, had fill.Contents, locals []fill.Local, from fill.Sources) error {
+	if err := u.fill(ctx, "root", fill.Job{Target: s.root, Part: s.index.Root, Known: had.Root, Locals: locals, Sources: from}); err != nil {
 		return err
 	}
-	if err := u.fill(ctx, "verity", filler{dst: s.tree, part: s.index.Verity, known: had.Verity, locals: locals, pack: pack}); err != nil {
+	if err := u.fill(ctx, "verity", fill.Job{Target: s.tree, Part: s.index.Verity, Known: had.Verity, Locals: locals, Sources: from}); err != nil {
 		return err
 	}
-	if err := errors.Join(prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash)); err != nil {
+	if err := errors.Join(fill.Prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash)); err != nil {
 		return fmt.Errorf("%w: %w", errUnproven, err)
 	}
 	return nil
 }
 
-func (u *Upgrader) fill(ctx context.Context, name string, f filler) error {
-	f.near = u.Near
-	if u.Progress != nil {
-		f.progress = func(done Filled) { u.Progress(Progress{Part: name, Size: f.part.Size, Filled: done}) }
+func (u *Upgrader) fill(ctx context.Context, name string, job fill.Job) error {
+	if u.Listener != nil {
+		job.Progress = func(done fill.Stats) {
+			u.Listener.Progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
+		}
 	}
-	if err := f.fill(ctx); err != nil {
+	if err := job.Run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -311,32 +314,28 @@ func (u *Upgrader) fill(ctx context.Context, name string, f filler) error {
 
 // stageUKI makes the UKI in a file of the state partition, where it can go on after
 // a cut, and writes it to the ESP, where no entry names it yet.
-func (u *Upgrader) stageUKI(ctx context.Context, v View, pack Packed) error {
-	idx, err := index(u.Keep)
+func (u *Upgrader) stageUKI(ctx context.Context, v View, from fill.Sources) error {
+	idx, err := index(u.Records)
 	if err != nil {
 		return err
 	}
-	file, err := u.Scratch(idx.UKI.Size)
+	file, err := u.Records.Scratch(idx.UKI.Size)
 	if err != nil {
 		return err
 	}
-	return errors.Join(u.stageFrom(ctx, file, v, idx, pack), file.Close())
+	return errors.Join(u.stageFrom(ctx, file, v, idx, from), file.Close())
 }
 
-func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundle.Index, pack Packed) error {
+func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundle.Index, from fill.Sources) error {
 	if err := u.esp.Reclaim(); err != nil { // What an earlier try left.
 		return err
 	}
-	if err := u.fill(ctx, "uki", filler{dst: file, part: idx.UKI, locals: ukiLocals(u.esp, v), pack: pack}); err != nil {
+	if err := u.fill(ctx, "uki", fill.Job{Target: file, Part: idx.UKI, Locals: u.esp.locals(v.Entries), Sources: from}); err != nil {
 		return err
 	}
 	whole := io.NewSectionReader(file, 0, idx.UKI.Size)
-	if err := errors.Join(prove(file, idx.UKI), checkUKI(whole, idx)); err != nil {
+	if err := errors.Join(fill.Prove(file, idx.UKI), checkUKI(whole, idx)); err != nil {
 		return err
 	}
-	chain, err := u.esp.Stage(whole, idx.UKI.Size)
-	if err == nil {
-		u.staged = &staged{chain, idx.UKI.Size}
-	}
-	return err
+	return u.esp.stage(whole, idx.UKI.Size)
 }

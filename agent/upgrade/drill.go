@@ -2,13 +2,12 @@ package upgrade
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/firmware/bootentry"
-	"github.com/loam-os/loam/partitions/fat"
 )
 
 // A drill proves on this very machine that a system which fails is left: another
@@ -33,14 +32,14 @@ func (u *Upgrader) Drill(by string, plan bool) error {
 		return refuse(CodeDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
 	}
 	var f Facts
-	v, err := u.look(&f)
+	v, err := u.observe(&f)
 	if err != nil {
 		return err
 	}
 	if err := preflightDrill(v, f); err != nil || plan {
 		return err
 	}
-	return u.begin(v, nil, Journal{Target: u.Running, AtOnce: true, Drill: &Drilling{By: by}})
+	return u.begin(v, nil, Journal{Target: u.Boot.Running, AtOnce: true, Drill: &Drilling{By: by}})
 }
 
 // preflightDrill is nil or a *Refusal.
@@ -155,35 +154,61 @@ func drilled(v View) (safe, failing *Entry) {
 	return safe, failing
 }
 
-// follow notes, once in each boot, whether it is one of the entry that is there to
-// fail: then the loader has counted a try.
-func (u *Upgrader) follow(v View) error {
+// drillKeeper keeps the journal of a drill.
+type drillKeeper struct {
+	records records.Store
+	bootID  string
+	now     func() time.Time
+}
+
+// follow records, once in each boot, whether this is a boot of the entry that is
+// there to fail: then the loader has counted a try.
+func (k drillKeeper) follow(v View) error {
 	j := v.Journal
-	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == u.BootID {
+	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == k.bootID {
 		return nil
 	}
 	_, e := drilled(v)
 	if e == nil {
 		return nil
 	}
-	if j.Drill.Tried = e.File != j.Drill.Last; j.Drill.Tried {
+
+	j.Drill.Tried = e.File != j.Drill.Last
+	if j.Drill.Tried {
 		j.Drill.Boots = e.TriesDone
 	} else {
 		j.Missed++
 	}
-	j.Boot, j.Drill.Last = u.BootID, e.File
-	return write(u.Keep, journalName, j)
+	j.Boot = k.bootID
+	j.Drill.Last = e.File
+	return records.Save(k.records, journalName, j)
 }
 
-// called notes what the entry that is there to fail is about to be called by us.
-func (u *Upgrader) called(j *Journal, name string) error {
+// rename records the name that the entry that is there to fail is about to get
+// from us.
+func (k drillKeeper) rename(j *Journal, name string) error {
 	if j == nil || j.Drill == nil {
 		return nil
 	}
-	if j.Drill.Last = name; j.Drill.Left.IsZero() {
-		j.Drill.Left = u.Now().UTC()
+	j.Drill.Last = name
+	if j.Drill.Left.IsZero() {
+		j.Drill.Left = k.now().UTC()
 	}
-	return write(u.Keep, journalName, j)
+	return records.Save(k.records, journalName, j)
+}
+
+// conclude records how the drill went.
+func (k drillKeeper) conclude(j Journal, problem string) error {
+	d := Drill{By: j.Drill.By, At: k.now().UTC().Truncate(time.Second), Problem: problem}
+	if problem == "" {
+		d.Boots = j.Drill.Boots
+		d.Took = max(0, k.now().Sub(j.Drill.Left)).Round(time.Second)
+	}
+	if err := records.Save(k.records, drillName, d); err != nil {
+		return err
+	}
+	j.Phase = Over
+	return records.Save(k.records, journalName, j)
 }
 
 // The health of a drill before and in it.
@@ -192,41 +217,10 @@ var (
 	inDrill     = Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
 )
 
-// copyUKI writes the UKI of the running system to the ESP once more.
-func (u *Upgrader) copyUKI(v View) error {
-	e := find(v, v.Running.RootHash)
-	if err := u.esp.Reclaim(); err != nil {
-		return err
-	}
-	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
-	if err != nil {
-		return err
-	}
-	chain, err := u.esp.Stage(io.NewSectionReader(r, 0, e.size), e.size)
-	if err == nil {
-		u.staged = &staged{chain, e.size}
-	}
-	return err
-}
-
-// conclude writes how the drill went.
-func (u *Upgrader) conclude(v View, problem string) error {
-	j := *v.Journal
-	d := Drill{By: j.Drill.By, At: u.Now().UTC().Truncate(time.Second), Problem: problem}
-	if problem == "" {
-		d.Boots, d.Took = j.Drill.Boots, max(0, u.Now().Sub(j.Drill.Left)).Round(time.Second)
-	}
-	if err := write(u.Keep, drillName, d); err != nil {
-		return err
-	}
-	j.Phase = Over
-	return write(u.Keep, journalName, j)
-}
-
 // LastDrill is how the last drill went, nil if there was none.
-func LastDrill(k Keeper) (*Drill, error) {
+func LastDrill(s records.Store) (*Drill, error) {
 	var d Drill
-	if err := read(k, drillName, &d); err != nil || d.At.IsZero() {
+	if err := records.Load(s, drillName, &d); err != nil || d.At.IsZero() {
 		return nil, err
 	}
 	return &d, nil

@@ -1,21 +1,25 @@
-package upgrade
+package upgrade_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"testing"
 	"testing/fstest"
 
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/test/firmware"
 )
 
 // step runs the upgrader to where it waits for something else.
-func step(t testing.TB, u *Upgrader, v Verdict, pack Packed) Op {
+func step(t testing.TB, u *upgrade.Upgrader, v upgrade.Verdict, from fill.Sources) upgrade.Op {
 	t.Helper()
-	op, err := u.Run(t.Context(), v, pack)
+	op, err := u.Run(t.Context(), v, from)
 	if err != nil {
 		t.Fatalf("%s: %v", op.Kind, err)
 	}
@@ -27,13 +31,13 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 	one, two := p.releases[0], p.releases[1]
 	r := newRecorder(disk, nil)
 	u := p.upgrader(r, one.System)
-	if op := step(t, u, Verdict{}, nil); op.Kind != Nothing {
+	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Nothing {
 		t.Fatalf("a node with nothing to do: %v", op)
 	}
-	if err := u.Begin(two.index, Wish{Ref: "r"}, Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Wish{Ref: "r"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
-	if op := step(t, u, Verdict{}, p.pack("2.0.0")); op.Kind != Reboot {
+	if op := step(t, u, upgrade.Verdict{}, packOnly(p.pack("2.0.0"))); op.Kind != upgrade.Reboot {
 		t.Fatalf("after staging: %v", op)
 	}
 	runs, err := p.boot(r.Memory)
@@ -41,13 +45,13 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 		t.Fatalf("boots %v %v", runs, err)
 	}
 	u = p.upgrader(r, runs)
-	if op := step(t, u, Verdict{}, nil); op.Kind != Observe {
+	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Observe {
 		t.Fatalf("on trial: %v", op)
 	}
-	if op := step(t, u, Verdict{Word: Good}, nil); op.Kind != Nothing {
+	if op := step(t, u, upgrade.Verdict{Word: upgrade.Good}, fill.Sources{}); op.Kind != upgrade.Nothing {
 		t.Fatalf("after the verdict: %v", op)
 	}
-	if j, err := ReadJournal(r); j != nil || err != nil {
+	if j, err := upgrade.ReadJournal(r); j != nil || err != nil {
 		t.Errorf("journal %v %v", j, err)
 	}
 	for range 5 {
@@ -55,7 +59,7 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 			t.Fatalf("later boots %v %v", runs, err)
 		}
 	}
-	if err := u.Begin(two.index, Wish{}, Facts{}); !errors.As(err, new(*Refusal)) {
+	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); !errors.As(err, new(*upgrade.Refusal)) {
 		t.Errorf("the same once more: %v", err)
 	}
 }
@@ -65,32 +69,32 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	one, two := p.releases[0], p.releases[1]
 	r := newRecorder(disk, nil)
 	u := p.upgrader(r, one.System)
-	if err := u.Begin(two.index, Wish{}, Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
-	step(t, u, Verdict{}, p.pack("2.0.0"))
-	for i := range Tries {
+	step(t, u, upgrade.Verdict{}, packOnly(p.pack("2.0.0")))
+	for i := range upgrade.Tries {
 		if runs, err := p.boot(r.Memory); err != nil || runs != two.System {
 			t.Fatalf("boot %d: %v %v", i, runs, err)
 		}
 	}
 	runs, err := p.boot(r.Memory)
 	if err != nil || runs != one.System {
-		t.Fatalf("after %d boots that failed: %v %v", Tries, runs, err)
+		t.Fatalf("after %d boots that failed: %v %v", upgrade.Tries, runs, err)
 	}
 	u = p.upgrader(r, runs)
-	if op := step(t, u, Verdict{}, nil); op.Kind != Nothing {
+	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Nothing {
 		t.Errorf("after the fallback: %v", op)
 	}
-	failed, err := Failures(r)
-	if err != nil || len(failed) != 1 || (System{failed[0].Version, failed[0].RootHash}) != two.System {
+	failed, err := upgrade.Failures(r)
+	if err != nil || len(failed) != 1 || (upgrade.System{failed[0].Version, failed[0].RootHash}) != two.System {
 		t.Errorf("remembers %v %v", failed, err)
 	}
-	err = u.Begin(two.index, Wish{}, Facts{})
-	if refusal, is := errors.AsType[*Refusal](err); !is || refusal.Code != CodeFailed {
+	err = u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{})
+	if refusal, is := errors.AsType[*upgrade.Refusal](err); !is || refusal.Code != upgrade.CodeFailed {
 		t.Errorf("the same once more: %v", err)
 	}
-	if err := u.Begin(two.index, Wish{Again: true}, Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Wish{Again: true}, upgrade.Facts{}); err != nil {
 		t.Errorf("as a person wants it: %v", err)
 	}
 }
@@ -98,21 +102,21 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 // TestAFailureIsRememberedWithItsEvidence has the agent stop while it looks for it.
 func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Bad, Reason: "ill"})
+	c.upgrade("2.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 	c.boot()
 	ctx, stop := context.WithCancel(t.Context())
-	c.u.Evidence = func(ctx context.Context, _ Journal) []string {
+	c.node().evidence = func(ctx context.Context) []string {
 		if stop(); ctx.Err() != nil {
 			return nil
 		}
 		return []string{"it says why"}
 	}
-	if _, err := c.u.Run(ctx, Verdict{}, noPack{}); !errors.Is(err, context.Canceled) {
+	if _, err := c.u.Run(ctx, upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	c.run(Verdict{})
-	if failed, err := Failures(c.recorder); err != nil || len(failed) != 1 || len(failed[0].Evidence) != 1 {
+	c.run(upgrade.Verdict{})
+	if failed, err := upgrade.Failures(c.recorder); err != nil || len(failed) != 1 || len(failed[0].Evidence) != 1 {
 		t.Errorf("remembers %+v, %v", failed, err)
 	}
 }
@@ -120,8 +124,8 @@ func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 // TestVersionsMayRankTheSame: the loader would start either.
 func TestVersionsMayRankTheSame(t *testing.T) {
 	c := newCourse(t, "1.0.0", "01.0.0")
-	c.upgrade("01.0.0", Wish{})
-	if c.run(Verdict{Word: Good}); c.running.Version != "01.0.0" {
+	c.upgrade("01.0.0", upgrade.Wish{})
+	if c.run(upgrade.Verdict{Word: upgrade.Good}); c.running.Version != "01.0.0" {
 		t.Errorf("%s runs", c.running.Version)
 	}
 	c.boot()
@@ -134,8 +138,8 @@ func TestVersionsMayRankTheSame(t *testing.T) {
 // TestARefusalWritesNothing: neither does one that goes by the firmware's variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Good})
+	c.upgrade("2.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	signed := signedImage(t)
 	next := c.releases[2].index
 	next.Authenticode = &signed
@@ -145,19 +149,19 @@ func TestARefusalWritesNothing(t *testing.T) {
 	for attribute, value := range map[string]string{"type": "Battery", "status": "Discharging", "capacity": "10"} {
 		onBattery["class/power_supply/BAT0/"+attribute] = &fstest.MapFile{Data: []byte(value + "\n")}
 	}
-	begin := func() error { return c.u.Begin(next, Wish{}, Facts{}) }
-	back := func() error { _, err := c.u.Back(Wish{}, false); return err }
+	begin := func() error { return c.u.Begin(next, upgrade.Wish{}, upgrade.Facts{}) }
+	back := func() error { _, err := c.u.Back(upgrade.Wish{}, false); return err }
 	for _, test := range []struct {
 		name string
 		sys  fstest.MapFS
 		do   func() error
 		code string
 	}{
-		{"an upgrade by nobody that db knows", firmware.SecureBoot(nil, nil), begin, CodeNotInDB},
-		{"an upgrade by somebody in dbx", firmware.SecureBoot(authority, signer), begin, CodeForbidden},
-		{"an upgrade on battery", onBattery, begin, CodeBattery},
-		{"back to a UKI that is not signed", firmware.SecureBoot(authority, nil), back, CodeUnsigned},
-		{"back to a UKI that is in dbx", firmware.SecureBoot(nil, digest), back, CodeForbidden},
+		{"an upgrade by nobody that db knows", firmware.SecureBoot(nil, nil), begin, upgrade.CodeNotInDB},
+		{"an upgrade by somebody in dbx", firmware.SecureBoot(authority, signer), begin, upgrade.CodeForbidden},
+		{"an upgrade on battery", onBattery, begin, upgrade.CodeBattery},
+		{"back to a UKI that is not signed", firmware.SecureBoot(authority, nil), back, upgrade.CodeUnsigned},
+		{"back to a UKI that is in dbx", firmware.SecureBoot(nil, digest), back, upgrade.CodeForbidden},
 	} {
 		written, files := len(c.events), maps.Clone(c.files)
 		c.u.Sys = test.sys
@@ -175,5 +179,29 @@ func TestARefusalWritesNothing(t *testing.T) {
 	c.u.Sys = firmware.SecureBoot(append(authority, digest...), nil)
 	if err := errors.Join(back(), begin()); err != nil {
 		t.Errorf("what the firmware starts: %v", err)
+	}
+}
+
+// signedImage is signed by the first of its certificates, which the second has
+// issued.
+func signedImage(t testing.TB) authenticode.Image {
+	t.Helper()
+	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return im
+}
+
+// refusedWith fails unless an error is a refusal of that code, or none for "".
+func refusedWith(t *testing.T, err error, code string) {
+	t.Helper()
+	refusal, is := errors.AsType[*upgrade.Refusal](err)
+	if code == "" && err != nil || code != "" && (!is || refusal.Code != code) {
+		t.Errorf("error %v, want code %s", err, code)
 	}
 }

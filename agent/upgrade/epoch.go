@@ -5,6 +5,8 @@ import (
 	"io/fs"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/upgrade/records"
 )
 
 const epochName = "upgrade-epoch.json"
@@ -24,9 +26,9 @@ type epochs struct {
 	Of    map[string]int `json:"of"` // by root hash
 }
 
-func readEpochs(k Keeper) (epochs, error) {
+func readEpochs(s records.Store) (epochs, error) {
 	var e epochs
-	err := read(k, epochName, &e)
+	err := records.Load(s, epochName, &e)
 	return e, err
 }
 
@@ -41,40 +43,52 @@ func (e epochs) with(running string, epoch int, other string) epochs {
 	return epochs{Floor: max(e.Floor, epoch), Of: of}
 }
 
-// floor has the lowest epoch that may run: as the state partition says, or the anchor,
-// if somebody has set that back.
-func (u *Upgrader) floor() (e epochs, err error) {
-	if e, err = readEpochs(u.Keep); err != nil || u.Anchor == nil {
+// floorKeeper keeps the lowest epoch that may run.
+type floorKeeper struct {
+	records records.Store
+	anchor  Anchor
+	log     *zap.Logger
+	// warned says that the anchor's failure is in the log.
+	warned *bool
+}
+
+// read returns the epochs, with the floor of the state partition or of the anchor,
+// whichever is higher: an old state partition does not lower it.
+func (k floorKeeper) read() (epochs, error) {
+	e, err := readEpochs(k.records)
+	if err != nil || k.anchor == nil {
 		return e, err
 	}
-	anchored, err := u.Anchor.Read()
-	u.unanchored(err)
+
+	anchored, err := k.anchor.Read()
+	k.warn(err)
 	e.Floor = max(e.Floor, anchored)
 	return e, nil
 }
 
-// raise notes the epoch of the target, which has proven itself: in the anchor last, as
-// that cannot be taken back. A power cut in between has it done again, as the journal
-// goes last of all.
-func (u *Upgrader) raise(v View) error {
-	e, err := u.floor()
+// raise records the epoch of a system that has proved itself while the other slot
+// holds another. The anchor comes last, because it cannot be taken back. After a
+// power cut in between this is done again, as the journal is removed last of all.
+func (k floorKeeper) raise(running string, epoch int, other string) error {
+	e, err := k.read()
 	if err != nil {
 		return err
 	}
-	e = e.with(v.Running.RootHash, v.Journal.Epoch, v.Holds)
-	if err := write(u.Keep, epochName, e); err != nil || u.Anchor == nil {
+
+	e = e.with(running, epoch, other)
+	if err := records.Save(k.records, epochName, e); err != nil || k.anchor == nil {
 		return err
 	}
-	u.unanchored(u.Anchor.Raise(e.Floor))
+	k.warn(k.anchor.Raise(e.Floor))
 	return nil
 }
 
-// unanchored says, once, that the anchor cannot be had. Nothing waits for it: a node
-// that takes no updates for want of it is worse off.
-func (u *Upgrader) unanchored(err error) {
-	if err == nil || errors.Is(err, fs.ErrNotExist) || u.said {
+// warn logs, once, that the anchor cannot be used. Nothing waits for it: a node
+// that took no updates for want of it would be worse off.
+func (k floorKeeper) warn(err error) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) || *k.warned {
 		return
 	}
-	u.said = true
-	u.Log.Warn("the security epoch is kept on the state partition only", zap.Error(err))
+	*k.warned = true
+	k.log.Warn("the security epoch is kept on the state partition only", zap.Error(err))
 }

@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"errors"
@@ -8,29 +8,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/image/bundle"
 )
-
-func TestTheFloorRisesWhenBothSlotsHaveIt(t *testing.T) {
-	var e epochs
-	for _, step := range []struct {
-		name, running string
-		epoch         int
-		other         string
-		floor         int
-	}{
-		{"the first upgrade, from an image of which nothing is known", "b", 3, "a", 0},
-		{"the next: both are of epoch 3", "c", 3, "b", 3},
-		{"a higher one: the way back stays", "d", 5, "c", 3},
-		{"the same twice", "e", 5, "d", 5},
-		{"the other slot is empty", "f", 7, "", 7},
-		{"an unknown system in the other slot lowers nothing", "g", 9, "x", 7},
-	} {
-		if e = e.with(step.running, step.epoch, step.other); e.Floor != step.floor {
-			t.Errorf("%s: floor %d, want %d", step.name, e.Floor, step.floor)
-		}
-	}
-}
 
 // anchor is an Anchor; err is what it says instead.
 type anchor struct {
@@ -58,13 +38,13 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	a := &anchor{}
 	bring := func(i, epoch int) error {
 		c.u.Anchor = a
-		if err := c.u.Begin(epochOf(c.releases[i], epoch), Wish{}, Facts{}); err != nil {
+		if err := c.u.Begin(epochOf(c.releases[i], epoch), upgrade.Wish{}, upgrade.Facts{}); err != nil {
 			return err
 		}
-		c.run(Verdict{})
+		c.run(upgrade.Verdict{})
 		c.boot()
 		c.u.Anchor = a
-		c.run(Verdict{Word: Good})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 		return nil
 	}
 	if err := bring(1, 3); err != nil || a.number != 0 {
@@ -73,10 +53,10 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	if err := bring(2, 3); err != nil || a.number != 3 {
 		t.Fatalf("both are of epoch 3: %d, %v", a.number, err)
 	}
-	if err := c.recorder.Remove(epochName); err != nil {
+	if err := c.recorder.Remove(epochFile); err != nil {
 		t.Fatal(err)
 	}
-	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), Wish{}, Facts{}), CodeEpoch)
+	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Wish{}, upgrade.Facts{}), upgrade.CodeEpoch)
 	if err := bring(3, 3); err != nil || a.number != 3 {
 		t.Errorf("one of epoch 3: %d, %v", a.number, err)
 	}
@@ -86,12 +66,12 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 	for err, told := range map[error]int{errors.New("it has failed"): 1, fs.ErrNotExist: 0} {
 		c := newCourse(t, "1.0.0", "2.0.0")
-		c.upgrade("2.0.0", Wish{})
+		c.upgrade("2.0.0", upgrade.Wish{})
 		core, logs := observer.New(zap.WarnLevel)
 		c.u.Log, c.u.Anchor = zap.New(core), &anchor{err: err}
-		c.run(Verdict{Word: Good})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 		for range 3 {
-			if err := c.u.Check(epochOf(c.releases[0], 0), Wish{Downgrade: true}, Facts{}); err != nil {
+			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Wish{Downgrade: true}, upgrade.Facts{}); err != nil {
 				t.Error(err)
 			}
 		}

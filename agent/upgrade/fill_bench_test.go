@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -89,14 +90,14 @@ func BenchmarkFillSlot(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				f := filler{dst: d, part: part, known: known, pack: onDisk{pack}}
+				job := fill.Job{Target: d, Part: part, Known: known, Sources: fill.Sources{Pack: onDisk{pack}}}
 				begin := time.Now()
-				if err := f.fill(b.Context()); err != nil {
+				if err := job.Run(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 				took := time.Since(begin)
-				if f.done.Written != part.Size {
-					b.Fatalf("%+v", f.done)
+				if job.Stats.Written != part.Size {
+					b.Fatalf("%+v", job.Stats)
 				}
 				if err := d.Close(); err != nil {
 					b.Fatal(err)

@@ -7,30 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestADrillFailsHoweverTheNodeIs(t *testing.T) {
-	c := newCourse(t, "1.0.0")
-	if err := c.u.Drill(DrillCheck, false); err != nil {
-		t.Fatal(err)
-	}
-	trial, err := c.u.Trial(time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, look := range []struct {
-		now  Health
-		at   time.Duration
-		want Word
-	}{
-		{nil, 20 * time.Second, Wait},
-		{Health{"node": {State: Unclear}}, 70 * time.Second, Wait},
-		{Health{"drill": {State: Well}}, 81 * time.Second, Bad},
-	} {
-		if v := trial.Judge(look.now, look.at); v.Word != look.want {
-			t.Errorf("at %s: %v", look.at, v)
-		}
-	}
-}
-
 func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 	well, ill, unclear := Check{State: Well}, Check{State: Ill, Detail: "down"}, Check{State: Unclear, Detail: "no answer"}
 	before := Health{"kubelet": well, "node": well, "old": ill}

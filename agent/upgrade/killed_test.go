@@ -1,7 +1,9 @@
-package upgrade
+package upgrade_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +26,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -31,11 +37,11 @@ import (
 // files of its state partition, and what it has done are in a directory.
 type process struct {
 	Dir     string
-	Running System
+	Running upgrade.System
 	Boot    int
 	// Want is what somebody asks for, unless it is under way: a version, "back" or "drill".
 	Want    string
-	Verdict Verdict
+	Verdict upgrade.Verdict
 	// Kill is the number of the point at which it dies, from 1 on; 0 for never.
 	Kill int
 }
@@ -81,7 +87,7 @@ func TestProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	var op Op
+	var op upgrade.Op
 	var err error
 	if p.Want == filling {
 		err = p.fill(t)
@@ -89,7 +95,7 @@ func TestProcess(t *testing.T) {
 		op, err = p.run(t)
 	}
 	if errors.Is(err, errPanics) {
-		op, err = Op{Kind: Reboot}, nil
+		op, err = upgrade.Op{Kind: upgrade.Reboot}, nil
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.Dir, "op"), []byte(op.Kind), 0o600)
@@ -100,7 +106,7 @@ func TestProcess(t *testing.T) {
 }
 
 // run is the agent in one boot, until something else has to happen.
-func (p process) run(t *testing.T) (op Op, err error) {
+func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 	reached, err := openPoints(p.Dir, p.Kill)
 	if err != nil {
 		return op, err
@@ -114,56 +120,58 @@ func (p process) run(t *testing.T) (op Op, err error) {
 		return op, err
 	}
 	plant, _ := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
-	files := Files{durable.New(root, func(s durable.Step) error {
+	files := upgrade.Files{Dir: durable.New(root, func(s durable.Step) error {
 		if s.Op == durable.Rename || s.Op == durable.Remove {
 			reached.at(s.String())
 		}
 		return nil
 	})}
 	u := plant.upgraderOn(disk, files, p.Running)
-	u.Scratch, u.Free, u.BootID = files.Scratch, files.Free, fmt.Sprint(p.Boot)
-	u.mutant = func(v View) Op {
-		op := Next(v)
+	u.Boot.ID = fmt.Sprint(p.Boot)
+	u.Decide = func(v upgrade.View) upgrade.Op {
+		op := upgrade.Next(v)
 		reached.at("before " + string(op.Kind))
 		return op
 	}
-	u.Done = func(op Op, _ *Journal) { reached.at("after " + string(op.Kind)) }
-	u.Progress = func(p Progress) { reached.at("filling " + p.Part) }
+	u.Listener = hearing{
+		done:     func(op upgrade.Op) { reached.at("after " + string(op.Kind)) },
+		progress: func(p upgrade.Progress) { reached.at("filling " + p.Part) },
+	}
 	if err := p.ask(u, plant); err != nil {
 		return op, err
 	}
-	return u.Run(t.Context(), p.Verdict, noPackFor(plant, files))
+	return u.Run(t.Context(), p.Verdict, packOnly(noPackFor(plant, files)))
 }
 
 // ask begins what is wanted.
-func (p process) ask(u *Upgrader, plant plant) error {
-	if j, err := ReadJournal(u.Keep); err != nil || j != nil {
+func (p process) ask(u *upgrade.Upgrader, plant plant) error {
+	if j, err := upgrade.ReadJournal(u.Records); err != nil || j != nil {
 		return err
 	}
 	switch p.Want {
 	case "", "restore":
 		return nil
 	case "back":
-		_, err := u.Back(Wish{}, false)
+		_, err := u.Back(upgrade.Wish{}, false)
 		return err
 	case "drill":
-		return u.Drill(DrillPanic, false)
+		return u.Drill(upgrade.DrillPanic, false)
 	}
 	at := slices.IndexFunc(plant.releases, func(r release) bool { return r.Version == p.Want })
-	return u.Begin(plant.releases[at].index, Wish{}, Facts{})
+	return u.Begin(plant.releases[at].index, upgrade.Wish{}, upgrade.Facts{})
 }
 
 // outcome is what is left of an upgrade.
 type outcome struct {
-	Running System
+	Running upgrade.System
 	Entries []string
-	Failed  []Failure
-	Drill   *Drill
+	Failed  []upgrade.Failure
+	Drill   *upgrade.Drill
 	Files   []string
 }
 
-// machine is a machine whose agent is a process.
-type machine struct {
+// box is a machine whose agent is a process.
+type box struct {
 	plant
 	t    testing.TB
 	dir  string
@@ -172,7 +180,7 @@ type machine struct {
 
 // goes is the machine from a boot to where nothing is left to do, with an agent
 // that dies once at a point, unless that is 0.
-func (m *machine) goes(want string, word Word, kill int) outcome {
+func (m *box) goes(want string, word upgrade.Word, kill int) outcome {
 	m.t.Helper()
 	disk, err := os.OpenFile(filepath.Join(m.dir, "disk"), os.O_RDWR, 0)
 	if err != nil {
@@ -183,21 +191,21 @@ func (m *machine) goes(want string, word Word, kill int) outcome {
 		m.loses(disk)
 	}
 	started := false
-	for range 4 * Tries {
+	for range 4 * upgrade.Tries {
 		runs, err := m.plant.starts(disk)
 		if err != nil {
 			m.t.Fatal(err)
 		}
 		m.boot++
-		p := process{Dir: m.dir, Running: runs, Boot: m.boot, Kill: kill, Verdict: Verdict{Word: Good}}
+		p := process{Dir: m.dir, Running: runs, Boot: m.boot, Kill: kill, Verdict: upgrade.Verdict{Word: upgrade.Good}}
 		if !started {
 			p.Want = want
 		}
-		if j, err := ReadJournal(m.files()); err == nil && j != nil && j.Target == runs {
-			p.Verdict = Verdict{Word: word, Reason: "so it is"}
+		if j, err := upgrade.ReadJournal(m.files()); err == nil && j != nil && j.Target == runs {
+			p.Verdict = upgrade.Verdict{Word: word, Reason: "so it is"}
 		}
 		op := m.agent(p)
-		if op == Nothing {
+		if op == upgrade.Nothing {
 			return m.outcome(disk, runs)
 		}
 		started = true
@@ -207,24 +215,24 @@ func (m *machine) goes(want string, word Word, kill int) outcome {
 }
 
 // loses takes the boot entries away.
-func (m *machine) loses(disk *os.File) {
+func (m *box) loses(disk *os.File) {
 	m.t.Helper()
-	u := m.upgraderOn(disk, m.files(), m.releases[0].System)
-	closeESP, err := u.open()
+	err := m.onESP(disk, func(files *fat.FS) error {
+		all, err := files.ReadDir(fat.BootDir)
+		for _, f := range all {
+			if !f.Dir && f.Size > 0 { // Fillers stay.
+				err = errors.Join(err, files.Remove(fat.BootDir+"/"+f.Name))
+			}
+		}
+		return err
+	})
 	if err != nil {
-		m.t.Fatal(err)
-	}
-	all, err := entries(u.esp)
-	for _, e := range all {
-		err = errors.Join(err, u.esp.Remove(fat.BootDir+"/"+e.File))
-	}
-	if err := errors.Join(err, closeESP()); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
 // agent is the agent in one boot. One that was killed is started once more.
-func (m *machine) agent(p process) OpKind {
+func (m *box) agent(p process) upgrade.OpKind {
 	m.t.Helper()
 	for {
 		text, err := json.Marshal(p)
@@ -241,7 +249,7 @@ func (m *machine) agent(p process) OpKind {
 			if err != nil {
 				m.t.Fatal(err)
 			}
-			return OpKind(op)
+			return upgrade.OpKind(op)
 		case is && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && p.Kill > 0:
 			p.Kill = 0
 		default:
@@ -250,16 +258,16 @@ func (m *machine) agent(p process) OpKind {
 	}
 }
 
-func (m *machine) files() Files {
+func (m *box) files() upgrade.Files {
 	m.t.Helper()
 	root, err := os.OpenRoot(filepath.Join(m.dir, "state"))
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return Files{durable.New(root, nil)}
+	return upgrade.Files{Dir: durable.New(root, nil)}
 }
 
-func (m *machine) outcome(disk *os.File, runs System) outcome {
+func (m *box) outcome(disk *os.File, runs upgrade.System) outcome {
 	m.t.Helper()
 	o := outcome{Running: runs}
 	l, err := firmware.Open(disk, m.table.Partitions[0].Start)
@@ -272,10 +280,10 @@ func (m *machine) outcome(disk *os.File, runs System) outcome {
 	}
 	k := m.files()
 	if err == nil {
-		o.Failed, err = Failures(k)
+		o.Failed, err = upgrade.Failures(k)
 	}
 	if err == nil {
-		o.Drill, err = LastDrill(k)
+		o.Drill, err = upgrade.LastDrill(k)
 	}
 	names, readErr := os.ReadDir(filepath.Join(m.dir, "state"))
 	if err = errors.Join(err, readErr); err != nil {
@@ -288,20 +296,20 @@ func (m *machine) outcome(disk *os.File, runs System) outcome {
 }
 
 // copied is the machine once more, as it is.
-func (m *machine) copied(t *testing.T) *machine {
+func (m *box) copied(t *testing.T) *box {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "machine")
 	if out, err := exec.CommandContext(t.Context(), "cp", "-r", "--sparse=always", m.dir, to).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return &machine{plant: m.plant, t: t, dir: to, boot: m.boot}
+	return &box{plant: m.plant, t: t, dir: to, boot: m.boot}
 }
 
 // newMachine has a disk of one system, and no files.
-func newMachine(t *testing.T) *machine {
+func newMachine(t *testing.T) *box {
 	t.Helper()
 	p, disk := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
-	m := &machine{plant: p, t: t, dir: t.TempDir()}
+	m := &box{plant: p, t: t, dir: t.TempDir()}
 	f, err := os.Create(filepath.Join(m.dir, "disk"))
 	if err == nil {
 		err = errors.Join(f.Truncate(p.table.DiskSize), os.Mkdir(filepath.Join(m.dir, "state"), 0o700))
@@ -327,14 +335,14 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	m, names, kills := newMachine(t), map[string]bool{}, 0
 	for _, part := range []struct {
 		name, want string
-		word       Word
+		word       upgrade.Word
 	}{
-		{"an upgrade to a good system", "2.0.0", Good},
-		{"back", "back", Good},
-		{"back to the newer one", "back", Good},
-		{"a drill", "drill", Bad},
-		{"an upgrade to a bad system", "3.0.0", Bad},
-		{"its entries are gone", "restore", Good},
+		{"an upgrade to a good system", "2.0.0", upgrade.Good},
+		{"back", "back", upgrade.Good},
+		{"back to the newer one", "back", upgrade.Good},
+		{"a drill", "drill", upgrade.Bad},
+		{"an upgrade to a bad system", "3.0.0", upgrade.Bad},
+		{"its entries are gone", "restore", upgrade.Good},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			before := m.copied(t)
@@ -368,7 +376,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		})
 	}
 	for _, kind := range kinds(t) {
-		if !names["before "+kind] && OpKind(kind) != Nothing && OpKind(kind) != Observe {
+		if !names["before "+kind] && upgrade.OpKind(kind) != upgrade.Nothing && upgrade.OpKind(kind) != upgrade.Observe {
 			t.Errorf("no point before %q: no part of this test does it", kind)
 		}
 	}
@@ -406,9 +414,34 @@ func (p process) fill(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	part, pack := partOf(noise(2, 6*stride))
-	f := filler{dst: disk, part: part, pack: asked{pack, reached}, progress: func(Filled) { reached.at("progress") }}
-	return errors.Join(f.fill(t.Context()), prove(disk, part))
+	part, pack := stored(6 * stride)
+	job := fill.Job{
+		Target:   disk,
+		Part:     part,
+		Sources:  packOnly(asked{pack, reached}),
+		Progress: func(fill.Stats) { reached.at("progress") },
+	}
+	return errors.Join(job.Run(t.Context()), fill.Prove(disk, part))
+}
+
+// stride is how much a fill takes at once.
+const stride = 2 << 20
+
+// stored is content of noise as a part, and its pack, whose chunks are stored as
+// they are.
+func stored(size int) (bundle.Part, []byte) {
+	content, rng := make([]byte, size), rand.New(rand.NewPCG(2, 1))
+	for i := range content {
+		content[i] = byte(rng.Uint32())
+	}
+	sum := sha256.Sum256(content)
+	part := bundle.Part{Size: int64(size), SHA256: hex.EncodeToString(sum[:])}
+	at := int64(0)
+	for c := range slices.Chunk(content, bundle.ChunkSize) {
+		part.Chunks = append(part.Chunks, bundle.Chunk{SHA256: sha256.Sum256(c), At: at, Len: int64(len(c))})
+		at += int64(len(c))
+	}
+	return part, content
 }
 
 // asked is a pack that notes what is asked of it.
@@ -425,11 +458,11 @@ func (a asked) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 // TestAFillThatIsKilled dies at each step of a fill of several strides, and fetches
 // 4 MiB twice at most.
 func TestAFillThatIsKilled(t *testing.T) {
-	_, pack := partOf(noise(2, 6*stride))
+	_, pack := stored(6 * stride)
 	const last = 2 * 6 // a fetch and a progress of each stride
 	most := 0
 	for kill := 1; kill <= last; kill++ {
-		m := &machine{t: t, dir: t.TempDir()}
+		m := &box{t: t, dir: t.TempDir()}
 		m.agent(process{Dir: m.dir, Want: filling, Kill: kill})
 		text, err := os.ReadFile(filepath.Join(m.dir, "points"))
 		if err != nil {

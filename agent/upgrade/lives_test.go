@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"errors"
@@ -7,6 +7,12 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -16,11 +22,13 @@ type course struct {
 	t testing.TB
 	*recorder
 	base    firmware.Sectors
-	running System
-	u       *Upgrader
-	mutant  func(v View) Op
+	running upgrade.System
+	u       *upgrade.Upgrader
+	mutant  func(v upgrade.View) upgrade.Op
 	boots   int
-	drills  System
+	drills  upgrade.System
+	// near is asked for chunks before the pack; nil for none.
+	near fill.Nearby
 }
 
 func newCourse(t testing.TB, versions ...string) *course {
@@ -46,31 +54,49 @@ func (c *course) boot() {
 }
 
 // runs has a system be the one that runs, from now on.
-func (c *course) runs(s System) {
+func (c *course) runs(s upgrade.System) {
 	c.running, c.u = s, c.upgrader(c.recorder, s)
 	c.boots++
-	c.u.mutant, c.u.BootID = c.mutant, strconv.Itoa(c.boots)
+	c.u.Decide, c.u.Boot.ID = c.mutant, strconv.Itoa(c.boots)
 }
 
-func (c *course) run(v Verdict) Op {
+func (c *course) run(v upgrade.Verdict) upgrade.Op {
 	c.t.Helper()
-	pack := noPackFor(c.plant, c.recorder)
-	return step(c.t, c.u, v, pack)
+	return step(c.t, c.u, v, fill.Sources{Nearby: c.near, Pack: noPackFor(c.plant, c.recorder)})
+}
+
+// node is what the upgrader of this boot knows as its node.
+func (c *course) node() *node { return c.u.Node.(*node) }
+
+// target is the slot that does not run.
+func (c *course) target() (gpt.Table, partitions.Slot, error) {
+	return c.plant.target(c.recorder, c.running)
+}
+
+// onESP calls do with the file system of the ESP.
+func (c *course) onESP(do func(files *fat.FS) error) {
+	c.t.Helper()
+	if err := c.plant.onESP(c.recorder, do); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // noPackFor is the pack of what is under way.
-func noPackFor(p plant, k Keeper) Packed {
-	if j, err := ReadJournal(k); err == nil && j != nil {
+func noPackFor(p plant, k records.Store) fill.Pack {
+	if j, err := upgrade.ReadJournal(k); err == nil && j != nil {
 		return p.pack(j.Target.Version)
 	}
 	return noPack{}
 }
 
+// packOnly are sources without mirrors.
+func packOnly(pack fill.Pack) fill.Sources { return fill.Sources{Pack: pack} }
+
 // upgrade stages a version, and starts it.
-func (c *course) upgrade(version string, w Wish) {
+func (c *course) upgrade(version string, w upgrade.Wish) {
 	c.t.Helper()
 	at := slices.IndexFunc(c.releases, func(r release) bool { return r.Version == version })
-	if err := c.u.Begin(c.releases[at].index, w, Facts{}); err != nil {
+	if err := c.u.Begin(c.releases[at].index, w, upgrade.Facts{}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.restarts()
@@ -79,7 +105,7 @@ func (c *course) upgrade(version string, w Wish) {
 // restarts goes on until the machine is to restart, and starts it.
 func (c *course) restarts() {
 	c.t.Helper()
-	if op := c.run(Verdict{}); op.Kind != Reboot {
+	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Reboot {
 		c.t.Fatalf("no restart: %v", op)
 	}
 	c.boot()
@@ -88,7 +114,7 @@ func (c *course) restarts() {
 // back goes to the system in the other slot, which is of that version.
 func (c *course) back(version string) {
 	c.t.Helper()
-	target, err := c.u.Back(Wish{}, false)
+	target, err := c.u.Back(upgrade.Wish{}, false)
 	if err != nil || target.Version != version {
 		c.t.Fatalf("back to %s: %v", target.Version, err)
 	}
@@ -111,13 +137,13 @@ func (c *course) drill(by string) {
 // drilled fails unless the drill is over, after so many boots.
 func (c *course) drilled(boots int) {
 	c.t.Helper()
-	if op := c.run(Verdict{}); op.Kind != Nothing {
+	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Nothing {
 		c.t.Fatalf("after a drill: %v", op)
 	}
 	if c.running != c.drills {
 		c.t.Fatalf("after a drill %s runs", c.running.Version)
 	}
-	if d, err := LastDrill(c.recorder); err != nil || d == nil || d.Problem != "" || d.Boots != boots {
+	if d, err := upgrade.LastDrill(c.recorder); err != nil || d == nil || d.Problem != "" || d.Boots != boots {
 		c.t.Fatalf("after %d boots the drill is %+v, %v", boots, d, err)
 	}
 }
@@ -125,7 +151,7 @@ func (c *course) drilled(boots int) {
 // undecided looks at a trial of which nobody can tell.
 func (c *course) undecided() {
 	c.t.Helper()
-	if op := c.run(Verdict{Word: Wait}); op.Kind != Observe {
+	if op := c.run(upgrade.Verdict{Word: upgrade.Wait}); op.Kind != upgrade.Observe {
 		c.t.Fatalf("undecided: %v", op)
 	}
 }
@@ -133,8 +159,8 @@ func (c *course) undecided() {
 // remembers fails unless a version is known to have failed.
 func (c *course) remembers(version string) {
 	c.t.Helper()
-	failed, err := Failures(c.recorder)
-	if err != nil || !slices.ContainsFunc(failed, func(f Failure) bool { return f.Version == version }) {
+	failed, err := upgrade.Failures(c.recorder)
+	if err != nil || !slices.ContainsFunc(failed, func(f upgrade.Failure) bool { return f.Version == version }) {
 		c.t.Fatalf("remembers %v %v", failed, err)
 	}
 }
@@ -146,13 +172,13 @@ func (c *course) wander(rng *rand.Rand) {
 		err := error(nil)
 		switch rng.IntN(6) {
 		case 0:
-			_, err = c.u.Back(Wish{}, false)
+			_, err = c.u.Back(upgrade.Wish{}, false)
 		case 1:
-			err = c.u.Drill([]string{DrillCheck, DrillPanic}[rng.IntN(2)], false)
+			err = c.u.Drill([]string{upgrade.DrillCheck, upgrade.DrillPanic}[rng.IntN(2)], false)
 		default:
-			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index, Wish{Again: true, Downgrade: true}, Facts{})
+			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index, upgrade.Wish{Again: true, Downgrade: true}, upgrade.Facts{})
 		}
-		if errors.As(err, new(*Refusal)) {
+		if errors.As(err, new(*upgrade.Refusal)) {
 			continue
 		} else if err != nil {
 			c.t.Fatal(err)
@@ -165,26 +191,26 @@ func (c *course) wander(rng *rand.Rand) {
 // hang.
 func (c *course) settle(rng *rand.Rand) {
 	c.t.Helper()
-	for range 8 * Tries {
-		j, err := ReadJournal(c.recorder)
+	for range 8 * upgrade.Tries {
+		j, err := upgrade.ReadJournal(c.recorder)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		v := Verdict{Word: Good}
+		v := upgrade.Verdict{Word: upgrade.Good}
 		if j != nil && j.Target == c.running {
-			v = []Verdict{{Word: Bad, Reason: "ill"}, {Word: Wait}, {Word: Good}}[rng.IntN(3)]
-			if v.Word == Good && j.Drill != nil || rng.IntN(4) == 0 { // It hangs.
+			v = []upgrade.Verdict{{Word: upgrade.Bad, Reason: "ill"}, {Word: upgrade.Wait}, {Word: upgrade.Good}}[rng.IntN(3)]
+			if v.Word == upgrade.Good && j.Drill != nil || rng.IntN(4) == 0 { // It hangs.
 				c.boot()
 				continue
 			}
 		}
-		op, err := c.u.Run(c.t.Context(), v, noPackFor(c.plant, c.recorder))
+		op, err := c.u.Run(c.t.Context(), v, packOnly(noPackFor(c.plant, c.recorder)))
 		switch {
 		case err != nil && !errors.Is(err, errPanics):
 			c.t.Fatal(err)
-		case err != nil || op.Kind == Reboot:
+		case err != nil || op.Kind == upgrade.Reboot:
 			c.boot()
-		case op.Kind == Nothing:
+		case op.Kind == upgrade.Nothing:
 			return
 		}
 	}
@@ -194,84 +220,84 @@ func (c *course) settle(rng *rand.Rand) {
 // lives are courses that have everything in them.
 var lives = map[string]func(c *course){
 	"good, good, and a third that fails": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.upgrade("3.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.upgrade("4.0.0", Wish{})
-		for range Tries {
+		c.upgrade("2.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		c.upgrade("3.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		c.upgrade("4.0.0", upgrade.Wish{})
+		for range upgrade.Tries {
 			c.boot()
 		}
-		c.run(Verdict{})
+		c.run(upgrade.Verdict{})
 		c.remembers("4.0.0")
 	},
 	"nobody can tell, then good; nobody can tell in all boots": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
+		c.upgrade("2.0.0", upgrade.Wish{})
 		c.undecided()
-		c.run(Verdict{Word: Good})
-		c.upgrade("3.0.0", Wish{})
-		for range Tries {
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		c.upgrade("3.0.0", upgrade.Wish{})
+		for range upgrade.Tries {
 			c.undecided()
 			c.boot()
 		}
-		c.run(Verdict{})
+		c.run(upgrade.Verdict{})
 		c.remembers("3.0.0")
 	},
 	"back, forward again, and down to one that fails": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Good})
+		c.upgrade("2.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.back("1.0.0")
-		c.run(Verdict{Word: Good})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.remembers("2.0.0") // It does not come back by itself.
 		c.back("2.0.0")
-		c.run(Verdict{Word: Good})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.back("1.0.0")
-		c.run(Verdict{Word: Bad, Reason: "ill"})
+		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 		c.boot()
-		c.run(Verdict{})
+		c.run(upgrade.Verdict{})
 		c.remembers("1.0.0")
-		c.upgrade("3.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.upgrade("1.0.0", Wish{Downgrade: true, Again: true})
-		for range Tries {
+		c.upgrade("3.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		c.upgrade("1.0.0", upgrade.Wish{Downgrade: true, Again: true})
+		for range upgrade.Tries {
 			c.boot()
 		}
-		c.run(Verdict{})
+		c.run(upgrade.Verdict{})
 		c.remembers("1.0.0")
 	},
 	"a drill by a check, and one by a panic, beside another system": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Good})
-		c.drill(DrillCheck)
-		c.run(Verdict{Word: Bad, Reason: "on purpose"})
+		c.upgrade("2.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		c.drill(upgrade.DrillCheck)
+		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "on purpose"})
 		c.boot()
 		c.drilled(1)
-		c.drill(DrillPanic)
-		for range Tries {
-			if _, err := c.u.Run(c.t.Context(), Verdict{}, noPack{}); !errors.Is(err, errPanics) {
+		c.drill(upgrade.DrillPanic)
+		for range upgrade.Tries {
+			if _, err := c.u.Run(c.t.Context(), upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err, errPanics) {
 				c.t.Fatalf("a drill by panic: %v", err)
 			}
 			c.boot()
 		}
-		c.drilled(Tries)
+		c.drilled(upgrade.Tries)
 		c.back("1.0.0")
-		c.run(Verdict{Word: Good})
-		if refusal, is := errors.AsType[*Refusal](c.u.Drill(DrillCheck, true)); !is || refusal.Code != CodeNewer {
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		if refusal, is := errors.AsType[*upgrade.Refusal](c.u.Drill(upgrade.DrillCheck, true)); !is || refusal.Code != upgrade.CodeNewer {
 			c.t.Fatalf("a drill beside a newer system: %v", refusal)
 		}
 	},
 	"a drill on a machine with one system": func(c *course) {
-		c.drill(DrillCheck)
-		c.run(Verdict{Word: Bad, Reason: "on purpose"})
+		c.drill(upgrade.DrillCheck)
+		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "on purpose"})
 		c.boot()
 		c.drilled(1)
 	},
 	"bad by its own word, then again and good": func(c *course) {
-		c.upgrade("2.0.0", Wish{})
-		c.run(Verdict{Word: Bad, Reason: "ill"})
+		c.upgrade("2.0.0", upgrade.Wish{})
+		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 		c.boot()
-		c.run(Verdict{})
-		c.upgrade("2.0.0", Wish{Again: true})
-		c.run(Verdict{Word: Good})
+		c.run(upgrade.Verdict{})
+		c.upgrade("2.0.0", upgrade.Wish{Again: true})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 	},
 }

@@ -13,40 +13,28 @@ import (
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/firmware/uki"
-	"github.com/loam-os/loam/partitions/fat"
 )
 
-// renewBoot makes what is on the ESP beside boot entries that of the system that
-// has proven itself. That it cannot is no reason against the system.
-func (u *Upgrader) renewBoot(v View) {
-	if err := u.renewLoader(v); err != nil {
-		u.Log.Warn("renew the boot loader", zap.Error(err))
-	}
-	if err := u.renewRecovery(v); err != nil {
-		u.Log.Warn("renew the recovery entry", zap.Error(err))
-	}
+// bootLoader is the boot loader on the ESP.
+type bootLoader struct {
+	esp  *esp
+	arch string
+	sys  fs.FS
+	log  *zap.Logger
 }
 
-// renewLoader puts the loader of the running system in the place of an older one:
-// the content is whole on the disk before one write of one sector makes it that of
-// the file. Any other program stays, and so does one if the firmware would not start
-// its successor.
-func (u *Upgrader) renewLoader(v View) error {
-	if u.Loader == nil {
-		return nil
-	}
-	own, err := u.Loader()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
+// renew replaces an older loader with the running system's own: its content is
+// complete on the disk before one write of one sector makes it the content of the
+// file. Any other program stays, and so does a loader if the firmware would not
+// start its successor. running is the entry of the running system, nil without.
+func (l bootLoader) renew(own []byte, running *Entry) error {
 	version, err := loader.Version(bytes.NewReader(own))
 	if err != nil {
 		return fmt.Errorf("of the running system: %w", err)
 	}
-	path := loader.Path(u.Disk.Arch)
-	r, err := u.esp.Open(path)
+
+	path := loader.Path(l.arch)
+	r, err := l.esp.Open(path)
 	if err != nil {
 		return err
 	}
@@ -57,39 +45,43 @@ func (u *Upgrader) renewLoader(v View) error {
 	if bootentry.CompareVersions(version, there) <= 0 {
 		return nil
 	}
-	if own, err = u.signedLoader(v, own); err == nil {
-		err = u.startsLoader(own)
+
+	own, err = l.signed(own, running)
+	if err == nil {
+		err = l.starts(own)
 	}
 	if err != nil {
 		return fmt.Errorf("of the running system: %w", err)
 	}
-	u.Log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
-	if err := u.esp.Reclaim(); err != nil {
+
+	l.log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
+	if err := l.esp.Reclaim(); err != nil {
 		return err
 	}
-	return u.esp.WriteFile(path, own)
+	return l.esp.WriteFile(path, own)
 }
 
-// signedLoader is the loader of the running system with the signature that its UKI has for it, if that has one.
-func (u *Upgrader) signedLoader(v View, own []byte) ([]byte, error) {
-	e := find(v, v.Running.RootHash)
-	if e == nil {
+// signed returns the loader with the signature that the UKI of an entry has for
+// it, if it has one.
+func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
+	if running == nil {
 		return own, nil
 	}
-	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
+	r, err := l.esp.Open(running.path())
 	if err != nil {
 		return nil, err
 	}
+
 	signature, err := uki.ReadSection(r, uki.LoaderSignature)
-	if err != nil { // It is of a build that is not signed.
+	if err != nil { // The build is not signed.
 		return own, nil
 	}
 	return authenticode.Attach(own, signature)
 }
 
-// startsLoader is nil for a program that the firmware starts.
-func (u *Upgrader) startsLoader(program []byte) error {
-	by, err := secureboot.Observe(u.Sys)
+// starts returns why the firmware would not start a program.
+func (l bootLoader) starts(program []byte) error {
+	by, err := secureboot.Observe(l.sys)
 	if err != nil || !by.On {
 		return err
 	}
@@ -98,4 +90,31 @@ func (u *Upgrader) startsLoader(program []byte) error {
 		return err
 	}
 	return by.Check(im)
+}
+
+// renewBoot renews what is on the ESP beside the boot entries, from the system
+// that has proved itself. Best effort: a failure says nothing against that system.
+func (u *Upgrader) renewBoot(v View) {
+	if err := u.renewLoader(v); err != nil {
+		u.Log.Warn("renew the boot loader", zap.Error(err))
+	}
+	if err := u.renewRecovery(v); err != nil {
+		u.Log.Warn("renew the recovery entry", zap.Error(err))
+	}
+}
+
+func (u *Upgrader) renewLoader(v View) error {
+	own, err := u.Node.Loader()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l := bootLoader{u.esp, u.Disk.Arch, u.Sys, u.Log}
+	return l.renew(own, find(v, v.Running.RootHash))
+}
+
+func (u *Upgrader) renewRecovery(v View) error {
+	return recovery{u.esp, u.Log}.renew(find(v, v.Running.RootHash), v.Running.RootHash)
 }

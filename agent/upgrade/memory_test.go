@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"fmt"
@@ -7,10 +7,17 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/test/firmware"
 )
 
 const sector = firmware.SectorSize
+
+// Files of the state partition.
+const (
+	journalFile = "upgrade.json"
+	epochFile   = "upgrade-epoch.json"
+)
 
 // event is what one flush made durable: sectors, in the order they were written, or
 // a file of the state partition.
@@ -97,9 +104,17 @@ func (r *recorder) Remove(name string) error {
 	return nil
 }
 
+// Scratch implements upgrade.Records: the file may be lost at any time.
+func (*recorder) Scratch(int64) (upgrade.Closer, error) {
+	return scratch{firmware.NewMemory(nil)}, nil
+}
+
+// Free implements upgrade.Records.
+func (*recorder) Free() (int64, error) { return 1 << 30, nil }
+
 // section is a partition of a disk.
 type section struct {
-	r          Device
+	r          upgrade.Device
 	start, end int64
 }
 

@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -42,7 +43,7 @@ func summed(name string, data []byte) uint64 {
 
 // summedFile leaves the kernel's id of a boot out.
 func summedFile(name string, data []byte) uint64 {
-	if j, err := ReadJournal(keeper{journalName: data}); name == journalName && err == nil && j != nil {
+	if j, err := upgrade.ReadJournal(keeper{journalFile: data}); name == journalFile && err == nil && j != nil {
 		j.Boot = ""
 		data = fmt.Appendf(nil, "%+v %+v", *j, j.Drill)
 	}

@@ -36,23 +36,36 @@ func OpenDisk(root string) (Disk, io.Closer, error) {
 	if err != nil {
 		return Disk{}, nil, err
 	}
-	nodes := block.Partitions(dir)
 	return Disk{
-		Arch: runtime.GOARCH, Size: sectors * 512, SectorSize: int(sectorSize), Whole: whole, // sysfs counts sectors of 512 bytes, always
-		Open: func(p gpt.Partition) (Closer, error) {
-			return openDirect(nodes[p.Index], unix.O_RDWR|unix.O_EXCL, int(sectorSize))
-		},
-		Running: func(p gpt.Partition) (io.ReaderAt, io.Closer, error) {
-			d, err := openDirect(nodes[p.Index], unix.O_RDONLY, int(sectorSize))
-			return d, d, err
-		},
+		Arch:       runtime.GOARCH,
+		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always.
+		SectorSize: int(sectorSize),
+		Whole:      whole,
+		Partitions: deviceNodes{block.Partitions(dir), int(sectorSize)},
 	}, whole, nil
 }
 
-// Files is a Keeper: files of /var/lib/loam.
+// deviceNodes are the partitions of a disk, by their device nodes.
+type deviceNodes struct {
+	nodes      map[int]string
+	sectorSize int
+}
+
+// Open implements [Partitions].
+func (d deviceNodes) Open(p gpt.Partition) (Closer, error) {
+	return openDirect(d.nodes[p.Index], unix.O_RDWR|unix.O_EXCL, d.sectorSize)
+}
+
+// OpenRunning implements [Partitions].
+func (d deviceNodes) OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error) {
+	r, err := openDirect(d.nodes[p.Index], unix.O_RDONLY, d.sectorSize)
+	return r, r, err
+}
+
+// Files implements [Records] with files of /var/lib/loam.
 type Files struct{ Dir *durable.Dir }
 
-// Read is of Keeper; so are the following.
+// Read implements [records.Store]; so do Write and Remove.
 func (f Files) Read(name string) ([]byte, error) { return fs.ReadFile(f.Dir.Root().FS(), name) }
 
 func (f Files) Write(name string, data []byte) error {
@@ -62,7 +75,7 @@ func (f Files) Write(name string, data []byte) error {
 
 func (f Files) Remove(name string) error { return f.Dir.Remove(name) }
 
-// Free is Upgrader.Free.
+// Free implements [Records].
 func (f Files) Free() (int64, error) {
 	dir, err := f.Dir.Root().Open(".")
 	if err != nil {
@@ -73,7 +86,7 @@ func (f Files) Free() (int64, error) {
 	return int64(s.Bavail) * s.Bsize, errors.Join(err, dir.Close())
 }
 
-// Scratch is Upgrader.Scratch.
+// Scratch implements [Records].
 func (f Files) Scratch(size int64) (Closer, error) {
 	file, err := f.Dir.Root().OpenFile(scratchName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

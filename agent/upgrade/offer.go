@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -59,7 +60,7 @@ func unreached(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrNoPack, err)
+	return fmt.Errorf("%w: %w", fill.ErrUnreachable, err)
 }
 
 func others(all []repository.Release) string {

@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"bytes"
@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -17,7 +19,7 @@ import (
 // whole systems, and it starts one of them; if what is on trial never comes up, what
 // has been well does within the tries.
 func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
-	j, err := ReadJournal(keeper(files))
+	j, err := upgrade.ReadJournal(keeper(files))
 	if err != nil {
 		return err
 	}
@@ -33,7 +35,7 @@ func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 			return nil
 		case j == nil || runs != j.Target:
 			return fmt.Errorf("boot %d starts %s, which nobody asked for", i, runs.Version)
-		case i > Tries:
+		case i > upgrade.Tries:
 			return fmt.Errorf("after %d boots that fail it is still %s", i+1, runs.Version)
 		}
 	}
@@ -50,7 +52,7 @@ func (p plant) spare(disk firmware.Disk) error {
 	if err != nil {
 		return err
 	}
-	if version, err := loader.Version(bytes.NewReader(content)); err != nil || !bytes.Equal(content, smallLoader(version)) {
+	if version, err := loader.Version(bytes.NewReader(content)); err != nil || !bytes.Equal(content, firmware.SystemdBoot(version)) {
 		return fmt.Errorf("the loader is torn: %v", err)
 	}
 	if content, err = l.File(loader.RecoveryUKI); err != nil {
@@ -117,7 +119,7 @@ func (p plant) within(events []event) error {
 }
 
 // blessed reports whether a system has an entry that does not count.
-func (p plant) blessed(disk firmware.Disk, s System) bool {
+func (p plant) blessed(disk firmware.Disk, s upgrade.System) bool {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return false
@@ -130,61 +132,62 @@ func (p plant) blessed(disk firmware.Disk, s System) bool {
 // is left to do, and checks that this is as it should be. It returns what was done.
 func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
 	r := newRecorder(m.disk.Flat(), m.files)
-	j, err := ReadJournal(r)
+	j, err := upgrade.ReadJournal(r)
 	if err != nil {
 		return nil, err
 	}
-	verdict := Verdict{Word: Bad, Reason: "ill"}
+	verdict := upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"}
 	if good {
-		verdict.Word = Good
+		verdict.Word = upgrade.Good
 	}
-	for i := range 3*Tries + 6 {
+	for i := range 3*upgrade.Tries + 6 {
 		runs, err := p.boot(r.Recorder)
 		if err != nil {
 			return r.events, err
 		}
 		_ = r.Sync()
 		u := p.upgrader(r, runs)
-		u.BootID = fmt.Sprint(m.sum, i)
+		u.Boot.ID = fmt.Sprint(m.sum, i)
 		v := verdict
 		switch {
 		case j != nil && j.Drill != nil:
-			v.Word = Bad
+			v.Word = upgrade.Bad
 		case j == nil || runs != j.Target:
-			v.Word = Good
+			v.Word = upgrade.Good
 		}
-		op, err := u.Run(t.Context(), v, noPackFor(p, r))
+		op, err := u.Run(t.Context(), v, packOnly(noPackFor(p, r)))
 		if errors.Is(err, errPanics) {
 			continue
 		}
 		if err != nil {
 			return r.events, fmt.Errorf("%s runs, %s: %w", runs.Version, op.Kind, err)
 		}
-		if op.Kind == Nothing {
-			return r.events, p.clean(u, j, runs, good)
+		if op.Kind == upgrade.Nothing {
+			return r.events, p.clean(r, j, runs, good)
 		}
 	}
 	return r.events, errors.New("it does not come to an end")
 }
 
 // clean checks a machine that has nothing left to do.
-func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error) {
-	closeESP, err := u.open()
+func (p plant) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good bool) error {
+	err := p.onESP(r, func(files *fat.FS) error {
+		if err := files.Reclaim(); err != nil {
+			return err
+		}
+		if report := files.Check(); !report.Clean() {
+			return fmt.Errorf("the ESP is not clean: %+v", report)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeESP()) }()
-	if err := u.esp.Reclaim(); err != nil {
-		return err
-	}
-	if report := u.esp.Check(); !report.Clean() {
-		return fmt.Errorf("the ESP is not clean: %+v", report)
-	}
-	failed, err := Failures(u.Keep)
+	failed, err := upgrade.Failures(r)
 	if err != nil {
 		return err
 	}
-	left, err := ReadJournal(u.Keep)
+	left, err := upgrade.ReadJournal(r)
 	switch {
 	case err != nil:
 		return err
@@ -193,7 +196,7 @@ func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error
 	case j == nil:
 		return nil
 	case j.Drill != nil:
-		if d, err := LastDrill(u.Keep); err != nil || d == nil {
+		if d, err := upgrade.LastDrill(r); err != nil || d == nil {
 			return fmt.Errorf("nobody knows how the drill went: %v", err)
 		}
 		if runs != j.Target {
@@ -201,7 +204,7 @@ func (p plant) clean(u *Upgrader, j *Journal, runs System, good bool) (err error
 		}
 		return nil
 	}
-	remembered := slices.ContainsFunc(failed, func(f Failure) bool { return f.RootHash == j.Target.RootHash })
+	remembered := slices.ContainsFunc(failed, func(f upgrade.Failure) bool { return f.RootHash == j.Target.RootHash })
 	switch {
 	case good && runs != j.Target && !remembered:
 		return fmt.Errorf("%s is good, and %s runs", j.Target.Version, runs.Version)

@@ -1,6 +1,7 @@
-package upgrade
+package upgrade_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -45,17 +48,32 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 }
 
 // serviceOf is that of a node that runs 2.0.0 and knows a repository with 1.0.0 in it, too.
-func serviceOf(t *testing.T) (s *Service, keys repository.Keys) {
+func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Good})
+	c.upgrade("2.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	dir, keys := published(t, c.releases, c.u.Now())
 	root, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(&Service{Upgrader: c.u, Offers: Offers{Ref: dir, Root: root, Keep: c.recorder}, Node: "node-1", Log: zap.NewNop()}), keys
+	return upgrade.New(&upgrade.Service{Upgrader: c.u, Offers: upgrade.Offers{Ref: dir, Root: root, Keep: c.recorder}, Machine: machine{func() {}}, Hostname: "node-1", Log: zap.NewNop()}), keys
+}
+
+// ask has a service answer one request.
+func ask(t *testing.T, s *upgrade.Service, r upgrade.Request) (version string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	version, err = s.Ask(ctx, r)
+	cancel()
+	<-done
+	return version, err
 }
 
 func TestADowngradeTakesAPermit(t *testing.T) {
@@ -73,17 +91,17 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 		permit []byte
 		code   string
 	}{
-		{"none", nil, CodeDowngrade},
-		{"for another version", permit(keys, "2.0.0", "", time.Hour), CodePermit},
-		{"for another node", permit(keys, "1.0.0", "node-2", time.Hour), CodePermit},
-		{"that has expired", permit(keys, "1.0.0", "", -time.Second), CodePermit},
-		{"that is empty", []byte{}, CodePermit},
+		{"none", nil, upgrade.CodeDowngrade},
+		{"for another version", permit(keys, "2.0.0", "", time.Hour), upgrade.CodePermit},
+		{"for another node", permit(keys, "1.0.0", "node-2", time.Hour), upgrade.CodePermit},
+		{"that has expired", permit(keys, "1.0.0", "", -time.Second), upgrade.CodePermit},
+		{"that is empty", []byte{}, upgrade.CodePermit},
 		{"for all nodes", permit(keys, "1.0.0", "", time.Hour), ""},
 		{"for this node", permit(keys, "1.0.0", "node-1", time.Hour), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// Whoever asks cannot allow it by a word.
-			version, err := s.begin(t.Context(), Request{Wish: Wish{Downgrade: true, Again: true}, Version: "1.0.0", Permit: test.permit, Plan: true})
+			version, err := ask(t, s, upgrade.Request{Wish: upgrade.Wish{Downgrade: true, Again: true}, Version: "1.0.0", Permit: test.permit, Plan: true})
 			refusedWith(t, err, test.code)
 			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(err.Error(), "`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
 				t.Errorf("%s, %v", version, err)
@@ -96,7 +114,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
 	s.Offers.Keep = keeper{}
-	if _, err := s.begin(t.Context(), Request{Plan: true}); !errors.Is(err, repository.ErrNotKept) || errors.Is(err, ErrNoPack) {
+	if _, err := ask(t, s, upgrade.Request{Plan: true}); !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -108,7 +126,7 @@ func TestAClockThatIsBehindIsToldOf(t *testing.T) {
 	for now, want := range map[time.Time]int{signed: 0, time.Unix(0, 0): 1} {
 		core, logs := observer.New(zap.WarnLevel)
 		s.Log, s.Upgrader.Now = zap.New(core), func() time.Time { return now }
-		if _, err := s.begin(t.Context(), Request{Version: "2.0.0", Plan: true}); err == nil || !strings.Contains(err.Error(), "runs already") {
+		if _, err := ask(t, s, upgrade.Request{Version: "2.0.0", Plan: true}); err == nil || !strings.Contains(err.Error(), "runs already") {
 			t.Errorf("error %v", err)
 		}
 		if logs.Len() != want || want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed) {

@@ -1,10 +1,8 @@
-package upgrade
+package upgrade_test
 
 import (
 	"bytes"
 	"context"
-	"debug/pe"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,12 +15,15 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 	"github.com/loam-os/loam/test/firmware"
@@ -36,7 +37,7 @@ const (
 
 // release is a small system, and its bundle.
 type release struct {
-	System
+	upgrade.System
 	root, verity, signature, uki []byte
 	index                        bundle.Index
 	pack                         []byte
@@ -64,7 +65,7 @@ func newRelease(t testing.TB, version string) release {
 	if _, err := tree.ReadAt(r.verity, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.System = System{version, hex.EncodeToString(hash[:])}
+	r.System = upgrade.System{version, hex.EncodeToString(hash[:])}
 	signature := verity.NewSignature(hash, []byte("who"), []byte(version))
 	if r.signature, err = signature.Encode(); err != nil {
 		t.Fatal(err)
@@ -89,31 +90,7 @@ func smallUKI(cmdline, release string, random *rand.Rand) []byte {
 	for i := range filler {
 		filler[i] = byte(random.Uint32())
 	}
-	return smallPE(uki.Section{Name: ".linux", Data: filler}, uki.Section{Name: ".osrel", Data: []byte(release)}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
-}
-
-// smallLoader is one of that version.
-func smallLoader(version string) []byte {
-	return smallPE(uki.Section{Name: ".sdmagic", Data: []byte("#### LoaderInfo: systemd-boot " + version + " ####")})
-}
-
-func smallPE(sections ...uki.Section) []byte {
-	const headers, align = 512, 512
-	var b bytes.Buffer
-	b.Write(append([]byte("MZ"), make([]byte, 58)...))
-	_ = binary.Write(&b, binary.LittleEndian, uint32(64))
-	b.WriteString("PE\x00\x00")
-	_ = binary.Write(&b, binary.LittleEndian, pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: uint16(len(sections)), SizeOfOptionalHeader: 240})
-	_ = binary.Write(&b, binary.LittleEndian, pe.OptionalHeader64{Magic: 0x20b, NumberOfRvaAndSizes: 16, SizeOfHeaders: headers})
-	var body bytes.Buffer
-	for _, s := range sections {
-		h := pe.SectionHeader32{VirtualSize: uint32(len(s.Data)), SizeOfRawData: uint32((len(s.Data) + align - 1) / align * align), PointerToRawData: uint32(headers + body.Len())}
-		copy(h.Name[:], s.Name)
-		_ = binary.Write(&b, binary.LittleEndian, h)
-		body.Write(s.Data)
-		body.Write(make([]byte, int(h.SizeOfRawData)-len(s.Data)))
-	}
-	return append(append(b.Bytes(), make([]byte, headers-b.Len())...), body.Bytes()...)
+	return firmware.PE(uki.Section{Name: ".linux", Data: filler}, uki.Section{Name: ".osrel", Data: []byte(release)}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
 }
 
 // plant is a machine's disk with one system, and bundles of others.
@@ -163,7 +140,7 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 		t.Fatal(err)
 	}
 	part := p.table.Partitions[0]
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: smallLoader("257.1")}, {Path: loader.RecoveryUKI, Data: first.uki}}); err != nil {
+	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: firmware.SystemdBoot("257.1")}, {Path: loader.RecoveryUKI, Data: first.uki}}); err != nil {
 		t.Fatal(err)
 	}
 	for index, content := range map[int][]byte{slots[0].Sig: first.signature, slots[0].Verity: first.verity, slots[0].Root: first.root} {
@@ -175,25 +152,65 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 }
 
 // upgrader is one on a disk on which a system runs.
-func (p plant) upgrader(r *recorder, running System) *Upgrader {
+func (p plant) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader {
 	return p.upgraderOn(r, r, running)
 }
 
 // upgraderOn is one on any disk, with its files.
-func (p plant) upgraderOn(disk Device, files Keeper, running System) *Upgrader {
-	open := func(part gpt.Partition) (Closer, error) { return section{disk, part.Start, part.End()}, nil }
-	entry, _ := bootentry.Format(bootentry.Name{ImageID: imageID, Version: running.Version, Arch: "x86-64", Counted: true, TriesLeft: Tries})
-	return &Upgrader{
-		Disk: Disk{
-			Arch: arch, Size: p.table.DiskSize, SectorSize: sector, Whole: disk, Open: open,
-			Running: func(part gpt.Partition) (io.ReaderAt, io.Closer, error) { d, err := open(part); return d, d, err },
+func (p plant) upgraderOn(disk upgrade.Device, files upgrade.Records, running upgrade.System) *upgrade.Upgrader {
+	entry, _ := bootentry.Format(bootentry.Name{
+		ImageID:   imageID,
+		Version:   running.Version,
+		Arch:      "x86-64",
+		Counted:   true,
+		TriesLeft: upgrade.Tries,
+	})
+	return &upgrade.Upgrader{
+		Disk: upgrade.Disk{
+			Arch:       arch,
+			Size:       p.table.DiskSize,
+			SectorSize: sector,
+			Whole:      disk,
+			Partitions: sections{disk},
 		},
-		Keep: files, Scratch: func(int64) (Closer, error) { return scratch{firmware.NewMemory(nil)}, nil },
-		Free:    func() (int64, error) { return 1 << 30, nil },
-		Running: running, ImageID: imageID, Entry: entry, Carry: func(string, bool) error { return nil }, Panic: func() error { return errPanics },
-		Loader: func() ([]byte, error) { return smallLoader(loaders[running.Version]), nil }, Sys: fstest.MapFS{},
-		Health: func(context.Context) Health { return Health{"all": {State: Well}} }, Now: func() time.Time { return time.Unix(1e9, 0) }, Log: zap.NewNop(),
+		Records: files,
+		Boot:    upgrade.Boot{Running: running, ImageID: imageID, Entry: entry},
+		Node: &node{
+			health: upgrade.Health{"all": {State: upgrade.Well}},
+			loader: firmware.SystemdBoot(loaders[running.Version]),
+		},
+		Sys: fstest.MapFS{},
+		Now: func() time.Time { return time.Unix(1e9, 0) },
+		Log: zap.NewNop(),
 	}
+}
+
+// target is the slot that does not run.
+func (p plant) target(disk firmware.Disk, running upgrade.System) (gpt.Table, partitions.Slot, error) {
+	table, err := gpt.Read(disk, p.table.DiskSize, sector)
+	if err != nil {
+		return table, partitions.Slot{}, err
+	}
+	slots, err := partitions.Slots(table, arch)
+	if err != nil {
+		return table, partitions.Slot{}, err
+	}
+	for i, s := range slots {
+		if hash, ok := s.Holds(table, arch); ok && hex.EncodeToString(hash[:]) == running.RootHash {
+			return table, slots[1-i], nil
+		}
+	}
+	return table, partitions.Slot{}, fmt.Errorf("no slot holds %s", running.Version)
+}
+
+// onESP calls do with the file system of the ESP.
+func (p plant) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
+	part := p.table.Partitions[0]
+	files, err := fat.Open(section{disk, part.Start, part.End()}, part.Size, sector)
+	if err != nil {
+		return err
+	}
+	return do(files)
 }
 
 // loaders are the versions of the loaders that come with versions of the system.
@@ -203,7 +220,7 @@ var loaders = map[string]string{"1.0.0": "257.1", "2.0.0": "257.2-1~deb13u1", "3
 var errPanics = errors.New("the kernel panics")
 
 // pack is that of a version.
-func (p plant) pack(version string) Packed {
+func (p plant) pack(version string) fill.Pack {
 	for _, r := range p.releases {
 		if r.Version == version {
 			return packed(r.pack)

@@ -11,62 +11,71 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// recovery is the root hash of the system that the recovery entry starts, "" if there
-// is none.
-func (u *Upgrader) recovery() string {
-	r, err := u.esp.Open(loader.RecoveryUKI)
+// recovery is the recovery entry: a copy of the UKI of the system that has proved
+// itself last.
+type recovery struct {
+	esp *esp
+	log *zap.Logger
+}
+
+// rootHash returns the root hash of the system that the recovery entry starts, ""
+// if there is none.
+func (r recovery) rootHash() string {
+	uki, err := r.esp.Open(loader.RecoveryUKI)
 	if err != nil {
 		return ""
 	}
-	return hashOf(r)
+	return hashOf(uki)
 }
 
-// renewRecovery makes the system that has proven itself that of the recovery entry.
-// Before, it was the one before, which is still in the other slot.
-func (u *Upgrader) renewRecovery(v View) error {
-	switch r, err := u.esp.Open(loader.RecoveryUKI); {
+// renew makes the recovery entry start the system of an entry, which has proved
+// itself. Until then it started the system before, which is still in the other
+// slot. A disk without a recovery entry gets none.
+func (r recovery) renew(running *Entry, rootHash string) error {
+	switch uki, err := r.esp.Open(loader.RecoveryUKI); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err == nil && hashOf(r) == v.Running.RootHash:
+	case err == nil && hashOf(uki) == rootHash:
 		return nil
 	}
-	e := find(v, v.Running.RootHash)
-	r, err := u.esp.Open(fat.BootDir + "/" + e.File)
-	if err == nil {
-		err = u.esp.Reclaim()
+
+	uki, err := r.esp.Open(running.path())
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = u.esp.Replace(loader.RecoveryUKI, r, e.size)
+	if err := r.esp.Reclaim(); err != nil {
+		return err
 	}
-	return err
+	return r.esp.Replace(loader.RecoveryUKI, uki, running.size)
 }
 
-// restore makes the entry of the running system anew, unless the second FAT still
-// knows where the directory is. One that is damaged keeps its name.
-func (u *Upgrader) restore(name string) error {
-	u.staged = nil // Reclaim frees it.
-	reclaimErr := u.esp.Reclaim()
-	all, err := entries(u.esp)
+// restore makes the entry of the running system again from the recovery entry,
+// unless the second FAT still knows where the directory is. An entry that is
+// damaged keeps its name.
+func (r recovery) restore(running System, name string) error {
+	r.esp.staged = nil // Reclaim frees it.
+	reclaimErr := r.esp.Reclaim()
+	all, err := entries(r.esp.FS)
 	if err != nil {
-		u.Log.Warn("the directory of boot entries", zap.Error(err))
-		if err := u.esp.RenewBootDir(); err != nil {
+		r.log.Warn("the directory of boot entries", zap.Error(err))
+		if err := r.esp.RenewBootDir(); err != nil {
 			return err
 		}
-		reclaimErr = u.esp.Reclaim()
+		reclaimErr = r.esp.Reclaim()
 	}
-	if reclaimErr != nil || find(View{Entries: all}, u.Running.RootHash) != nil {
+	if reclaimErr != nil || find(View{Entries: all}, running.RootHash) != nil {
 		return reclaimErr
 	}
-	r, err := u.esp.Open(loader.RecoveryUKI)
+
+	uki, err := r.esp.Open(loader.RecoveryUKI)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(all, func(e Entry) bool { return e.File == name }) {
-		return u.esp.Replace(fat.BootDir+"/"+name, r, r.Size())
+		return r.esp.Replace(fat.BootDir+"/"+name, uki, uki.Size())
 	}
-	chain, err := u.esp.Stage(r, r.Size())
-	if err != nil {
+	if err := r.esp.stage(uki, uki.Size()); err != nil {
 		return err
 	}
-	return u.esp.LinkCounted(fat.BootDir, name, chain, r.Size())
+	return r.esp.link(name)
 }

@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -46,17 +47,17 @@ func (c *course) breakBootDir(fats int64) {
 }
 
 // starts is boot, or the system of the recovery entry if the loader has no other.
-func (p plant) starts(disk firmware.Disk) (System, error) {
+func (p plant) starts(disk firmware.Disk) (upgrade.System, error) {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
-		return System{}, err
+		return upgrade.System{}, err
 	}
 	if all, err := l.Entries(); err == nil && len(all) > 0 {
 		return p.boot(disk)
 	}
 	content, err := l.File(loader.RecoveryUKI)
 	if err != nil {
-		return System{}, err
+		return upgrade.System{}, err
 	}
 	r, err := p.releaseOf(content)
 	return r.System, err
@@ -79,14 +80,10 @@ func (c *course) recovers() {
 func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 	write := func(path string, content []byte) func(c *course) error {
 		return func(c *course) error {
-			closeESP, err := c.u.open()
-			if err != nil {
-				return err
-			}
-			return errors.Join(c.u.esp.WriteFile(path, content), closeESP())
+			return c.plant.onESP(c.recorder, func(files *fat.FS) error { return files.WriteFile(path, content) })
 		}
 	}
-	torn := smallLoader("257.1")
+	torn := firmware.SystemdBoot("257.1")
 	torn[len(torn)-1]++
 	for name, breaks := range map[string]func(c *course) error{
 		"a recovery entry that nobody made":      write(loader.RecoveryUKI, []byte("MZ")),
@@ -113,35 +110,31 @@ func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	has := func(of int) {
 		t.Helper()
-		if !bytes.Equal(onESP(t, c.u, loader.RecoveryUKI), c.releases[of].uki) {
+		if !bytes.Equal(c.fileOnESP(loader.RecoveryUKI), c.releases[of].uki) {
 			t.Errorf("it is not %s", c.releases[of].Version)
 		}
 	}
 	has(0)
-	c.upgrade("2.0.0", Wish{})
+	c.upgrade("2.0.0", upgrade.Wish{})
 	has(0)
-	c.run(Verdict{Word: Good})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	has(1)
 	c.back("1.0.0")
 	has(1)
-	c.run(Verdict{Word: Good})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	has(0)
-	c.upgrade("3.0.0", Wish{})
-	c.run(Verdict{Word: Bad, Reason: "ill"})
+	c.upgrade("3.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 	c.boot()
-	c.run(Verdict{})
+	c.run(upgrade.Verdict{})
 	has(0)
 }
 
 func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	remove := func(c *course, version string) {
-		closeESP, err := c.u.open()
-		if err == nil {
-			err = errors.Join(c.u.esp.Remove(fat.BootDir+"/"+imageID+"_"+version+"_x86-64.efi"), closeESP())
-		}
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		c.onESP(func(files *fat.FS) error {
+			return files.Remove(fat.BootDir + "/" + imageID + "_" + version + "_x86-64.efi")
+		})
 	}
 	for _, tc := range []struct {
 		name   string
@@ -153,21 +146,21 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-			c.upgrade("2.0.0", Wish{})
-			c.run(Verdict{Word: Good})
+			c.upgrade("2.0.0", upgrade.Wish{})
+			c.run(upgrade.Verdict{Word: upgrade.Good})
 			tc.breaks(c)
 			c.recovers()
-			var told []OpKind
-			c.u.Done = func(op Op, _ *Journal) { told = append(told, op.Kind) }
-			if op := c.run(Verdict{}); op.Kind != Nothing || !slices.Equal(told, []OpKind{Restore}) {
+			var told []upgrade.OpKind
+			c.u.Listener = hearing{done: func(op upgrade.Op) { told = append(told, op.Kind) }}
+			if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Nothing || !slices.Equal(told, []upgrade.OpKind{upgrade.Restore}) {
 				t.Fatalf("%v, then %v", told, op)
 			}
-			if err := c.clean(c.u, nil, c.running, true); err != nil {
+			if err := c.clean(c.recorder, nil, c.running, true); err != nil {
 				t.Error(err)
 			}
 			c.boot()
-			c.upgrade("3.0.0", Wish{})
-			c.run(Verdict{Word: Good})
+			c.upgrade("3.0.0", upgrade.Wish{})
+			c.run(upgrade.Verdict{Word: upgrade.Good})
 			c.back("2.0.0")
 		})
 	}
@@ -176,16 +169,10 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 // TestTheRecoveryEntryOutlivesItsSlot has one that could not be renewed in time.
 func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Good})
-	closeESP, err := c.u.open()
-	if err == nil {
-		err = errors.Join(c.u.esp.WriteFile(loader.RecoveryUKI, c.releases[0].uki), closeESP())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.upgrade("3.0.0", Wish{})
+	c.upgrade("2.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
+	c.onESP(func(files *fat.FS) error { return files.WriteFile(loader.RecoveryUKI, c.releases[0].uki) })
+	c.upgrade("3.0.0", upgrade.Wish{})
 	if err := c.spare(c.Recorder); err != nil {
 		t.Error(err)
 	}
@@ -194,28 +181,22 @@ func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 // TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the name says.
 func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Good})
+	c.upgrade("2.0.0", upgrade.Wish{})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	name := fat.BootDir + "/" + imageID + "_2.0.0_x86-64.efi"
-	closeESP, err := c.u.open()
-	if err == nil {
-		err = errors.Join(c.u.esp.WriteFile(name, make([]byte, 1000)), closeESP())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.run(Verdict{})
-	c.upgrade("3.0.0", Wish{})
-	if !bytes.Equal(onESP(t, c.u, name), c.releases[1].uki) {
+	c.onESP(func(files *fat.FS) error { return files.WriteFile(name, make([]byte, 1000)) })
+	c.run(upgrade.Verdict{})
+	c.upgrade("3.0.0", upgrade.Wish{})
+	if !bytes.Equal(c.fileOnESP(name), c.releases[1].uki) {
 		t.Error("it is as it was")
 	}
 }
 
 func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", Wish{})
+	c.upgrade("2.0.0", upgrade.Wish{})
 	c.breakBootDir(2)
-	if _, err := c.u.Run(t.Context(), Verdict{Word: Good}, noPack{}); err == nil {
+	if _, err := c.u.Run(t.Context(), upgrade.Verdict{Word: upgrade.Good}, packOnly(noPack{})); err == nil {
 		t.Error("a trial whose entry cannot be read ends well")
 	}
 	c.recovers()
@@ -223,7 +204,7 @@ func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 		t.Fatalf("%s runs", c.running.Version)
 	}
 	c.restarts()
-	c.run(Verdict{Word: Good})
+	c.run(upgrade.Verdict{Word: upgrade.Good})
 	if c.running.Version != "2.0.0" {
 		t.Errorf("%s runs in the end", c.running.Version)
 	}
@@ -231,24 +212,24 @@ func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 
 func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	_, slot, err := c.u.target()
+	_, slot, err := c.target()
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := c.u.Disk.Open
-	c.u.Disk.Open = func(p gpt.Partition) (Closer, error) {
+	disk := c.u.Disk.Partitions
+	c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
 		if p.Index == slot.Sig {
 			return nil, errors.New("in use")
 		}
-		return open(p)
-	}
-	if err := c.u.Begin(c.releases[1].index, Wish{}, Facts{}); err != nil {
+		return disk.Open(p)
+	}}
+	if err := c.u.Begin(c.releases[1].index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
-	if op := c.run(Verdict{}); op.Kind != Reboot {
+	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Reboot {
 		t.Errorf("it is not tried: %v", op)
 	}
-	table, _, err := c.u.target()
+	table, _, err := c.target()
 	if label := table.Partition(slot.Sig).Label; err != nil || label != partitions.EmptyLabel {
 		t.Errorf("the place of the signature is %s, %v", label, err)
 	}

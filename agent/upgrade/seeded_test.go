@@ -1,4 +1,4 @@
-package upgrade
+package upgrade_test
 
 import (
 	"fmt"
@@ -7,21 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/test/firmware"
 )
 
 // bug is one that somebody could write: another Next, flushes of a step that are
 // not done, or writes.
 type bug struct {
-	mutant  func(v View) Op
-	forgets func(kind OpKind) bool
+	mutant  func(v upgrade.View) upgrade.Op
+	forgets func(kind upgrade.OpKind) bool
 	loses   func(off int64) bool
 }
 
 // instead does another op for those of a kind.
-func instead(kind OpKind, by func(v View, op Op) Op) bug {
-	return bug{mutant: func(v View) Op {
-		op := Next(v)
+func instead(kind upgrade.OpKind, by func(v upgrade.View, op upgrade.Op) upgrade.Op) bug {
+	return bug{mutant: func(v upgrade.View) upgrade.Op {
+		op := upgrade.Next(v)
 		if op.Kind == kind {
 			return by(v, op)
 		}
@@ -30,81 +31,83 @@ func instead(kind OpKind, by func(v View, op Op) Op) bug {
 }
 
 // seen is Next, by a view that is not as it is.
-func seen(edit func(v *View)) bug {
-	return bug{mutant: func(v View) Op {
+func seen(edit func(v *upgrade.View)) bug {
+	return bug{mutant: func(v upgrade.View) upgrade.Op {
 		edit(&v)
-		return Next(v)
+		return upgrade.Next(v)
 	}}
 }
 
 // forgetting has the flushes of a step left out.
-func forgetting(kinds ...OpKind) bug {
-	return bug{mutant: Next, forgets: func(kind OpKind) bool { return kinds == nil || slices.Contains(kinds, kind) }}
+func forgetting(kinds ...upgrade.OpKind) bug {
+	return bug{mutant: upgrade.Next, forgets: func(kind upgrade.OpKind) bool { return kinds == nil || slices.Contains(kinds, kind) }}
 }
 
 var seeded = map[string]bug{
-	"the slot is not sealed": instead(Seal, func(v View, _ Op) Op {
+	"the slot is not sealed": instead(upgrade.Seal, func(v upgrade.View, _ upgrade.Op) upgrade.Op {
 		v.Holds = v.Journal.Target.RootHash
-		return Next(v)
+		return upgrade.Next(v)
 	}),
-	"the slot is not filled":                 seen(func(v *View) { v.Filled = true }),
-	"the slot that is filled is not emptied": instead(Empty, func(View, Op) Op { return Op{Kind: Finish} }),
-	"the entry comes before the journal says so": seen(func(v *View) {
+	"the slot is not filled":                 seen(func(v *upgrade.View) { v.Filled = true }),
+	"the slot that is filled is not emptied": instead(upgrade.Empty, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
+	"the entry comes before the journal says so": seen(func(v *upgrade.View) {
 		if v.Journal != nil && v.StagedUKI {
 			j := *v.Journal
-			j.Phase = Armed
+			j.Phase = upgrade.Armed
 			v.Journal = &j
 		}
 	}),
-	"the restart comes before the entry": instead(Link, func(View, Op) Op { return Op{Kind: Reboot} }),
-	"the entry has more tries than anybody waits for": instead(Link, func(_ View, op Op) Op {
+	"the restart comes before the entry": instead(upgrade.Link, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Reboot} }),
+	"the entry has more tries than anybody waits for": instead(upgrade.Link, func(_ upgrade.View, op upgrade.Op) upgrade.Op {
 		op.To = strings.Replace(op.To, "+3-0", "+9-0", 1)
 		return op
 	}),
-	"the entry does not count": instead(Link, func(_ View, op Op) Op {
+	"the entry does not count": instead(upgrade.Link, func(_ upgrade.View, op upgrade.Op) upgrade.Op {
 		op.To = strings.Replace(op.To, "+3-0", "", 1)
 		return op
 	}),
-	"the running system's entry goes first": instead(Fill, func(v View, op Op) Op {
-		if run := find(v, v.Running.RootHash); run != nil {
-			return Op{Kind: Drop, File: run.File}
+	"the running system's entry goes first": instead(upgrade.Fill, func(v upgrade.View, op upgrade.Op) upgrade.Op {
+		for _, e := range v.Entries {
+			if e.RootHash == v.Running.RootHash && !e.Orphan {
+				return upgrade.Op{Kind: upgrade.Drop, File: e.File}
+			}
 		}
 		return op
 	}),
-	"a failure is not remembered":    instead(Remember, func(View, Op) Op { return Op{Kind: Finish} }),
-	"what is remembered is not read": seen(func(v *View) { v.Failed = nil }),
-	"a system that is ill is blessed": seen(func(v *View) {
-		if v.Verdict.Word == Bad {
-			v.Verdict.Word = Good
+	"a failure is not remembered":    instead(upgrade.Remember, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
+	"what is remembered is not read": seen(func(v *upgrade.View) { v.Failed = nil }),
+	"a system that is ill is blessed": seen(func(v *upgrade.View) {
+		if v.Verdict.Word == upgrade.Bad {
+			v.Verdict.Word = upgrade.Good
 		}
 	}),
-	"a system that nobody judged is blessed": seen(func(v *View) {
-		if v.Verdict.Word == Wait {
-			v.Verdict.Word = Good
+	"a system that nobody judged is blessed": seen(func(v *upgrade.View) {
+		if v.Verdict.Word == upgrade.Wait {
+			v.Verdict.Word = upgrade.Good
 		}
 	}),
-	"a system that nobody judged is taken back": seen(func(v *View) {
-		if v.Verdict.Word == Wait {
-			v.Verdict.Word = Bad
+	"a system that nobody judged is taken back": seen(func(v *upgrade.View) {
+		if v.Verdict.Word == upgrade.Wait {
+			v.Verdict.Word = upgrade.Bad
 		}
 	}),
-	"a system that is well goes on being tried": instead(Rename, func(v View, op Op) Op {
-		if v.Verdict.Word == Good {
-			return Op{Kind: Finish}
-		}
-		return op
-	}),
-	"a system that is ill keeps its tries": instead(Rename, func(v View, op Op) Op {
-		if v.Verdict.Word == Bad {
-			return Op{Kind: Reboot}
+	"a system that is well goes on being tried": instead(upgrade.Rename, func(v upgrade.View, op upgrade.Op) upgrade.Op {
+		if v.Verdict.Word == upgrade.Good {
+			return upgrade.Op{Kind: upgrade.Finish}
 		}
 		return op
 	}),
-	"the backup of the table is not written":    {mutant: Next, loses: func(off int64) bool { return off >= 534<<20 }},
+	"a system that is ill keeps its tries": instead(upgrade.Rename, func(v upgrade.View, op upgrade.Op) upgrade.Op {
+		if v.Verdict.Word == upgrade.Bad {
+			return upgrade.Op{Kind: upgrade.Reboot}
+		}
+		return op
+	}),
+	"the backup of the table is not written":    {mutant: upgrade.Next, loses: func(off int64) bool { return off >= 534<<20 }},
 	"nothing is flushed":                        forgetting(),
-	"an entry that goes is not flushed":         forgetting(Drop),
-	"the table of an empty slot is not flushed": forgetting(Empty),
-	"the table of a sealed slot is not flushed": forgetting(Seal),
+	"an entry that goes is not flushed":         forgetting(upgrade.Drop),
+	"the table of an empty slot is not flushed": forgetting(upgrade.Empty),
+	"the table of a sealed slot is not flushed": forgetting(upgrade.Seal),
 }
 
 // TestSeededBugsAreFound runs lives with a bug in them: either they cannot be lived,
@@ -137,8 +140,8 @@ func (f fatal) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, ar
 // lived is what is wrong with a life, "" if nothing is.
 func lived(t *testing.T, live func(c *course), b bug) (found string) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
-	steps, doing := 0, Nothing
-	c.mutant = func(v View) Op {
+	steps, doing := 0, upgrade.Nothing
+	c.mutant = func(v upgrade.View) upgrade.Op {
 		if steps++; steps > 500 {
 			panic("it does not come to an end")
 		}
@@ -146,7 +149,7 @@ func lived(t *testing.T, live func(c *course), b bug) (found string) {
 		doing = op.Kind
 		return op
 	}
-	c.u.mutant, c.loses = c.mutant, b.loses
+	c.u.Decide, c.loses = c.mutant, b.loses
 	if b.forgets != nil {
 		c.lazy = func() bool { return b.forgets(doing) }
 	}

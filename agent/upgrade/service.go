@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
@@ -28,39 +30,50 @@ const (
 // and does what it is asked for.
 type Service struct {
 	Upgrader *Upgrader
+	Machine  Machine
 	Offers   Offers
-	// Mirrors are asked for chunks before the repository is: directories and URLs of
-	// copies of it, and of nodes that share what they run.
-	Mirrors []string
-	// Node is the host name, which a permit may be for.
-	Node string
-	// Want is the version that the node is to run, "" for any.
-	Want string
-	// Pace is the time between the begins of two upgrades that nobody hurries.
-	Pace time.Duration
-	// Window is when the machine may restart with another system.
-	Window window.Window
+	Policy   Policy
+	// Hostname is what a permit may be for.
+	Hostname string
 	// Trial judges the system that runs, if it is on trial.
 	Trial *Trial
-	// Uptime is the time since kernel start.
-	Uptime func() time.Duration
-	// Proven is called when the system that runs is no longer on trial; nil for nobody.
-	Proven func()
-	// Tell tells the cluster's people what happened; nil for nobody.
-	Tell func(warning bool, reason, message string)
-	// Reboot restarts the machine; it may return before that.
-	Reboot func(ctx context.Context) error
-	Log    *zap.Logger
+	Log   *zap.Logger
 
 	asked   chan request
 	changed chan struct{}
 	mu      sync.Mutex
 	state   status.Upgrade
-	// waiting is told when what it asked for, wanted, is ready; gone says that somebody
-	// wants the trial to be over. All are of Run's goroutine.
+	// waiting is told when what it asked for, wanted, is ready; gone says that the
+	// operator wants the trial to be over. All are of Run's goroutine.
 	waiting chan<- answer
 	wanted  string
 	gone    bool
+}
+
+// Machine is what the service does to the machine beside its disk.
+type Machine interface {
+	// Uptime returns the time since kernel start.
+	Uptime() time.Duration
+	// Proven is called when the running system is no longer on trial.
+	Proven()
+	// Event tells the cluster what happened.
+	Event(warning bool, reason, message string)
+	// Reboot restarts the machine; it may return before that.
+	Reboot(ctx context.Context) error
+}
+
+// Policy is what machine.yaml says about upgrades.
+type Policy struct {
+	// Version is what the node is to run, "" for any.
+	Version string
+	// Mirrors are asked for chunks before the repository is: directories and URLs of
+	// copies of it, and of nodes that share what they run.
+	Mirrors []string
+	// Pace is the least time from one upgrade to the next, unless an operator is in a
+	// hurry.
+	Pace time.Duration
+	// Window is when the machine may restart with another system.
+	Window window.Window
 }
 
 // Request is what somebody asks of the Service.
@@ -136,7 +149,7 @@ func (s *Service) Ask(ctx context.Context, r Request) (version string, err error
 
 // Run goes on with what is under way until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	s.Upgrader.Progress, s.Upgrader.Done = s.progress, s.tell
+	s.Upgrader.Listener = listener{s}
 	s.show(Op{}, nil) // Filling a slot takes its time.
 	op, err := s.goOn(ctx, Verdict{})
 	pause := fetchAgain
@@ -172,11 +185,11 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 		}
 		s.restart(ctx, op)
 		return time.After(fetchLast) // It should be down by then.
-	case op.Kind == Nothing && s.underWay():
+	case op.Kind == Nothing && s.goesOn():
 		return time.After(fetchLast)
 	case op.Kind == Nothing && s.wants():
 		got := make(chan answer, 1)
-		if _, _, begun := s.grant(ctx, request{Request{Version: s.Want}, got}); begun {
+		if _, _, begun := s.grant(ctx, request{Request{Version: s.Policy.Version}, got}); begun {
 			return time.After(0)
 		}
 		s.refused(<-got)
@@ -187,10 +200,7 @@ func (s *Service) next(ctx context.Context, op Op, err error, pause time.Duratio
 
 // goOn does what is next, shows how that went, and tells those who wait for it.
 func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
-	if s.Upgrader.Near = nil; len(s.Mirrors) > 0 {
-		s.Upgrader.Near = s.nearby()
-	}
-	op, err := s.Upgrader.Run(ctx, v, &lazyPack{from: s})
+	op, err := s.Upgrader.Run(ctx, v, fill.Open(underWay{s}, s.Policy.Mirrors, s.Log))
 	if ctx.Err() != nil {
 		return op, err
 	}
@@ -198,58 +208,89 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
 	if s.show(op, err); err == nil && op.Kind == Nothing && s.waiting != nil {
-		if err = errGone; op.Reason != "" {
+		if err = ErrDamaged; op.Reason != "" {
 			err = errors.New(op.Reason)
 		}
 	}
-	if s.waiting != nil && !errors.Is(err, ErrNoPack) {
+	if s.waiting != nil && !errors.Is(err, fill.ErrUnreachable) {
 		s.waiting <- answer{s.wanted, err}
 		s.waiting = nil
 	}
 	return op, err
 }
 
-// tell is Upgrader.Done.
-func (s *Service) tell(op Op, j *Journal) {
-	done := op.Kind == Finish && j != nil && j.Target == s.Upgrader.Running
-	if done && s.Proven != nil {
-		s.Proven()
+// underWay implements [fill.Release].
+type underWay struct{ s *Service }
+
+// Pack returns where the upgrade under way gets its chunks, wherever its index came
+// from.
+func (u underWay) Pack() (ref, name string, err error) {
+	idx, err := index(u.s.Upgrader.Records)
+	if err != nil {
+		return "", "", err
 	}
+	ref = u.s.Offers.Ref
+	if j, err := ReadJournal(u.s.Upgrader.Records); err == nil && j != nil && j.Ref != "" {
+		ref = j.Ref
+	}
+	return ref, idx.Pack.Name, nil
+}
+
+// listener implements [Listener].
+type listener struct{ s *Service }
+
+// Done tells the machine and the cluster about the steps that matter to them.
+func (l listener) Done(op Op, j *Journal) {
+	running := l.s.Upgrader.Boot.Running
+	finished := op.Kind == Finish && j != nil && j.Target == running
+	if finished {
+		l.s.Machine.Proven()
+	}
+
 	switch {
-	case s.Tell == nil:
 	case op.Kind == Restore:
-		s.Tell(true, "BootEntryRestored", "the boot entry of "+s.Upgrader.Running.Version+" was gone, and is made anew of the recovery entry")
+		l.s.Machine.Event(true, "BootEntryRestored", "the boot entry of "+running.Version+" was gone, and is made anew of the recovery entry")
 	case j == nil || j.Drill != nil:
 	case op.Kind == Remember:
-		s.Tell(true, "UpgradeFailed", fmt.Sprintf("version %s did not stay, %s runs again: %s", j.Target.Version, j.From.Version, op.Reason))
-	case done:
-		s.Tell(false, "Upgraded", fmt.Sprintf("version %s has taken the place of %s", j.Target.Version, j.From.Version))
+		l.s.Machine.Event(true, "UpgradeFailed", fmt.Sprintf("version %s did not stay, %s runs again: %s", j.Target.Version, j.From.Version, op.Reason))
+	case finished:
+		l.s.Machine.Event(false, "Upgraded", fmt.Sprintf("version %s has taken the place of %s", j.Target.Version, j.From.Version))
 	}
+}
+
+// Progress publishes how far a fill is.
+func (l listener) Progress(p Progress) {
+	l.s.publish(func(u *status.Upgrade) {
+		u.Part = p.Part
+		u.Size = p.Size
+		u.Done = p.Kept + p.Written
+		u.Fetched = p.Fetched
+	})
 }
 
 func (s *Service) judge(ctx context.Context) Verdict {
 	if s.gone {
 		return Verdict{Word: Bad, Reason: goneBack}
 	}
-	return s.Trial.Judge(s.Upgrader.Health(ctx), s.Uptime())
+	return s.Trial.Judge(s.Upgrader.Node.Health(ctx), s.Machine.Uptime())
 }
 
-func (s *Service) underWay() bool {
-	j, err := ReadJournal(s.Upgrader.Keep)
+func (s *Service) goesOn() bool {
+	j, err := ReadJournal(s.Upgrader.Records)
 	return err == nil && j != nil && !s.stays()
 }
 
 // stays reports whether the restart into the target is somebody else's; the one out
 // of it never is.
 func (s *Service) stays() bool {
-	j, err := ReadJournal(s.Upgrader.Keep)
-	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Running
+	j, err := ReadJournal(s.Upgrader.Records)
+	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Boot.Running
 }
 
 // Opens is when a wish that is ready is tried, the zero time for at once.
 func (s *Service) Opens(w Wish) time.Time {
 	now := s.Upgrader.Now().UTC()
-	if opens := s.Window.Opens(now); opens.After(now) && !w.AtOnce {
+	if opens := s.Policy.Window.Opens(now); opens.After(now) && !w.AtOnce {
 		return opens
 	}
 	return time.Time{}
@@ -257,8 +298,8 @@ func (s *Service) Opens(w Wish) time.Time {
 
 // waits is how long the restart waits for the window, and shows that it does.
 func (s *Service) waits() time.Duration {
-	j, err := ReadJournal(s.Upgrader.Keep)
-	if err != nil || j == nil || j.From != s.Upgrader.Running {
+	j, err := ReadJournal(s.Upgrader.Records)
+	if err != nil || j == nil || j.From != s.Upgrader.Boot.Running {
 		return 0
 	}
 	opens := s.Opens(Wish{AtOnce: j.AtOnce})
@@ -270,7 +311,9 @@ func (s *Service) waits() time.Duration {
 }
 
 // wants reports whether the node is to run another version than it does.
-func (s *Service) wants() bool { return s.Want != "" && s.Want != s.Upgrader.Running.Version }
+func (s *Service) wants() bool {
+	return s.Policy.Version != "" && s.Policy.Version != s.Upgrader.Boot.Running.Version
+}
 
 // refused shows why machine.yaml's version is not brought. What does not pass by
 // itself is not asked for again.
@@ -280,7 +323,7 @@ func (s *Service) refused(a answer) {
 	}
 	refusal, is := errors.AsType[*Refusal](a.err)
 	if is && !slices.Contains([]string{CodePaced, CodeUnproven, CodeNoEntry, CodeESP, CodeUnderWay, CodeBattery}, refusal.Code) {
-		s.Want = ""
+		s.Policy.Version = ""
 	}
 	s.Log.Warn("machine.yaml asks for a version", zap.Error(a.err))
 	s.publish(func(u *status.Upgrade) { u.Problem = "machine.yaml, upgrade.version: " + a.err.Error() })
@@ -299,7 +342,7 @@ func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun
 	}
 	s.waiting, s.wanted = r.answer, version
 	s.publish(func(u *status.Upgrade) {
-		*u = status.Upgrade{From: s.Upgrader.Running.Version, To: version, Phase: string(Staging), Failed: u.Failed, Drill: u.Drill}
+		*u = status.Upgrade{From: s.Upgrader.Boot.Running.Version, To: version, Phase: string(Staging), Failed: u.Failed, Drill: u.Drill}
 	})
 	v := Verdict{}
 	if s.gone {
@@ -313,7 +356,7 @@ func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun
 func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
 	switch {
 	case r.Drill != "":
-		return s.Upgrader.Running.Version, s.Upgrader.Drill(r.Drill, r.Plan)
+		return s.Upgrader.Boot.Running.Version, s.Upgrader.Drill(r.Drill, r.Plan)
 	case r.Back:
 		return s.back(r)
 	}
@@ -321,10 +364,10 @@ func (s *Service) begin(ctx context.Context, r Request) (version string, err err
 	if err != nil {
 		return "", err
 	}
-	if r.Downgrade, err = permitted(news, r.Permit, idx, s.Node); err != nil {
+	if r.Downgrade, err = permitted(news, r.Permit, idx, s.Hostname); err != nil {
 		return "", err
 	}
-	facts := Facts{Pace: s.Pace, Last: s.last()}
+	facts := Facts{Pace: s.Policy.Pace, Last: s.last()}
 	if r.Plan {
 		return idx.Version, s.Upgrader.Check(idx, r.Wish, facts)
 	}
@@ -333,7 +376,7 @@ func (s *Service) begin(ctx context.Context, r Request) (version string, err err
 
 // back goes to the other system. From one on trial, that ends the trial.
 func (s *Service) back(r Request) (version string, err error) {
-	if j, err := ReadJournal(s.Upgrader.Keep); err == nil && j != nil && j.Target == s.Upgrader.Running && j.Drill == nil && !r.Stay {
+	if j, err := ReadJournal(s.Upgrader.Records); err == nil && j != nil && j.Target == s.Upgrader.Boot.Running && j.Drill == nil && !r.Stay {
 		s.gone = s.gone || !r.Plan
 		return j.From.Version, nil
 	}
@@ -341,7 +384,8 @@ func (s *Service) back(r Request) (version string, err error) {
 	return target.Version, err
 }
 
-var errGone = errors.New("the system in the other slot is damaged\nhint: `loam upgrade --to VERSION --downgrade PERMIT` brings it anew")
+// ErrDamaged says that the system in the other slot does not verify.
+var ErrDamaged = errors.New("the system in the other slot is damaged\nhint: `loam upgrade --to VERSION --downgrade PERMIT` brings it anew")
 
 var errReplaced = errors.New("somebody has asked for another upgrade since")
 
@@ -358,7 +402,7 @@ func (s *Service) look(ctx context.Context, r Request) (idx bundle.Index, news r
 		return idx, news, errors.New("this node trusts nobody's updates\nhint: machine.yaml upgrade.root has the root.json of the repository")
 	}
 	now := s.Upgrader.Now()
-	idx, news, err = offers.find(ctx, s.Upgrader.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
+	idx, news, err = offers.find(ctx, s.Upgrader.Boot.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
 	if news.Time.After(now) {
 		s.Log.Warn("the clock is behind: expiries go by what is proven", zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
 	}
@@ -367,27 +411,20 @@ func (s *Service) look(ctx context.Context, r Request) (idx bundle.Index, news r
 
 // last is when the last upgrade began, the zero time if that is not known.
 func (s *Service) last() (at time.Time) {
-	_ = read(s.Upgrader.Keep, lastName, &at) // Which is the zero time, then.
+	_ = records.Load(s.Upgrader.Records, lastName, &at) // Which is the zero time, then.
 	return at
-}
-
-func (s *Service) progress(p Progress) {
-	s.publish(func(u *status.Upgrade) {
-		u.Part, u.Size, u.Done = p.Part, p.Size, p.Kept+p.Written
-		u.Fetched = p.Fetched
-	})
 }
 
 // show publishes how the upgrade stands after op.
 func (s *Service) show(op Op, err error) {
-	j, journalErr := ReadJournal(s.Upgrader.Keep)
-	failed, failedErr := Failures(s.Upgrader.Keep)
-	last, drillErr := LastDrill(s.Upgrader.Keep)
+	j, journalErr := ReadJournal(s.Upgrader.Records)
+	failed, failedErr := Failures(s.Upgrader.Records)
+	last, drillErr := LastDrill(s.Upgrader.Records)
 	s.publish(func(u *status.Upgrade) {
 		*u = status.Upgrade{}
 		if j != nil {
 			u.Phase, u.From, u.To = string(j.Phase), j.From.Version, j.Target.Version
-			if j.Target == s.Upgrader.Running {
+			if j.Target == s.Upgrader.Boot.Running {
 				u.Phase = "trial"
 			}
 			if j.Drill != nil {
@@ -395,7 +432,7 @@ func (s *Service) show(op Op, err error) {
 			}
 			u.Waits = op.Reason
 		} else if op.Kind == Observe {
-			u.Phase, u.To, u.Waits = "trial", s.Upgrader.Running.Version, op.Reason
+			u.Phase, u.To, u.Waits = "trial", s.Upgrader.Boot.Running.Version, op.Reason
 		}
 		if err := errors.Join(err, journalErr, failedErr, drillErr); err != nil {
 			u.Problem = err.Error()
@@ -409,10 +446,10 @@ func (s *Service) show(op Op, err error) {
 func (s *Service) restart(ctx context.Context, op Op) {
 	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
 	s.carry()
-	if err := s.Upgrader.lookAgain(ctx); err != nil {
+	if err := s.Upgrader.renewBaseline(ctx); err != nil {
 		s.Log.Error("look at the node once more", zap.Error(err))
 	}
-	if err := s.Reboot(ctx); err != nil {
+	if err := s.Machine.Reboot(ctx); err != nil {
 		s.Log.Error("restart", zap.Error(err))
 		s.publish(func(u *status.Upgrade) { u.Problem = fmt.Sprintf("restart the machine: %v", err) })
 	}
@@ -420,11 +457,11 @@ func (s *Service) restart(ctx context.Context, op Op) {
 
 // carry does once more what arming did.
 func (s *Service) carry() {
-	j, err := ReadJournal(s.Upgrader.Keep)
-	if err != nil || j == nil || j.Phase != Armed || j.From != s.Upgrader.Running || j.Drill != nil {
+	j, err := ReadJournal(s.Upgrader.Records)
+	if err != nil || j == nil || j.Phase != Armed || j.From != s.Upgrader.Boot.Running || j.Drill != nil {
 		return
 	}
-	if err := s.Upgrader.Carry(j.Target.Version, j.Back); err != nil {
+	if err := s.Upgrader.Node.HandOver(j.Target.Version, j.Back); err != nil {
 		s.Log.Error("hand the configuration to the other system", zap.Error(err))
 	}
 }

@@ -1,4 +1,4 @@
-package upgrade
+package fill
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/partitions/gpt"
 )
 
 // bytesDevice is a Device in memory, of a fixed size.
@@ -90,35 +89,35 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 		name   string
 		device func(d bytesDevice)
 		local  []byte
-		want   Filled
+		want   Stats
 	}{
-		{"nothing is there", func(bytesDevice) {}, nil, Filled{Kept: k, Fetched: int64(len(pack)), Written: int64(len(content) - k)}},
-		{"all is there", func(d bytesDevice) { copy(d, content) }, nil, Filled{Kept: int64(len(content))}},
-		{"one chunk differs", func(d bytesDevice) { copy(d, content); d[5*k]++ }, nil, Filled{Kept: int64(len(content) - k), Fetched: k, Written: k}},
-		{"zeros are not fetched", func(d bytesDevice) { copy(d, content); d[2*k]++ }, nil, Filled{Kept: int64(len(content) - k), Local: k, Written: k}},
-		{"another place has it", func(d bytesDevice) { copy(d, content); clear(d[7*k : 9*k]) }, content[7*k : 9*k], Filled{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k}},
-		{"the last, which is short", func(d bytesDevice) { copy(d, content); d[len(content)-1]++ }, nil, Filled{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2}},
+		{"nothing is there", func(bytesDevice) {}, nil, Stats{Kept: k, Fetched: int64(len(pack)), Written: int64(len(content) - k)}},
+		{"all is there", func(d bytesDevice) { copy(d, content) }, nil, Stats{Kept: int64(len(content))}},
+		{"one chunk differs", func(d bytesDevice) { copy(d, content); d[5*k]++ }, nil, Stats{Kept: int64(len(content) - k), Fetched: k, Written: k}},
+		{"zeros are not fetched", func(d bytesDevice) { copy(d, content); d[2*k]++ }, nil, Stats{Kept: int64(len(content) - k), Local: k, Written: k}},
+		{"another place has it", func(d bytesDevice) { copy(d, content); clear(d[7*k : 9*k]) }, content[7*k : 9*k], Stats{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k}},
+		{"the last, which is short", func(d bytesDevice) { copy(d, content); d[len(content)-1]++ }, nil, Stats{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content)+k)
 			test.device(d)
 			known := slices.Clone(d)
-			f := filler{dst: d, part: part, pack: &counted{packed: pack, left: -1}}
+			j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: -1}}}
 			if test.local != nil {
-				f.locals = []Local{located(t, test.local)}
+				j.Locals = []Local{located(t, test.local)}
 			}
-			if err := f.fill(t.Context()); err != nil {
+			if err := j.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(d[:len(content)], content) || f.done != test.want {
-				t.Errorf("%+v, want %+v", f.done, test.want)
+			if !bytes.Equal(d[:len(content)], content) || j.Stats != test.want {
+				t.Errorf("%+v, want %+v", j.Stats, test.want)
 			}
-			if err := prove(d, part); err != nil {
+			if err := Prove(d, part); err != nil {
 				t.Error(err)
 			}
-			f.dst, f.known, f.done = unreadable{known}, located(t, known[:len(content)]).chunks, Filled{}
-			if err := f.fill(t.Context()); err != nil || !bytes.Equal(known[:len(content)], content) || f.done != test.want {
-				t.Errorf("as it is known: %+v, want %+v, %v", f.done, test.want, err)
+			j.Target, j.Known, j.Stats = unreadable{known}, located(t, known[:len(content)]).chunks, Stats{}
+			if err := j.Run(t.Context()); err != nil || !bytes.Equal(known[:len(content)], content) || j.Stats != test.want {
+				t.Errorf("as it is known: %+v, want %+v, %v", j.Stats, test.want, err)
 			}
 		})
 	}
@@ -130,9 +129,9 @@ func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
 	d := make(bytesDevice, len(content))
 	fetched := int64(0)
 	for try, left := range []int{stride / 2, stride + 1000, 2 * stride, -1} {
-		f := filler{dst: d, part: part, pack: &counted{packed: pack, left: left}}
-		err := f.fill(t.Context())
-		if fetched += f.done.Fetched; (err != nil) != (left >= 0) {
+		j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: left}}}
+		err := j.Run(t.Context())
+		if fetched += j.Stats.Fetched; (err != nil) != (left >= 0) {
 			t.Fatalf("try %d: %v", try, err)
 		}
 	}
@@ -149,9 +148,9 @@ func TestAPackThatLiesIsNotWritten(t *testing.T) {
 	part, pack := partOf(content)
 	pack[len(pack)/2]++
 	d := make(bytesDevice, len(content))
-	f := filler{dst: d, part: part, pack: &counted{packed: pack, left: -1}}
-	if err := f.fill(t.Context()); err == nil || len(bytes.Trim(d, "\x00")) > 0 {
-		t.Errorf("error %v, wrote %v", err, f.done)
+	j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: -1}}}
+	if err := j.Run(t.Context()); err == nil || len(bytes.Trim(d, "\x00")) > 0 {
+		t.Errorf("error %v, wrote %v", err, j.Stats)
 	}
 }
 
@@ -160,57 +159,7 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 	part, _ := partOf(content)
 	d := append(bytesDevice(nil), content...)
 	d[1000]++
-	if err := prove(d, part); err == nil {
+	if err := Prove(d, part); err == nil {
 		t.Error("another content has proven itself")
-	}
-}
-
-// badSector is a device of which a byte cannot be read until it is written.
-type badSector struct {
-	Closer
-	at *int64
-}
-
-func (d badSector) has(n int, off int64) bool { return off <= *d.at && *d.at < off+int64(n) }
-
-func (d badSector) ReadAt(p []byte, off int64) (int, error) {
-	if d.has(len(p), off) {
-		return 0, errors.New("bad sector")
-	}
-	return d.Closer.ReadAt(p, off)
-}
-
-func (d badSector) WriteAt(p []byte, off int64) (int, error) {
-	if d.has(len(p), off) {
-		*d.at = -1
-	}
-	return d.Closer.WriteAt(p, off)
-}
-
-func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
-	for name, known := range map[string]bool{"what it has is known": true, "what it has is not known": false} {
-		for at := range int64(2) { // The first half of the root is the same in all versions.
-			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-			c.upgrade("2.0.0", Wish{})
-			c.run(Verdict{Word: Good})
-			if !known {
-				_ = c.Remove(contentsName)
-			}
-			_, slot, err := c.u.target()
-			if err != nil {
-				t.Fatal(err)
-			}
-			bad, open := at*(rootSize-1), c.u.Disk.Open
-			c.u.Disk.Open = func(p gpt.Partition) (Closer, error) {
-				d, err := open(p)
-				if p.Index == slot.Root {
-					d = badSector{d, &bad}
-				}
-				return d, err
-			}
-			if c.upgrade("3.0.0", Wish{}); bad >= 0 || c.running.Version != "3.0.0" {
-				t.Errorf("%s: byte %d is as it was, %s runs", name, bad, c.running.Version)
-			}
-		}
 	}
 }

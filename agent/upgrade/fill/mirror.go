@@ -1,4 +1,4 @@
-package upgrade
+package fill
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// mirrors are places near by that may have chunks of the upgrade under way: copies of
+// Mirrors are places near by that may have chunks of the upgrade under way: copies of
 // the repository, or nodes that share what they run. None of them is trusted: the
 // signed index tells what a chunk has to be.
-type mirrors struct {
+type Mirrors struct {
 	all  []*mirror
 	pack string
 	log  *zap.Logger
@@ -34,8 +34,9 @@ type mirror struct {
 // any more: it runs something else.
 const maxMisses = 64
 
-func openMirrors(refs []string, pack string, log *zap.Logger) *mirrors {
-	m := &mirrors{pack: pack, log: log}
+// OpenMirrors opens the mirrors of a pack. One that cannot be opened is left out.
+func OpenMirrors(refs []string, pack string, log *zap.Logger) *Mirrors {
+	m := &Mirrors{pack: pack, log: log}
 	for _, ref := range refs {
 		store, err := repository.Open(ref, repository.Mirror())
 		if err != nil {
@@ -51,8 +52,8 @@ func openMirrors(refs []string, pack string, log *zap.Logger) *mirrors {
 // is not near.
 const maxChunk = 10 * time.Second
 
-// chunk is Upgrader.Near. A mirror that fails is not asked again.
-func (m *mirrors) chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
+// Chunk implements [Nearby]. A mirror that fails is not asked again.
+func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 	for i := 0; i < len(m.all); i++ {
 		at := m.all[i]
 		limited, cancel := context.WithTimeout(ctx, maxChunk)
@@ -81,7 +82,7 @@ var errOther = errors.New("it has another content under that name")
 func (m *mirror) read(ctx context.Context, pack string, c bundle.Chunk, n int) (b []byte, err error) {
 	if !m.shared {
 		packed := make([]byte, c.Len)
-		if _, err = readPack(ctx, ranged{m.store, pack}, c.At, packed); err == nil {
+		if _, err = readPack(ctx, PackOf(m.store, pack), c.At, packed); err == nil {
 			return c.Unpack(packed, n)
 		}
 		if m.shared = errors.Is(err, repository.ErrNotFound); !m.shared {
@@ -95,13 +96,15 @@ func (m *mirror) read(ctx context.Context, pack string, c bundle.Chunk, n int) (
 	return b, err
 }
 
-// ranged is the pack of that name in a store.
-type ranged struct {
+// PackOf returns the pack of that name in a store.
+func PackOf(store repository.Store, name string) Pack { return storedPack{store, name} }
+
+type storedPack struct {
 	store repository.Store
 	name  string
 }
 
-// Range is of Packed.
-func (r ranged) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
-	return r.store.Range(ctx, r.name, off, n)
+// Range implements [Pack].
+func (p storedPack) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	return p.store.Range(ctx, p.name, off, n)
 }

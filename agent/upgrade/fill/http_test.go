@@ -1,4 +1,4 @@
-package upgrade
+package fill
 
 import (
 	"bytes"
@@ -59,9 +59,9 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := make(bytesDevice, len(content))
-			f := filler{dst: d, part: part, pack: ranged{store, "the.pack"}}
-			err = f.fill(t.Context())
-			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) || errors.Is(err, ErrNoPack) != test.network {
+			j := Job{Target: d, Part: part, Sources: Sources{Pack: PackOf(store, "the.pack")}}
+			err = j.Run(t.Context())
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) || errors.Is(err, ErrUnreachable) != test.network {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 			for i, c := range chunksOf(d) {
@@ -69,9 +69,9 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 					t.Errorf("chunk %d is wrong", i)
 				}
 			}
-			f.done = Filled{}
-			if err := f.fill(t.Context()); err != nil || !bytes.Equal(d, content) || f.done.Kept < stride {
-				t.Errorf("the next try: %+v, %v", f.done, err)
+			j.Stats = Stats{}
+			if err := j.Run(t.Context()); err != nil || !bytes.Equal(d, content) || j.Stats.Kept < stride {
+				t.Errorf("the next try: %+v, %v", j.Stats, err)
 			}
 		})
 	}

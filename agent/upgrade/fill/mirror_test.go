@@ -1,8 +1,7 @@
-package upgrade
+package fill
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,7 +36,7 @@ func TestMirrors(t *testing.T) {
 			var want bundle.Digest
 			if err := want.UnmarshalText([]byte(strings.TrimPrefix(r.URL.Path, "/chunks/"))); err != nil {
 				http.NotFound(w, r)
-			} else if b := l.read(want); b == nil {
+			} else if b := l.Chunk(want); b == nil {
 				http.NotFound(w, r)
 			} else {
 				_, _ = w.Write(change(b))
@@ -68,12 +67,12 @@ func TestMirrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content))
-			f := filler{dst: d, part: part, near: openMirrors(test.mirrors, "the.pack", zap.NewNop()).chunk, pack: &counted{packed: pack, left: -1}}
-			if err := f.fill(t.Context()); err != nil {
+			j := Job{Target: d, Part: part, Sources: Sources{Nearby: OpenMirrors(test.mirrors, "the.pack", zap.NewNop()), Pack: &counted{packed: pack, left: -1}}}
+			if err := j.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(d, content) || f.done.Near != test.near || f.done.Fetched != size-test.near {
-				t.Errorf("%+v, want %d from near by", f.done, test.near)
+			if !bytes.Equal(d, content) || j.Stats.Near != test.near || j.Stats.Fetched != size-test.near {
+				t.Errorf("%+v, want %d from near by", j.Stats, test.near)
 			}
 		})
 	}
@@ -87,48 +86,11 @@ func TestAMirrorThatHasNothingIsLeftAlone(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(s.Close)
-	m := openMirrors([]string{s.URL}, "the.pack", zap.NewNop())
+	m := OpenMirrors([]string{s.URL}, "the.pack", zap.NewNop())
 	for i := range 10 * maxMisses {
-		m.chunk(t.Context(), bundle.Chunk{SHA256: bundle.Digest{byte(i)}, Len: 1}, 1)
+		m.Chunk(t.Context(), bundle.Chunk{SHA256: bundle.Digest{byte(i)}, Len: 1}, 1)
 	}
 	if got := asked.Load(); got > maxMisses+2 {
 		t.Errorf("asked %d times", got)
-	}
-}
-
-// TestANodeSharesWhatItRuns has one machine upgrade from another, without a pack.
-func TestANodeSharesWhatItRuns(t *testing.T) {
-	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", Wish{})
-	c.run(Verdict{Word: Good})
-	s := httptest.NewServer(c.u.Disk.Share(c.running, zap.NewNop()))
-	t.Cleanup(s.Close)
-
-	other := newCourse(t, "1.0.0", "2.0.0")
-	if err := other.u.Begin(other.releases[1].index, Wish{}, Facts{}); err != nil {
-		t.Fatal(err)
-	}
-	near := int64(0)
-	m := openMirrors([]string{s.URL}, other.releases[1].index.Pack.Name, zap.NewNop())
-	other.u.Near = func(ctx context.Context, chunk bundle.Chunk, n int) []byte {
-		b := m.chunk(ctx, chunk, n)
-		near += int64(len(b))
-		return b
-	}
-	if op := other.run(Verdict{}); op.Kind != Reboot || near == 0 {
-		t.Errorf("%v with %d bytes of the other node", op, near)
-	}
-	for path, code := range map[string]int{
-		"/chunks/" + strings.Repeat("0", 64): http.StatusNotFound, "/chunks/..": http.StatusMovedPermanently, "/chunks/xyz": http.StatusBadRequest, "/etc/passwd": http.StatusNotFound,
-	} {
-		client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-		r, err := client.Get(s.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
-		if r.StatusCode != code && r.StatusCode != http.StatusTemporaryRedirect {
-			t.Errorf("%s: %s", path, r.Status)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package upgrade
+package fill
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -24,8 +25,8 @@ const stride = 2 << 20
 // twice.
 const gap = bundle.ChunkSize
 
-// Packed reads the pack of a bundle.
-type Packed interface {
+// Pack reads the pack of a bundle.
+type Pack interface {
 	// Range reads n bytes from off on.
 	Range(ctx context.Context, off, n int64) (io.ReadCloser, error)
 }
@@ -57,8 +58,12 @@ func Locate(r io.ReaderAt, size int64) (Local, error) {
 
 func chunksOf(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, bundle.ChunkSize)) }
 
-// read is the chunk of that digest; nil if it is not there, or not any more.
-func (l Local) read(want bundle.Digest) []byte {
+// Digests returns the digests of the chunks, in their order.
+func (l Local) Digests() []bundle.Digest { return l.chunks }
+
+// Chunk returns the chunk of that digest; nil if it is not there, or not any
+// more.
+func (l Local) Chunk(want bundle.Digest) []byte {
 	off, ok := l.at[want]
 	if !ok {
 		return nil
@@ -70,24 +75,53 @@ func (l Local) read(want bundle.Digest) []byte {
 	return b
 }
 
-// Filled is what filling a part took, in bytes.
-type Filled struct {
+// Stats counts what filling a part took, in bytes.
+type Stats struct {
 	// Kept were there, Local elsewhere on this machine, Near at a mirror; Fetched is
 	// what came of the pack, Written what was written.
 	Kept, Local, Near, Fetched, Written int64
 }
 
-// filler makes the content of a device that of a part.
-type filler struct {
-	dst  Device
-	part bundle.Part
-	// known are the chunks that are there, if that is known without reading them.
-	known    []bundle.Digest
-	locals   []Local
-	near     func(ctx context.Context, c bundle.Chunk, n int) []byte
-	pack     Packed
-	progress func(Filled)
-	done     Filled
+// Target is the device that is filled. Sync returns when all that was written is
+// durable.
+type Target interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}
+
+// ErrUnreachable says that the chunks of the bundle cannot be had now: try again
+// later.
+var ErrUnreachable = fmt.Errorf("the bundle: %w", control.ErrUnreachable)
+
+// Sources are where chunks come from that this machine does not have.
+type Sources struct {
+	// Nearby is asked first; nil for none.
+	Nearby Nearby
+	Pack   Pack
+}
+
+// Nearby has chunks close by, such as [Mirrors].
+type Nearby interface {
+	// Chunk returns the n bytes of a chunk, nil if it does not have them. The
+	// caller verifies them.
+	Chunk(ctx context.Context, c bundle.Chunk, n int) []byte
+}
+
+// Job fills one target with the content of one part.
+type Job struct {
+	Target Target
+	Part   bundle.Part
+	// Known are the chunks that the target has, if that is known without reading
+	// it; nil if not.
+	Known []bundle.Digest
+	// Locals are looked through before the sources are asked.
+	Locals  []Local
+	Sources Sources
+	// Progress is called after each write; nil for nobody.
+	Progress func(Stats)
+	// Stats is what Run has done so far.
+	Stats Stats
 }
 
 // piece is a stride of a part on its way: what is there is read, and compared, what
@@ -97,39 +131,39 @@ type piece struct {
 	have, want []byte
 	unread     bool   // nobody knows what is there
 	differs    []bool // by chunk
-	done       Filled
+	done       Stats
 	err        error
 }
 
 // ahead is how many pieces are in memory.
 const ahead = 5
 
-// fill goes on wherever an earlier one stopped: what is on the device tells. All
+// Run goes on wherever an earlier one stopped: what is on the device tells. All
 // bytes are verified before they are written, and those that are right already
 // are not written. What was got before an error is written, too.
-func (f *filler) fill(ctx context.Context) error {
+func (j *Job) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	free := make(chan *piece, ahead)
-	size := min(stride, f.part.Size)
+	size := min(stride, j.Part.Size)
 	for range ahead {
 		free <- &piece{have: make([]byte, size), want: make([]byte, size), differs: make([]bool, stride/bundle.ChunkSize)}
 	}
-	pieces := f.pieces(ctx, &group, free)
-	for _, step := range []func(context.Context, *piece) error{f.read, f.compare, f.get} {
+	pieces := j.pieces(ctx, &group, free)
+	for _, step := range []func(context.Context, *piece) error{j.read, j.compare, j.get} {
 		pieces = each(ctx, &group, pieces, step)
 	}
 	for p := range pieces {
 		if p.err == nil {
-			p.err = f.write(p)
+			p.err = j.write(p)
 		}
-		if f.done.add(p.done); p.err != nil {
+		if j.Stats.add(p.done); p.err != nil {
 			return p.err
 		}
-		if f.progress != nil {
-			f.progress(f.done)
+		if j.Progress != nil {
+			j.Progress(j.Stats)
 		}
 		free <- p
 	}
@@ -137,14 +171,14 @@ func (f *filler) fill(ctx context.Context) error {
 }
 
 // pieces are those of the part, in turn, with the memory of those that are free.
-func (f *filler) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *piece) <-chan *piece {
+func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *piece) <-chan *piece {
 	out := make(chan *piece)
 	group.Go(func() {
 		defer close(out)
-		for off := int64(0); off < f.part.Size && ctx.Err() == nil; off += stride {
+		for off := int64(0); off < j.Part.Size && ctx.Err() == nil; off += stride {
 			select {
 			case p := <-free:
-				n := min(stride, f.part.Size-off)
+				n := min(stride, j.Part.Size-off)
 				*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
 				pass(ctx, out, p)
 			case <-ctx.Done():
@@ -176,30 +210,30 @@ func pass(ctx context.Context, to chan<- *piece, p *piece) {
 	}
 }
 
-func (d *Filled) add(o Filled) {
+func (d *Stats) add(o Stats) {
 	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
 }
 
 // read reads what is there, unless that is known. What cannot be read is to be
 // written: a disk puts a good sector in the place of a bad one then.
-func (f *filler) read(_ context.Context, p *piece) error {
-	if f.known == nil {
-		n, _ := f.dst.ReadAt(p.have, p.off)
+func (j *Job) read(_ context.Context, p *piece) error {
+	if j.Known == nil {
+		n, _ := j.Target.ReadAt(p.have, p.off)
 		p.unread = n < len(p.have)
 	}
 	return nil
 }
 
 // compare finds the chunks that differ. Beyond what is known all do.
-func (f *filler) compare(_ context.Context, p *piece) error {
+func (j *Job) compare(_ context.Context, p *piece) error {
 	for i, c := range chunksOf(p.have) {
 		var have bundle.Digest
-		if at := f.index(p, i); f.known == nil {
+		if at := j.index(p, i); j.Known == nil {
 			have = sha256.Sum256(c)
-		} else if at < len(f.known) {
-			have = f.known[at]
+		} else if at < len(j.Known) {
+			have = j.Known[at]
 		}
-		if p.differs[i] = p.unread || have != f.chunk(p, i).SHA256; !p.differs[i] {
+		if p.differs[i] = p.unread || have != j.chunk(p, i).SHA256; !p.differs[i] {
 			p.done.Kept += int64(len(c))
 		}
 	}
@@ -207,38 +241,38 @@ func (f *filler) compare(_ context.Context, p *piece) error {
 }
 
 // index is which chunk of the part the i-th of a piece is.
-func (f *filler) index(p *piece, i int) int { return int(p.off/bundle.ChunkSize) + i }
+func (j *Job) index(p *piece, i int) int { return int(p.off/bundle.ChunkSize) + i }
 
 // chunk is what the i-th chunk of a piece has to be.
-func (f *filler) chunk(p *piece, i int) bundle.Chunk {
-	return f.part.Chunks[f.index(p, i)]
+func (j *Job) chunk(p *piece, i int) bundle.Chunk {
+	return j.Part.Chunks[j.index(p, i)]
 }
 
 // get gets what differs from where it is nearest.
-func (f *filler) get(ctx context.Context, p *piece) error {
+func (j *Job) get(ctx context.Context, p *piece) error {
 	var missing []int
 	for i, room := range chunksOf(p.want) {
 		if !p.differs[i] {
 			continue
 		}
-		c := f.chunk(p, i)
-		if b := f.local(c, len(room)); b != nil {
+		c := j.chunk(p, i)
+		if b := j.local(c, len(room)); b != nil {
 			p.done.Local += int64(copy(room, b))
-		} else if b := f.nearby(ctx, c, len(room)); b != nil {
+		} else if b := j.nearby(ctx, c, len(room)); b != nil {
 			p.done.Near += int64(copy(room, b))
 		} else {
 			missing = append(missing, i)
 		}
 	}
-	return f.fetch(ctx, p, missing)
+	return j.fetch(ctx, p, missing)
 }
 
-func (f *filler) local(c bundle.Chunk, n int) []byte {
+func (j *Job) local(c bundle.Chunk, n int) []byte {
 	if c.Len == 0 {
 		return make([]byte, n)
 	}
-	for _, l := range f.locals {
-		if b := l.read(c.SHA256); len(b) == n {
+	for _, l := range j.Locals {
+		if b := l.Chunk(c.SHA256); len(b) == n {
 			return b
 		}
 	}
@@ -246,11 +280,11 @@ func (f *filler) local(c bundle.Chunk, n int) []byte {
 }
 
 // nearby is a chunk of a mirror; nil if none has it, or what it has is not that.
-func (f *filler) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
-	if f.near == nil {
+func (j *Job) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
+	if j.Sources.Nearby == nil {
 		return nil
 	}
-	b := f.near(ctx, c, n)
+	b := j.Sources.Nearby.Chunk(ctx, c, n)
 	if len(b) != n || sha256.Sum256(b) != c.SHA256 {
 		return nil
 	}
@@ -258,8 +292,8 @@ func (f *filler) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 }
 
 // fetch gets chunks out of the pack, those that are next to each other at once.
-func (f *filler) fetch(ctx context.Context, p *piece, missing []int) error {
-	at := func(i int) bundle.Chunk { return f.chunk(p, i) }
+func (j *Job) fetch(ctx context.Context, p *piece, missing []int) error {
+	at := func(i int) bundle.Chunk { return j.chunk(p, i) }
 	slices.SortFunc(missing, func(a, b int) int { return int(at(a).At - at(b).At) })
 	for len(missing) > 0 {
 		run, end := 1, at(missing[0]).At+at(missing[0]).Len
@@ -267,7 +301,7 @@ func (f *filler) fetch(ctx context.Context, p *piece, missing []int) error {
 			end = max(end, at(missing[run]).At+at(missing[run]).Len)
 			run++
 		}
-		if err := f.fetchRun(ctx, p, missing[:run], end); err != nil {
+		if err := j.fetchRun(ctx, p, missing[:run], end); err != nil {
 			return err
 		}
 		missing = missing[run:]
@@ -275,22 +309,22 @@ func (f *filler) fetch(ctx context.Context, p *piece, missing []int) error {
 	return nil
 }
 
-func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) error {
-	start := f.chunk(p, run[0]).At
-	packed := f.inPlace(p, run)
+func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) error {
+	start := j.chunk(p, run[0]).At
+	packed := j.inPlace(p, run)
 	if packed == nil {
 		packed = make([]byte, end-start)
 	}
-	n, err := readPack(ctx, f.pack, start, packed)
+	n, err := readPack(ctx, j.Sources.Pack, start, packed)
 	p.done.Fetched += int64(n)
 	if err != nil {
-		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrNoPack, start, end, err)
+		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrUnreachable, start, end, err)
 	}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, i := range run {
 		group.Go(func() error {
-			c, room := f.chunk(p, i), p.want[i*bundle.ChunkSize:]
+			c, room := j.chunk(p, i), p.want[i*bundle.ChunkSize:]
 			room = room[:min(bundle.ChunkSize, len(room))]
 			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
 			if err != nil {
@@ -305,11 +339,11 @@ func (f *filler) fetchRun(ctx context.Context, p *piece, run []int, end int64) e
 
 // inPlace is where the chunks of a run are to be, if the pack has them stored, one
 // after the other; else nil.
-func (f *filler) inPlace(p *piece, run []int) []byte {
-	first := f.chunk(p, run[0])
+func (j *Job) inPlace(p *piece, run []int) []byte {
+	first := j.chunk(p, run[0])
 	for n, i := range run {
-		c := f.chunk(p, i)
-		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(f.part.PlainLen(f.index(p, i))) {
+		c := j.chunk(p, i)
+		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(j.Part.PlainLen(j.index(p, i))) {
 			return nil
 		}
 	}
@@ -317,7 +351,7 @@ func (f *filler) inPlace(p *piece, run []int) []byte {
 	return p.want[from:min(to, len(p.want))]
 }
 
-func readPack(ctx context.Context, pack Packed, off int64, into []byte) (n int, err error) {
+func readPack(ctx context.Context, pack Pack, off int64, into []byte) (n int, err error) {
 	r, err := pack.Range(ctx, off, int64(len(into)))
 	if err != nil {
 		return 0, err
@@ -327,7 +361,7 @@ func readPack(ctx context.Context, pack Packed, off int64, into []byte) (n int, 
 }
 
 // write writes what differs, neighbours at once, and makes it durable.
-func (f *filler) write(p *piece) error {
+func (j *Job) write(p *piece) error {
 	for i := 0; i < len(p.differs); i++ {
 		if !p.differs[i] {
 			continue
@@ -338,7 +372,7 @@ func (f *filler) write(p *piece) error {
 		}
 		at := start * bundle.ChunkSize
 		b := p.want[at:min(i*bundle.ChunkSize, len(p.want))]
-		if _, err := f.dst.WriteAt(b, p.off+int64(at)); err != nil {
+		if _, err := j.Target.WriteAt(b, p.off+int64(at)); err != nil {
 			return fmt.Errorf("write at %d: %w", p.off+int64(at), err)
 		}
 		p.done.Written += int64(len(b))
@@ -346,11 +380,11 @@ func (f *filler) write(p *piece) error {
 	if p.done.Written == 0 {
 		return nil
 	}
-	return f.dst.Sync()
+	return j.Target.Sync()
 }
 
-// prove reads all of a part again and compares it with its digest.
-func prove(r io.ReaderAt, p bundle.Part) error {
+// Prove reads all of a part again and compares it with its digest.
+func Prove(r io.ReaderAt, p bundle.Part) error {
 	sum := sha256.New()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size), make([]byte, stride)); err != nil {
 		return fmt.Errorf("read it again: %w", err)

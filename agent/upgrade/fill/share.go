@@ -1,4 +1,4 @@
-package upgrade
+package fill
 
 import (
 	"net/http"
@@ -9,18 +9,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/partitions"
-	"github.com/loam-os/loam/partitions/gpt"
 )
 
 // sharedChunks is where a node serves the chunks of the system that it runs, each by
 // its SHA-256.
 const sharedChunks = "chunks/"
 
-// Share serves the chunks of the system that a node runs, for other nodes: mirrors of
-// theirs. What is in the slot is looked at when somebody asks first.
-func (d Disk) Share(running System, log *zap.Logger) http.Handler {
-	s := &share{disk: d, running: running, log: log, ready: make(chan struct{})}
+// Share serves the chunks of the system that a node runs, for other nodes, whose
+// mirror it is then. open returns what the slot holds, which takes seconds: it is
+// called with the first request, and what it returns stays open.
+func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
+	s := &share{open: open, log: log, ready: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /"+sharedChunks+"{digest}", func(w http.ResponseWriter, r *http.Request) {
 		var want bundle.Digest
@@ -28,7 +27,7 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		s.once.Do(func() { go s.look() })
+		s.once.Do(func() { go s.locate() })
 		select {
 		case <-s.ready:
 		case <-time.After(maxLook):
@@ -38,7 +37,7 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 			return
 		}
 		for _, l := range s.locals {
-			if b := l.read(want); b != nil {
+			if b := l.Chunk(want); b != nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
 				w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 				_, _ = w.Write(b) // It is the other's loss.
@@ -54,27 +53,19 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 const maxLook = maxChunk * 8 / 10
 
 type share struct {
-	disk    Disk
-	running System
-	log     *zap.Logger
-	once    sync.Once
-	// locals is there when ready is closed.
+	open func() ([]Local, error)
+	log  *zap.Logger
+	once sync.Once
+	// ready is closed when locals is there.
 	ready  chan struct{}
 	locals []Local
 }
 
-// look notes where which chunk of the running slot is, which takes seconds.
-func (s *share) look() {
+func (s *share) locate() {
 	defer close(s.ready)
-	table, err := gpt.Read(s.disk.Whole, s.disk.Size, s.disk.SectorSize)
-	var slot partitions.Slot
-	if err == nil {
-		slot, _, err = s.disk.slots(table, s.running)
-	}
-	if err == nil {
-		s.locals, _, err = s.disk.locals(table, slot) // They stay open.
-	}
+	locals, err := s.open()
 	if err != nil {
 		s.log.Warn("share", zap.Error(err))
 	}
+	s.locals = locals
 }

@@ -1,0 +1,146 @@
+package upgrade
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// Device is a partition, or a whole disk, without a cache in between. Sync returns
+// when all that was written is durable.
+type Device interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}
+
+// Closer is a Device that somebody holds.
+type Closer interface {
+	Device
+	io.Closer
+}
+
+// Disk is the disk that the system runs from.
+type Disk struct {
+	// Arch is the machine's, as Go names it.
+	Arch string
+	// Size and SectorSize are in bytes.
+	Size       int64
+	SectorSize int
+	// Whole is all of it, for the partition table.
+	Whole Device
+	Partitions
+}
+
+// Partitions opens the partitions of a disk.
+type Partitions interface {
+	// Open opens a partition that nothing else has open for writing, or mounted.
+	Open(p gpt.Partition) (Closer, error)
+	// OpenRunning opens a partition of the running system, to read.
+	OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error)
+}
+
+// table reads the partition table. One with a damaged copy is repaired first.
+func (d Disk) table() (gpt.Table, error) {
+	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+	if err != nil || table.Source.Healthy() {
+		return table, err
+	}
+	return table, table.Write(d.Whole)
+}
+
+// target returns the slot that does not run, in the table as it is now.
+func (d Disk) target(running System) (gpt.Table, partitions.Slot, error) {
+	table, err := d.table()
+	if err != nil {
+		return table, partitions.Slot{}, err
+	}
+	_, other, err := d.slots(table, running)
+	return table, other, err
+}
+
+// with calls do with an open partition.
+func (d Disk) with(p gpt.Partition, do func(Device) error) error {
+	dev, err := d.Open(p)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(dev), dev.Close())
+}
+
+// withSlot calls do with the open partitions of a slot.
+func (d Disk) withSlot(table gpt.Table, slot partitions.Slot, do func(root, tree Device) error) error {
+	return d.with(table.Partition(slot.Root), func(root Device) error {
+		return d.with(table.Partition(slot.Verity), func(tree Device) error { return do(root, tree) })
+	})
+}
+
+// Share serves the chunks of the system that a node runs, for other nodes.
+func (d Disk) Share(running System, log *zap.Logger) http.Handler {
+	return fill.Share(func() ([]fill.Local, error) {
+		table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+		if err != nil {
+			return nil, err
+		}
+		slot, _, err := d.slots(table, running)
+		if err != nil {
+			return nil, err
+		}
+		locals, _, err := d.locals(table, slot) // They stay open.
+		return locals, err
+	}, log)
+}
+
+// slots are the slot of the running system and the other.
+func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot, err error) {
+	slots, err := partitions.Slots(table, d.Arch)
+	if err != nil {
+		return own, other, err
+	}
+	for i, s := range slots {
+		if hash, whole := s.Holds(table, d.Arch); whole && hex.EncodeToString(hash[:]) == running.RootHash {
+			return s, slots[1-i], nil
+		}
+	}
+	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s", running.RootHash)
+}
+
+// locals is the content of the slot that runs, for as long as done is not called.
+// What was found before an error is there, too.
+func (d Disk) locals(table gpt.Table, running partitions.Slot) (all []fill.Local, done func(), err error) {
+	var open []io.Closer
+	done = func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}
+	var parts [2]io.ReaderAt
+	for i, index := range []int{running.Root, running.Verity} {
+		r, c, err := d.OpenRunning(table.Partition(index))
+		if err != nil {
+			return nil, done, err
+		}
+		parts[i], open = r, append(open, c)
+	}
+	sb, err := verity.ReadSuperblock(parts[1])
+	if err != nil {
+		return nil, done, fmt.Errorf("the slot that runs: %w", err)
+	}
+	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
+		l, err := fill.Locate(parts[i], size)
+		all = append(all, l)
+		if err != nil {
+			return all, done, err
+		}
+	}
+	return all, done, nil
+}

@@ -1,0 +1,170 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/loam-os/loam/agent/cmdline"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// esp is the open EFI system partition.
+type esp struct {
+	*fat.FS
+	dev Closer
+	// staged is a UKI on it that has no entry yet; nil for none.
+	staged *staged
+}
+
+type staged struct {
+	chain fat.Chain
+	size  int64
+}
+
+// openESP opens the ESP. What is staged there is lost when it is closed, because
+// it has no name until it is linked.
+func (d Disk) openESP() (*esp, error) {
+	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+	if err != nil {
+		return nil, err
+	}
+	kind := partitions.TypeUUID(partitions.ESP, d.Arch)
+	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return p.Type == kind })
+	if at < 0 {
+		return nil, errors.New("the disk has no ESP")
+	}
+
+	dev, err := d.Open(table.Partitions[at])
+	if err != nil {
+		return nil, fmt.Errorf("open the ESP: %w", err)
+	}
+	files, err := fat.Open(dev, table.Partitions[at].Size, d.SectorSize)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return &esp{FS: files, dev: dev}, nil
+}
+
+func (e *esp) close() error { return e.dev.Close() }
+
+// stage writes a UKI where no entry names it yet.
+func (e *esp) stage(r io.Reader, size int64) error {
+	chain, err := e.Stage(r, size)
+	if err != nil {
+		return err
+	}
+	e.staged = &staged{chain, size}
+	return nil
+}
+
+// link makes an entry of the UKI that is staged.
+func (e *esp) link(name string) error {
+	s := *e.staged
+	e.staged = nil
+	return e.LinkCounted(fat.BootDir, name, s.chain, s.size)
+}
+
+// copy stages the UKI of an entry once more.
+func (e *esp) copy(from *Entry) error {
+	if err := e.Reclaim(); err != nil {
+		return err
+	}
+	r, err := e.Open(from.path())
+	if err != nil {
+		return err
+	}
+	return e.stage(io.NewSectionReader(r, 0, from.size), from.size)
+}
+
+// image reads what the firmware goes by of an entry's UKI.
+func (e *esp) image(of *Entry) (*authenticode.Image, error) {
+	r, err := e.Open(of.path())
+	if err != nil {
+		return nil, err
+	}
+	im, err := authenticode.Read(r, of.size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", of.File, err)
+	}
+	return &im, nil
+}
+
+// locals returns the chunks of the UKIs of entries. One that cannot be read gives
+// nothing.
+func (e *esp) locals(all []Entry) []fill.Local {
+	var locals []fill.Local
+	for _, entry := range all {
+		r, err := e.Open(entry.path())
+		if err != nil {
+			continue
+		}
+		if l, err := fill.Locate(r, entry.size); err == nil {
+			locals = append(locals, l)
+		}
+	}
+	return locals
+}
+
+// path is where the UKI of an entry is on the ESP.
+func (e Entry) path() string { return fat.BootDir + "/" + e.File }
+
+// entries are the UKIs in the directory of boot entries. Files that are none, such
+// as its fillers, are left out; a UKI of another name, or that cannot be read, is
+// an entry all the same, as the loader shows it.
+func entries(fs *fat.FS) ([]Entry, error) {
+	files, err := fs.ReadDir(fat.BootDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Entry
+	for _, f := range files {
+		if f.Dir || f.Size == 0 {
+			continue
+		}
+		e := Entry{File: f.Name, Orphan: f.Orphan, size: f.Size}
+		if n, err := bootentry.Parse(f.Name); err == nil {
+			e.Name = n
+		}
+		if r, err := fs.Open(fat.BootDir + "/" + f.Name); err == nil {
+			e.RootHash = hashOf(r)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// hashOf is the root hash that a UKI boots, "" if it does not say.
+func hashOf(r io.ReaderAt) string {
+	text, err := uki.ReadSection(r, ".cmdline")
+	if err != nil {
+		return ""
+	}
+	hash, _ := cmdline.Parse(string(text)).Get("roothash")
+	return hash
+}
+
+// checkUKI makes sure that a UKI boots the system that the index describes: one
+// without a root hash boots whatever is newest.
+func checkUKI(r io.ReaderAt, idx bundle.Index) error {
+	if hash := hashOf(r); hash != idx.RootHash {
+		return fmt.Errorf("the UKI boots root hash %.12q, the index is about %.12s", hash, idx.RootHash)
+	}
+	release, err := uki.ReadSection(r, ".osrel")
+	if err != nil {
+		return err
+	}
+	if version := osrelease.Parse(release)[osrelease.ImageVersion]; version != idx.Version { // The loader orders by it.
+		return fmt.Errorf("the UKI is of version %q, the index about %s", version, idx.Version)
+	}
+	return nil
+}

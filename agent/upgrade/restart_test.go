@@ -1,0 +1,149 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/agent/window"
+)
+
+var (
+	one = System{Version: "1.0.0", RootHash: "aa"}
+	two = System{Version: "2.0.0", RootHash: "bb"}
+)
+
+// inMemory are records in memory.
+type inMemory map[string][]byte
+
+func (m inMemory) Read(name string) ([]byte, error) {
+	if data, ok := m[name]; ok {
+		return data, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+}
+
+func (m inMemory) Write(name string, data []byte) error {
+	m[name] = data
+	return nil
+}
+
+func (m inMemory) Remove(name string) error {
+	delete(m, name)
+	return nil
+}
+
+func (inMemory) Scratch(int64) (Closer, error) { return nil, fs.ErrInvalid }
+
+func (inMemory) Free() (int64, error) { return 0, nil }
+
+// still is a Node whose health does not change.
+type still struct{ health Health }
+
+func (s still) Health(context.Context) Health            { return s.health }
+func (still) Evidence(context.Context, Journal) []string { return nil }
+func (still) HandOver(string, bool) error                { return nil }
+func (still) Loader() ([]byte, error)                    { return nil, fs.ErrNotExist }
+func (still) Panic() error                               { return fs.ErrInvalid }
+
+// restarting is a Machine that notes whether it is to restart.
+type restarting struct{ restarts *bool }
+
+func (restarting) Uptime() time.Duration      { return time.Minute }
+func (restarting) Proven()                    {}
+func (restarting) Event(bool, string, string) {}
+
+func (r restarting) Reboot(context.Context) error {
+	*r.restarts = true
+	return nil
+}
+
+// armedUpgrader is on a machine that runs 1.0.0 and has 2.0.0 armed. It has no
+// disk.
+func armedUpgrader(t *testing.T) *Upgrader {
+	t.Helper()
+	u := &Upgrader{
+		Records: inMemory{},
+		Boot:    Boot{Running: one},
+		Node:    still{Health{"all": {State: Well}}},
+		Now:     func() time.Time { return time.Unix(1e9, 0) },
+		Log:     zap.NewNop(),
+	}
+	j := Journal{Phase: Armed, From: one, Target: two, Baseline: Health{"all": {State: Well}}}
+	if err := records.Save(u.Records, journalName, j); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestTheRestartWaitsForTheWindow has the window closed, and then open.
+func TestTheRestartWaitsForTheWindow(t *testing.T) {
+	u := armedUpgrader(t)
+	closed, err := window.Parse("02:00-03:00") // It is 01:46.
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		window window.Window
+		edit   func(j *Journal)
+		boots  bool
+	}{
+		{closed, func(*Journal) {}, false},
+		{closed, func(j *Journal) { j.AtOnce = true }, true},
+		{window.Window{}, func(j *Journal) { j.AtOnce = false }, true},
+	} {
+		j, err := ReadJournal(u.Records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.edit(j); records.Save(u.Records, journalName, j) != nil {
+			t.Fatal("the journal cannot be written")
+		}
+		boots := false
+		s := New(&Service{
+			Upgrader: u,
+			Machine:  restarting{&boots},
+			Policy:   Policy{Window: test.window},
+			Log:      zap.NewNop(),
+		})
+		s.next(t.Context(), Op{Kind: Reboot}, nil, 0)
+		if want := map[bool]string{false: "restarts on Sun at 02:00 UTC"}[boots]; boots != test.boots || s.State().Waits != want {
+			t.Errorf("boots %v, waits %q, want %v", boots, s.State().Waits, test.boots)
+		}
+	}
+}
+
+// TestATrialIsLookedAtAgain whose entry could not be read, whoever restarts the machine.
+func TestATrialIsLookedAtAgain(t *testing.T) {
+	u := armedUpgrader(t)
+	s := New(&Service{Upgrader: u, Log: zap.NewNop()})
+	for _, stay := range []bool{true, false} {
+		for _, runs := range []System{one, two} {
+			u.Boot.Running = runs
+			j := Journal{Phase: Armed, From: one, Target: two, Stay: stay}
+			if err := records.Save(u.Records, journalName, j); err != nil {
+				t.Fatal(err)
+			}
+			want := !stay || runs == j.Target
+			if again := s.next(t.Context(), Op{}, nil, 0); (again != nil) != want {
+				t.Errorf("stay %v, %s runs: looked at again %v", stay, runs.Version, !want)
+			}
+		}
+	}
+}
+
+// TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
+func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
+	u := armedUpgrader(t)
+	u.Node = still{Health{"all": {State: Well}, "new": {State: Well}}}
+	s := New(&Service{Upgrader: u, Machine: restarting{new(bool)}, Log: zap.NewNop()})
+	s.next(t.Context(), Op{Kind: Reboot}, nil, 0)
+	if j, err := ReadJournal(u.Records); err != nil || len(j.Baseline) != 2 {
+		t.Errorf("baseline %v, %v", j.Baseline, err)
+	}
+}

@@ -1,0 +1,375 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// Upgrader brings systems onto one disk. One goroutine uses it.
+type Upgrader struct {
+	Disk    Disk
+	Records Records
+	// Anchor keeps the lowest security epoch beside Records; nil for none.
+	Anchor Anchor
+	Boot   Boot
+	Node   Node
+	// Sys is sysfs, for what the firmware starts and what the machine runs on.
+	Sys fs.FS
+	// Listener hears how it goes on; nil for nobody.
+	Listener Listener
+	// Decide replaces [Next] in tests that seed bugs; nil otherwise.
+	Decide func(View) Op
+	Now    func() time.Time
+	Log    *zap.Logger
+
+	// esp is open while Run is under way.
+	esp *esp
+	// filled is of this process; see [View].
+	filled bool
+	// anchorWarned says that the anchor's failure is in the log.
+	anchorWarned bool
+}
+
+// Boot describes this boot of the machine.
+type Boot struct {
+	// ID is the kernel's.
+	ID string
+	// Running is the system, and ImageID its IMAGE_ID.
+	Running System
+	ImageID string
+	// Entry is the name that a boot entry of Running has before its first try.
+	Entry string
+	// OtherDisk says that the loader came from another disk.
+	OtherDisk bool
+}
+
+// Node is what an upgrade needs of the node beside its disk.
+type Node interface {
+	// Health returns how the node is, nil if that cannot be told now.
+	Health(ctx context.Context) Health
+	// Evidence returns lines about the last boot of a system that has failed.
+	Evidence(ctx context.Context, j Journal) []string
+	// HandOver makes the running configuration the one that another version starts
+	// with; if keepOwn, only unless that version has a configuration of its own.
+	HandOver(version string, keepOwn bool) error
+	// Loader returns the boot loader that came with the running system,
+	// fs.ErrNotExist if none did.
+	Loader() ([]byte, error)
+	// Panic makes the kernel panic, in drills.
+	Panic() error
+}
+
+// Listener hears how an upgrade goes on.
+type Listener interface {
+	// Done is called after each step. j is the upgrade that it belongs to, nil for
+	// none.
+	Done(op Op, j *Journal)
+	// Progress is called while a part is filled.
+	Progress(p Progress)
+}
+
+// Progress is how far an upgrade is.
+type Progress struct {
+	// Part is "root", "verity" or "uki".
+	Part string
+	// Size is the part's, in bytes.
+	Size int64
+	fill.Stats
+}
+
+// Begin notes that the system of an index is wanted, after all reasons against it
+// were looked at.
+func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
+	v, err := u.check(idx, w, f)
+	if err != nil {
+		return err
+	}
+	text, err := idx.Encode()
+	if err != nil {
+		return err
+	}
+	return u.begin(v, text, Journal{Target: System{idx.Version, idx.RootHash}, Ref: w.Ref, Epoch: idx.Epoch, Stay: w.Stay, AtOnce: w.AtOnce})
+}
+
+// Back notes that the system in the other slot is wanted, after all reasons against
+// it were looked at, and says which it is. With plan it changes nothing.
+func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
+	var f Facts
+	v, err := u.observe(&f)
+	if err != nil {
+		return target, err
+	}
+	e, err := readEpochs(u.Records)
+	if err != nil {
+		return target, err
+	}
+	var uki *authenticode.Image
+	if f.Firmware, err = secureboot.Observe(u.Sys); err == nil && f.Firmware.On {
+		uki, err = u.otherUKI(v)
+	}
+	if err != nil {
+		return target, err
+	}
+	epoch := e.Of[v.Holds]
+	target, err = PreflightBack(v, f, epoch, uki)
+	if err != nil || plan {
+		return target, err
+	}
+	return target, u.begin(v, nil, Journal{Target: target, Epoch: epoch, Stay: w.Stay, AtOnce: true, Back: true})
+}
+
+// begin writes the journal of an upgrade, and its index, nil for none. The same once
+// more goes on where it is, by the index of where it comes from now.
+func (u *Upgrader) begin(v View, index []byte, j Journal) error {
+	describe := func() error {
+		if index == nil {
+			return u.Records.Remove(indexName)
+		}
+		return u.Records.Write(indexName, index)
+	}
+	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
+		now.Stay, now.AtOnce, now.Ref, now.Epoch = j.Stay, j.AtOnce, j.Ref, j.Epoch
+		if err := describe(); err != nil {
+			return err
+		}
+		return records.Save(u.Records, journalName, now)
+	}
+	// One that is not armed makes room: without a journal, its index is nothing.
+	err := u.Records.Remove(journalName)
+	for _, f := range []func() error{
+		func() error { return Forget(u.Records, j.Target.RootHash) },
+		describe,
+		func() error {
+			if j.Drill != nil { // It brings nothing.
+				return nil
+			}
+			return records.Save(u.Records, lastName, u.Now().UTC())
+		},
+	} {
+		if err == nil {
+			err = f()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	u.filled = false
+	j.Phase, j.From, j.Began = Staging, u.Boot.Running, u.Now().UTC().Truncate(time.Second)
+	return records.Save(u.Records, journalName, j)
+}
+
+// Check says whether Begin would refuse it, and changes nothing.
+func (u *Upgrader) Check(idx bundle.Index, w Wish, f Facts) error {
+	_, err := u.check(idx, w, f)
+	return err
+}
+
+func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (View, error) {
+	v, err := u.observe(&f)
+	if err != nil {
+		return v, err
+	}
+	if f.Firmware, err = secureboot.Observe(u.Sys); err != nil {
+		return v, err
+	}
+	if f.Power, err = power.Observe(u.Sys); err != nil {
+		return v, err
+	}
+	return v, Preflight(v, f, idx, w)
+}
+
+// otherUKI returns the UKI of the system in the other slot, nil if there is none.
+func (u *Upgrader) otherUKI(v View) (*authenticode.Image, error) {
+	e := find(v, v.Holds)
+	if v.Holds == "" || e == nil {
+		return nil, nil
+	}
+	closeESP, err := u.open()
+	if err != nil {
+		return nil, err
+	}
+	im, err := u.esp.image(e)
+	return im, errors.Join(err, closeESP())
+}
+
+// observe returns how the disk is, and adds to f what Preflight goes by.
+func (u *Upgrader) observe(f *Facts) (v View, err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+
+	v, err = u.view(Verdict{})
+	if err != nil {
+		return v, err
+	}
+	f.Room, err = u.room()
+	if err != nil {
+		return v, err
+	}
+
+	e, err := u.floor().read()
+	f.Arch = u.Disk.Arch
+	f.ImageID = u.Boot.ImageID
+	f.Epoch = e.Floor
+	f.Now = u.Now()
+	return v, err
+}
+
+// floor returns the keeper of the lowest epoch.
+func (u *Upgrader) floor() floorKeeper {
+	return floorKeeper{u.Records, u.Anchor, u.Log, &u.anchorWarned}
+}
+
+// drills returns the keeper of the journal of a drill.
+func (u *Upgrader) drills() drillKeeper { return drillKeeper{u.Records, u.Boot.ID, u.Now} }
+
+// Run does what is next until that is to wait for something else: it returns
+// Nothing, Observe or Reboot.
+func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) (op Op, err error) {
+	closeESP, err := u.open()
+	if err != nil {
+		return Op{}, err
+	}
+	defer func() { err = errors.Join(err, closeESP()) }()
+	decide := Next
+	if u.Decide != nil {
+		decide = u.Decide
+	}
+	for {
+		v, err := u.view(verdict)
+		if err != nil {
+			return Op{}, err
+		}
+		u.note(v)
+		op = decide(v)
+		switch op.Kind {
+		case Nothing, Observe, Reboot:
+			return op, nil
+		}
+		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File), zap.String("to", op.To), zap.String("reason", op.Reason))
+		if err := u.do(ctx, v, op, from); err != nil {
+			return op, fmt.Errorf("%s: %w", op.Kind, err)
+		}
+		if u.Listener != nil {
+			u.Listener.Done(op, v.Journal)
+		}
+		if err := ctx.Err(); err != nil {
+			return op, err
+		}
+	}
+}
+
+// Trial judges the system that runs by what the journal says of the one before.
+func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
+	j, err := ReadJournal(u.Records)
+	if err != nil || j == nil || j.Target != u.Boot.Running {
+		return &Trial{Limit: limit}, err
+	}
+	if j.Drill != nil {
+		return &Trial{Baseline: beforeDrill, Drill: true}, nil
+	}
+	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
+}
+
+// view is how the disk is now.
+func (u *Upgrader) view(verdict Verdict) (View, error) {
+	v := View{
+		Running:   u.Boot.Running,
+		Entry:     u.Boot.Entry,
+		Filled:    u.filled,
+		StagedUKI: u.esp.staged != nil,
+		Verdict:   verdict,
+	}
+	var err error
+	if v.Journal, err = u.journal(); err != nil {
+		return v, err
+	}
+	if v.Failed, err = Failures(u.Records); err != nil {
+		return v, err
+	}
+	table, slot, err := u.Disk.target(v.Running)
+	if err != nil {
+		return v, err
+	}
+	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
+		v.Holds = hex.EncodeToString(hash[:])
+	}
+	v.Recovery = recovery{u.esp, u.Log}.rootHash()
+	if v.Entries, err = entries(u.esp.FS); err != nil && v.Recovery != v.Running.RootHash {
+		return v, err
+	}
+	return v, u.drills().follow(v)
+}
+
+// journal is the upgrade under way. It counts the boots of the old system since it
+// was armed: each should have been one of the new.
+func (u *Upgrader) journal() (*Journal, error) {
+	j, err := ReadJournal(u.Records)
+	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Boot.Running || j.Boot == u.Boot.ID {
+		return j, err
+	}
+	j.Boot, j.Missed = u.Boot.ID, j.Missed+1
+	return j, records.Save(u.Records, journalName, j)
+}
+
+// note leaves, for the system that the machine falls back to, what the one on trial
+// knows of its failure. That it cannot is no reason to stay.
+func (u *Upgrader) note(v View) {
+	j := v.Journal
+	if j == nil || j.Target != u.Boot.Running || v.Verdict.Word != Bad || j.Reason != "" {
+		return
+	}
+	j.Reason = v.Verdict.Reason
+	if err := records.Save(u.Records, journalName, j); err != nil {
+		u.Log.Error("note why the system is bad", zap.Error(err))
+	}
+}
+
+// open opens the ESP until close is called.
+func (u *Upgrader) open() (close func() error, err error) {
+	u.esp, err = u.Disk.openESP()
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		err := u.esp.close()
+		u.esp = nil
+		return err
+	}, nil
+}
+
+// room returns what another system could take.
+func (u *Upgrader) room() (Room, error) {
+	table, slot, err := u.Disk.target(u.Boot.Running)
+	if err != nil {
+		return Room{}, err
+	}
+	entries, err := u.esp.RoomCounted()
+	if err != nil {
+		return Room{}, err
+	}
+	state, err := u.Records.Free()
+	return Room{
+		Root:      table.Partition(slot.Root).Size,
+		Verity:    table.Partition(slot.Verity).Size,
+		ESP:       u.esp.Free(),
+		Entries:   entries,
+		State:     state,
+		OtherDisk: u.Boot.OtherDisk,
+	}, err
+}
