@@ -85,7 +85,7 @@ layers = >build/crash.log 2>&1 && grep -o 'L[0-6]: .*\|[0-9]*  crash points in a
 crash: image next ## cut the power, or kill the agent, at every moment of upgrades and configurations (10 minutes)
 	@$(loamctl) judges $(flags) build/judges
 	@. build/judges/env && export CI=true LOAM_CRASH_STATES=1000000 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; \
-	go test -count=1 -timeout 30m -v -run '^TestAllThat|^TestCrashStates|Killed|^TestSeeded' ./agent/upgrade $(layers); \
+	go test -count=1 -timeout 30m -v -run '^TestAllThat|^TestCrashStates|Killed|^TestSeeded' ./agent/upgrade ./test/crash/upgrade $(layers); \
 	go test -count=1 -timeout 30m -v -run '^TestPowerCuts' ./test/firmware $(layers); \
 	go test -count=1 -timeout 30m -v -run '^TestPowerCutsOfARecordedNode' $(machines) $(layers)
 	@LOAM_CRASH_POINTS=1600 go test -count=1 -timeout 30m -v -run '^TestCrash' ./test/crash/config $(layers)

@@ -87,7 +87,7 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 		t.Errorf("after the fallback: %v", op)
 	}
 	failed, err := upgrade.Failures(r)
-	if err != nil || len(failed) != 1 || (upgrade.System{failed[0].Version, failed[0].RootHash}) != two.System {
+	if err != nil || len(failed) != 1 || (upgrade.System{Version: failed[0].Version, RootHash: failed[0].RootHash}) != two.System {
 		t.Errorf("remembers %v %v", failed, err)
 	}
 	err = u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{})
@@ -186,7 +186,7 @@ func TestARefusalWritesNothing(t *testing.T) {
 // issued.
 func signedImage(t testing.TB) authenticode.Image {
 	t.Helper()
-	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
+	b, err := os.ReadFile("../../../firmware/authenticode/testdata/signed.efi")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func newRelease(t testing.TB, version string) release {
 	if _, err := tree.ReadAt(r.verity, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.System = upgrade.System{version, hex.EncodeToString(hash[:])}
+	r.System = upgrade.System{Version: version, RootHash: hex.EncodeToString(hash[:])}
 	signature := verity.NewSignature(hash, []byte("who"), []byte(version))
 	if r.signature, err = signature.Encode(); err != nil {
 		t.Fatal(err)

@@ -386,7 +386,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 // kinds are the ops that the code has.
 func kinds(t *testing.T) (all []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "next.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../agent/upgrade/next.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
