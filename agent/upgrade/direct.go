@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directAlign is what O_DIRECT asks of memory, offsets and lengths on every disk
-// that the kernel knows.
+// directAlign is what O_DIRECT asks of memory, offsets and lengths on every
+// disk that the kernel knows.
 const directAlign = 4096
 
 // directBuffer is how much is read or written at once.
@@ -28,20 +28,24 @@ type direct struct {
 	buf []byte
 }
 
-// openDirect opens a block device. flags may have O_EXCL: then it is an error if
-// the kernel uses the device, as for a file system or a mapping.
+// openDirect opens a block device. flags may have O_EXCL: then it is an error
+// if the kernel uses the device, as for a file system or a mapping.
 func openDirect(name string, flags int, sectorSize int) (*direct, error) {
 	f, err := os.OpenFile(name, flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("%w\nhint: it is mounted, or part of the running system", err)
 	}
+
 	if err != nil {
 		return nil, err
 	}
-	buf, err := unix.Mmap(-1, 0, directBuffer, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+
+	buf, err := unix.Mmap(-1, 0, directBuffer, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("memory for %s: %w", name, err), f.Close())
 	}
+
 	return &direct{f: f, align: int64(sectorSize), buf: buf}, nil
 }
 
@@ -57,7 +61,8 @@ func (d *direct) span(off int64, n int) (start, end int64) {
 
 // aligned reports whether the kernel takes p as it is.
 func aligned(p []byte, off int64) bool {
-	return len(p) > 0 && (uintptr(unsafe.Pointer(&p[0]))|uintptr(off)|uintptr(len(p)))%directAlign == 0
+	return len(p) > 0 &&
+		(uintptr(unsafe.Pointer(&p[0]))|uintptr(off)|uintptr(len(p)))%directAlign == 0
 }
 
 // ReadAt is io.ReaderAt.
@@ -65,11 +70,14 @@ func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 	if aligned(p, off) {
 		return d.f.ReadAt(p, off)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if d.buf == nil {
 		return 0, os.ErrClosed
 	}
+
 	for done < len(p) {
 		n := min(len(p)-done, len(d.buf)-2*directAlign)
 		start, end := d.span(off+int64(done), n)
@@ -78,11 +86,14 @@ func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 		if got <= skip {
 			return done, errors.Join(err, io.ErrUnexpectedEOF)
 		}
+
 		copied := copy(p[done:done+n], d.buf[skip:got])
-		if done += copied; copied < n {
+		done += copied
+		if copied < n {
 			return done, errors.Join(err, io.ErrUnexpectedEOF)
 		}
 	}
+
 	return done, nil
 }
 
@@ -91,11 +102,14 @@ func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 	if aligned(p, off) {
 		return d.f.WriteAt(p, off)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if d.buf == nil {
 		return 0, os.ErrClosed
 	}
+
 	for done < len(p) {
 		n := min(len(p)-done, len(d.buf)-2*directAlign)
 		at := off + int64(done)
@@ -105,12 +119,15 @@ func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 				return done, err
 			}
 		}
+
 		copy(d.buf[at-start:], p[done:done+n])
 		if _, err := d.f.WriteAt(d.buf[:end-start], start); err != nil {
 			return done, err
 		}
+
 		done += n
 	}
+
 	return done, nil
 }
 
@@ -121,9 +138,11 @@ func (d *direct) Sync() error { return unix.Fdatasync(int(d.f.Fd())) }
 func (d *direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	if d.buf == nil {
 		return os.ErrClosed
 	}
+
 	err := unix.Munmap(d.buf)
 	d.buf = nil
 	return errors.Join(err, d.f.Close())

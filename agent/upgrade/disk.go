@@ -15,8 +15,8 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Device is a partition, or a whole disk, without a cache in between. Sync returns
-// when all that was written is durable.
+// Device is a partition, or a whole disk, without a cache in between. Sync
+// returns when all that was written is durable.
 type Device interface {
 	io.ReaderAt
 	io.WriterAt
@@ -43,7 +43,8 @@ type Disk struct {
 
 // Partitions opens the partitions of a disk.
 type Partitions interface {
-	// Open opens a partition that nothing else has open for writing, or mounted.
+	// Open opens a partition that nothing else has open for writing, or
+	// mounted.
 	Open(p gpt.Partition) (Closer, error)
 	// OpenRunning opens a partition of the running system, to read.
 	OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error)
@@ -78,9 +79,13 @@ func (d Disk) with(p gpt.Partition, do func(Device) error) error {
 }
 
 // withSlot calls do with the open partitions of a slot.
-func (d Disk) withSlot(table gpt.Table, slot partitions.Slot, do func(root, tree Device) error) error {
+func (d Disk) withSlot(
+	table gpt.Table, slot partitions.Slot, do func(root, tree Device) error,
+) error {
 	return d.with(table.Partition(slot.Root), func(root Device) error {
-		return d.with(table.Partition(slot.Verity), func(tree Device) error { return do(root, tree) })
+		return d.with(table.Partition(slot.Verity), func(tree Device) error {
+			return do(root, tree)
+		})
 	})
 }
 
@@ -91,10 +96,12 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 		if err != nil {
 			return nil, err
 		}
+
 		slot, _, err := d.slots(table, running)
 		if err != nil {
 			return nil, err
 		}
+
 		locals, _, err := d.locals(table, slot) // They stay open.
 		return locals, err
 	}, log)
@@ -107,34 +114,42 @@ func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot
 		return own, other, err
 	}
 	for i, s := range slots {
-		if hash, whole := s.Holds(table, d.Arch); whole && hex.EncodeToString(hash[:]) == running.RootHash {
+		hash, whole := s.Holds(table, d.Arch)
+		if whole && hex.EncodeToString(hash[:]) == running.RootHash {
 			return s, slots[1-i], nil
 		}
 	}
-	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s", running.RootHash)
+	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s",
+		running.RootHash)
 }
 
-// locals is the content of the slot that runs, for as long as done is not called.
-// What was found before an error is there, too.
-func (d Disk) locals(table gpt.Table, running partitions.Slot) (all []fill.Local, done func(), err error) {
+// locals is the content of the slot that runs, for as long as done is not
+// called. What was found before an error is there, too.
+func (d Disk) locals(
+	table gpt.Table, running partitions.Slot,
+) (all []fill.Local, done func(), err error) {
 	var open []io.Closer
 	done = func() {
 		for _, c := range open {
 			_ = c.Close()
 		}
 	}
+
 	var parts [2]io.ReaderAt
 	for i, index := range []int{running.Root, running.Verity} {
 		r, c, err := d.OpenRunning(table.Partition(index))
 		if err != nil {
 			return nil, done, err
 		}
-		parts[i], open = r, append(open, c)
+		parts[i] = r
+		open = append(open, c)
 	}
+
 	sb, err := verity.ReadSuperblock(parts[1])
 	if err != nil {
 		return nil, done, fmt.Errorf("the slot that runs: %w", err)
 	}
+
 	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
 		l, err := fill.Locate(parts[i], size)
 		all = append(all, l)
@@ -142,5 +157,6 @@ func (d Disk) locals(table gpt.Table, running partitions.Slot) (all []fill.Local
 			return all, done, err
 		}
 	}
+
 	return all, done, nil
 }

@@ -65,32 +65,41 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 	case Finish:
 		return u.finish(v)
 	}
+
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
 
 // arm notes how the node is, for the trial to be compared with.
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
-	j.Phase, j.Boot = Armed, u.Boot.ID
+	j.Phase = Armed
+	j.Boot = u.Boot.ID
+
 	if j.Drill != nil {
 		return records.Save(u.Records, journalName, j)
 	}
+
 	err := u.Node.HandOver(j.Target.Version, j.Back)
 	if err != nil {
 		return err
 	}
-	if j.Baseline, err = baseline(ctx, u.Node.Health); err != nil {
+
+	j.Baseline, err = baseline(ctx, u.Node.Health)
+	if err != nil {
 		return err
 	}
+
 	return records.Save(u.Records, journalName, j)
 }
 
-// renewBaseline renews the baseline of what is armed: it may have waited for days.
+// renewBaseline renews the baseline of what is armed: it may have waited for
+// days.
 func (u *Upgrader) renewBaseline(ctx context.Context) error {
 	j, err := ReadJournal(u.Records)
 	if err != nil || j == nil || j.Phase != Armed || j.From != u.Boot.Running || j.Drill != nil {
 		return err
 	}
-	if j.Baseline, err = baseline(ctx, u.Node.Health); err != nil {
+	j.Baseline, err = baseline(ctx, u.Node.Health)
+	if err != nil {
 		return err
 	}
 	return records.Save(u.Records, journalName, j)
@@ -120,15 +129,18 @@ func (u *Upgrader) proveSlot(v View) error {
 	if err != nil {
 		return err
 	}
+
 	hash, err := verity.ParseRootHash(v.Journal.Target.RootHash)
 	if err != nil {
 		return err
 	}
+
 	var damage error
 	err = u.Disk.withSlot(table, slot, func(root, tree Device) error {
 		damage = verity.Verify(root, tree, hash)
 		return nil
 	})
+
 	switch {
 	case err != nil:
 		return err
@@ -136,6 +148,7 @@ func (u *Upgrader) proveSlot(v View) error {
 		u.Log.Warn("the other slot is damaged", zap.Error(damage))
 		return u.esp.Remove(fat.BootDir + "/" + find(v, v.Journal.Target.RootHash).File)
 	}
+
 	u.filled = true
 	return nil
 }
@@ -144,10 +157,12 @@ func (u *Upgrader) proveSlot(v View) error {
 func (u *Upgrader) finish(v View) error {
 	if v.Running == v.Journal.Target && v.Journal.Drill == nil {
 		u.renewBoot(v)
-		if err := errors.Join(u.floor().raise(v.Running.RootHash, v.Journal.Epoch, v.Holds), u.hold(*v.Journal)); err != nil {
+		raiseErr := u.floor().raise(v.Running.RootHash, v.Journal.Epoch, v.Holds)
+		if err := errors.Join(raiseErr, u.hold(*v.Journal)); err != nil {
 			return err
 		}
 	}
+
 	// The journal goes last: as long as it is there, this is done again.
 	for _, name := range []string{scratchName, indexName, journalName} {
 		if err := u.Records.Remove(name); err != nil {
@@ -162,14 +177,24 @@ func (u *Upgrader) hold(j Journal) error {
 	if !j.Back {
 		return nil
 	}
-	return remember(u.Records, Failure{Version: j.From.Version, RootHash: j.From.RootHash, Reason: goneBack, At: u.Now().UTC()})
+	return remember(u.Records, Failure{
+		Version:  j.From.Version,
+		RootHash: j.From.RootHash,
+		Reason:   goneBack,
+		At:       u.Now().UTC(),
+	})
 }
 
 const goneBack = "somebody has gone back"
 
 // remember notes that the target is not to be tried again.
 func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
-	f := Failure{Version: j.Target.Version, RootHash: j.Target.RootHash, Reason: reason, At: u.Now().UTC()}
+	f := Failure{
+		Version:  j.Target.Version,
+		RootHash: j.Target.RootHash,
+		Reason:   reason,
+		At:       u.Now().UTC(),
+	}
 	f.Evidence = u.Node.Evidence(ctx, j)
 	if err := ctx.Err(); err != nil { // There may be more, at the next start.
 		return err
@@ -183,10 +208,13 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	if err != nil {
 		return err
 	}
+
 	j := v.Journal
 	table.Source = gpt.Source{Used: gpt.Primary}
+
 	if kind == Empty {
-		// If that failed when the running system had proven itself, it is still of the system that goes.
+		// If that failed when the running system had proven itself, it is still
+		// of the system that goes.
 		if err := u.renewRecovery(v); err != nil {
 			u.Log.Warn("renew the recovery entry", zap.Error(err))
 		}
@@ -196,25 +224,30 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 		}
 		return slot.Empty(table, u.Disk.Arch).Write(u.Disk.Whole)
 	}
+
 	hash, err := verity.ParseRootHash(j.Target.RootHash)
 	if err != nil {
 		return err
 	}
+
 	signed, err := u.sign(table, slot)
 	if err != nil {
 		u.Log.Warn("the signature of the root hash", zap.Error(err))
 	}
-	return slot.Seal(table, u.Disk.Arch, hash, u.Boot.ImageID+"_"+j.Target.Version, signed).Write(u.Disk.Whole)
+
+	label := u.Boot.ImageID + "_" + j.Target.Version
+	return slot.Seal(table, u.Disk.Arch, hash, label, signed).Write(u.Disk.Whole)
 }
 
-// sign writes the signature of the target's root hash beside it, if it has one, and
-// the disk a place for it. Nothing on the node needs it: systemd's tools do. So
-// that it cannot is no reason against the target.
+// sign writes the signature of the target's root hash beside it, if it has one,
+// and the disk a place for it. Nothing on the node needs it: systemd's tools
+// do. So that it cannot is no reason against the target.
 func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
 	idx, err := index(u.Records)
 	if err != nil || idx.Signature == nil || slot.Sig == 0 {
 		return false, err
 	}
+
 	content, err := idx.Signature.Encode()
 	if err == nil {
 		err = u.Disk.with(table.Partition(slot.Sig), func(d Device) error {
@@ -222,31 +255,38 @@ func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err
 			return errors.Join(err, d.Sync())
 		})
 	}
+
 	return err == nil, err
 }
 
-// fillSlot makes the target slot what the index says, from what this machine has
-// and then from the pack, and proves it against the root hash.
+// fillSlot makes the target slot what the index says, from what this machine
+// has and then from the pack, and proves it against the root hash.
 func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) error {
 	idx, err := index(u.Records)
 	if err != nil {
 		return err
 	}
+
 	if idx.RootHash != j.Target.RootHash {
-		return fmt.Errorf("the index is about %.12s, the journal about %.12s\nhint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
+		return fmt.Errorf("the index is about %.12s, the journal about %.12s\n"+
+			"hint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
 	}
+
 	hash, err := verity.ParseRootHash(idx.RootHash)
 	if err != nil {
 		return err
 	}
+
 	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
 		return err
 	}
+
 	running, _, err := u.Disk.slots(table, u.Boot.Running)
 	if err != nil {
 		return err
 	}
+
 	locals, done, err := u.Disk.locals(table, running)
 	defer done()
 	var own fill.Contents
@@ -259,12 +299,19 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 			Verity:   locals[1].Digests(),
 		}
 	}
+
 	had, err := fill.Exchange(u.Records, j.Replaces, own)
 	if err != nil { // The slot tells as well.
 		u.Log.Warn("what the other slot holds", zap.Error(err))
 	}
+
 	err = u.Disk.withSlot(table, slot, func(root, tree Device) error {
-		s := system{root: root, tree: tree, hash: hash, index: idx}
+		s := system{
+			root:  root,
+			tree:  tree,
+			hash:  hash,
+			index: idx,
+		}
 		err := u.bring(ctx, s, had, locals, from)
 		if had.RootHash != "" && errors.Is(err, errUnproven) {
 			u.Log.Warn("the other slot did not hold what it was to", zap.Error(err))
@@ -272,6 +319,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 		}
 		return err
 	})
+
 	u.filled = err == nil
 	return err
 }
@@ -287,16 +335,36 @@ type system struct {
 var errUnproven = errors.New("the slot does not prove itself")
 
 // bring fills a slot, of which what it had is known or not, and proves it.
-func (u *Upgrader) bring(ctx context.Context, s system, had fill.Contents, locals []fill.Local, from fill.Sources) error {
-	if err := u.fill(ctx, "root", fill.Job{Target: s.root, Part: s.index.Root, Known: had.Root, Locals: locals, Sources: from}); err != nil {
+func (u *Upgrader) bring(
+	ctx context.Context, s system, had fill.Contents, locals []fill.Local, from fill.Sources,
+) error {
+	root := fill.Job{
+		Target:  s.root,
+		Part:    s.index.Root,
+		Known:   had.Root,
+		Locals:  locals,
+		Sources: from,
+	}
+	if err := u.fill(ctx, "root", root); err != nil {
 		return err
 	}
-	if err := u.fill(ctx, "verity", fill.Job{Target: s.tree, Part: s.index.Verity, Known: had.Verity, Locals: locals, Sources: from}); err != nil {
+
+	tree := fill.Job{
+		Target:  s.tree,
+		Part:    s.index.Verity,
+		Known:   had.Verity,
+		Locals:  locals,
+		Sources: from,
+	}
+	if err := u.fill(ctx, "verity", tree); err != nil {
 		return err
 	}
-	if err := errors.Join(fill.Prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash)); err != nil {
+
+	err := errors.Join(fill.Prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash))
+	if err != nil {
 		return fmt.Errorf("%w: %w", errUnproven, err)
 	}
+
 	return nil
 }
 
@@ -312,8 +380,8 @@ func (u *Upgrader) fill(ctx context.Context, name string, job fill.Job) error {
 	return nil
 }
 
-// stageUKI makes the UKI in a file of the state partition, where it can go on after
-// a cut, and writes it to the ESP, where no entry names it yet.
+// stageUKI makes the UKI in a file of the state partition, where it can go on
+// after a cut, and writes it to the ESP, where no entry names it yet.
 func (u *Upgrader) stageUKI(ctx context.Context, v View, from fill.Sources) error {
 	idx, err := index(u.Records)
 	if err != nil {
@@ -326,16 +394,27 @@ func (u *Upgrader) stageUKI(ctx context.Context, v View, from fill.Sources) erro
 	return errors.Join(u.stageFrom(ctx, file, v, idx, from), file.Close())
 }
 
-func (u *Upgrader) stageFrom(ctx context.Context, file Device, v View, idx bundle.Index, from fill.Sources) error {
+func (u *Upgrader) stageFrom(
+	ctx context.Context, file Device, v View, idx bundle.Index, from fill.Sources,
+) error {
 	if err := u.esp.Reclaim(); err != nil { // What an earlier try left.
 		return err
 	}
-	if err := u.fill(ctx, "uki", fill.Job{Target: file, Part: idx.UKI, Locals: u.esp.locals(v.Entries), Sources: from}); err != nil {
+
+	job := fill.Job{
+		Target:  file,
+		Part:    idx.UKI,
+		Locals:  u.esp.locals(v.Entries),
+		Sources: from,
+	}
+	if err := u.fill(ctx, "uki", job); err != nil {
 		return err
 	}
+
 	whole := io.NewSectionReader(file, 0, idx.UKI.Size)
 	if err := errors.Join(fill.Prove(file, idx.UKI), checkUKI(whole, idx)); err != nil {
 		return err
 	}
+
 	return u.esp.stage(whole, idx.UKI.Size)
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
-// A drill proves on this very machine that a system which fails is left: another
-// entry of the running system, with tries, is booted and fails on purpose. Firmware,
-// loader and ESP do what they would do for another system; no slot is written.
+// A drill proves on this very machine that a system which fails is left:
+// another entry of the running system, with tries, is booted and fails on
+// purpose. Firmware, loader and ESP do what they would do for another system;
+// no slot is written.
 const (
-	// DrillCheck fails by a check that is never well, DrillPanic by a panic of the
-	// kernel in each try.
+	// DrillCheck fails by a check that is never well, DrillPanic by a panic of
+	// the kernel in each try.
 	DrillCheck = "check"
 	DrillPanic = "panic"
 )
@@ -26,11 +27,13 @@ const drillName = "upgrade-drill.json"
 // Drill is how one went.
 type Drill = status.Drill
 
-// Drill notes that a drill is wanted, after all reasons against it were looked at.
+// Drill notes that a drill is wanted, after all reasons against it were looked
+// at.
 func (u *Upgrader) Drill(by string, plan bool) error {
 	if by != DrillCheck && by != DrillPanic {
 		return refuse(CodeDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
 	}
+
 	var f Facts
 	v, err := u.observe(&f)
 	if err != nil {
@@ -39,6 +42,7 @@ func (u *Upgrader) Drill(by string, plan bool) error {
 	if err := preflightDrill(v, f); err != nil || plan {
 		return err
 	}
+
 	return u.begin(v, nil, Journal{Target: u.Boot.Running, AtOnce: true, Drill: &Drilling{By: by}})
 }
 
@@ -47,15 +51,22 @@ func preflightDrill(v View, f Facts) error {
 	if r := free(v, v.Running); r != nil {
 		return r
 	}
+
 	if v.Journal != nil {
-		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way", v.Journal.Target.Version)
+		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way",
+			v.Journal.Target.Version)
 	}
+
 	run := find(v, v.Running.RootHash)
 	for _, e := range v.Entries {
-		if e.RootHash != run.RootHash && (e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0) {
-			return refuse(CodeNewer, "upgrade to it first, or bring a version that is older than "+v.Running.Version, "the loader would fall back to %s", e.File)
+		if e.RootHash != run.RootHash &&
+			(e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0) {
+			return refuse(CodeNewer,
+				"upgrade to it first, or bring a version that is older than "+
+					v.Running.Version, "the loader would fall back to %s", e.File)
 		}
 	}
+
 	switch {
 	case f.Room.OtherDisk:
 		return otherDisk()
@@ -64,30 +75,37 @@ func preflightDrill(v View, f Facts) error {
 	case run.size > f.Room.ESP:
 		return espFull(f.Room.ESP, run.size)
 	}
+
 	return nil
 }
 
 // atRest is n put to rest.
 func atRest(n bootentry.Name) bootentry.Name {
-	n.Counted, n.TriesLeft, n.TriesDone = true, 0, 0
+	n.Counted = true
+	n.TriesLeft = 0
+	n.TriesDone = 0
 	return n
 }
 
 // Drilling is a drill under way.
 type Drilling struct {
 	By string `json:"by"`
-	// Last is how the entry that is there to fail was called when this boot was looked
-	// at first; Tried says that this boot is one of it.
+
+	// Last is how the entry that is there to fail was called when this boot was
+	// looked at first; Tried says that this boot is one of it.
 	Last  string `json:"last,omitempty"`
 	Tried bool   `json:"tried,omitempty"`
+
 	// Boots are those of it so far.
 	Boots int `json:"boots,omitempty"`
+
 	// Left is the wall clock when the entry was made.
 	Left time.Time `json:"left,omitzero"`
 }
 
-// drill is what to do next in one. All other entries are at rest meanwhile: then the
-// loader starts the one that is there to fail, and after that the newest, which runs.
+// drill is what to do next in one. All other entries are at rest meanwhile:
+// then the loader starts the one that is there to fail, and after that the
+// newest, which runs.
 func drill(v View) Op {
 	j := v.Journal
 	safe, e := drilled(v)
@@ -121,6 +139,7 @@ func drill(v View) Op {
 	case j.Drill.By == DrillPanic:
 		return Op{Kind: Crash}
 	}
+
 	return judged(v, *e)
 }
 
@@ -139,8 +158,8 @@ func afterDrill(v View, e *Entry) Op {
 	return Op{Kind: Finish, Reason: "the drill is over"}
 }
 
-// drilled are the entries of the system in a drill: the one that it falls back to,
-// and the one that is there to fail; nil for one that is not there.
+// drilled are the entries of the system in a drill: the one that it falls back
+// to, and the one that is there to fail; nil for one that is not there.
 func drilled(v View) (safe, failing *Entry) {
 	for i, e := range v.Entries {
 		switch {
@@ -161,13 +180,14 @@ type drillKeeper struct {
 	now     func() time.Time
 }
 
-// follow records, once in each boot, whether this is a boot of the entry that is
-// there to fail: then the loader has counted a try.
+// follow records, once in each boot, whether this is a boot of the entry that
+// is there to fail: then the loader has counted a try.
 func (k drillKeeper) follow(v View) error {
 	j := v.Journal
 	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == k.bootID {
 		return nil
 	}
+
 	_, e := drilled(v)
 	if e == nil {
 		return nil
@@ -179,6 +199,7 @@ func (k drillKeeper) follow(v View) error {
 	} else {
 		j.Missed++
 	}
+
 	j.Boot = k.bootID
 	j.Drill.Last = e.File
 	return records.Save(k.records, journalName, j)
@@ -204,9 +225,11 @@ func (k drillKeeper) conclude(j Journal, problem string) error {
 		d.Boots = j.Drill.Boots
 		d.Took = max(0, k.now().Sub(j.Drill.Left)).Round(time.Second)
 	}
+
 	if err := records.Save(k.records, drillName, d); err != nil {
 		return err
 	}
+
 	j.Phase = Over
 	return records.Save(k.records, journalName, j)
 }

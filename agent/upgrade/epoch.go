@@ -11,16 +11,16 @@ import (
 
 const epochName = "upgrade-epoch.json"
 
-// Anchor has a number beside the disk that only rises: the machine's TPM. Where there
-// is none, errors are fs.ErrNotExist.
+// Anchor has a number beside the disk that only rises: the machine's TPM. Where
+// there is none, errors are fs.ErrNotExist.
 type Anchor interface {
 	Read() (int, error)
 	// Raise makes the number as high as that, or as it can.
 	Raise(to int) error
 }
 
-// epochs are the security epochs of the systems on the disk, as far as they came by
-// upgrades, and the lowest that may run here.
+// epochs are the security epochs of the systems on the disk, as far as they
+// came by upgrades, and the lowest that may run here.
 type epochs struct {
 	Floor int            `json:"floor"`
 	Of    map[string]int `json:"of"` // by root hash
@@ -32,8 +32,8 @@ func readEpochs(s records.Store) (epochs, error) {
 	return e, err
 }
 
-// with is e after a system has proven itself while the other slot holds another.
-// The floor rises to what both have: the way back is never refused.
+// with is e after a system has proven itself while the other slot holds
+// another. The floor rises to what both have: the way back is never refused.
 func (e epochs) with(running string, epoch int, other string) epochs {
 	of := map[string]int{running: epoch}
 	if other != "" {
@@ -52,8 +52,8 @@ type floorKeeper struct {
 	warned *bool
 }
 
-// read returns the epochs, with the floor of the state partition or of the anchor,
-// whichever is higher: an old state partition does not lower it.
+// read returns the epochs, with the floor of the state partition or of the
+// anchor, whichever is higher: an old state partition does not lower it.
 func (k floorKeeper) read() (epochs, error) {
 	e, err := readEpochs(k.records)
 	if err != nil || k.anchor == nil {
@@ -63,12 +63,14 @@ func (k floorKeeper) read() (epochs, error) {
 	anchored, err := k.anchor.Read()
 	k.warn(err)
 	e.Floor = max(e.Floor, anchored)
+
 	return e, nil
 }
 
-// raise records the epoch of a system that has proved itself while the other slot
-// holds another. The anchor comes last, because it cannot be taken back. After a
-// power cut in between this is done again, as the journal is removed last of all.
+// raise records the epoch of a system that has proved itself while the other
+// slot holds another. The anchor comes last, because it cannot be taken back.
+// After a power cut in between this is done again, as the journal is removed
+// last of all.
 func (k floorKeeper) raise(running string, epoch int, other string) error {
 	e, err := k.read()
 	if err != nil {
@@ -79,6 +81,7 @@ func (k floorKeeper) raise(running string, epoch int, other string) error {
 	if err := records.Save(k.records, epochName, e); err != nil || k.anchor == nil {
 		return err
 	}
+
 	k.warn(k.anchor.Raise(e.Floor))
 	return nil
 }

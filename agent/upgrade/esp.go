@@ -31,13 +31,14 @@ type staged struct {
 	size  int64
 }
 
-// openESP opens the ESP. What is staged there is lost when it is closed, because
-// it has no name until it is linked.
+// openESP opens the ESP. What is staged there is lost when it is closed,
+// because it has no name until it is linked.
 func (d Disk) openESP() (*esp, error) {
 	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
 	if err != nil {
 		return nil, err
 	}
+
 	kind := partitions.TypeUUID(partitions.ESP, d.Arch)
 	at := slices.IndexFunc(table.Partitions, func(p gpt.Partition) bool { return p.Type == kind })
 	if at < 0 {
@@ -48,10 +49,12 @@ func (d Disk) openESP() (*esp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the ESP: %w", err)
 	}
+
 	files, err := fat.Open(dev, table.Partitions[at].Size, d.SectorSize)
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
+
 	return &esp{FS: files, dev: dev}, nil
 }
 
@@ -99,8 +102,8 @@ func (e *esp) image(of *Entry) (*authenticode.Image, error) {
 	return &im, nil
 }
 
-// locals returns the chunks of the UKIs of entries. One that cannot be read gives
-// nothing.
+// locals returns the chunks of the UKIs of entries. One that cannot be read
+// gives nothing.
 func (e *esp) locals(all []Entry) []fill.Local {
 	var locals []fill.Local
 	for _, entry := range all {
@@ -118,19 +121,21 @@ func (e *esp) locals(all []Entry) []fill.Local {
 // path is where the UKI of an entry is on the ESP.
 func (e Entry) path() string { return fat.BootDir + "/" + e.File }
 
-// entries are the UKIs in the directory of boot entries. Files that are none, such
-// as its fillers, are left out; a UKI of another name, or that cannot be read, is
-// an entry all the same, as the loader shows it.
+// entries are the UKIs in the directory of boot entries. Files that are none,
+// such as its fillers, are left out; a UKI of another name, or that cannot be
+// read, is an entry all the same, as the loader shows it.
 func entries(fs *fat.FS) ([]Entry, error) {
 	files, err := fs.ReadDir(fat.BootDir)
 	if err != nil {
 		return nil, err
 	}
+
 	var all []Entry
 	for _, f := range files {
 		if f.Dir || f.Size == 0 {
 			continue
 		}
+
 		e := Entry{File: f.Name, Orphan: f.Orphan, size: f.Size}
 		if n, err := bootentry.Parse(f.Name); err == nil {
 			e.Name = n
@@ -138,8 +143,10 @@ func entries(fs *fat.FS) ([]Entry, error) {
 		if r, err := fs.Open(fat.BootDir + "/" + f.Name); err == nil {
 			e.RootHash = hashOf(r)
 		}
+
 		all = append(all, e)
 	}
+
 	return all, nil
 }
 
@@ -157,14 +164,19 @@ func hashOf(r io.ReaderAt) string {
 // without a root hash boots whatever is newest.
 func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 	if hash := hashOf(r); hash != idx.RootHash {
-		return fmt.Errorf("the UKI boots root hash %.12q, the index is about %.12s", hash, idx.RootHash)
+		return fmt.Errorf("the UKI boots root hash %.12q, the index is about %.12s",
+			hash, idx.RootHash)
 	}
+
 	release, err := uki.ReadSection(r, ".osrel")
 	if err != nil {
 		return err
 	}
-	if version := osrelease.Parse(release)[osrelease.ImageVersion]; version != idx.Version { // The loader orders by it.
+
+	version := osrelease.Parse(release)[osrelease.ImageVersion]
+	if version != idx.Version { // The loader orders by it.
 		return fmt.Errorf("the UKI is of version %q, the index about %s", version, idx.Version)
 	}
+
 	return nil
 }

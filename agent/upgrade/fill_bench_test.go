@@ -39,7 +39,12 @@ func (g generated) chunk(i int64) []byte {
 func (g generated) index(chunks int64) bundle.Part {
 	p := bundle.Part{Size: chunks * bundle.ChunkSize}
 	for i := range chunks {
-		p.Chunks = append(p.Chunks, bundle.Chunk{SHA256: sha256.Sum256(g.chunk(i)), At: i * bundle.ChunkSize, Len: bundle.ChunkSize})
+		p.Chunks = append(p.Chunks,
+			bundle.Chunk{
+				SHA256: sha256.Sum256(g.chunk(i)),
+				At:     i * bundle.ChunkSize,
+				Len:    bundle.ChunkSize,
+			})
 	}
 	return p
 }
@@ -51,22 +56,26 @@ func (f onDisk) Range(_ context.Context, off, n int64) (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(f, off, n)), nil
 }
 
-// BenchmarkFillSlot writes a slot of which every chunk is another, known or to be
-// read, and the same with dd(1), in turns on one disk; a round is both.
+// BenchmarkFillSlot writes a slot of which every chunk is another, known or to
+// be read, and the same with dd(1), in turns on one disk; a round is both.
 func BenchmarkFillSlot(b *testing.B) {
 	const chunks = 4096
 	dir := b.TempDir()
-	slot, other, packName := filepath.Join(dir, "slot"), filepath.Join(dir, "dd"), filepath.Join(dir, "pack")
+	slot := filepath.Join(dir, "slot")
+	other := filepath.Join(dir, "dd")
+	packName := filepath.Join(dir, "pack")
 	pack, err := os.Create(packName)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer pack.Close()
+
 	for i := range int64(chunks) {
 		if _, err := pack.Write(generated(1).chunk(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	part := generated(1).index(chunks)
 	zeros := bytes.Repeat([]byte{1}, 1<<20)
 	for _, n := range []string{slot, other} {
@@ -80,7 +89,11 @@ func BenchmarkFillSlot(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for name, known := range map[string][]bundle.Digest{"known": make([]bundle.Digest, chunks), "unknown": nil} {
+
+	for name, known := range map[string][]bundle.Digest{
+		"known":   make([]bundle.Digest, chunks),
+		"unknown": nil,
+	} {
 		b.Run(name, func(b *testing.B) {
 			var ratios, speeds []float64
 			for round := range b.N {
@@ -90,11 +103,19 @@ func BenchmarkFillSlot(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				job := fill.Job{Target: d, Part: part, Known: known, Sources: fill.Sources{Pack: onDisk{pack}}}
+
+				job := fill.Job{
+					Target:  d,
+					Part:    part,
+					Known:   known,
+					Sources: fill.Sources{Pack: onDisk{pack}},
+				}
+
 				begin := time.Now()
 				if err := job.Run(b.Context()); err != nil {
 					b.Fatal(err)
 				}
+
 				took := time.Since(begin)
 				if job.Stats.Written != part.Size {
 					b.Fatalf("%+v", job.Stats)
@@ -102,13 +123,17 @@ func BenchmarkFillSlot(b *testing.B) {
 				if err := d.Close(); err != nil {
 					b.Fatal(err)
 				}
+
 				begin = time.Now()
-				if out, err := exec.Command("dd", "if="+packName, "of="+other, "bs=4M", "oflag=direct", "conv=fsync,notrunc").CombinedOutput(); err != nil {
+				if out, err := exec.Command("dd", "if="+packName, "of="+other, "bs=4M",
+					"oflag=direct", "conv=fsync,notrunc").CombinedOutput(); err != nil {
 					b.Fatalf("%v: %s", err, out)
 				}
+
 				ratios = append(ratios, took.Seconds()/time.Since(begin).Seconds())
 				speeds = append(speeds, float64(part.Size)/1e6/took.Seconds())
 			}
+
 			slices.Sort(ratios)
 			slices.Sort(speeds)
 			b.ReportMetric(ratios[len(ratios)/2], "times-dd")
@@ -126,15 +151,18 @@ func spoil(b *testing.B, name string, size int64, with byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	block := bytes.Repeat([]byte{with}, 4096)
 	for off := int64(0); off < size; off += bundle.ChunkSize {
 		if _, err := d.WriteAt(block, off); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		b.Fatal(err)
 	}
+
 	runtime.GC()
 }
 
@@ -145,10 +173,12 @@ func peak(b *testing.B) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
 	kib, err := strconv.Atoi(strings.Fields(after)[0])
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return float64(kib) / 1024
 }

@@ -17,7 +17,8 @@ func TestTheFloorRisesWhenBothSlotsHaveIt(t *testing.T) {
 		{"the other slot is empty", "f", 7, "", 7},
 		{"an unknown system in the other slot lowers nothing", "g", 9, "x", 7},
 	} {
-		if e = e.with(step.running, step.epoch, step.other); e.Floor != step.floor {
+		e = e.with(step.running, step.epoch, step.other)
+		if e.Floor != step.floor {
 			t.Errorf("%s: floor %d, want %d", step.name, e.Floor, step.floor)
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	Unclear State = "unclear"
 )
 
-// Health is how the parts of a node are, by their names: "unit kubelet.service",
-// "node ready", "gateway".
+// Health is how the parts of a node are, by their names: "unit
+// kubelet.service", "node ready", "gateway".
 type Health map[string]Check
 
 // Check is one of them.
@@ -52,9 +52,9 @@ type Verdict struct {
 }
 
 const (
-	// trialSteady is how long nothing may be worse than before for the trial to be
-	// good, illSteady how long something has to be, after its time is over, for it to
-	// be bad: a server that comes back tells old news at first.
+	// trialSteady is how long nothing may be worse than before for the trial to
+	// be good, illSteady how long something has to be, after its time is over,
+	// for it to be bad: a server that comes back tells old news at first.
 	trialSteady = 30 * time.Second
 	illSteady   = time.Minute
 	// loops is at how many looks in a row something may have begun anew.
@@ -65,9 +65,11 @@ const (
 type Trial struct {
 	// Baseline is how the node was before; without one, all has to be well.
 	Baseline Health
-	// Limit is how long after the start of the kernel the system may take to be as
-	// well as that.
+
+	// Limit is how long after the start of the kernel the system may take to be
+	// as well as that.
 	Limit time.Duration
+
 	// Drill fails it, however the node is.
 	Drill bool
 
@@ -83,22 +85,28 @@ type life struct {
 	new int
 }
 
-// Judge takes in how the node is at uptime; nil is a look that failed. Only what
-// was well before counts against the new system, and what cannot be told now is no
-// verdict: a server that is away says nothing about this node.
+// Judge takes in how the node is at uptime; nil is a look that failed. Only
+// what was well before counts against the new system, and what cannot be told
+// now is no verdict: a server that is away says nothing about this node.
 func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 	if t.Drill {
 		now = inDrill
 	}
+
 	if now == nil {
 		return Verdict{Reason: "the agent is busy"}
 	}
+
 	worse, unclear := compare(t.Baseline, t.alive(now))
-	well, ill := len(worse)+len(unclear) == 0, len(worse) > 0 && len(unclear) == 0
+	well := len(worse)+len(unclear) == 0
+	ill := len(worse) > 0 && len(unclear) == 0
 	if well && !t.isWell || ill && !t.isIll {
 		t.since = uptime
 	}
-	t.isWell, t.isIll = well, ill
+
+	t.isWell = well
+	t.isIll = ill
+
 	switch {
 	case ill && uptime >= t.Limit && uptime-t.since >= illSteady:
 		return Verdict{Word: Bad, Reason: strings.Join(worse, "; ")}
@@ -109,25 +117,33 @@ func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 	case uptime-t.since >= trialSteady:
 		return Verdict{Word: Good, Reason: "nothing is worse than before"}
 	}
+
 	return Verdict{Reason: "all is as well as before"}
 }
 
 // alive is now, in which what begins anew all the time is ill.
 func (t *Trial) alive(now Health) Health {
-	next, seen := map[string]life{}, maps.Clone(now)
+	next := map[string]life{}
+	seen := maps.Clone(now)
 	for name, c := range now {
 		if c.Life == "" {
 			continue
 		}
+
 		l, known := t.lives[name]
-		if l.new++; l.id == c.Life || !known {
+		l.new++
+		if l.id == c.Life || !known {
 			l.new = 0
 		}
+
 		l.id = c.Life
-		if next[name] = l; l.new >= loops {
+		next[name] = l
+
+		if l.new >= loops {
 			seen[name] = Check{State: Ill, Detail: "it does not stay up"}
 		}
 	}
+
 	t.lives = next
 	return seen
 }
@@ -135,10 +151,12 @@ func (t *Trial) alive(now Health) Health {
 // compare says what is worse than before, and what cannot be told.
 func compare(before, now Health) (worse, unclear []string) {
 	for _, name := range slices.Sorted(maps.Keys(merged(before, now))) {
-		was, is := before[name].State, now[name].State
+		was := before[name].State
+		is := now[name].State
 		switch {
 		case was != Well && was != "": // It was ill, or nobody could tell.
-		case (was == "" || is == "" && ofConfiguration(name)) && len(before) > 0: // A new configuration has its own verdict.
+		case (was == "" || is == "" && ofConfiguration(name)) && len(before) > 0:
+			// A new configuration has its own verdict.
 		case is == Unclear:
 			unclear = append(unclear, said(name, now[name], "cannot be told"))
 		case is != Well:
@@ -148,7 +166,8 @@ func compare(before, now Health) (worse, unclear []string) {
 	return worse, unclear
 }
 
-// ofConfiguration reports whether a check comes and goes with the configuration.
+// ofConfiguration reports whether a check comes and goes with the
+// configuration.
 func ofConfiguration(name string) bool {
 	return strings.HasPrefix(name, UnitCheck) || strings.HasPrefix(name, AnswerCheck)
 }
@@ -176,8 +195,8 @@ func merged(a, b Health) Health {
 }
 
 const (
-	// baselineLooks is how often the node is looked at for a baseline while something
-	// of it is not well, baselinePause the time between.
+	// baselineLooks is how often the node is looked at for a baseline while
+	// something of it is not well, baselinePause the time between.
 	baselineLooks = 6
 	baselinePause = 5 * time.Second
 )
@@ -185,14 +204,15 @@ const (
 // errBusy says that nobody could tell how the node is.
 var errBusy = errors.New("the agent is too busy to tell how the node is")
 
-// baseline is how the node is at its best within half a minute: what is not well
-// then, the next system need not make well.
+// baseline is how the node is at its best within half a minute: what is not
+// well then, the next system need not make well.
 func baseline(ctx context.Context, look func(ctx context.Context) Health) (Health, error) {
 	best := Health{}
 	seen := false
 	for i := range baselineLooks {
 		now := look(ctx)
 		seen = seen || now != nil
+
 		all := now != nil
 		for name, c := range now {
 			if best[name].State != Well {
@@ -203,14 +223,17 @@ func baseline(ctx context.Context, look func(ctx context.Context) Health) (Healt
 		if all || i == baselineLooks-1 {
 			break
 		}
+
 		select {
 		case <-time.After(baselinePause):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+
 	if !seen {
 		return nil, errBusy
 	}
+
 	return best, nil
 }

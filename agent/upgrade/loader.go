@@ -24,9 +24,10 @@ type bootLoader struct {
 }
 
 // renew replaces an older loader with the running system's own: its content is
-// complete on the disk before one write of one sector makes it the content of the
-// file. Any other program stays, and so does a loader if the firmware would not
-// start its successor. running is the entry of the running system, nil without.
+// complete on the disk before one write of one sector makes it the content of
+// the file. Any other program stays, and so does a loader if the firmware would
+// not start its successor. running is the entry of the running system, nil
+// without.
 func (l bootLoader) renew(own []byte, running *Entry) error {
 	version, err := loader.Version(bytes.NewReader(own))
 	if err != nil {
@@ -38,6 +39,7 @@ func (l bootLoader) renew(own []byte, running *Entry) error {
 	if err != nil {
 		return err
 	}
+
 	there, err := loader.Version(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -50,6 +52,7 @@ func (l bootLoader) renew(own []byte, running *Entry) error {
 	if err == nil {
 		err = l.starts(own)
 	}
+
 	if err != nil {
 		return fmt.Errorf("of the running system: %w", err)
 	}
@@ -58,6 +61,7 @@ func (l bootLoader) renew(own []byte, running *Entry) error {
 	if err := l.esp.Reclaim(); err != nil {
 		return err
 	}
+
 	return l.esp.WriteFile(path, own)
 }
 
@@ -67,6 +71,7 @@ func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
 	if running == nil {
 		return own, nil
 	}
+
 	r, err := l.esp.Open(running.path())
 	if err != nil {
 		return nil, err
@@ -76,6 +81,7 @@ func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
 	if err != nil { // The build is not signed.
 		return own, nil
 	}
+
 	return authenticode.Attach(own, signature)
 }
 
@@ -93,7 +99,8 @@ func (l bootLoader) starts(program []byte) error {
 }
 
 // renewBoot renews what is on the ESP beside the boot entries, from the system
-// that has proved itself. Best effort: a failure says nothing against that system.
+// that has proved itself. Best effort: a failure says nothing against that
+// system.
 func (u *Upgrader) renewBoot(v View) {
 	if err := u.renewLoader(v); err != nil {
 		u.Log.Warn("renew the boot loader", zap.Error(err))

@@ -23,19 +23,23 @@ func OpenDisk(root string) (Disk, io.Closer, error) {
 	if err != nil {
 		return Disk{}, nil, fmt.Errorf("find the disk of %s: %w", root, err)
 	}
+
 	dir = filepath.Dir(dir)
 	sectors, err := block.Number(dir, "size")
 	if err != nil {
 		return Disk{}, nil, err
 	}
+
 	sectorSize, err := block.Number(dir, "queue/logical_block_size")
 	if err != nil {
 		return Disk{}, nil, err
 	}
+
 	whole, err := openDirect(block.Node(filepath.Base(dir)), unix.O_RDWR, int(sectorSize))
 	if err != nil {
 		return Disk{}, nil, err
 	}
+
 	return Disk{
 		Arch:       runtime.GOARCH,
 		Size:       sectors * 512, // sysfs counts sectors of 512 bytes, always.

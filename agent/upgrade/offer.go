@@ -15,10 +15,12 @@ import (
 
 // Offers is where bundles are published.
 type Offers struct {
-	// Ref is a directory or a URL (image/repository, Open), Root the root.json that is trusted first.
+	// Ref is a directory or a URL (image/repository, Open), Root the root.json
+	// that is trusted first.
 	Ref  string
 	Root []byte
 	Keep repository.Keeper
+
 	// Built is a time after which the running system was built.
 	Built time.Time
 }
@@ -28,21 +30,33 @@ var ErrNoOffer = errors.New("not in the repository")
 
 // find is the release of that version, the newest for "", of an image for an
 // architecture, and what else the repository says of it.
-func (o Offers) find(ctx context.Context, imageID, arch, version string, now time.Time) (bundle.Index, repository.News, error) {
+func (o Offers) find(
+	ctx context.Context, imageID, arch, version string, now time.Time,
+) (bundle.Index, repository.News, error) {
 	store, err := repository.Open(o.Ref)
 	if err != nil {
 		return bundle.Index{}, repository.News{}, err
 	}
-	news, err := repository.Update(ctx, store, o.Keep, o.Root, repository.Clock{Now: now, Built: o.Built})
+
+	news, err := repository.Update(ctx, store, o.Keep, o.Root,
+		repository.Clock{Now: now, Built: o.Built})
 	if err != nil {
 		return bundle.Index{}, news, unreached(err)
 	}
-	news.Releases = slices.DeleteFunc(news.Releases, func(r repository.Release) bool { return r.ImageID != imageID || r.Arch != arch })
+
+	news.Releases = slices.DeleteFunc(news.Releases, func(r repository.Release) bool {
+		return r.ImageID != imageID || r.Arch != arch
+	})
+
 	all := news.Releases
-	at := slices.IndexFunc(all, func(r repository.Release) bool { return version == "" || r.Version == version })
+	at := slices.IndexFunc(all, func(r repository.Release) bool {
+		return version == "" || r.Version == version
+	})
 	if at < 0 {
-		return bundle.Index{}, news, fmt.Errorf("%s %s for %s: %w%s", imageID, version, arch, ErrNoOffer, others(all))
+		return bundle.Index{}, news, fmt.Errorf("%s %s for %s: %w%s",
+			imageID, version, arch, ErrNoOffer, others(all))
 	}
+
 	idx, err := all[at].Fetch(ctx, store)
 	return idx, news, unreached(err)
 }
@@ -50,7 +64,8 @@ func (o Offers) find(ctx context.Context, imageID, arch, version string, now tim
 // unreached marks the errors of a repository that may go away by themselves.
 func unreached(err error) error {
 	for _, final := range []error{
-		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed, repository.ErrInvalid,
+		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed,
+		repository.ErrInvalid,
 		repository.ErrNotFound, repository.ErrTooLarge, repository.ErrNotKept,
 	} {
 		if errors.Is(err, final) {

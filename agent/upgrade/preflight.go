@@ -56,12 +56,15 @@ const (
 // Room is what the disk has for another system, in bytes.
 type Room struct {
 	Root, Verity int64
-	// ESP is what is free there; Entries are how many more boot entries the directory
-	// takes.
+
+	// ESP is what is free there; Entries are how many more boot entries the
+	// directory takes.
 	ESP     int64
 	Entries int
+
 	// State is what is free on the state partition, where the UKI is made.
 	State int64
+
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
 }
@@ -70,11 +73,13 @@ type Room struct {
 type Wish struct {
 	// Ref is where the bundle is, for people and for the next start.
 	Ref string
-	// Again tries a system that has failed, Now one that comes too soon after another,
-	// Downgrade one that is older than the running one.
+
+	// Again tries a system that has failed, Now one that comes too soon after
+	// another, Downgrade one that is older than the running one.
 	Again, Now, Downgrade bool
-	// Stay leaves the restart to somebody else, AtOnce does not wait for the window of
-	// restarts.
+
+	// Stay leaves the restart to somebody else, AtOnce does not wait for the
+	// window of restarts.
 	Stay, AtOnce bool
 }
 
@@ -82,23 +87,27 @@ type Wish struct {
 type Facts struct {
 	Arch, ImageID string
 	Room          Room
+
 	// Epoch is the lowest security epoch that may run.
 	Epoch int
-	// Last is when the last upgrade began, zero if none did; Pace is the time between
-	// two.
+
+	// Last is when the last upgrade began, zero if none did; Pace is the time
+	// between two.
 	Last time.Time
 	Pace time.Duration
 	Now  time.Time
+
 	// Firmware is which images it starts, Power what the machine runs on.
 	Firmware secureboot.State
 	Power    power.State
 }
 
-// minCharge is the percentage of a battery below which no upgrade begins, unless the machine has other power.
+// minCharge is the percentage of a battery below which no upgrade begins,
+// unless the machine has other power.
 const minCharge = 30
 
-// Preflight says why the system of an index cannot, or is not to, be brought onto
-// this node: nil, or a *Refusal, before anything is written.
+// Preflight says why the system of an index cannot, or is not to, be brought
+// onto this node: nil, or a *Refusal, before anything is written.
 func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 	target := System{idx.Version, idx.RootHash}
 	for _, check := range []func() *Refusal{
@@ -117,28 +126,40 @@ func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 
 // fits is whether the disk can take it.
 func fits(v View, f Facts, idx bundle.Index) *Refusal {
-	name := bootentry.Name{ImageID: idx.ImageID, Version: idx.Version, Arch: bootentry.Arch(idx.Arch), Counted: true, TriesLeft: Tries}
+	name := bootentry.Name{
+		ImageID:   idx.ImageID,
+		Version:   idx.Version,
+		Arch:      bootentry.Arch(idx.Arch),
+		Counted:   true,
+		TriesLeft: Tries,
+	}
+
 	_, nameErr := bootentry.Format(name)
 	labelErr := gpt.CheckLabel(idx.ImageID + "_" + idx.Version)
 	what := idx.ImageID + " " + idx.Version
+
 	space := f.Room.ESP
 	for _, e := range v.Entries {
 		if e.RootHash != v.Running.RootHash { // It is taken away first.
 			space += e.size
 		}
 	}
+
 	switch r := f.Room; {
 	case idx.Arch != f.Arch:
-		return refuse(CodeArch, "a repository has one release for each architecture", "%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
+		return refuse(CodeArch, "a repository has one release for each architecture",
+			"%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
 	case idx.ImageID != f.ImageID:
-		return refuse(CodeImage, "an upgrade brings another version of the same image", "%s is another image than %s", what, f.ImageID)
+		return refuse(CodeImage, "an upgrade brings another version of the same image",
+			"%s is another image than %s", what, f.ImageID)
 	case nameErr != nil:
 		return refuse(CodeName, "build it with a shorter or longer IMAGE_VERSION", "%v", nameErr)
 	case labelErr != nil:
 		return refuse(CodeLabel, "choose a shorter IMAGE_VERSION", "%v", labelErr)
 	case idx.Root.Size > r.Root || idx.Verity.Size > r.Verity:
 		return refuse(CodeSlot, "a disk that was flashed with a larger layout has larger slots",
-			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20, idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
+			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20,
+			idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
 		return otherDisk()
 	case 2*idx.UKI.Size > space: // It is to be the recovery entry's, too.
@@ -148,6 +169,7 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 	case v.Journal == nil && idx.UKI.Size+notes > r.State: // One under way has its files there.
 		return stateFull(r.State, idx.UKI.Size+notes)
 	}
+
 	return nil
 }
 
@@ -155,14 +177,17 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 const notes = 8 << 20
 
 // PreflightBack says why a node cannot go back to the system in its other slot,
-// which has that security epoch and UKI. What firmware starts may have changed since
-// it ran.
+// which has that security epoch and UKI. What firmware starts may have changed
+// since it ran.
 func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System, error) {
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Back && v.Journal.Target.RootHash == v.Holds
 	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() && !again {
-		return System{}, refuse(CodeNoOther, "`loam upgrade --to VERSION --downgrade PERMIT` brings one", "the other slot holds no system that this node has run")
+		return System{}, refuse(CodeNoOther,
+			"`loam upgrade --to VERSION --downgrade PERMIT` brings one",
+			"the other slot holds no system that this node has run")
 	}
+
 	target := System{e.Version, v.Holds}
 	switch r := f.Room; {
 	case epoch < f.Epoch:
@@ -172,9 +197,11 @@ func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System,
 	case r.Entries == 0:
 		return target, directoryFull()
 	}
+
 	if r := cmp.Or(started(f.Firmware, target.Version, uki), free(v, target)); r != nil {
 		return target, r
 	}
+
 	return target, nil
 }
 
@@ -187,40 +214,52 @@ func started(by secureboot.State, version string, uki *authenticode.Image) *Refu
 	case err == nil:
 		return nil
 	case errors.Is(err, secureboot.ErrUnsigned):
-		return refuse(CodeUnsigned, "Secure Boot is on: `loamctl build --sign-key KEY --sign-certificate CERT` makes a release that is signed", "the UKI of %s: %v", version, err)
+		return refuse(CodeUnsigned,
+			"Secure Boot is on: `loamctl build --sign-key KEY --sign-certificate CERT` makes a "+
+				"release that is signed", "the UKI of %s: %v", version, err)
 	case errors.Is(err, secureboot.ErrForbidden):
-		return refuse(CodeForbidden, "it, or who has signed it, was revoked: take another release", "the UKI of %s: %v", version, err)
+		return refuse(CodeForbidden, "it, or who has signed it, was revoked: take another release",
+			"the UKI of %s: %v", version, err)
 	default:
-		return refuse(CodeNotInDB, "Secure Boot is on: enroll the certificate in the firmware first", "the UKI of %s: %v", version, err)
+		return refuse(CodeNotInDB,
+			"Secure Boot is on: enroll the certificate in the firmware first",
+			"the UKI of %s: %v", version, err)
 	}
 }
 
-// powered is whether the machine will not run out of power meanwhile, as far as that is known.
+// powered is whether the machine will not run out of power meanwhile, as far as
+// that is known.
 func powered(s power.State) *Refusal {
 	if !s.OnBattery || s.Charge < 0 || s.Charge >= minCharge {
 		return nil
 	}
-	return refuse(CodeBattery, fmt.Sprintf("plug it in, or charge it to %d %%", minCharge), "the machine runs on a battery that is at %d %%", s.Charge)
+	return refuse(CodeBattery, fmt.Sprintf("plug it in, or charge it to %d %%", minCharge),
+		"the machine runs on a battery that is at %d %%", s.Charge)
 }
 
 func tooOld(version string, epoch, floor int) *Refusal {
-	return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since", "%s has security epoch %d, this node runs none below %d", version, epoch, floor)
+	return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since",
+		"%s has security epoch %d, this node runs none below %d", version, epoch, floor)
 }
 
 func otherDisk() *Refusal {
-	return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one", "the boot loader came from another disk than the running system")
+	return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one",
+		"the boot loader came from another disk than the running system")
 }
 
 func espFull(free, size int64) *Refusal {
-	return refuse(CodeESP, "take away what is not Loam's on it", "the ESP has %d MiB free, this takes %d", free>>20, size>>20)
+	return refuse(CodeESP, "take away what is not Loam's on it",
+		"the ESP has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
 func stateFull(free, size int64) *Refusal {
-	return refuse(CodeState, "see what takes the room: du -x /var", "the state partition has %d MiB free, this takes %d", free>>20, size>>20)
+	return refuse(CodeState, "see what takes the room: du -x /var",
+		"the state partition has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
 func directoryFull() *Refusal {
-	return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades", "the directory of boot entries is full")
+	return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades",
+		"the directory of boot entries is full")
 }
 
 // allowed is whether it is to run here.
@@ -231,40 +270,54 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 	case idx.RootHash == v.Running.RootHash:
 		return refuse(CodeSame, "", "%s runs already", idx.Version)
 	case idx.Version == v.Running.Version:
-		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION", "another system of the same version %s runs", idx.Version)
+		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION",
+			"another system of the same version %s runs", idx.Version)
 	case idx.Epoch < f.Epoch:
 		return tooOld(idx.Version, idx.Epoch, f.Epoch)
 	case at >= 0 && !w.Again:
 		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
-			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime), v.Failed[at].Reason)
+			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime),
+			v.Failed[at].Reason)
 	case older && !w.Downgrade:
-		return refuse(CodeDowngrade, permitHint(idx.Version)+"; `loam rollback --os` goes back to the system in the other slot without one",
-			"%s is older than %s, which runs", idx.Version, v.Running.Version)
+		return refuse(CodeDowngrade,
+			permitHint(idx.Version)+"; `loam rollback --os` goes back to the system in the other "+
+				"slot without one", "%s is older than %s, which runs", idx.Version,
+			v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
-		return refuse(CodePaced, "--now does not wait", "the last upgrade began %s ago, there are %s between two", f.Now.Sub(f.Last).Round(time.Second), f.Pace)
+		return refuse(CodePaced, "--now does not wait",
+			"the last upgrade began %s ago, there are %s between two",
+			f.Now.Sub(f.Last).Round(time.Second), f.Pace)
 	}
+
 	return nil
 }
 
-// permitted is whether a permit is one for a release on a node; a nil permit is none.
+// permitted is whether a permit is one for a release on a node; a nil permit is
+// none.
 func permitted(news repository.News, permit []byte, idx bundle.Index, node string) (bool, error) {
 	if permit == nil {
 		return false, nil
 	}
+
 	p, err := news.Permit(permit)
 	switch {
 	case err != nil:
 		return false, refuse(CodePermit, permitHint(idx.Version), "%v", err)
 	case p.ImageID != idx.ImageID || p.Version != idx.Version:
-		return false, refuse(CodePermit, permitHint(idx.Version), "the permit is for %s %s, not for %s %s", p.ImageID, p.Version, idx.ImageID, idx.Version)
+		return false, refuse(CodePermit, permitHint(idx.Version),
+			"the permit is for %s %s, not for %s %s", p.ImageID, p.Version,
+			idx.ImageID, idx.Version)
 	case p.Node != "" && p.Node != node:
-		return false, refuse(CodePermit, permitHint(idx.Version), "the permit is for node %s, not for %s", p.Node, node)
+		return false, refuse(CodePermit, permitHint(idx.Version),
+			"the permit is for node %s, not for %s", p.Node, node)
 	}
+
 	return true, nil
 }
 
 func permitHint(version string) string {
-	return "`loamctl permit --repository DIR --keys DIR --version " + version + "` signs a permit, which --downgrade takes"
+	return "`loamctl permit --repository DIR --keys DIR --version " + version +
+		"` signs a permit, which --downgrade takes"
 }
 
 // free is whether nothing else is under way.
@@ -272,13 +325,18 @@ func free(v View, target System) *Refusal {
 	run := find(v, v.Running.RootHash)
 	switch {
 	case v.Journal != nil && v.Journal.Phase == Armed && v.Journal.Target != target:
-		return refuse(CodeUnderWay, "restart the machine: it is tried then", "the upgrade to %s is armed", v.Journal.Target.Version)
+		return refuse(CodeUnderWay, "restart the machine: it is tried then",
+			"the upgrade to %s is armed", v.Journal.Target.Version)
 	case run == nil:
-		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?", "the running system has no boot entry on the ESP")
+		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?",
+			"the running system has no boot entry on the ESP")
 	case run.ImageID == "":
-		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi", "the boot entry of the running system is called %s", run.File)
+		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi",
+			"the boot entry of the running system is called %s", run.File)
 	case run.Counted && !run.Resting():
-		return refuse(CodeUnproven, "`loam status` says what it waits for", "the running system has not proven itself yet")
+		return refuse(CodeUnproven, "`loam status` says what it waits for",
+			"the running system has not proven itself yet")
 	}
+
 	return nil
 }

@@ -20,23 +20,49 @@ func ready() (View, Facts, bundle.Index) {
 	now := time.Unix(1e9, 0)
 	v := View{Running: System{"1.0.0", "aa"}, Entries: []Entry{entry("1.0.0", false, 0, 0)}}
 	v.Entries[0].RootHash = "aa"
-	f := Facts{Arch: "amd64", ImageID: "loam-node-os", Room: Room{Root: 1 << 30, Verity: 1 << 24, ESP: 1 << 30, Entries: 100, State: 1 << 30}, Epoch: 2, Now: now, Pace: time.Hour}
-	idx := bundle.Index{ImageID: "loam-node-os", Version: "2.0.0", Arch: "amd64", Epoch: 2, RootHash: "bb",
-		Root: bundle.Part{Size: 1 << 28}, Verity: bundle.Part{Size: 1 << 21}, UKI: bundle.Part{Size: 1 << 25}}
+	f := Facts{
+		Arch:    "amd64",
+		ImageID: "loam-node-os",
+		Room: Room{
+			Root:    1 << 30,
+			Verity:  1 << 24,
+			ESP:     1 << 30,
+			Entries: 100,
+			State:   1 << 30,
+		},
+		Epoch: 2,
+		Now:   now,
+		Pace:  time.Hour,
+	}
+
+	idx := bundle.Index{
+		ImageID:  "loam-node-os",
+		Version:  "2.0.0",
+		Arch:     "amd64",
+		Epoch:    2,
+		RootHash: "bb",
+		Root:     bundle.Part{Size: 1 << 28},
+		Verity:   bundle.Part{Size: 1 << 21},
+		UKI:      bundle.Part{Size: 1 << 25},
+	}
+
 	return v, f, idx
 }
 
-// signedImage is signed by the first of its certificates, which the second has issued.
+// signedImage is signed by the first of its certificates, which the second has
+// issued.
 func signedImage(t testing.TB) authenticode.Image {
 	t.Helper()
 	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return im
 }
 
@@ -51,68 +77,159 @@ func TestPreflight(t *testing.T) {
 		code   string
 	}{
 		{"all is well", func(*View, *Facts, *bundle.Index, *Wish) {}, ""},
-		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Arch = "arm64" }, CodeArch},
-		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.ImageID = "other-node-os" }, CodeImage},
-		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "2.0.0-rc.1.build.77" }, CodeName},
-		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Root = 1 << 27 }, CodeSlot},
-		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Verity = 1 }, CodeSlot},
-		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.ESP = 1 << 20 }, CodeESP},
-		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.Entries = 0 }, CodeDirectory},
-		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.State = 1 << 25 }, CodeState},
-		{"one that is full, of what is under way", func(v *View, f *Facts, idx *bundle.Index, _ *Wish) {
-			v.Journal, f.Room.State = &Journal{Target: System{idx.Version, idx.RootHash}, From: v.Running}, 0
-		}, ""},
-		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Room.OtherDisk = true }, CodeOtherDisk},
-		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.RootHash, idx.Version = "aa", "1.0.0" }, CodeSame},
-		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "1.0.0" }, CodeSame},
-		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Epoch = 1 }, CodeEpoch},
-		{"an old epoch, however much it is wanted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Epoch, w.Again = 1, true }, CodeEpoch},
+		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.Arch = "arm64"
+		}, CodeArch},
+		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.ImageID = "other-node-os"
+		}, CodeImage},
+		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.Version = "2.0.0-rc.1.build.77"
+		}, CodeName},
+		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.Root = 1 << 27
+		}, CodeSlot},
+		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.Verity = 1
+		}, CodeSlot},
+		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.ESP = 1 << 20
+		}, CodeESP},
+		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.Entries = 0
+		}, CodeDirectory},
+		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.State = 1 << 25
+		}, CodeState},
+		{
+			"one that is full, of what is under way",
+			func(v *View, f *Facts, idx *bundle.Index, _ *Wish) {
+				v.Journal = &Journal{Target: System{idx.Version, idx.RootHash}, From: v.Running}
+				f.Room.State = 0
+			},
+			"",
+		},
+		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Room.OtherDisk = true
+		}, CodeOtherDisk},
+		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.RootHash = "aa"
+			idx.Version = "1.0.0"
+		}, CodeSame},
+		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.Version = "1.0.0"
+		}, CodeSame},
+		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.Epoch = 1
+		}, CodeEpoch},
+		{
+			"an old epoch, however much it is wanted",
+			func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+				idx.Epoch = 1
+				w.Again = true
+			},
+			CodeEpoch,
+		},
 		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
 		}, CodeFailed},
 		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Wish) {
-			v.Failed, w.Again = []Failure{{Version: "2.0.0", RootHash: "bb"}}, true
+			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
+			w.Again = true
 		}, ""},
-		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Version = "0.9.0" }, CodeDowngrade},
-		{"an older one of an old epoch, however much it is permitted", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
-			idx.Version, idx.Epoch, w.Downgrade = "0.9.0", 1, true
-		}, CodeEpoch},
-		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) { idx.Version, w.Downgrade = "0.9.0", true }, ""},
-		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(-time.Minute) }, CodePaced},
-		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) { f.Last, w.Now = f.Now.Add(-time.Minute), true }, ""},
-		{"a clock that was set back since the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) }, ""},
+		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			idx.Version = "0.9.0"
+		}, CodeDowngrade},
+		{
+			"an older one of an old epoch, however much it is permitted",
+			func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+				idx.Version = "0.9.0"
+				idx.Epoch = 1
+				w.Downgrade = true
+			},
+			CodeEpoch,
+		},
+		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+			idx.Version = "0.9.0"
+			w.Downgrade = true
+		}, ""},
+		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Last = f.Now.Add(-time.Minute)
+		}, CodePaced},
+		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) {
+			f.Last = f.Now.Add(-time.Minute)
+			w.Now = true
+		}, ""},
+		{
+			"a clock that was set back since the last",
+			func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) },
+			"",
+		},
 		{"another one that is armed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
 		}, CodeUnderWay},
 		{"another one that is not", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
 		}, ""},
-		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Journal = &Journal{Target: System{"2.0.0", "bb"}} }, ""},
+		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Journal = &Journal{Target: System{"2.0.0", "bb"}}
+		}, ""},
 		{"firmware that knows the signer", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
-			f.Firmware, idx.Authenticode = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1])}, &signed
+			f.Firmware = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1])}
+			idx.Authenticode = &signed
 		}, ""},
 		{"firmware that knows nobody", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
 			f.Firmware.On, idx.Authenticode = true, &signed
 		}, CodeNotInDB},
 		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Wish) {
-			f.Firmware, idx.Authenticode = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1]), Forbidden: db(signed.Signatures[0][0])}, &signed
-			w.Again, w.Now, w.Downgrade = true, true, true
+			f.Firmware = secureboot.State{
+				On:        true,
+				Allowed:   db(signed.Signatures[0][1]),
+				Forbidden: db(signed.Signatures[0][0]),
+			}
+			idx.Authenticode = &signed
+			w.Again = true
+			w.Now = true
+			w.Downgrade = true
 		}, CodeForbidden},
 		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
 			f.Firmware.On, idx.Authenticode = true, &authenticode.Image{SHA256: signed.SHA256}
 		}, CodeUnsigned},
-		{"an unsigned UKI, and Secure Boot is off", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) { idx.Authenticode = &authenticode.Image{} }, ""},
-		{"an index that does not say who has signed", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Firmware.On = true }, ""},
+		{
+			"an unsigned UKI, and Secure Boot is off",
+			func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+				idx.Authenticode = &authenticode.Image{}
+			},
+			"",
+		},
+		{
+			"an index that does not say who has signed",
+			func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Firmware.On = true },
+			"",
+		},
 		{"a battery that is low", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) {
-			f.Power, w.Now = power.State{OnBattery: true, Charge: 29}, true
+			f.Power = power.State{OnBattery: true, Charge: 29}
+			w.Now = true
 		}, CodeBattery},
-		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{OnBattery: true, Charge: 30} }, ""},
-		{"a battery that does not tell", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{OnBattery: true, Charge: -1} }, ""},
-		{"a battery that is low, and charged", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Power = power.State{Charge: 3} }, ""},
-		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) { v.Entries = nil }, CodeNoEntry},
-		{"a system that has used up its tries, and runs for want of another", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
-			v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
-		}, CodeUnproven},
+		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Power = power.State{OnBattery: true, Charge: 30}
+		}, ""},
+		{"a battery that does not tell", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Power = power.State{OnBattery: true, Charge: -1}
+		}, ""},
+		{"a battery that is low, and charged", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+			f.Power = power.State{Charge: 3}
+		}, ""},
+		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			v.Entries = nil
+		}, CodeNoEntry},
+		{
+			"a system that has used up its tries, and runs for want of another",
+			func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+				v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
+			},
+			CodeUnproven,
+		},
 		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
 			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
 		}, CodeUnproven},
@@ -146,30 +263,51 @@ func TestPreflightBack(t *testing.T) {
 		code   string
 	}{
 		{"to one that was blessed", func(*View, *Facts) {}, ""},
-		{"to one at rest", func(v *View, _ *Facts) { v.Entries[1] = entry("0.9.0", true, 0, 0) }, ""},
-		{"to one that failed", func(v *View, _ *Facts) { v.Entries[1] = entry("0.9.0", true, 0, 3) }, CodeNoOther},
+		{"to one at rest", func(v *View, _ *Facts) {
+			v.Entries[1] = entry("0.9.0", true, 0, 0)
+		}, ""},
+		{"to one that failed", func(v *View, _ *Facts) {
+			v.Entries[1] = entry("0.9.0", true, 0, 3)
+		}, CodeNoOther},
 		{"to an empty slot", func(v *View, _ *Facts) { v.Holds = "" }, CodeNoOther},
-		{"to one without an entry", func(v *View, _ *Facts) { v.Entries = v.Entries[:1] }, CodeNoOther},
-		{"to one of another image", func(_ *View, f *Facts) { f.ImageID = "other-node-os" }, CodeNoOther},
+		{"to one without an entry", func(v *View, _ *Facts) {
+			v.Entries = v.Entries[:1]
+		}, CodeNoOther},
+		{"to one of another image", func(_ *View, f *Facts) {
+			f.ImageID = "other-node-os"
+		}, CodeNoOther},
 		{"to one of an old epoch", func(_ *View, f *Facts) { f.Epoch = 3 }, CodeEpoch},
-		{"by a directory of entries that is full", func(_ *View, f *Facts) { f.Room.Entries = 0 }, CodeDirectory},
-		{"by a loader of another disk", func(_ *View, f *Facts) { f.Room.OtherDisk = true }, CodeOtherDisk},
-		{"from one on trial", func(v *View, _ *Facts) { v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2 }, CodeUnproven},
+		{"by a directory of entries that is full", func(_ *View, f *Facts) {
+			f.Room.Entries = 0
+		}, CodeDirectory},
+		{"by a loader of another disk", func(_ *View, f *Facts) {
+			f.Room.OtherDisk = true
+		}, CodeOtherDisk},
+		{"from one on trial", func(v *View, _ *Facts) {
+			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
+		}, CodeUnproven},
 		{"past another one that is armed", func(v *View, _ *Facts) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
 		}, CodeUnderWay},
 		{"to one that the firmware has come to forbid", func(_ *View, f *Facts) {
-			f.Firmware = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1]), Forbidden: db(signed.Signatures[0][0])}
+			f.Firmware = secureboot.State{
+				On:        true,
+				Allowed:   db(signed.Signatures[0][1]),
+				Forbidden: db(signed.Signatures[0][0]),
+			}
 		}, CodeForbidden},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, f, _ := ready()
-			v.Entries, v.Holds = append(v.Entries, entry("0.9.0", false, 0, 0)), "0.9.0"
+			v.Entries = append(v.Entries, entry("0.9.0", false, 0, 0))
+			v.Holds = "0.9.0"
 			test.change(&v, &f)
+
 			target, err := PreflightBack(v, f, 2, &signed)
 			if err == nil && target != (System{"0.9.0", "0.9.0"}) {
 				t.Errorf("back to %v", target)
 			}
+
 			refusedWith(t, err, test.code)
 		})
 	}

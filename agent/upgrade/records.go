@@ -8,13 +8,15 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// Records are the small files of an upgrade on the state partition, and the file
-// in which its UKI is made.
+// Records are the small files of an upgrade on the state partition, and the
+// file in which its UKI is made.
 type Records interface {
 	records.Store
-	// Scratch opens the file for a UKI of that size. What it held before may be in
-	// it.
+
+	// Scratch opens the file for a UKI of that size. What it held before may be
+	// in it.
 	Scratch(size int64) (Closer, error)
+
 	// Free returns how many bytes the state partition has left.
 	Free() (int64, error)
 }
@@ -32,11 +34,12 @@ const (
 // maxFailures is how many failures are remembered.
 const maxFailures = 32
 
-// ReadJournal is the upgrade under way, nil without one. One that cannot be read
-// is none: what is on the disk says the rest.
+// ReadJournal is the upgrade under way, nil without one. One that cannot be
+// read is none: what is on the disk says the rest.
 func ReadJournal(s records.Store) (*Journal, error) {
 	var j Journal
-	if err := records.Load(s, journalName, &j); err != nil || j.Target.RootHash == "" || j.From.RootHash == "" {
+	err := records.Load(s, journalName, &j)
+	if err != nil || j.Target.RootHash == "" || j.From.RootHash == "" {
 		return nil, err
 	}
 	return &j, nil
@@ -55,10 +58,14 @@ func Forget(s records.Store, rootHash string) error {
 	if err != nil {
 		return err
 	}
-	left := slices.DeleteFunc(slices.Clone(all), func(f Failure) bool { return f.RootHash == rootHash })
+
+	left := slices.DeleteFunc(slices.Clone(all), func(f Failure) bool {
+		return f.RootHash == rootHash
+	})
 	if len(left) == len(all) {
 		return nil
 	}
+
 	return records.Save(s, failuresName, left)
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/loam-os/loam/partitions/fat"
 )
 
-// recovery is the recovery entry: a copy of the UKI of the system that has proved
-// itself last.
+// recovery is the recovery entry: a copy of the UKI of the system that has
+// proved itself last.
 type recovery struct {
 	esp *esp
 	log *zap.Logger
 }
 
-// rootHash returns the root hash of the system that the recovery entry starts, ""
-// if there is none.
+// rootHash returns the root hash of the system that the recovery entry starts,
+// "" if there is none.
 func (r recovery) rootHash() string {
 	uki, err := r.esp.Open(loader.RecoveryUKI)
 	if err != nil {
@@ -43,9 +43,11 @@ func (r recovery) renew(running *Entry, rootHash string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := r.esp.Reclaim(); err != nil {
 		return err
 	}
+
 	return r.esp.Replace(loader.RecoveryUKI, uki, running.size)
 }
 
@@ -63,6 +65,7 @@ func (r recovery) restore(running System, name string) error {
 		}
 		reclaimErr = r.esp.Reclaim()
 	}
+
 	if reclaimErr != nil || find(View{Entries: all}, running.RootHash) != nil {
 		return reclaimErr
 	}
@@ -71,11 +74,13 @@ func (r recovery) restore(running System, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if slices.ContainsFunc(all, func(e Entry) bool { return e.File == name }) {
 		return r.esp.Replace(fat.BootDir+"/"+name, uki, uki.Size())
 	}
 	if err := r.esp.stage(uki, uki.Size()); err != nil {
 		return err
 	}
+
 	return r.esp.link(name)
 }

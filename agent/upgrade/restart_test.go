@@ -74,10 +74,17 @@ func armedUpgrader(t *testing.T) *Upgrader {
 		Now:     func() time.Time { return time.Unix(1e9, 0) },
 		Log:     zap.NewNop(),
 	}
-	j := Journal{Phase: Armed, From: one, Target: two, Baseline: Health{"all": {State: Well}}}
+
+	j := Journal{
+		Phase:    Armed,
+		From:     one,
+		Target:   two,
+		Baseline: Health{"all": {State: Well}},
+	}
 	if err := records.Save(u.Records, journalName, j); err != nil {
 		t.Fatal(err)
 	}
+
 	return u
 }
 
@@ -88,6 +95,7 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct {
 		window window.Window
 		edit   func(j *Journal)
@@ -101,9 +109,12 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if test.edit(j); records.Save(u.Records, journalName, j) != nil {
+
+		test.edit(j)
+		if records.Save(u.Records, journalName, j) != nil {
 			t.Fatal("the journal cannot be written")
 		}
+
 		boots := false
 		s := New(&Service{
 			Upgrader: u,
@@ -111,24 +122,33 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 			Policy:   Policy{Window: test.window},
 			Log:      zap.NewNop(),
 		})
+
 		s.next(t.Context(), Op{Kind: Reboot}, nil, 0)
-		if want := map[bool]string{false: "restarts on Sun at 02:00 UTC"}[boots]; boots != test.boots || s.State().Waits != want {
+		want := map[bool]string{false: "restarts on Sun at 02:00 UTC"}[boots]
+		if boots != test.boots || s.State().Waits != want {
 			t.Errorf("boots %v, waits %q, want %v", boots, s.State().Waits, test.boots)
 		}
 	}
 }
 
-// TestATrialIsLookedAtAgain whose entry could not be read, whoever restarts the machine.
+// TestATrialIsLookedAtAgain whose entry could not be read, whoever restarts the
+// machine.
 func TestATrialIsLookedAtAgain(t *testing.T) {
 	u := armedUpgrader(t)
 	s := New(&Service{Upgrader: u, Log: zap.NewNop()})
 	for _, stay := range []bool{true, false} {
 		for _, runs := range []System{one, two} {
 			u.Boot.Running = runs
-			j := Journal{Phase: Armed, From: one, Target: two, Stay: stay}
+			j := Journal{
+				Phase:  Armed,
+				From:   one,
+				Target: two,
+				Stay:   stay,
+			}
 			if err := records.Save(u.Records, journalName, j); err != nil {
 				t.Fatal(err)
 			}
+
 			want := !stay || runs == j.Target
 			if again := s.next(t.Context(), Op{}, nil, 0); (again != nil) != want {
 				t.Errorf("stay %v, %s runs: looked at again %v", stay, runs.Version, !want)

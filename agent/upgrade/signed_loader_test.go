@@ -22,14 +22,18 @@ type device struct{ firmware.Memory }
 
 func (device) Sync() error { return nil }
 
-// TestTheLoaderIsSignedAsItsUKISays: the root file system has it without signature, as it is the same whoever signs.
+// TestTheLoaderIsSignedAsItsUKISays: the root file system has it without
+// signature, as it is the same whoever signs.
 func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
-	key, other := keys.New(t, "one"), keys.New(t, "other")
-	there, own := firmware.SystemdBoot("257.9"), firmware.SystemdBoot("258")
+	key := keys.New(t, "one")
+	other := keys.New(t, "other")
+	there := firmware.SystemdBoot("257.9")
+	own := firmware.SystemdBoot("258")
 	signature, err := authenticode.Sign(own, key.Signer)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	signed, err := authenticode.Attach(own, signature)
 	if err != nil {
 		t.Fatal(err)
@@ -49,18 +53,21 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			sections := []uki.Section{{Name: ".linux", Data: []byte("linux")}}
 			if tc.signature != nil {
-				sections = append(sections, uki.Section{Name: uki.LoaderSignature, Data: tc.signature})
+				sections = append(sections,
+					uki.Section{Name: uki.LoaderSignature, Data: tc.signature})
 			}
 
 			const size = 528 << 20
 			disk := device{firmware.NewMemory(nil)}
-			err := imageesp.Write(io.NewOffsetWriter(disk, 0), size, firmware.SectorSize, 1, []imageesp.File{
-				{Path: imageesp.BootDir + "/loam.efi", Data: firmware.PE(sections...)},
-				{Path: loader.Path("amd64"), Data: there},
-			})
+			err := imageesp.Write(io.NewOffsetWriter(disk, 0), size, firmware.SectorSize,
+				1, []imageesp.File{
+					{Path: imageesp.BootDir + "/loam.efi", Data: firmware.PE(sections...)},
+					{Path: loader.Path("amd64"), Data: there},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			files, err := fat.Open(disk, size, firmware.SectorSize)
 			if err != nil {
 				t.Fatal(err)
@@ -69,15 +76,20 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 			l := bootLoader{
 				esp:  &esp{FS: files},
 				arch: "amd64",
-				sys:  firmware.SecureBoot(firmware.SignatureList(string(efivar.X509), string(tc.db.Certificate.Raw)), nil),
-				log:  zap.NewNop(),
+				sys: firmware.SecureBoot(
+					firmware.SignatureList(string(efivar.X509), string(tc.db.Certificate.Raw)),
+					nil,
+				),
+				log: zap.NewNop(),
 			}
+
 			renewErr := l.renew(own, &Entry{File: "loam.efi"})
 
 			r, err := files.Open(loader.Path("amd64"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got, err := io.ReadAll(r)
 			if err != nil || !bytes.Equal(got, tc.want) {
 				t.Errorf("the ESP has %d bytes: %v, %v", len(got), renewErr, err)

@@ -60,22 +60,27 @@ type Boot struct {
 type Node interface {
 	// Health returns how the node is, nil if that cannot be told now.
 	Health(ctx context.Context) Health
+
 	// Evidence returns lines about the last boot of a system that has failed.
 	Evidence(ctx context.Context, j Journal) []string
-	// HandOver makes the running configuration the one that another version starts
-	// with; if keepOwn, only unless that version has a configuration of its own.
+
+	// HandOver makes the running configuration the one that another version
+	// starts with; if keepOwn, only unless that version has a configuration of
+	// its own.
 	HandOver(version string, keepOwn bool) error
+
 	// Loader returns the boot loader that came with the running system,
 	// fs.ErrNotExist if none did.
 	Loader() ([]byte, error)
+
 	// Panic makes the kernel panic, in drills.
 	Panic() error
 }
 
 // Listener hears how an upgrade goes on.
 type Listener interface {
-	// Done is called after each step. j is the upgrade that it belongs to, nil for
-	// none.
+	// Done is called after each step. j is the upgrade that it belongs to, nil
+	// for none.
 	Done(op Op, j *Journal)
 	// Progress is called while a part is filled.
 	Progress(p Progress)
@@ -90,49 +95,70 @@ type Progress struct {
 	fill.Stats
 }
 
-// Begin notes that the system of an index is wanted, after all reasons against it
-// were looked at.
+// Begin notes that the system of an index is wanted, after all reasons against
+// it were looked at.
 func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	v, err := u.check(idx, w, f)
 	if err != nil {
 		return err
 	}
+
 	text, err := idx.Encode()
 	if err != nil {
 		return err
 	}
-	return u.begin(v, text, Journal{Target: System{idx.Version, idx.RootHash}, Ref: w.Ref, Epoch: idx.Epoch, Stay: w.Stay, AtOnce: w.AtOnce})
+
+	return u.begin(v, text, Journal{
+		Target: System{idx.Version, idx.RootHash},
+		Ref:    w.Ref,
+		Epoch:  idx.Epoch,
+		Stay:   w.Stay,
+		AtOnce: w.AtOnce,
+	})
 }
 
-// Back notes that the system in the other slot is wanted, after all reasons against
-// it were looked at, and says which it is. With plan it changes nothing.
+// Back notes that the system in the other slot is wanted, after all reasons
+// against it were looked at, and says which it is. With plan it changes
+// nothing.
 func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
 	var f Facts
 	v, err := u.observe(&f)
 	if err != nil {
 		return target, err
 	}
+
 	e, err := readEpochs(u.Records)
 	if err != nil {
 		return target, err
 	}
+
 	var uki *authenticode.Image
-	if f.Firmware, err = secureboot.Observe(u.Sys); err == nil && f.Firmware.On {
+	f.Firmware, err = secureboot.Observe(u.Sys)
+	if err == nil && f.Firmware.On {
 		uki, err = u.otherUKI(v)
 	}
+
 	if err != nil {
 		return target, err
 	}
+
 	epoch := e.Of[v.Holds]
 	target, err = PreflightBack(v, f, epoch, uki)
 	if err != nil || plan {
 		return target, err
 	}
-	return target, u.begin(v, nil, Journal{Target: target, Epoch: epoch, Stay: w.Stay, AtOnce: true, Back: true})
+
+	return target, u.begin(v, nil, Journal{
+		Target: target,
+		Epoch:  epoch,
+		Stay:   w.Stay,
+		AtOnce: true,
+		Back:   true,
+	})
 }
 
-// begin writes the journal of an upgrade, and its index, nil for none. The same once
-// more goes on where it is, by the index of where it comes from now.
+// begin writes the journal of an upgrade, and its index, nil for none. The same
+// once more goes on where it is, by the index of where it comes from now.
 func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 	describe := func() error {
 		if index == nil {
@@ -140,14 +166,22 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 		}
 		return u.Records.Write(indexName, index)
 	}
+
 	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
-		now.Stay, now.AtOnce, now.Ref, now.Epoch = j.Stay, j.AtOnce, j.Ref, j.Epoch
+		now.Stay = j.Stay
+		now.AtOnce = j.AtOnce
+		now.Ref = j.Ref
+		now.Epoch = j.Epoch
+
 		if err := describe(); err != nil {
 			return err
 		}
+
 		return records.Save(u.Records, journalName, now)
 	}
-	// One that is not armed makes room: without a journal, its index is nothing.
+
+	// One that is not armed makes room: without a journal, its index is
+	// nothing.
 	err := u.Records.Remove(journalName)
 	for _, f := range []func() error{
 		func() error { return Forget(u.Records, j.Target.RootHash) },
@@ -163,11 +197,15 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 			err = f()
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	u.filled = false
-	j.Phase, j.From, j.Began = Staging, u.Boot.Running, u.Now().UTC().Truncate(time.Second)
+	j.Phase = Staging
+	j.From = u.Boot.Running
+	j.Began = u.Now().UTC().Truncate(time.Second)
 	return records.Save(u.Records, journalName, j)
 }
 
@@ -182,25 +220,33 @@ func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (View, error) {
 	if err != nil {
 		return v, err
 	}
-	if f.Firmware, err = secureboot.Observe(u.Sys); err != nil {
+
+	f.Firmware, err = secureboot.Observe(u.Sys)
+	if err != nil {
 		return v, err
 	}
-	if f.Power, err = power.Observe(u.Sys); err != nil {
+
+	f.Power, err = power.Observe(u.Sys)
+	if err != nil {
 		return v, err
 	}
+
 	return v, Preflight(v, f, idx, w)
 }
 
-// otherUKI returns the UKI of the system in the other slot, nil if there is none.
+// otherUKI returns the UKI of the system in the other slot, nil if there is
+// none.
 func (u *Upgrader) otherUKI(v View) (*authenticode.Image, error) {
 	e := find(v, v.Holds)
 	if v.Holds == "" || e == nil {
 		return nil, nil
 	}
+
 	closeESP, err := u.open()
 	if err != nil {
 		return nil, err
 	}
+
 	im, err := u.esp.image(e)
 	return im, errors.Join(err, closeESP())
 }
@@ -217,6 +263,7 @@ func (u *Upgrader) observe(f *Facts) (v View, err error) {
 	if err != nil {
 		return v, err
 	}
+
 	f.Room, err = u.room()
 	if err != nil {
 		return v, err
@@ -227,6 +274,7 @@ func (u *Upgrader) observe(f *Facts) (v View, err error) {
 	f.ImageID = u.Boot.ImageID
 	f.Epoch = e.Floor
 	f.Now = u.Now()
+
 	return v, err
 }
 
@@ -246,28 +294,35 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 		return Op{}, err
 	}
 	defer func() { err = errors.Join(err, closeESP()) }()
+
 	decide := Next
 	if u.Decide != nil {
 		decide = u.Decide
 	}
+
 	for {
 		v, err := u.view(verdict)
 		if err != nil {
 			return Op{}, err
 		}
+
 		u.note(v)
 		op = decide(v)
 		switch op.Kind {
 		case Nothing, Observe, Reboot:
 			return op, nil
 		}
-		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File), zap.String("to", op.To), zap.String("reason", op.Reason))
+
+		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File),
+			zap.String("to", op.To), zap.String("reason", op.Reason))
 		if err := u.do(ctx, v, op, from); err != nil {
 			return op, fmt.Errorf("%s: %w", op.Kind, err)
 		}
+
 		if u.Listener != nil {
 			u.Listener.Done(op, v.Journal)
 		}
+
 		if err := ctx.Err(); err != nil {
 			return op, err
 		}
@@ -295,40 +350,51 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 		StagedUKI: u.esp.staged != nil,
 		Verdict:   verdict,
 	}
+
 	var err error
-	if v.Journal, err = u.journal(); err != nil {
+	v.Journal, err = u.journal()
+	if err != nil {
 		return v, err
 	}
-	if v.Failed, err = Failures(u.Records); err != nil {
+
+	v.Failed, err = Failures(u.Records)
+	if err != nil {
 		return v, err
 	}
+
 	table, slot, err := u.Disk.target(v.Running)
 	if err != nil {
 		return v, err
 	}
+
 	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
 		v.Holds = hex.EncodeToString(hash[:])
 	}
+
 	v.Recovery = recovery{u.esp, u.Log}.rootHash()
-	if v.Entries, err = entries(u.esp.FS); err != nil && v.Recovery != v.Running.RootHash {
+	v.Entries, err = entries(u.esp.FS)
+	if err != nil && v.Recovery != v.Running.RootHash {
 		return v, err
 	}
+
 	return v, u.drills().follow(v)
 }
 
-// journal is the upgrade under way. It counts the boots of the old system since it
-// was armed: each should have been one of the new.
+// journal is the upgrade under way. It counts the boots of the old system since
+// it was armed: each should have been one of the new.
 func (u *Upgrader) journal() (*Journal, error) {
 	j, err := ReadJournal(u.Records)
-	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Boot.Running || j.Boot == u.Boot.ID {
+	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Boot.Running ||
+		j.Boot == u.Boot.ID {
 		return j, err
 	}
-	j.Boot, j.Missed = u.Boot.ID, j.Missed+1
+	j.Boot = u.Boot.ID
+	j.Missed += 1
 	return j, records.Save(u.Records, journalName, j)
 }
 
-// note leaves, for the system that the machine falls back to, what the one on trial
-// knows of its failure. That it cannot is no reason to stay.
+// note leaves, for the system that the machine falls back to, what the one on
+// trial knows of its failure. That it cannot is no reason to stay.
 func (u *Upgrader) note(v View) {
 	j := v.Journal
 	if j == nil || j.Target != u.Boot.Running || v.Verdict.Word != Bad || j.Reason != "" {
@@ -359,10 +425,12 @@ func (u *Upgrader) room() (Room, error) {
 	if err != nil {
 		return Room{}, err
 	}
+
 	entries, err := u.esp.RoomCounted()
 	if err != nil {
 		return Room{}, err
 	}
+
 	state, err := u.Records.Free()
 	return Room{
 		Root:      table.Partition(slot.Root).Size,

@@ -12,33 +12,43 @@ import (
 // world is a machine as far as upgrades go. It is small, and equal worlds have
 // equal texts, so that all that can be reached are visited once.
 type world struct {
-	// slots are versions, "" for an empty one; running is the slot of this boot.
+	// slots are versions, "" for an empty one; running is the slot of this
+	// boot.
 	slots   [2]string
 	running int
 	entries []Entry
 	journal *Journal
 	failed  []string
-	// filled, staged and rebooting are of this boot; down says that the machine is off.
+
+	// filled, staged and rebooting are of this boot; down says that the machine
+	// is off.
 	filled, staged, down bool
 }
 
 func (w world) String() string {
 	flag := func(on bool) string { return map[bool]string{true: "+", false: "-"}[on] }
-	parts := append([]string{w.slots[0], w.slots[1], flag(w.running == 1) + flag(w.filled) + flag(w.staged) + flag(w.down)}, w.failed...)
+	parts := append([]string{
+		w.slots[0], w.slots[1],
+		flag(w.running == 1) + flag(w.filled) + flag(w.staged) + flag(w.down),
+	}, w.failed...)
+
 	for _, e := range w.entries {
 		parts = append(parts, e.File)
 	}
+
 	if j := w.journal; j != nil {
 		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Back))
 		if j.Drill != nil {
 			parts = append(parts, j.Drill.By, flag(j.Drill.Tried))
 		}
 	}
+
 	return strings.Join(parts, " ")
 }
 
 func (w world) clone() world {
-	w.entries, w.failed = slices.Clone(w.entries), slices.Clone(w.failed)
+	w.entries = slices.Clone(w.entries)
+	w.failed = slices.Clone(w.failed)
 	if w.journal != nil {
 		j := *w.journal
 		if j.Drill != nil {
@@ -51,7 +61,14 @@ func (w world) clone() world {
 }
 
 func entry(version string, counted bool, left, done int) Entry {
-	n := bootentry.Name{ImageID: "loam-node-os", Version: version, Arch: "x86-64", Counted: counted, TriesLeft: left, TriesDone: done}
+	n := bootentry.Name{
+		ImageID:   "loam-node-os",
+		Version:   version,
+		Arch:      "x86-64",
+		Counted:   counted,
+		TriesLeft: left,
+		TriesDone: done,
+	}
 	file, err := bootentry.Format(n)
 	if err != nil {
 		panic(err)
@@ -63,13 +80,20 @@ func entry(version string, counted bool, left, done int) Entry {
 func (w world) view(v Word) View {
 	version := w.slots[w.running]
 	view := View{
-		Running: System{version, version}, Entry: entry(version, true, Tries, 0).File,
-		Holds: w.slots[1-w.running], Entries: w.entries, Journal: w.journal,
-		Filled: w.filled, StagedUKI: w.staged, Verdict: Verdict{Word: v},
+		Running:   System{version, version},
+		Entry:     entry(version, true, Tries, 0).File,
+		Holds:     w.slots[1-w.running],
+		Entries:   w.entries,
+		Journal:   w.journal,
+		Filled:    w.filled,
+		StagedUKI: w.staged,
+		Verdict:   Verdict{Word: v},
 	}
+
 	for _, f := range w.failed {
 		view.Failed = append(view.Failed, Failure{Version: f, RootHash: f})
 	}
+
 	return view
 }
 
@@ -96,7 +120,8 @@ func (w world) do(op Op) world {
 	case Arm:
 		w.journal.Phase = Armed
 	case Link:
-		w.entries, w.staged = append(w.entries, entry(w.journal.Target.Version, true, Tries, 0)), false
+		w.entries = append(w.entries, entry(w.journal.Target.Version, true, Tries, 0))
+		w.staged = false
 	case Relink:
 		n, err := bootentry.Parse(op.To)
 		if err != nil {
@@ -116,59 +141,70 @@ func (w world) do(op Op) world {
 		slices.Sort(w.failed)
 	case Finish:
 		j := w.journal
-		if w.journal = nil; j.Back && j.Target.Version == w.slots[w.running] && !slices.Contains(w.failed, j.From.Version) {
+		w.journal = nil
+		if j.Back && j.Target.Version == w.slots[w.running] &&
+			!slices.Contains(w.failed, j.From.Version) {
 			w.failed = append(w.failed, j.From.Version)
 			slices.Sort(w.failed)
 		}
 	}
+
 	return w
 }
 
 // cut is a power cut: what is only in memory is gone.
 func (w world) cut() world {
 	w = w.clone()
-	w.filled, w.staged, w.down = false, false, true
+	w.filled = false
+	w.staged = false
+	w.down = true
 	return w
 }
 
 // boot is the loader, which counts a try by renaming the entry. That is one
-// sector, by how entries are placed (partitions/fat): done or not done. false is
-// a directory from which nothing whole boots.
+// sector, by how entries are placed (partitions/fat): done or not done. false
+// is a directory from which nothing whole boots.
 func (w world) boot() (next world, chosen Entry, ok bool) {
 	if len(w.entries) == 0 {
 		return w, Entry{}, false
 	}
+
 	at := 0
 	for i, e := range w.entries {
 		if bootentry.Compare(e.Name, w.entries[at].Name) < 0 {
 			at = i
 		}
 	}
+
 	chosen = w.entries[at]
 	w = w.cut()
 	w.down = false
 	if w.journal != nil && w.journal.Drill != nil {
 		w.journal.Drill.Tried = chosen.Counted && !chosen.Resting()
 	}
+
 	if chosen.Counted && chosen.TriesLeft > 0 {
 		w.entries[at] = entry(chosen.Version, true, chosen.TriesLeft-1, min(9, chosen.TriesDone+1))
 	}
+
 	w.running = slices.Index(w.slots[:], chosen.RootHash)
 	return w, chosen, w.running >= 0
 }
 
-// TestAllThatCanHappenEndsWell walks through every world that upgrades to and fro
-// can lead to, with a power cut after any step.
+// TestAllThatCanHappenEndsWell walks through every world that upgrades to and
+// fro can lead to, with a power cut after any step.
 func TestAllThatCanHappenEndsWell(t *testing.T) {
 	began := time.Now()
 	start := world{slots: [2]string{"1.0.0", ""}, entries: []Entry{entry("1.0.0", false, 0, 0)}}
-	seen, queue := map[string]bool{start.String(): true}, []world{start}
+	seen := map[string]bool{start.String(): true}
+	queue := []world{start}
 	visit := func(w world) {
 		if key := w.String(); !seen[key] {
 			seen[key] = true
 			queue = append(queue, w)
 		}
 	}
+
 	for len(queue) > 0 && len(seen) < 2_000_000 {
 		w := queue[0]
 		queue = queue[1:]
@@ -180,6 +216,7 @@ func TestAllThatCanHappenEndsWell(t *testing.T) {
 			visit(next)
 		}
 	}
+
 	t.Logf("L0: %d worlds, in %s", len(seen), time.Since(began).Round(time.Second))
 	if len(seen) < 20_000 {
 		t.Error("these are not all")
@@ -192,6 +229,7 @@ func (w world) after() (all []world) {
 		n, _, _ := w.boot()
 		return append(all, n, n.cut()) // It comes up, or hangs, or the power is gone.
 	}
+
 	for _, verdict := range []Word{Wait, Good, Bad} {
 		if verdict == Good && w.journal != nil && w.journal.Drill != nil {
 			continue
@@ -199,10 +237,12 @@ func (w world) after() (all []world) {
 		if op := Next(w.view(verdict)); op.Kind != Nothing && op.Kind != Observe {
 			all = append(all, w.do(op))
 			if op.Kind == Prove { // Or it is damaged.
-				all = append(all, w.do(Op{Kind: Drop, File: find(w.view(Wait), w.journal.Target.RootHash).File}))
+				all = append(all,
+					w.do(Op{Kind: Drop, File: find(w.view(Wait), w.journal.Target.RootHash).File}))
 			}
 		}
 	}
+
 	all = append(all, w.cut())
 	if w.journal == nil && Next(w.view(Wait)).Kind == Nothing {
 		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"} {
@@ -210,6 +250,7 @@ func (w world) after() (all []world) {
 				all = append(all, w.want(version, false))
 			}
 		}
+
 		if err := preflightDrill(w.view(Wait), Facts{Room: Room{Entries: 1}}); err == nil {
 			for _, by := range []string{DrillCheck, DrillPanic} {
 				n := w.want(w.slots[w.running], false)
@@ -217,56 +258,79 @@ func (w world) after() (all []world) {
 				all = append(all, n)
 			}
 		}
-		if target, err := PreflightBack(w.view(Wait), Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0, nil); err == nil {
+
+		target, err := PreflightBack(w.view(Wait),
+			Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0, nil)
+		if err == nil {
 			all = append(all, w.want(target.Version, true))
 		}
 	}
+
 	return all
 }
 
 // want is the world after somebody has asked for a version.
 func (w world) want(version string, back bool) world {
-	n, from := w.clone(), w.slots[w.running]
+	n := w.clone()
+	from := w.slots[w.running]
 	n.failed = slices.DeleteFunc(n.failed, func(f string) bool { return f == version })
-	n.journal = &Journal{Phase: Staging, Target: System{version, version}, From: System{from, from}, Back: back}
+	n.journal = &Journal{
+		Phase:  Staging,
+		Target: System{version, version},
+		From:   System{from, from},
+		Back:   back,
+	}
+
 	return n
 }
 
-// check is what has to hold of any world: the loader finds a whole system; if what
-// is on trial never comes up, what was before does, within the tries, remembers
-// that and goes on; if it does come up, it is kept.
+// check is what has to hold of any world: the loader finds a whole system; if
+// what is on trial never comes up, what was before does, within the tries,
+// remembers that and goes on; if it does come up, it is kept.
 func check(t *testing.T, w world) {
 	t.Helper()
 	off := w.cut()
 	for _, good := range []bool{false, true} {
-		n, trial := off, ""
-		if j := w.journal; j != nil && j.Drill == nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
+		n := off
+		trial := ""
+		j := w.journal
+		if j != nil && j.Drill == nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
 			trial = j.Target.Version
 		}
+
 		failed := slices.Contains(w.failed, trial)
-		blessed := slices.ContainsFunc(w.entries, func(e Entry) bool { return e.RootHash == trial && !e.Counted && !e.Orphan })
-		boots, settled := 0, false
+		blessed := slices.ContainsFunc(w.entries, func(e Entry) bool {
+			return e.RootHash == trial && !e.Counted && !e.Orphan
+		})
+
+		boots := 0
+		settled := false
 		for boots = 0; boots < 2*Tries+3 && !settled; boots++ {
 			next, chosen, ok := n.boot()
 			if !ok {
 				t.Errorf("boot %d: entry %q boots nothing", boots, chosen.File)
 				return
 			}
+
 			n = next
 			if n.slots[n.running] == trial && !good && !blessed {
 				n = n.cut() // It hangs.
 				continue
 			}
+
 			n, settled = n.settle(good || n.slots[n.running] != trial || blessed)
 		}
+
 		if !settled {
 			t.Errorf("good %v: not settled after %d boots, in %s", good, boots, n)
 			return
 		}
+
 		run := n.slots[n.running]
 		if j := w.journal; j != nil && j.Drill != nil && run != j.Target.Version {
 			t.Errorf("a drill of %s ends with %s, in %s", j.Target.Version, run, n)
 		}
+
 		switch {
 		case n.journal != nil:
 			t.Errorf("good %v: the journal stays, in %s", good, n)
@@ -282,13 +346,14 @@ func check(t *testing.T, w world) {
 	}
 }
 
-// settle is the agent until it wants to restart the machine, or has nothing left
-// to do.
+// settle is the agent until it wants to restart the machine, or has nothing
+// left to do.
 func (w world) settle(good bool) (world, bool) {
 	verdict := Bad
 	if good && (w.journal == nil || w.journal.Drill == nil) {
 		verdict = Good
 	}
+
 	for range 100 {
 		op := Next(w.view(verdict))
 		switch op.Kind {
@@ -301,5 +366,6 @@ func (w world) settle(good bool) (world, bool) {
 		}
 		w = w.do(op)
 	}
+
 	return w, false
 }

@@ -28,7 +28,8 @@ func (m memory) Remove(name string) error {
 
 func TestContentsAreTakenOnce(t *testing.T) {
 	k := memory{}
-	one, two := Contents{RootHash: "1"}, Contents{RootHash: "2"}
+	one := Contents{RootHash: "1"}
+	two := Contents{RootHash: "2"}
 	for _, step := range []struct {
 		name, replaces string
 		running        Contents
@@ -41,7 +42,8 @@ func TestContentsAreTakenOnce(t *testing.T) {
 		{"of the other slot now", "2", Contents{}, "2"},
 		{"what runs could not be read", "2", Contents{}, ""},
 	} {
-		if had, err := Exchange(k, step.replaces, step.running); err != nil || had.RootHash != step.want {
+		had, err := Exchange(k, step.replaces, step.running)
+		if err != nil || had.RootHash != step.want {
 			t.Errorf("%s: %q, %v", step.name, had.RootHash, err)
 		}
 	}

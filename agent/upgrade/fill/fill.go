@@ -17,8 +17,8 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// stride is how much is looked at, fetched, written and made durable at once. Two of
-// them may be fetched and not durable yet when the machine goes down.
+// stride is how much is looked at, fetched, written and made durable at once.
+// Two of them may be fetched and not durable yet when the machine goes down.
 const stride = 2 << 20
 
 // gap is how many bytes of the pack are fetched for nothing rather than asking
@@ -31,7 +31,8 @@ type Pack interface {
 	Range(ctx context.Context, off, n int64) (io.ReadCloser, error)
 }
 
-// Local is content of this machine that a system may have in common with another.
+// Local is content of this machine that a system may have in common with
+// another.
 type Local struct {
 	r      io.ReaderAt
 	size   int64
@@ -50,7 +51,8 @@ func Locate(r io.ReaderAt, size int64) (Local, error) {
 		}
 		for i, c := range chunksOf(buf[:n]) {
 			sum := bundle.Digest(sha256.Sum256(c))
-			l.at[sum], l.chunks = off+int64(i)*bundle.ChunkSize, append(l.chunks, sum)
+			l.at[sum] = off + int64(i)*bundle.ChunkSize
+			l.chunks = append(l.chunks, sum)
 		}
 	}
 	return l, nil
@@ -77,21 +79,21 @@ func (l Local) Chunk(want bundle.Digest) []byte {
 
 // Stats counts what filling a part took, in bytes.
 type Stats struct {
-	// Kept were there, Local elsewhere on this machine, Near at a mirror; Fetched is
-	// what came of the pack, Written what was written.
+	// Kept were there, Local elsewhere on this machine, Near at a mirror;
+	// Fetched is what came of the pack, Written what was written.
 	Kept, Local, Near, Fetched, Written int64
 }
 
-// Target is the device that is filled. Sync returns when all that was written is
-// durable.
+// Target is the device that is filled. Sync returns when all that was written
+// is durable.
 type Target interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
 }
 
-// ErrUnreachable says that the chunks of the bundle cannot be had now: try again
-// later.
+// ErrUnreachable says that the chunks of the bundle cannot be had now: try
+// again later.
 var ErrUnreachable = fmt.Errorf("the bundle: %w", control.ErrUnreachable)
 
 // Sources are where chunks come from that this machine does not have.
@@ -112,20 +114,25 @@ type Nearby interface {
 type Job struct {
 	Target Target
 	Part   bundle.Part
-	// Known are the chunks that the target has, if that is known without reading
-	// it; nil if not.
+
+	// Known are the chunks that the target has, if that is known without
+	// reading it; nil if not.
 	Known []bundle.Digest
+
 	// Locals are looked through before the sources are asked.
 	Locals  []Local
 	Sources Sources
+
 	// Progress is called after each write; nil for nobody.
 	Progress func(Stats)
+
 	// Stats is what Run has done so far.
 	Stats Stats
 }
 
-// piece is a stride of a part on its way: what is there is read, and compared, what
-// is missing got, and what differs written, each while others are at the next step.
+// piece is a stride of a part on its way: what is there is read, and compared,
+// what is missing got, and what differs written, each while others are at the
+// next step.
 type piece struct {
 	off        int64
 	have, want []byte
@@ -146,31 +153,44 @@ func (j *Job) Run(ctx context.Context) error {
 	defer group.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+
 	free := make(chan *piece, ahead)
 	size := min(stride, j.Part.Size)
 	for range ahead {
-		free <- &piece{have: make([]byte, size), want: make([]byte, size), differs: make([]bool, stride/bundle.ChunkSize)}
+		free <- &piece{
+			have:    make([]byte, size),
+			want:    make([]byte, size),
+			differs: make([]bool, stride/bundle.ChunkSize),
+		}
 	}
+
 	pieces := j.pieces(ctx, &group, free)
 	for _, step := range []func(context.Context, *piece) error{j.read, j.compare, j.get} {
 		pieces = each(ctx, &group, pieces, step)
 	}
+
 	for p := range pieces {
 		if p.err == nil {
 			p.err = j.write(p)
 		}
-		if j.Stats.add(p.done); p.err != nil {
+
+		j.Stats.add(p.done)
+		if p.err != nil {
 			return p.err
 		}
+
 		if j.Progress != nil {
 			j.Progress(j.Stats)
 		}
+
 		free <- p
 	}
+
 	return ctx.Err()
 }
 
-// pieces are those of the part, in turn, with the memory of those that are free.
+// pieces are those of the part, in turn, with the memory of those that are
+// free.
 func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *piece) <-chan *piece {
 	out := make(chan *piece)
 	group.Go(func() {
@@ -179,17 +199,28 @@ func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *pi
 			select {
 			case p := <-free:
 				n := min(stride, j.Part.Size-off)
-				*p = piece{off: off, have: p.have[:n], want: p.want[:n], differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize]}
+				*p = piece{
+					off:     off,
+					have:    p.have[:n],
+					want:    p.want[:n],
+					differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize],
+				}
 				pass(ctx, out, p)
 			case <-ctx.Done():
 			}
 		}
 	})
+
 	return out
 }
 
 // each does a step with each piece that has no error yet.
-func each(ctx context.Context, group *sync.WaitGroup, in <-chan *piece, step func(context.Context, *piece) error) <-chan *piece {
+func each(
+	ctx context.Context,
+	group *sync.WaitGroup,
+	in <-chan *piece,
+	step func(context.Context, *piece) error,
+) <-chan *piece {
 	out := make(chan *piece)
 	group.Go(func() {
 		defer close(out)
@@ -211,7 +242,11 @@ func pass(ctx context.Context, to chan<- *piece, p *piece) {
 }
 
 func (d *Stats) add(o Stats) {
-	d.Kept, d.Local, d.Near, d.Fetched, d.Written = d.Kept+o.Kept, d.Local+o.Local, d.Near+o.Near, d.Fetched+o.Fetched, d.Written+o.Written
+	d.Kept += o.Kept
+	d.Local += o.Local
+	d.Near += o.Near
+	d.Fetched += o.Fetched
+	d.Written += o.Written
 }
 
 // read reads what is there, unless that is known. What cannot be read is to be
@@ -233,7 +268,8 @@ func (j *Job) compare(_ context.Context, p *piece) error {
 		} else if at < len(j.Known) {
 			have = j.Known[at]
 		}
-		if p.differs[i] = p.unread || have != j.chunk(p, i).SHA256; !p.differs[i] {
+		p.differs[i] = p.unread || have != j.chunk(p, i).SHA256
+		if !p.differs[i] {
 			p.done.Kept += int64(len(c))
 		}
 	}
@@ -264,6 +300,7 @@ func (j *Job) get(ctx context.Context, p *piece) error {
 			missing = append(missing, i)
 		}
 	}
+
 	return j.fetch(ctx, p, missing)
 }
 
@@ -279,7 +316,8 @@ func (j *Job) local(c bundle.Chunk, n int) []byte {
 	return nil
 }
 
-// nearby is a chunk of a mirror; nil if none has it, or what it has is not that.
+// nearby is a chunk of a mirror; nil if none has it, or what it has is not
+// that.
 func (j *Job) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 	if j.Sources.Nearby == nil {
 		return nil
@@ -295,8 +333,10 @@ func (j *Job) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 func (j *Job) fetch(ctx context.Context, p *piece, missing []int) error {
 	at := func(i int) bundle.Chunk { return j.chunk(p, i) }
 	slices.SortFunc(missing, func(a, b int) int { return int(at(a).At - at(b).At) })
+
 	for len(missing) > 0 {
-		run, end := 1, at(missing[0]).At+at(missing[0]).Len
+		run := 1
+		end := at(missing[0]).At + at(missing[0]).Len
 		for run < len(missing) && at(missing[run]).At <= end+gap {
 			end = max(end, at(missing[run]).At+at(missing[run]).Len)
 			run++
@@ -304,8 +344,10 @@ func (j *Job) fetch(ctx context.Context, p *piece, missing []int) error {
 		if err := j.fetchRun(ctx, p, missing[:run], end); err != nil {
 			return err
 		}
+
 		missing = missing[run:]
 	}
+
 	return nil
 }
 
@@ -315,39 +357,48 @@ func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) erro
 	if packed == nil {
 		packed = make([]byte, end-start)
 	}
+
 	n, err := readPack(ctx, j.Sources.Pack, start, packed)
 	p.done.Fetched += int64(n)
 	if err != nil {
 		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrUnreachable, start, end, err)
 	}
+
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
+
 	for _, i := range run {
 		group.Go(func() error {
-			c, room := j.chunk(p, i), p.want[i*bundle.ChunkSize:]
+			c := j.chunk(p, i)
+			room := p.want[i*bundle.ChunkSize:]
 			room = room[:min(bundle.ChunkSize, len(room))]
 			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
 			if err != nil {
 				return fmt.Errorf("chunk at %d of the pack: %w", c.At, err)
 			}
+
 			copy(room, plain)
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
-// inPlace is where the chunks of a run are to be, if the pack has them stored, one
-// after the other; else nil.
+// inPlace is where the chunks of a run are to be, if the pack has them stored,
+// one after the other; else nil.
 func (j *Job) inPlace(p *piece, run []int) []byte {
 	first := j.chunk(p, run[0])
 	for n, i := range run {
 		c := j.chunk(p, i)
-		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize || c.Len != int64(j.Part.PlainLen(j.index(p, i))) {
+		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize ||
+			c.Len != int64(j.Part.PlainLen(j.index(p, i))) {
 			return nil
 		}
 	}
-	from, to := run[0]*bundle.ChunkSize, (run[len(run)-1]+1)*bundle.ChunkSize
+
+	from := run[0] * bundle.ChunkSize
+	to := (run[len(run)-1] + 1) * bundle.ChunkSize
 	return p.want[from:min(to, len(p.want))]
 }
 
@@ -366,17 +417,21 @@ func (j *Job) write(p *piece) error {
 		if !p.differs[i] {
 			continue
 		}
+
 		start := i
 		for i < len(p.differs) && p.differs[i] {
 			i++
 		}
+
 		at := start * bundle.ChunkSize
 		b := p.want[at:min(i*bundle.ChunkSize, len(p.want))]
 		if _, err := j.Target.WriteAt(b, p.off+int64(at)); err != nil {
 			return fmt.Errorf("write at %d: %w", p.off+int64(at), err)
 		}
+
 		p.done.Written += int64(len(b))
 	}
+
 	if p.done.Written == 0 {
 		return nil
 	}
@@ -386,11 +441,16 @@ func (j *Job) write(p *piece) error {
 // Prove reads all of a part again and compares it with its digest.
 func Prove(r io.ReaderAt, p bundle.Part) error {
 	sum := sha256.New()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size), make([]byte, stride)); err != nil {
+	_, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size),
+		make([]byte, stride))
+	if err != nil {
 		return fmt.Errorf("read it again: %w", err)
 	}
+
 	if got := hex.EncodeToString(sum.Sum(nil)); got != p.SHA256 {
-		return fmt.Errorf("what was written reads back as %.12s, not %.12s\nhint: the disk is failing", got, p.SHA256)
+		return fmt.Errorf("what was written reads back as %.12s, not %.12s\n"+
+			"hint: the disk is failing", got, p.SHA256)
 	}
+
 	return nil
 }

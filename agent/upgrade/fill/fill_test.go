@@ -50,16 +50,19 @@ func partOf(content []byte) (bundle.Part, []byte) {
 	for _, c := range chunksOf(content) {
 		chunk := bundle.Chunk{SHA256: sha256.Sum256(c)}
 		if len(bytes.Trim(c, "\x00")) > 0 {
-			chunk.At, chunk.Len = int64(len(pack)), int64(len(c))
+			chunk.At = int64(len(pack))
+			chunk.Len = int64(len(c))
 			pack = append(pack, c...)
 		}
 		p.Chunks = append(p.Chunks, chunk)
 	}
+
 	return p, pack
 }
 
 func noise(seed uint64, n int) []byte {
-	b, rng := make([]byte, n), rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, n)
+	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
@@ -84,6 +87,7 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 	const k = bundle.ChunkSize
 	content := noise(1, 3*stride+k/2)
 	clear(content[2*k : 3*k])
+
 	part, pack := partOf(content)
 	for _, test := range []struct {
 		name   string
@@ -91,21 +95,47 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 		local  []byte
 		want   Stats
 	}{
-		{"nothing is there", func(bytesDevice) {}, nil, Stats{Kept: k, Fetched: int64(len(pack)), Written: int64(len(content) - k)}},
-		{"all is there", func(d bytesDevice) { copy(d, content) }, nil, Stats{Kept: int64(len(content))}},
-		{"one chunk differs", func(d bytesDevice) { copy(d, content); d[5*k]++ }, nil, Stats{Kept: int64(len(content) - k), Fetched: k, Written: k}},
-		{"zeros are not fetched", func(d bytesDevice) { copy(d, content); d[2*k]++ }, nil, Stats{Kept: int64(len(content) - k), Local: k, Written: k}},
-		{"another place has it", func(d bytesDevice) { copy(d, content); clear(d[7*k : 9*k]) }, content[7*k : 9*k], Stats{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k}},
-		{"the last, which is short", func(d bytesDevice) { copy(d, content); d[len(content)-1]++ }, nil, Stats{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2}},
+		{
+			"nothing is there",
+			func(bytesDevice) {},
+			nil,
+			Stats{Kept: k, Fetched: int64(len(pack)), Written: int64(len(content) - k)},
+		},
+		{"all is there", func(d bytesDevice) {
+			copy(d, content)
+		}, nil, Stats{Kept: int64(len(content))}},
+		{"one chunk differs", func(d bytesDevice) {
+			copy(d, content)
+			d[5*k]++
+		}, nil, Stats{Kept: int64(len(content) - k), Fetched: k, Written: k}},
+		{"zeros are not fetched", func(d bytesDevice) {
+			copy(d, content)
+			d[2*k]++
+		}, nil, Stats{Kept: int64(len(content) - k), Local: k, Written: k}},
+		{"another place has it", func(d bytesDevice) {
+			copy(d, content)
+			clear(d[7*k : 9*k])
+		}, content[7*k : 9*k],
+			Stats{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k}},
+		{"the last, which is short", func(d bytesDevice) {
+			copy(d, content)
+			d[len(content)-1]++
+		}, nil, Stats{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content)+k)
 			test.device(d)
 			known := slices.Clone(d)
-			j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: -1}}}
+			j := Job{
+				Target:  d,
+				Part:    part,
+				Sources: Sources{Pack: &counted{packed: pack, left: -1}},
+			}
+
 			if test.local != nil {
 				j.Locals = []Local{located(t, test.local)}
 			}
+
 			if err := j.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -115,8 +145,11 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 			if err := Prove(d, part); err != nil {
 				t.Error(err)
 			}
-			j.Target, j.Known, j.Stats = unreadable{known}, located(t, known[:len(content)]).chunks, Stats{}
-			if err := j.Run(t.Context()); err != nil || !bytes.Equal(known[:len(content)], content) || j.Stats != test.want {
+
+			j.Target, j.Known, j.Stats = unreadable{known}, located(t,
+				known[:len(content)]).chunks, Stats{}
+			if err := j.Run(t.Context()); err != nil ||
+				!bytes.Equal(known[:len(content)], content) || j.Stats != test.want {
 				t.Errorf("as it is known: %+v, want %+v, %v", j.Stats, test.want, err)
 			}
 		})
@@ -131,10 +164,12 @@ func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
 	for try, left := range []int{stride / 2, stride + 1000, 2 * stride, -1} {
 		j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: left}}}
 		err := j.Run(t.Context())
-		if fetched += j.Stats.Fetched; (err != nil) != (left >= 0) {
+		fetched += j.Stats.Fetched
+		if (err != nil) != (left >= 0) {
 			t.Fatalf("try %d: %v", try, err)
 		}
 	}
+
 	if !bytes.Equal(d, content) {
 		t.Error("the content is another")
 	}

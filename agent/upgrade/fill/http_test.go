@@ -14,12 +14,13 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// TestFaultsOfThePacksServer fills a part whose second range goes wrong. What is
-// written all the same is right, and the next try, when the server is well again,
-// fetches what is missing.
+// TestFaultsOfThePacksServer fills a part whose second range goes wrong. What
+// is written all the same is right, and the next try, when the server is well
+// again, fetches what is missing.
 func TestFaultsOfThePacksServer(t *testing.T) {
 	content := noise(5, 3*stride)
 	part, pack := partOf(content)
+
 	// A bad chunk is not the network's doing: the server's file is another.
 	for _, test := range []struct {
 		name    string
@@ -27,12 +28,23 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 		network bool
 		err     string
 	}{
-		{"416", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }, true, "416"},
-		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, true, "503"},
+		{"416", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		}, true, "416"},
+		{"503", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, true, "503"},
 		{"404, as of a file that is replaced", http.NotFound, true, "404"},
 		{"a pack that is shorter now", served(pack[:stride], "new"), true, "416"},
-		{"one that ends in the range", served(pack[:stride+stride/2], "new"), true, "Content-Range"},
-		{"an answer that is cut off", func(w http.ResponseWriter, r *http.Request) { served(pack, "old")(&short{w, 1000}, r) }, true, "unexpected EOF"},
+		{
+			"one that ends in the range",
+			served(pack[:stride+stride/2], "new"),
+			true,
+			"Content-Range",
+		},
+		{"an answer that is cut off", func(w http.ResponseWriter, r *http.Request) {
+			served(pack, "old")(&short{w, 1000}, r)
+		}, true, "unexpected EOF"},
 		{"another range", func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set("Range", "bytes=0-99")
 			served(pack, "old")(w, r)
@@ -41,8 +53,15 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 			r.Header.Del("Range")
 			served(pack, "old")(w, r)
 		}, false, ""},
-		{"another file from now on, by its ETag", served(noise(6, len(pack)), "new"), false, "chunk at"},
-		{"a redirect in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, true, "redirects"},
+		{
+			"another file from now on, by its ETag",
+			served(noise(6, len(pack)), "new"),
+			false,
+			"chunk at",
+		},
+		{"a redirect in a circle", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		}, true, "redirects"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var asked atomic.Int64
@@ -54,23 +73,30 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 				served(pack, "old")(w, r)
 			}))
 			t.Cleanup(s.Close)
+
 			store, err := repository.Open(s.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			d := make(bytesDevice, len(content))
 			j := Job{Target: d, Part: part, Sources: Sources{Pack: PackOf(store, "the.pack")}}
 			err = j.Run(t.Context())
-			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) || errors.Is(err, ErrUnreachable) != test.network {
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(),
+				test.err) || errors.Is(err, ErrUnreachable) != test.network {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
+
 			for i, c := range chunksOf(d) {
-				if at := i * bundle.ChunkSize; len(bytes.Trim(c, "\x00")) > 0 && !bytes.Equal(c, content[at:at+len(c)]) {
+				at := i * bundle.ChunkSize
+				if len(bytes.Trim(c, "\x00")) > 0 && !bytes.Equal(c, content[at:at+len(c)]) {
 					t.Errorf("chunk %d is wrong", i)
 				}
 			}
+
 			j.Stats = Stats{}
-			if err := j.Run(t.Context()); err != nil || !bytes.Equal(d, content) || j.Stats.Kept < stride {
+			if err := j.Run(t.Context()); err != nil || !bytes.Equal(d, content) ||
+				j.Stats.Kept < stride {
 				t.Errorf("the next try: %+v, %v", j.Stats, err)
 			}
 		})
@@ -93,7 +119,8 @@ type short struct {
 
 func (s *short) Write(p []byte) (int, error) {
 	n, err := s.ResponseWriter.Write(p[:min(len(p), s.left)])
-	if s.left -= n; err == nil && n < len(p) {
+	s.left -= n
+	if err == nil && n < len(p) {
 		err = http.ErrAbortHandler
 	}
 	return n, err

@@ -13,9 +13,9 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// Mirrors are places near by that may have chunks of the upgrade under way: copies of
-// the repository, or nodes that share what they run. None of them is trusted: the
-// signed index tells what a chunk has to be.
+// Mirrors are places near by that may have chunks of the upgrade under way:
+// copies of the repository, or nodes that share what they run. None of them is
+// trusted: the signed index tells what a chunk has to be.
 type Mirrors struct {
 	all  []*mirror
 	pack string
@@ -30,11 +30,12 @@ type mirror struct {
 	misses int
 }
 
-// maxMisses is how many chunks in a row a node may not have until it is not asked
-// any more: it runs something else.
+// maxMisses is how many chunks in a row a node may not have until it is not
+// asked any more: it runs something else.
 const maxMisses = 64
 
-// OpenMirrors opens the mirrors of a pack. One that cannot be opened is left out.
+// OpenMirrors opens the mirrors of a pack. One that cannot be opened is left
+// out.
 func OpenMirrors(refs []string, pack string, log *zap.Logger) *Mirrors {
 	m := &Mirrors{pack: pack, log: log}
 	for _, ref := range refs {
@@ -48,8 +49,8 @@ func OpenMirrors(refs []string, pack string, log *zap.Logger) *Mirrors {
 	return m
 }
 
-// maxChunk is how long a mirror may take for one chunk: one that is slower than that
-// is not near.
+// maxChunk is how long a mirror may take for one chunk: one that is slower than
+// that is not near.
 const maxChunk = 10 * time.Second
 
 // Chunk implements [Nearby]. A mirror that fails is not asked again.
@@ -59,6 +60,7 @@ func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 		limited, cancel := context.WithTimeout(ctx, maxChunk)
 		b, err := at.read(limited, m.pack, c, n)
 		cancel()
+
 		switch {
 		case err == nil:
 			at.misses = 0
@@ -69,30 +71,38 @@ func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 			at.misses++
 			continue
 		}
+
 		m.log.Info("mirror", zap.String("at", at.ref), zap.Error(err))
 		m.all = append(m.all[:i], m.all[i+1:]...)
 		i--
 	}
+
 	return nil
 }
 
 // errOther is a chunk that is not what the index says.
 var errOther = errors.New("it has another content under that name")
 
-func (m *mirror) read(ctx context.Context, pack string, c bundle.Chunk, n int) (b []byte, err error) {
+func (m *mirror) read(
+	ctx context.Context, pack string, c bundle.Chunk, n int,
+) (b []byte, err error) {
 	if !m.shared {
 		packed := make([]byte, c.Len)
-		if _, err = readPack(ctx, PackOf(m.store, pack), c.At, packed); err == nil {
+		_, err = readPack(ctx, PackOf(m.store, pack), c.At, packed)
+		if err == nil {
 			return c.Unpack(packed, n)
 		}
-		if m.shared = errors.Is(err, repository.ErrNotFound); !m.shared {
+		m.shared = errors.Is(err, repository.ErrNotFound)
+		if !m.shared {
 			return nil, err
 		}
 	}
+
 	b, err = m.store.Get(ctx, sharedChunks+c.SHA256.String(), int64(n))
 	if err == nil && sha256.Sum256(b) != c.SHA256 {
 		err = errOther
 	}
+
 	return b, err
 }
 

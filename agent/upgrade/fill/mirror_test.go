@@ -27,14 +27,17 @@ func TestMirrors(t *testing.T) {
 		}
 		return d
 	}
+
 	node := func(have []byte, change func([]byte) []byte) string {
 		l, err := Locate(bytes.NewReader(have), int64(len(have)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var want bundle.Digest
-			if err := want.UnmarshalText([]byte(strings.TrimPrefix(r.URL.Path, "/chunks/"))); err != nil {
+			if err := want.UnmarshalText([]byte(strings.TrimPrefix(r.URL.Path,
+				"/chunks/"))); err != nil {
 				http.NotFound(w, r)
 			} else if b := l.Chunk(want); b == nil {
 				http.NotFound(w, r)
@@ -45,6 +48,7 @@ func TestMirrors(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
+
 	same := func(b []byte) []byte { return b }
 	size := int64(len(content))
 	for _, test := range []struct {
@@ -53,32 +57,61 @@ func TestMirrors(t *testing.T) {
 		near    int64
 	}{
 		{"a directory with the pack", []string{dir("the.pack", pack)}, size},
-		{"a directory with a pack that is cut off, and one that is not", []string{dir("the.pack", pack[:10*k]), dir("the.pack", pack)}, size},
+		{
+			"a directory with a pack that is cut off, and one that is not",
+			[]string{dir("the.pack", pack[:10*k]), dir("the.pack", pack)},
+			size,
+		},
 		{"a directory that is not there", []string{"/nowhere"}, 0},
 		{"a directory with another pack", []string{dir("other.pack", pack)}, 0},
-		{"a directory with another content under that name", []string{dir("the.pack", noise(8, len(pack)))}, 0},
+		{
+			"a directory with another content under that name",
+			[]string{dir("the.pack", noise(8, len(pack)))},
+			0,
+		},
 		{"a node that runs it", []string{node(content, same)}, size},
 		{"a node that runs half of it", []string{node(content[:40*k], same)}, 40 * k},
-		{"a node that runs something else, then one that runs it", []string{node(noise(9, 3*k), same), node(content, same)}, size},
-		{"a node that lies", []string{node(content, func(b []byte) []byte { return append([]byte{b[0] + 1}, b[1:]...) })}, 0},
+		{
+			"a node that runs something else, then one that runs it",
+			[]string{node(noise(9, 3*k), same), node(content, same)},
+			size,
+		},
+		{
+			"a node that lies",
+			[]string{node(content, func(b []byte) []byte {
+				return append([]byte{b[0] + 1}, b[1:]...)
+			})},
+			0,
+		},
 		{"a node that sends too much, and one that sends less", []string{
-			node(content, func(b []byte) []byte { return append(bytes.Clone(b), 1) }), node(content, func(b []byte) []byte { return b[1:] }),
+			node(content, func(b []byte) []byte { return append(bytes.Clone(b), 1) }),
+			node(content, func(b []byte) []byte { return b[1:] }),
 		}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content))
-			j := Job{Target: d, Part: part, Sources: Sources{Nearby: OpenMirrors(test.mirrors, "the.pack", zap.NewNop()), Pack: &counted{packed: pack, left: -1}}}
+			j := Job{
+				Target: d,
+				Part:   part,
+				Sources: Sources{
+					Nearby: OpenMirrors(test.mirrors, "the.pack", zap.NewNop()),
+					Pack:   &counted{packed: pack, left: -1},
+				},
+			}
 			if err := j.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(d, content) || j.Stats.Near != test.near || j.Stats.Fetched != size-test.near {
+
+			if !bytes.Equal(d, content) || j.Stats.Near != test.near ||
+				j.Stats.Fetched != size-test.near {
 				t.Errorf("%+v, want %d from near by", j.Stats, test.near)
 			}
 		})
 	}
 }
 
-// TestAMirrorThatHasNothingIsLeftAlone counts what a node is asked that runs something else.
+// TestAMirrorThatHasNothingIsLeftAlone counts what a node is asked that runs
+// something else.
 func TestAMirrorThatHasNothingIsLeftAlone(t *testing.T) {
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,10 +119,12 @@ func TestAMirrorThatHasNothingIsLeftAlone(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(s.Close)
+
 	m := OpenMirrors([]string{s.URL}, "the.pack", zap.NewNop())
 	for i := range 10 * maxMisses {
 		m.Chunk(t.Context(), bundle.Chunk{SHA256: bundle.Digest{byte(i)}, Len: 1}, 1)
 	}
+
 	if got := asked.Load(); got > maxMisses+2 {
 		t.Errorf("asked %d times", got)
 	}

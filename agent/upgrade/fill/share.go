@@ -11,13 +11,13 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// sharedChunks is where a node serves the chunks of the system that it runs, each by
-// its SHA-256.
+// sharedChunks is where a node serves the chunks of the system that it runs,
+// each by its SHA-256.
 const sharedChunks = "chunks/"
 
-// Share serves the chunks of the system that a node runs, for other nodes, whose
-// mirror it is then. open returns what the slot holds, which takes seconds: it is
-// called with the first request, and what it returns stays open.
+// Share serves the chunks of the system that a node runs, for other nodes,
+// whose mirror it is then. open returns what the slot holds, which takes
+// seconds: it is called with the first request, and what it returns stays open.
 func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 	s := &share{open: open, log: log, ready: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -27,6 +27,7 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+
 		s.once.Do(func() { go s.locate() })
 		select {
 		case <-s.ready:
@@ -36,6 +37,7 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 		case <-r.Context().Done():
 			return
 		}
+
 		for _, l := range s.locals {
 			if b := l.Chunk(want); b != nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
@@ -44,12 +46,15 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 				return
 			}
 		}
+
 		http.NotFound(w, r)
 	})
+
 	return mux
 }
 
-// maxLook is how long those who ask first wait: less than they would by themselves.
+// maxLook is how long those who ask first wait: less than they would by
+// themselves.
 const maxLook = maxChunk * 8 / 10
 
 type share struct {

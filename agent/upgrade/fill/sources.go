@@ -16,9 +16,9 @@ type Release interface {
 	Pack() (ref, name string, err error)
 }
 
-// Open returns the sources of a release: mirrors, and the pack in its repository.
-// Both are opened when the first chunk is missing, and stay open: one connection
-// brings all chunks.
+// Open returns the sources of a release: mirrors, and the pack in its
+// repository. Both are opened when the first chunk is missing, and stay open:
+// one connection brings all chunks.
 func Open(r Release, mirrors []string, log *zap.Logger) Sources {
 	s := Sources{Pack: &lazyPack{release: r}}
 	if len(mirrors) > 0 {

@@ -34,11 +34,14 @@ func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	_, slot, err := c.target()
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk, reads := c.u.Disk.Partitions, new(atomic.Int64)
+
+	disk := c.u.Disk.Partitions
+	reads := new(atomic.Int64)
 	c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
 		d, err := disk.Open(p)
 		if p.Index == slot.Root || p.Index == slot.Verity {
@@ -46,8 +49,10 @@ func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 		}
 		return d, err
 	}}
+
 	c.upgrade("3.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	if c.running.Version != "3.0.0" || reads.Load() > 0 {
 		t.Errorf("%s runs, after %d reads of the slot", c.running.Version, reads.Load())
 	}
@@ -57,14 +62,22 @@ func TestASlotThatIsNotWhatItWasIsRead(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
-	one, three := c.releases[0], c.releases[2]
+	one := c.releases[0]
+	three := c.releases[2]
+
 	// As if all that is new was there.
-	lie := fill.Contents{RootHash: one.RootHash, Root: digests(three.index.Root), Verity: digests(three.index.Verity)}
+	lie := fill.Contents{
+		RootHash: one.RootHash,
+		Root:     digests(three.index.Root),
+		Verity:   digests(three.index.Verity),
+	}
 	if err := records.Save(c.recorder, fill.ContentsFile, lie); err != nil {
 		t.Fatal(err)
 	}
+
 	c.upgrade("3.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	if c.running.Version != "3.0.0" {
 		t.Errorf("%s runs", c.running.Version)
 	}

@@ -21,26 +21,38 @@ type crashes struct {
 	t testing.TB
 
 	mu sync.Mutex
-	// seen are the sums of moments, ended of those that were gone on from. views is how
-	// many looked different to the loader.
+
+	// seen are the sums of moments, ended of those that were gone on from.
+	// views is how many looked different to the loader.
 	seen, ended  map[uint64]bool
 	views, lives int
 }
 
-// TestCrashStates cuts the power at every moment of lives, with all that a disk may
-// then have, has the machine go on from there, and cuts it again at every moment of
-// that, until it has seen LOAM_CRASH_STATES different states; without, it samples.
+// TestCrashStates cuts the power at every moment of lives, with all that a disk
+// may then have, has the machine go on from there, and cuts it again at every
+// moment of that, until it has seen LOAM_CRASH_STATES different states;
+// without, it samples.
 func TestCrashStates(t *testing.T) {
-	began, wanted, oneIn := time.Now(), 40_000, uint64(24)
+	began := time.Now()
+	wanted := 40_000
+	oneIn := uint64(24)
 	if text := os.Getenv("LOAM_CRASH_STATES"); text != "" {
 		var err error
-		if wanted, err = strconv.Atoi(text); err != nil {
+		wanted, err = strconv.Atoi(text)
+		if err != nil {
 			t.Fatal(err)
 		}
 		oneIn = 1
 	}
+
 	p, disk := newPlant(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
-	c := &crashes{plant: p, t: t, seen: map[uint64]bool{}, ended: map[uint64]bool{}}
+	c := &crashes{
+		plant: p,
+		t:     t,
+		seen:  map[uint64]bool{},
+		ended: map[uint64]bool{},
+	}
+
 	t.Run("lives", func(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(lives)) {
 			t.Run(name, func(t *testing.T) {
@@ -52,17 +64,21 @@ func TestCrashStates(t *testing.T) {
 			t.Run(fmt.Sprint("at random ", n), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(uint64(n), 5))
-				for states, _ := c.count(); states < wanted && !c.t.Failed(); states, _ = c.count() {
+				for states, _ := c.count(); states < wanted &&
+					!c.t.Failed(); states, _ = c.count() {
 					c.live(p.course(t, disk), func(c *course) { c.wander(rng) }, 8*oneIn)
 				}
 			})
 		}
 	})
+
 	states, ended := c.count()
 	if states < wanted {
 		t.Errorf("%d states, not %d", states, wanted)
 	}
-	t.Logf("L1: %d states of the upgrader's writes in %d lives, %d to the loader; gone on from %d; in %s",
+
+	t.Logf("L1: %d states of the upgrader's writes in %d lives, %d to the loader; "+
+		"gone on from %d; in %s",
 		states, c.lives, c.views, ended, time.Since(began).Round(time.Second))
 }
 
@@ -85,20 +101,24 @@ func (c *crashes) live(of *course, live func(c *course), oneIn uint64) {
 	c.cut(stretch{beginning(of.base), of.events}, 2000, oneIn)
 }
 
-// cut tries all moments of a stretch, and goes on from one in so many of those that
-// differ in more than which part of some data is there.
+// cut tries all moments of a stretch, and goes on from one in so many of those
+// that differ in more than which part of some data is there.
 func (c *crashes) cut(s stretch, random int, oneIn uint64) {
 	if err := c.within(s.events); err != nil {
 		c.t.Error(err)
 	}
+
 	s.each(func(e *epoch) {
 		firmware.Subsets(e.writes, random, e.base.sum, func(kept firmware.Sectors) {
 			if m := e.with(kept); c.first(c.seen, m) {
-				if err := e.see(m, func(disk firmware.Disk) error { return c.survives(disk, m.files) }); err != nil {
+				if err := e.see(m, func(disk firmware.Disk) error {
+					return c.survives(disk, m.files)
+				}); err != nil {
 					c.t.Errorf("%d sectors of %d kept: %v", len(kept), len(e.writes), err)
 				}
 			}
 		})
+
 		firmware.Coarse(e.writes, func(kept firmware.Sectors) {
 			if m := e.with(kept); m.sum%oneIn == 0 && !c.t.Failed() && c.first(c.ended, m) {
 				c.goOn(m)

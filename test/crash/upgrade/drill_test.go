@@ -12,10 +12,12 @@ func TestADrillFailsHoweverTheNodeIs(t *testing.T) {
 	if err := c.u.Drill(upgrade.DrillCheck, false); err != nil {
 		t.Fatal(err)
 	}
+
 	trial, err := c.u.Trial(time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, look := range []struct {
 		now  upgrade.Health
 		at   time.Duration

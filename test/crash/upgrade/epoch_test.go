@@ -32,21 +32,26 @@ func epochOf(r release, epoch int) bundle.Index {
 	return r.index
 }
 
-// TestTheAnchorOutlivesTheStatePartition brings two systems of epoch 3, and sets the state partition back.
+// TestTheAnchorOutlivesTheStatePartition brings two systems of epoch 3, and
+// sets the state partition back.
 func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
 	a := &anchor{}
 	bring := func(i, epoch int) error {
 		c.u.Anchor = a
-		if err := c.u.Begin(epochOf(c.releases[i], epoch), upgrade.Wish{}, upgrade.Facts{}); err != nil {
+		err := c.u.Begin(epochOf(c.releases[i], epoch), upgrade.Wish{}, upgrade.Facts{})
+		if err != nil {
 			return err
 		}
+
 		c.run(upgrade.Verdict{})
 		c.boot()
 		c.u.Anchor = a
 		c.run(upgrade.Verdict{Word: upgrade.Good})
+
 		return nil
 	}
+
 	if err := bring(1, 3); err != nil || a.number != 0 {
 		t.Fatalf("the way back is of epoch 0: %d, %v", a.number, err)
 	}
@@ -56,13 +61,16 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	if err := c.recorder.Remove(epochFile); err != nil {
 		t.Fatal(err)
 	}
-	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Wish{}, upgrade.Facts{}), upgrade.CodeEpoch)
+
+	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Wish{}, upgrade.Facts{}),
+		upgrade.CodeEpoch)
 	if err := bring(3, 3); err != nil || a.number != 3 {
 		t.Errorf("one of epoch 3: %d, %v", a.number, err)
 	}
 }
 
-// TestABrokenAnchorHoldsNothingUp, and is told of once; one that is not there is not.
+// TestABrokenAnchorHoldsNothingUp, and is told of once; one that is not there
+// is not.
 func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 	for err, told := range map[error]int{errors.New("it has failed"): 1, fs.ErrNotExist: 0} {
 		c := newCourse(t, "1.0.0", "2.0.0")
@@ -70,11 +78,14 @@ func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
 		c.u.Log, c.u.Anchor = zap.New(core), &anchor{err: err}
 		c.run(upgrade.Verdict{Word: upgrade.Good})
+
 		for range 3 {
-			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Wish{Downgrade: true}, upgrade.Facts{}); err != nil {
+			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Wish{Downgrade: true},
+				upgrade.Facts{}); err != nil {
 				t.Error(err)
 			}
 		}
+
 		if logs.Len() != told {
 			t.Errorf("%v is told of %d times", err, logs.Len())
 		}

@@ -33,15 +33,19 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// process is the agent in a process of its own: this program once more. Its disk, the
-// files of its state partition, and what it has done are in a directory.
+// process is the agent in a process of its own: this program once more. Its
+// disk, the files of its state partition, and what it has done are in a
+// directory.
 type process struct {
 	Dir     string
 	Running upgrade.System
 	Boot    int
-	// Want is what somebody asks for, unless it is under way: a version, "back" or "drill".
+
+	// Want is what somebody asks for, unless it is under way: a version, "back"
+	// or "drill".
 	Want    string
 	Verdict upgrade.Verdict
+
 	// Kill is the number of the point at which it dies, from 1 on; 0 for never.
 	Kill int
 }
@@ -68,10 +72,13 @@ func openPoints(dir string, kill int) (*points, error) {
 func (p *points) at(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.n++; p.n == p.kill {
+
+	p.n++
+	if p.n == p.kill {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
+
 	if _, err := fmt.Fprintln(p.file, name); err != nil {
 		panic(err)
 	}
@@ -83,10 +90,12 @@ func TestProcess(t *testing.T) {
 	if text == "" {
 		return
 	}
+
 	var p process
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
+
 	var op upgrade.Op
 	var err error
 	if p.Want == filling {
@@ -94,12 +103,16 @@ func TestProcess(t *testing.T) {
 	} else {
 		op, err = p.run(t)
 	}
+
 	if errors.Is(err, errPanics) {
-		op, err = upgrade.Op{Kind: upgrade.Reboot}, nil
+		op = upgrade.Op{Kind: upgrade.Reboot}
+		err = nil
 	}
+
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.Dir, "op"), []byte(op.Kind), 0o600)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,14 +124,17 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 	if err != nil {
 		return op, err
 	}
+
 	disk, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR, 0)
 	if err != nil {
 		return op, err
 	}
+
 	root, err := os.OpenRoot(filepath.Join(p.Dir, "state"))
 	if err != nil {
 		return op, err
 	}
+
 	plant, _ := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
 	files := upgrade.Files{Dir: durable.New(root, func(s durable.Step) error {
 		if s.Op == durable.Rename || s.Op == durable.Remove {
@@ -126,6 +142,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		}
 		return nil
 	})}
+
 	u := plant.upgraderOn(disk, files, p.Running)
 	u.Boot.ID = fmt.Sprint(p.Boot)
 	u.Decide = func(v upgrade.View) upgrade.Op {
@@ -133,13 +150,16 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		reached.at("before " + string(op.Kind))
 		return op
 	}
+
 	u.Listener = hearing{
 		done:     func(op upgrade.Op) { reached.at("after " + string(op.Kind)) },
 		progress: func(p upgrade.Progress) { reached.at("filling " + p.Part) },
 	}
+
 	if err := p.ask(u, plant); err != nil {
 		return op, err
 	}
+
 	return u.Run(t.Context(), p.Verdict, packOnly(noPackFor(plant, files)))
 }
 
@@ -187,29 +207,42 @@ func (m *box) goes(want string, word upgrade.Word, kill int) outcome {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = disk.Close() }()
+
 	if want == "restore" {
 		m.loses(disk)
 	}
+
 	started := false
 	for range 4 * upgrade.Tries {
 		runs, err := m.plant.starts(disk)
 		if err != nil {
 			m.t.Fatal(err)
 		}
+
 		m.boot++
-		p := process{Dir: m.dir, Running: runs, Boot: m.boot, Kill: kill, Verdict: upgrade.Verdict{Word: upgrade.Good}}
+		p := process{
+			Dir:     m.dir,
+			Running: runs,
+			Boot:    m.boot,
+			Kill:    kill,
+			Verdict: upgrade.Verdict{Word: upgrade.Good},
+		}
+
 		if !started {
 			p.Want = want
 		}
 		if j, err := upgrade.ReadJournal(m.files()); err == nil && j != nil && j.Target == runs {
 			p.Verdict = upgrade.Verdict{Word: word, Reason: "so it is"}
 		}
+
 		op := m.agent(p)
 		if op == upgrade.Nothing {
 			return m.outcome(disk, runs)
 		}
+
 		started = true
 	}
+
 	m.t.Fatal("it does not come to an end")
 	return outcome{}
 }
@@ -239,6 +272,7 @@ func (m *box) agent(p process) upgrade.OpKind {
 		if err != nil {
 			m.t.Fatal(err)
 		}
+
 		cmd := exec.CommandContext(m.t.Context(), os.Args[0], "-test.run=^TestProcess$")
 		cmd.Env = append(os.Environ(), processVariable+"="+string(text))
 		out, err := cmd.CombinedOutput()
@@ -275,9 +309,11 @@ func (m *box) outcome(disk *os.File, runs upgrade.System) outcome {
 	if err == nil {
 		all, err = l.Entries()
 	}
+
 	for _, e := range all {
 		o.Entries = append(o.Entries, e.Name)
 	}
+
 	k := m.files()
 	if err == nil {
 		o.Failed, err = upgrade.Failures(k)
@@ -285,13 +321,17 @@ func (m *box) outcome(disk *os.File, runs upgrade.System) outcome {
 	if err == nil {
 		o.Drill, err = upgrade.LastDrill(k)
 	}
+
 	names, readErr := os.ReadDir(filepath.Join(m.dir, "state"))
-	if err = errors.Join(err, readErr); err != nil {
+	err = errors.Join(err, readErr)
+	if err != nil {
 		m.t.Fatal(err)
 	}
+
 	for _, n := range names {
 		o.Files = append(o.Files, n.Name())
 	}
+
 	return o
 }
 
@@ -299,10 +339,18 @@ func (m *box) outcome(disk *os.File, runs upgrade.System) outcome {
 func (m *box) copied(t *testing.T) *box {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "machine")
-	if out, err := exec.CommandContext(t.Context(), "cp", "-r", "--sparse=always", m.dir, to).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(t.Context(), "cp", "-r", "--sparse=always", m.dir,
+		to).CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return &box{plant: m.plant, t: t, dir: to, boot: m.boot}
+
+	return &box{
+		plant: m.plant,
+		t:     t,
+		dir:   to,
+		boot:  m.boot,
+	}
 }
 
 // newMachine has a disk of one system, and no files.
@@ -312,27 +360,36 @@ func newMachine(t *testing.T) *box {
 	m := &box{plant: p, t: t, dir: t.TempDir()}
 	f, err := os.Create(filepath.Join(m.dir, "disk"))
 	if err == nil {
-		err = errors.Join(f.Truncate(p.table.DiskSize), os.Mkdir(filepath.Join(m.dir, "state"), 0o700))
+		err = errors.Join(f.Truncate(p.table.DiskSize),
+			os.Mkdir(filepath.Join(m.dir, "state"), 0o700))
 	}
+
 	for n, b := range disk {
 		_, e := f.WriteAt(b, n*sector)
 		err = errors.Join(err, e)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
-// TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways back and
-// a drill; another process goes on, and all is as if nothing had happened. Without
-// LOAM_CRASH_STATES it takes one point in fifteen.
+// TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways
+// back and a drill; another process goes on, and all is as if nothing had
+// happened. Without LOAM_CRASH_STATES it takes one point in fifteen.
 func TestKilledAtEveryPoint(t *testing.T) {
-	began, every := time.Now(), 15
+	began := time.Now()
+	every := 15
 	if os.Getenv("LOAM_CRASH_STATES") != "" {
 		every = 1
 	}
-	m, names, kills := newMachine(t), map[string]bool{}, 0
+
+	m := newMachine(t)
+	names := map[string]bool{}
+	kills := 0
 	for _, part := range []struct {
 		name, want string
 		word       upgrade.Word
@@ -348,39 +405,51 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			before := m.copied(t)
 			m.t = t
 			want := m.goes(part.want, part.word, 0)
+
 			text, err := os.ReadFile(filepath.Join(m.dir, "points"))
 			if err == nil {
 				err = os.Remove(filepath.Join(m.dir, "points"))
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			turns := make(chan struct{}, runtime.NumCPU())
 			var group sync.WaitGroup
 			for i, name := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-				if names[name] = true; (i+kills)%every > 0 {
+				names[name] = true
+				if (i+kills)%every > 0 {
 					continue
 				}
+
 				kills++
 				turns <- struct{}{}
+
 				group.Go(func() {
 					defer func() { <-turns }()
 					t.Run(fmt.Sprintf("point %d, %s", i+1, name), func(t *testing.T) {
-						if diff := cmp.Diff(want, before.copied(t).goes(part.want, part.word, i+1)); diff != "" {
+						diff := cmp.Diff(want, before.copied(t).goes(part.want, part.word, i+1))
+						if diff != "" {
 							t.Error(diff)
 						}
 					})
 				})
 			}
+
 			group.Wait()
 		})
 	}
+
 	for _, kind := range kinds(t) {
-		if !names["before "+kind] && upgrade.OpKind(kind) != upgrade.Nothing && upgrade.OpKind(kind) != upgrade.Observe {
+		if !names["before "+kind] && upgrade.OpKind(kind) != upgrade.Nothing &&
+			upgrade.OpKind(kind) != upgrade.Observe {
 			t.Errorf("no point before %q: no part of this test does it", kind)
 		}
 	}
-	t.Logf("L5: killed at %d points, of %d names, in %s", kills, len(names), time.Since(began).Round(time.Second))
+
+	t.Logf("L5: killed at %d points, of %d names, in %s",
+		kills, len(names), time.Since(began).Round(time.Second))
 }
 
 // kinds are the ops that the code has.
@@ -390,6 +459,7 @@ func kinds(t *testing.T) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ast.Inspect(file, func(n ast.Node) bool {
 		if v, is := n.(*ast.ValueSpec); is {
 			if name, is := v.Type.(*ast.Ident); is && name.Name == "OpKind" {
@@ -398,6 +468,7 @@ func kinds(t *testing.T) (all []string) {
 		}
 		return true
 	})
+
 	return all
 }
 
@@ -410,10 +481,12 @@ func (p process) fill(t *testing.T) error {
 	if err != nil {
 		return err
 	}
+
 	disk, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
+
 	part, pack := stored(6 * stride)
 	job := fill.Job{
 		Target:   disk,
@@ -421,26 +494,31 @@ func (p process) fill(t *testing.T) error {
 		Sources:  packOnly(asked{pack, reached}),
 		Progress: func(fill.Stats) { reached.at("progress") },
 	}
+
 	return errors.Join(job.Run(t.Context()), fill.Prove(disk, part))
 }
 
 // stride is how much a fill takes at once.
 const stride = 2 << 20
 
-// stored is content of noise as a part, and its pack, whose chunks are stored as
-// they are.
+// stored is content of noise as a part, and its pack, whose chunks are stored
+// as they are.
 func stored(size int) (bundle.Part, []byte) {
-	content, rng := make([]byte, size), rand.New(rand.NewPCG(2, 1))
+	content := make([]byte, size)
+	rng := rand.New(rand.NewPCG(2, 1))
 	for i := range content {
 		content[i] = byte(rng.Uint32())
 	}
+
 	sum := sha256.Sum256(content)
 	part := bundle.Part{Size: int64(size), SHA256: hex.EncodeToString(sum[:])}
 	at := int64(0)
 	for c := range slices.Chunk(content, bundle.ChunkSize) {
-		part.Chunks = append(part.Chunks, bundle.Chunk{SHA256: sha256.Sum256(c), At: at, Len: int64(len(c))})
+		part.Chunks = append(part.Chunks,
+			bundle.Chunk{SHA256: sha256.Sum256(c), At: at, Len: int64(len(c))})
 		at += int64(len(c))
 	}
+
 	return part, content
 }
 
@@ -455,8 +533,8 @@ func (a asked) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	return a.packed.Range(ctx, off, n)
 }
 
-// TestAFillThatIsKilled dies at each step of a fill of several strides, and fetches
-// 4 MiB twice at most.
+// TestAFillThatIsKilled dies at each step of a fill of several strides, and
+// fetches 4 MiB twice at most.
 func TestAFillThatIsKilled(t *testing.T) {
 	_, pack := stored(6 * stride)
 	const last = 2 * 6 // a fetch and a progress of each stride
@@ -464,19 +542,24 @@ func TestAFillThatIsKilled(t *testing.T) {
 	for kill := 1; kill <= last; kill++ {
 		m := &box{t: t, dir: t.TempDir()}
 		m.agent(process{Dir: m.dir, Want: filling, Kill: kill})
+
 		text, err := os.ReadFile(filepath.Join(m.dir, "points"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		fetched := 0
 		for line := range strings.Lines(string(text)) {
 			n := 0
 			_, _ = fmt.Sscanf(line, "fetched %d", &n) // or it is of another kind
 			fetched += n
 		}
-		if most = max(most, fetched-len(pack)); most > 4<<20 {
+
+		most = max(most, fetched-len(pack))
+		if most > 4<<20 {
 			t.Fatalf("killed at point %d: %d bytes fetched twice", kill, most)
 		}
 	}
+
 	t.Logf("L5: killed at %d points of a fill, %d bytes fetched twice at most", last, most)
 }

@@ -37,7 +37,13 @@ func newCourse(t testing.TB, versions ...string) *course {
 }
 
 func (p plant) course(t testing.TB, disk firmware.Sectors) *course {
-	c := &course{plant: p, t: t, recorder: newRecorder(disk, nil), base: disk, running: p.releases[0].System}
+	c := &course{
+		plant:    p,
+		t:        t,
+		recorder: newRecorder(disk, nil),
+		base:     disk,
+		running:  p.releases[0].System,
+	}
 	c.u = p.upgrader(c.recorder, c.running)
 	return c
 }
@@ -140,10 +146,13 @@ func (c *course) drilled(boots int) {
 	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Nothing {
 		c.t.Fatalf("after a drill: %v", op)
 	}
+
 	if c.running != c.drills {
 		c.t.Fatalf("after a drill %s runs", c.running.Version)
 	}
-	if d, err := upgrade.LastDrill(c.recorder); err != nil || d == nil || d.Problem != "" || d.Boots != boots {
+
+	d, err := upgrade.LastDrill(c.recorder)
+	if err != nil || d == nil || d.Problem != "" || d.Boots != boots {
 		c.t.Fatalf("after %d boots the drill is %+v, %v", boots, d, err)
 	}
 }
@@ -160,7 +169,9 @@ func (c *course) undecided() {
 func (c *course) remembers(version string) {
 	c.t.Helper()
 	failed, err := upgrade.Failures(c.recorder)
-	if err != nil || !slices.ContainsFunc(failed, func(f upgrade.Failure) bool { return f.Version == version }) {
+	if err != nil || !slices.ContainsFunc(failed, func(f upgrade.Failure) bool {
+		return f.Version == version
+	}) {
 		c.t.Fatalf("remembers %v %v", failed, err)
 	}
 }
@@ -176,19 +187,22 @@ func (c *course) wander(rng *rand.Rand) {
 		case 1:
 			err = c.u.Drill([]string{upgrade.DrillCheck, upgrade.DrillPanic}[rng.IntN(2)], false)
 		default:
-			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index, upgrade.Wish{Again: true, Downgrade: true}, upgrade.Facts{})
+			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index,
+				upgrade.Wish{Again: true, Downgrade: true}, upgrade.Facts{})
 		}
+
 		if errors.As(err, new(*upgrade.Refusal)) {
 			continue
 		} else if err != nil {
 			c.t.Fatal(err)
 		}
+
 		c.settle(rng)
 	}
 }
 
-// settle goes on until nothing is left to do, with systems that are good, or bad, or
-// hang.
+// settle goes on until nothing is left to do, with systems that are good, or
+// bad, or hang.
 func (c *course) settle(rng *rand.Rand) {
 	c.t.Helper()
 	for range 8 * upgrade.Tries {
@@ -196,14 +210,20 @@ func (c *course) settle(rng *rand.Rand) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
+
 		v := upgrade.Verdict{Word: upgrade.Good}
 		if j != nil && j.Target == c.running {
-			v = []upgrade.Verdict{{Word: upgrade.Bad, Reason: "ill"}, {Word: upgrade.Wait}, {Word: upgrade.Good}}[rng.IntN(3)]
+			v = []upgrade.Verdict{
+				{Word: upgrade.Bad, Reason: "ill"},
+				{Word: upgrade.Wait},
+				{Word: upgrade.Good},
+			}[rng.IntN(3)]
 			if v.Word == upgrade.Good && j.Drill != nil || rng.IntN(4) == 0 { // It hangs.
 				c.boot()
 				continue
 			}
 		}
+
 		op, err := c.u.Run(c.t.Context(), v, packOnly(noPackFor(c.plant, c.recorder)))
 		switch {
 		case err != nil && !errors.Is(err, errPanics):
@@ -214,6 +234,7 @@ func (c *course) settle(rng *rand.Rand) {
 			return
 		}
 	}
+
 	c.t.Fatal("it does not come to an end")
 }
 
@@ -225,9 +246,11 @@ var lives = map[string]func(c *course){
 		c.upgrade("3.0.0", upgrade.Wish{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.upgrade("4.0.0", upgrade.Wish{})
+
 		for range upgrade.Tries {
 			c.boot()
 		}
+
 		c.run(upgrade.Verdict{})
 		c.remembers("4.0.0")
 	},
@@ -236,10 +259,12 @@ var lives = map[string]func(c *course){
 		c.undecided()
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.upgrade("3.0.0", upgrade.Wish{})
+
 		for range upgrade.Tries {
 			c.undecided()
 			c.boot()
 		}
+
 		c.run(upgrade.Verdict{})
 		c.remembers("3.0.0")
 	},
@@ -259,9 +284,11 @@ var lives = map[string]func(c *course){
 		c.upgrade("3.0.0", upgrade.Wish{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.upgrade("1.0.0", upgrade.Wish{Downgrade: true, Again: true})
+
 		for range upgrade.Tries {
 			c.boot()
 		}
+
 		c.run(upgrade.Verdict{})
 		c.remembers("1.0.0")
 	},
@@ -273,16 +300,21 @@ var lives = map[string]func(c *course){
 		c.boot()
 		c.drilled(1)
 		c.drill(upgrade.DrillPanic)
+
 		for range upgrade.Tries {
-			if _, err := c.u.Run(c.t.Context(), upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err, errPanics) {
+			_, err := c.u.Run(c.t.Context(), upgrade.Verdict{}, packOnly(noPack{}))
+			if !errors.Is(err, errPanics) {
 				c.t.Fatalf("a drill by panic: %v", err)
 			}
 			c.boot()
 		}
+
 		c.drilled(upgrade.Tries)
 		c.back("1.0.0")
 		c.run(upgrade.Verdict{Word: upgrade.Good})
-		if refusal, is := errors.AsType[*upgrade.Refusal](c.u.Drill(upgrade.DrillCheck, true)); !is || refusal.Code != upgrade.CodeNewer {
+
+		refusal, is := errors.AsType[*upgrade.Refusal](c.u.Drill(upgrade.DrillCheck, true))
+		if !is || refusal.Code != upgrade.CodeNewer {
 			c.t.Fatalf("a drill beside a newer system: %v", refusal)
 		}
 	},

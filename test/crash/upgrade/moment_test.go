@@ -19,7 +19,9 @@ import (
 type moment struct {
 	disk  firmware.Memory
 	files map[string][]byte
-	// sum is of both, but for what each boot has of its own: equal moments have equal sums.
+
+	// sum is of both, but for what each boot has of its own: equal moments have
+	// equal sums.
 	sum uint64
 }
 
@@ -43,7 +45,8 @@ func summed(name string, data []byte) uint64 {
 
 // summedFile leaves the kernel's id of a boot out.
 func summedFile(name string, data []byte) uint64 {
-	if j, err := upgrade.ReadJournal(keeper{journalFile: data}); name == journalFile && err == nil && j != nil {
+	j, err := upgrade.ReadJournal(keeper{journalFile: data})
+	if name == journalFile && err == nil && j != nil {
 		j.Boot = ""
 		data = fmt.Appendf(nil, "%+v %+v", *j, j.Drill)
 	}
@@ -74,7 +77,8 @@ type stretch struct {
 	events []event
 }
 
-// each calls do for every flush with what was written before it, and for every file.
+// each calls do for every flush with what was written before it, and for every
+// file.
 func (s stretch) each(do func(e *epoch)) {
 	now := s.from.flat()
 	for _, e := range s.events {
@@ -84,13 +88,18 @@ func (s stretch) each(do func(e *epoch)) {
 			now = all.with(firmware.Last(e.writes)).flat()
 			continue
 		}
+
 		now.sum += summedFile(e.file, e.data) - summedFile(e.file, now.files[e.file])
 		now.files = maps.Clone(now.files)
-		if now.files[e.file] = e.data; e.data == nil {
+		now.files[e.file] = e.data
+
+		if e.data == nil {
 			delete(now.files, e.file)
 		}
+
 		do(newEpoch(now, nil))
 	}
+
 	do(newEpoch(now, nil))
 }
 
@@ -129,20 +138,31 @@ type view struct {
 	err  error
 }
 
-// see is what do says of a moment of the epoch. What reads the same says the same.
+// see is what do says of a moment of the epoch. What reads the same says the
+// same.
 func (e *epoch) see(m moment, do func(disk firmware.Disk) error) error {
 	for _, v := range e.views {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(v.read)), func(n int64) bool { return !bytes.Equal(m.disk.Sector(n), v.read[n]) }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(v.read)), func(n int64) bool {
+			return !bytes.Equal(m.disk.Sector(n), v.read[n])
+		}) {
 			return v.err
 		}
 	}
-	w := watched{Memory: m.cut(), epoch: firmware.Last(e.writes), read: firmware.Sectors{}, as: m.disk}
+
+	w := watched{
+		Memory: m.cut(),
+		epoch:  firmware.Last(e.writes),
+		read:   firmware.Sectors{},
+		as:     m.disk,
+	}
+
 	err := do(w)
 	e.views = append(e.views, view{w.read, err})
 	return err
 }
 
-// watched is a disk that notes what of an epoch is read, as it was before it is changed.
+// watched is a disk that notes what of an epoch is read, as it was before it is
+// changed.
 type watched struct {
 	firmware.Memory
 	epoch, read firmware.Sectors

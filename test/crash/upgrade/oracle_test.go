@@ -15,17 +15,19 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// survives is what has to hold of any moment: all entries that the loader shows are
-// whole systems, and it starts one of them; if what is on trial never comes up, what
-// has been well does within the tries.
+// survives is what has to hold of any moment: all entries that the loader shows
+// are whole systems, and it starts one of them; if what is on trial never comes
+// up, what has been well does within the tries.
 func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 	j, err := upgrade.ReadJournal(keeper(files))
 	if err != nil {
 		return err
 	}
+
 	if err := errors.Join(p.whole(disk), p.spare(disk)); err != nil {
 		return err
 	}
+
 	for i := 0; ; i++ {
 		runs, err := p.boot(disk)
 		switch {
@@ -41,34 +43,43 @@ func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 	}
 }
 
-// spare makes sure of what is started beside the entries: the loader itself is one
-// that somebody made, and the recovery entry starts a whole system.
+// spare makes sure of what is started beside the entries: the loader itself is
+// one that somebody made, and the recovery entry starts a whole system.
 func (p plant) spare(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return err
 	}
+
 	content, err := l.File(loader.Path(arch))
 	if err != nil {
 		return err
 	}
-	if version, err := loader.Version(bytes.NewReader(content)); err != nil || !bytes.Equal(content, firmware.SystemdBoot(version)) {
+
+	if version, err := loader.Version(bytes.NewReader(content)); err != nil ||
+		!bytes.Equal(content, firmware.SystemdBoot(version)) {
 		return fmt.Errorf("the loader is torn: %v", err)
 	}
-	if content, err = l.File(loader.RecoveryUKI); err != nil {
+
+	content, err = l.File(loader.RecoveryUKI)
+	if err != nil {
 		return err
 	}
+
 	table, err := gpt.Read(disk, p.table.DiskSize, sector)
 	if err != nil {
 		return err
 	}
+
 	r, err := p.releaseOf(content)
 	if err == nil {
 		_, err = start(disk, r, table)
 	}
+
 	if err != nil {
 		return fmt.Errorf("the recovery entry: %w", err)
 	}
+
 	return nil
 }
 
@@ -78,21 +89,25 @@ func (p plant) whole(disk firmware.Disk) error {
 	if err != nil {
 		return err
 	}
+
 	all, err := l.Entries()
 	for _, e := range all {
 		if err == nil && !e.Orphan {
 			err = p.own(l, e)
 		}
 	}
+
 	return err
 }
 
-// own makes sure that an entry has the content of the release that it is named for.
+// own makes sure that an entry has the content of the release that it is named
+// for.
 func (p plant) own(l firmware.Loader, e firmware.Entry) error {
 	content, err := l.Read(e)
 	if err != nil {
 		return err
 	}
+
 	r, err := p.releaseOf(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)
@@ -100,17 +115,21 @@ func (p plant) own(l firmware.Loader, e firmware.Entry) error {
 	if !strings.HasPrefix(e.Name, imageID+"_"+r.Version+"_") {
 		return fmt.Errorf("%s has the content of %s", e.Name, r.Version)
 	}
+
 	return nil
 }
 
-// within makes sure that nothing is written but the partition tables, the ESP and
-// slots: what is in the state partition stays.
+// within makes sure that nothing is written but the partition tables, the ESP
+// and slots: what is in the state partition stays.
 func (p plant) within(events []event) error {
 	for _, e := range events {
 		for _, w := range e.writes {
 			at := w.Sector * sector
-			i := slices.IndexFunc(p.table.Partitions, func(p gpt.Partition) bool { return p.Start <= at && at < p.End() })
-			if i < 0 && at >= gpt.Alignment && at < p.table.DiskSize-gpt.Alignment || i == len(p.table.Partitions)-1 {
+			i := slices.IndexFunc(p.table.Partitions, func(p gpt.Partition) bool {
+				return p.Start <= at && at < p.End()
+			})
+			if i < 0 && at >= gpt.Alignment && at < p.table.DiskSize-gpt.Alignment ||
+				i == len(p.table.Partitions)-1 {
 				return fmt.Errorf("sector %d is written, of partition %d", w.Sector, i+1)
 			}
 		}
@@ -125,26 +144,32 @@ func (p plant) blessed(disk firmware.Disk, s upgrade.System) bool {
 		return false
 	}
 	all, err := l.Entries()
-	return err == nil && slices.ContainsFunc(all, func(e firmware.Entry) bool { return e.Name == imageID+"_"+s.Version+"_x86-64.efi" })
+	return err == nil && slices.ContainsFunc(all, func(e firmware.Entry) bool {
+		return e.Name == imageID+"_"+s.Version+"_x86-64.efi"
+	})
 }
 
-// finishes goes on from a moment with a target that is good or not, until nothing
-// is left to do, and checks that this is as it should be. It returns what was done.
+// finishes goes on from a moment with a target that is good or not, until
+// nothing is left to do, and checks that this is as it should be. It returns
+// what was done.
 func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
 	r := newRecorder(m.disk.Flat(), m.files)
 	j, err := upgrade.ReadJournal(r)
 	if err != nil {
 		return nil, err
 	}
+
 	verdict := upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"}
 	if good {
 		verdict.Word = upgrade.Good
 	}
+
 	for i := range 3*upgrade.Tries + 6 {
 		runs, err := p.boot(r.Recorder)
 		if err != nil {
 			return r.events, err
 		}
+
 		_ = r.Sync()
 		u := p.upgrader(r, runs)
 		u.Boot.ID = fmt.Sprint(m.sum, i)
@@ -155,10 +180,12 @@ func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
 		case j == nil || runs != j.Target:
 			v.Word = upgrade.Good
 		}
+
 		op, err := u.Run(t.Context(), v, packOnly(noPackFor(p, r)))
 		if errors.Is(err, errPanics) {
 			continue
 		}
+
 		if err != nil {
 			return r.events, fmt.Errorf("%s runs, %s: %w", runs.Version, op.Kind, err)
 		}
@@ -166,6 +193,7 @@ func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
 			return r.events, p.clean(r, j, runs, good)
 		}
 	}
+
 	return r.events, errors.New("it does not come to an end")
 }
 
@@ -183,10 +211,12 @@ func (p plant) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good 
 	if err != nil {
 		return err
 	}
+
 	failed, err := upgrade.Failures(r)
 	if err != nil {
 		return err
 	}
+
 	left, err := upgrade.ReadJournal(r)
 	switch {
 	case err != nil:
@@ -204,7 +234,11 @@ func (p plant) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good 
 		}
 		return nil
 	}
-	remembered := slices.ContainsFunc(failed, func(f upgrade.Failure) bool { return f.RootHash == j.Target.RootHash })
+
+	remembered := slices.ContainsFunc(failed, func(f upgrade.Failure) bool {
+		return f.RootHash == j.Target.RootHash
+	})
+
 	switch {
 	case good && runs != j.Target && !remembered:
 		return fmt.Errorf("%s is good, and %s runs", j.Target.Version, runs.Version)
@@ -213,5 +247,6 @@ func (p plant) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good 
 	case !good && runs != j.Target && !remembered:
 		return fmt.Errorf("%s has failed, and nobody remembers", j.Target.Version)
 	}
+
 	return nil
 }

@@ -26,28 +26,51 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 	if err == nil {
 		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), now)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, r := range releases {
 		files := t.TempDir()
-		b := repository.Bundle{Pack: filepath.Join(files, "pack"), Root: filepath.Join(files, "root"), Verity: filepath.Join(files, "verity"), UKI: filepath.Join(files, "efi")}
-		for file, content := range map[string][]byte{b.Root: r.root, b.Verity: r.verity, b.UKI: r.uki} {
+		b := repository.Bundle{
+			Pack:   filepath.Join(files, "pack"),
+			Root:   filepath.Join(files, "root"),
+			Verity: filepath.Join(files, "verity"),
+			UKI:    filepath.Join(files, "efi"),
+		}
+
+		for file, content := range map[string][]byte{
+			b.Root:   r.root,
+			b.Verity: r.verity,
+			b.UKI:    r.uki,
+		} {
 			if err := os.WriteFile(file, content, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := b.Write(bundle.Sources{ImageID: imageID, Version: r.Version, Arch: arch, Profile: "cloud", RootHash: r.RootHash}); err != nil {
+
+		if err := b.Write(bundle.Sources{
+			ImageID:  imageID,
+			Version:  r.Version,
+			Arch:     arch,
+			Profile:  "cloud",
+			RootHash: r.RootHash,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := repository.Publish(dir, keys, b, repository.DefaultExpiries(), now); err != nil {
+
+		_, err := repository.Publish(dir, keys, b, repository.DefaultExpiries(), now)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir, keys
 }
 
-// serviceOf is that of a node that runs 2.0.0 and knows a repository with 1.0.0 in it, too.
+// serviceOf is that of a node that runs 2.0.0 and knows a repository with 1.0.0
+// in it, too.
 func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
@@ -58,7 +81,14 @@ func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return upgrade.New(&upgrade.Service{Upgrader: c.u, Offers: upgrade.Offers{Ref: dir, Root: root, Keep: c.recorder}, Machine: machine{func() {}}, Hostname: "node-1", Log: zap.NewNop()}), keys
+
+	return upgrade.New(&upgrade.Service{
+		Upgrader: c.u,
+		Offers:   upgrade.Offers{Ref: dir, Root: root, Keep: c.recorder},
+		Machine:  machine{func() {}},
+		Hostname: "node-1",
+		Log:      zap.NewNop(),
+	}), keys
 }
 
 // ask has a service answer one request.
@@ -70,9 +100,11 @@ func ask(t *testing.T, s *upgrade.Service, r upgrade.Request) (version string, e
 		defer close(done)
 		s.Run(ctx)
 	}()
+
 	version, err = s.Ask(ctx, r)
 	cancel()
 	<-done
+
 	return version, err
 }
 
@@ -86,6 +118,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 		}
 		return text
 	}
+
 	for _, test := range []struct {
 		name   string
 		permit []byte
@@ -101,35 +134,48 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// Whoever asks cannot allow it by a word.
-			version, err := ask(t, s, upgrade.Request{Wish: upgrade.Wish{Downgrade: true, Again: true}, Version: "1.0.0", Permit: test.permit, Plan: true})
+			version, err := ask(t, s, upgrade.Request{
+				Wish:    upgrade.Wish{Downgrade: true, Again: true},
+				Version: "1.0.0",
+				Permit:  test.permit,
+				Plan:    true,
+			})
 			refusedWith(t, err, test.code)
-			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(err.Error(), "`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
+			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(err.Error(),
+				"`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
 				t.Errorf("%s, %v", version, err)
 			}
 		})
 	}
 }
 
-// TestAStatePartitionThatIsFullIsNoNetwork: nobody is to try that again as it is.
+// TestAStatePartitionThatIsFullIsNoNetwork: nobody is to try that again as it
+// is.
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
 	s.Offers.Keep = keeper{}
-	if _, err := ask(t, s, upgrade.Request{Plan: true}); !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
+	_, err := ask(t, s, upgrade.Request{Plan: true})
+	if !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestAClockThatIsBehindIsToldOf: what expires goes by when the repository was signed.
+// TestAClockThatIsBehindIsToldOf: what expires goes by when the repository was
+// signed.
 func TestAClockThatIsBehindIsToldOf(t *testing.T) {
 	s, _ := serviceOf(t)
 	signed := s.Upgrader.Now()
 	for now, want := range map[time.Time]int{signed: 0, time.Unix(0, 0): 1} {
 		core, logs := observer.New(zap.WarnLevel)
 		s.Log, s.Upgrader.Now = zap.New(core), func() time.Time { return now }
-		if _, err := ask(t, s, upgrade.Request{Version: "2.0.0", Plan: true}); err == nil || !strings.Contains(err.Error(), "runs already") {
+
+		_, err := ask(t, s, upgrade.Request{Version: "2.0.0", Plan: true})
+		if err == nil || !strings.Contains(err.Error(), "runs already") {
 			t.Errorf("error %v", err)
 		}
-		if logs.Len() != want || want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed) {
+
+		if logs.Len() != want ||
+			want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed) {
 			t.Errorf("at %v: %v", now, logs.All())
 		}
 	}

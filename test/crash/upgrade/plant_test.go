@@ -47,7 +47,8 @@ type release struct {
 // versions.
 func newRelease(t testing.TB, version string) release {
 	t.Helper()
-	same, own := rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(2, uint64(version[0])))
+	same := rand.New(rand.NewPCG(1, 1))
+	own := rand.New(rand.NewPCG(2, uint64(version[0])))
 	r := release{root: make([]byte, rootSize)}
 	for i := range r.root {
 		if from := same; i >= rootSize/2 {
@@ -56,30 +57,47 @@ func newRelease(t testing.TB, version string) release {
 			r.root[i] = byte(from.Uint32())
 		}
 	}
+
 	tree := firmware.NewMemory(nil)
-	hash, size, err := verity.Build(bytes.NewReader(r.root), rootSize, tree, verity.Params{UUID: uuid.NewSHA1(uuid.Nil, []byte(version))})
+	hash, size, err := verity.Build(bytes.NewReader(r.root), rootSize, tree,
+		verity.Params{UUID: uuid.NewSHA1(uuid.Nil, []byte(version))})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.verity = make([]byte, size)
 	if _, err := tree.ReadAt(r.verity, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	r.System = upgrade.System{Version: version, RootHash: hex.EncodeToString(hash[:])}
 	signature := verity.NewSignature(hash, []byte("who"), []byte(version))
-	if r.signature, err = signature.Encode(); err != nil {
+	r.signature, err = signature.Encode()
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.uki = smallUKI("roothash="+r.RootHash, "IMAGE_VERSION="+version+"\n", own)
-	source := func(b []byte) bundle.Source { return bundle.Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b))} }
+	source := func(b []byte) bundle.Source {
+		return bundle.Source{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
+	}
+
 	var pack bytes.Buffer
 	r.index, err = bundle.Write(&pack, bundle.Sources{
-		ImageID: imageID, Version: version, Arch: arch, Profile: "cloud", RootHash: r.RootHash, Signature: &signature,
-		Root: source(r.root), Verity: source(r.verity), UKI: source(r.uki),
+		ImageID:   imageID,
+		Version:   version,
+		Arch:      arch,
+		Profile:   "cloud",
+		RootHash:  r.RootHash,
+		Signature: &signature,
+		Root:      source(r.root),
+		Verity:    source(r.verity),
+		UKI:       source(r.uki),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.pack = pack.Bytes()
 	return r
 }
@@ -90,7 +108,11 @@ func smallUKI(cmdline, release string, random *rand.Rand) []byte {
 	for i := range filler {
 		filler[i] = byte(random.Uint32())
 	}
-	return firmware.PE(uki.Section{Name: ".linux", Data: filler}, uki.Section{Name: ".osrel", Data: []byte(release)}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
+	return firmware.PE(uki.Section{Name: ".linux", Data: filler},
+		uki.Section{
+			Name: ".osrel",
+			Data: []byte(release),
+		}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
 }
 
 // plant is a machine's disk with one system, and bundles of others.
@@ -106,48 +128,78 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 	for _, v := range versions {
 		p.releases = append(p.releases, newRelease(t, v))
 	}
+
 	first := p.releases[0]
 	hash, err := verity.ParseRootHash(first.RootHash)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.table = gpt.Table{DiskGUID: uuid.NewSHA1(uuid.Nil, []byte("disk")), SectorSize: sector}
 	at := int64(gpt.Alignment)
 	for i, d := range []struct {
 		role partitions.Role
 		size int64
 	}{
-		{partitions.ESP, 528 << 20}, {partitions.RootVeritySig, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20},
-		{partitions.RootVeritySig, 1 << 20}, {partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20}, {partitions.State, 1 << 20},
+		{partitions.ESP, 528 << 20}, {partitions.RootVeritySig, 1 << 20},
+		{partitions.RootVerity, 1 << 20}, {partitions.Root, 1 << 20},
+		{partitions.RootVeritySig, 1 << 20}, {partitions.RootVerity, 1 << 20},
+		{partitions.Root, 1 << 20}, {partitions.State, 1 << 20},
 	} {
 		p.table.Partitions = append(p.table.Partitions, gpt.Partition{
-			Index: i + 1, Type: partitions.TypeUUID(d.role, arch), UUID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}), Label: string(d.role), Start: at, Size: d.size,
+			Index: i + 1,
+			Type:  partitions.TypeUUID(d.role, arch),
+			UUID:  uuid.NewSHA1(uuid.Nil, []byte{byte(i)}),
+			Label: string(d.role),
+			Start: at,
+			Size:  d.size,
 		})
 		at += d.size
 	}
+
 	p.table.DiskSize = at + gpt.Alignment
 	slots, err := partitions.Slots(p.table, arch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version, true), arch)
+
+	p.table = slots[1].Empty(slots[0].Seal(p.table, arch, hash, imageID+"_"+first.Version, true),
+		arch)
 	disk := firmware.NewMemory(nil)
 	if err := p.table.Create(disk); err != nil {
 		t.Fatal(err)
 	}
-	name, err := bootentry.Format(bootentry.Name{ImageID: imageID, Version: first.Version, Arch: "x86-64"})
+
+	name, err := bootentry.Format(bootentry.Name{
+		ImageID: imageID,
+		Version: first.Version,
+		Arch:    "x86-64",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	part := p.table.Partitions[0]
-	if err := esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1, []esp.File{{Path: esp.BootDir + "/" + name, Data: first.uki}, {Path: loader.Path(arch), Data: firmware.SystemdBoot("257.1")}, {Path: loader.RecoveryUKI, Data: first.uki}}); err != nil {
+	err = esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1,
+		[]esp.File{
+			{Path: esp.BootDir + "/" + name, Data: first.uki},
+			{Path: loader.Path(arch), Data: firmware.SystemdBoot("257.1")},
+			{Path: loader.RecoveryUKI, Data: first.uki},
+		})
+	if err != nil {
 		t.Fatal(err)
 	}
-	for index, content := range map[int][]byte{slots[0].Sig: first.signature, slots[0].Verity: first.verity, slots[0].Root: first.root} {
+
+	for index, content := range map[int][]byte{
+		slots[0].Sig:    first.signature,
+		slots[0].Verity: first.verity,
+		slots[0].Root:   first.root,
+	} {
 		if _, err := disk.WriteAt(content, p.table.Partitions[index-1].Start); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return p, disk.Over
 }
 
@@ -157,7 +209,9 @@ func (p plant) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader {
 }
 
 // upgraderOn is one on any disk, with its files.
-func (p plant) upgraderOn(disk upgrade.Device, files upgrade.Records, running upgrade.System) *upgrade.Upgrader {
+func (p plant) upgraderOn(
+	disk upgrade.Device, files upgrade.Records, running upgrade.System,
+) *upgrade.Upgrader {
 	entry, _ := bootentry.Format(bootentry.Name{
 		ImageID:   imageID,
 		Version:   running.Version,
@@ -165,6 +219,7 @@ func (p plant) upgraderOn(disk upgrade.Device, files upgrade.Records, running up
 		Counted:   true,
 		TriesLeft: upgrade.Tries,
 	})
+
 	return &upgrade.Upgrader{
 		Disk: upgrade.Disk{
 			Arch:       arch,
@@ -186,20 +241,25 @@ func (p plant) upgraderOn(disk upgrade.Device, files upgrade.Records, running up
 }
 
 // target is the slot that does not run.
-func (p plant) target(disk firmware.Disk, running upgrade.System) (gpt.Table, partitions.Slot, error) {
+func (p plant) target(
+	disk firmware.Disk, running upgrade.System,
+) (gpt.Table, partitions.Slot, error) {
 	table, err := gpt.Read(disk, p.table.DiskSize, sector)
 	if err != nil {
 		return table, partitions.Slot{}, err
 	}
+
 	slots, err := partitions.Slots(table, arch)
 	if err != nil {
 		return table, partitions.Slot{}, err
 	}
+
 	for i, s := range slots {
 		if hash, ok := s.Holds(table, arch); ok && hex.EncodeToString(hash[:]) == running.RootHash {
 			return table, slots[1-i], nil
 		}
 	}
+
 	return table, partitions.Slot{}, fmt.Errorf("no slot holds %s", running.Version)
 }
 
@@ -213,8 +273,14 @@ func (p plant) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
 	return do(files)
 }
 
-// loaders are the versions of the loaders that come with versions of the system.
-var loaders = map[string]string{"1.0.0": "257.1", "2.0.0": "257.2-1~deb13u1", "3.0.0": "257.10", "4.0.0": "257.11"}
+// loaders are the versions of the loaders that come with versions of the
+// system.
+var loaders = map[string]string{
+	"1.0.0": "257.1",
+	"2.0.0": "257.2-1~deb13u1",
+	"3.0.0": "257.10",
+	"4.0.0": "257.11",
+}
 
 // errPanics is the end of a boot.
 var errPanics = errors.New("the kernel panics")

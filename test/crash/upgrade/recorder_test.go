@@ -19,8 +19,8 @@ const (
 	epochFile   = "upgrade-epoch.json"
 )
 
-// event is what one flush made durable: sectors, in the order they were written, or
-// a file of the state partition.
+// event is what one flush made durable: sectors, in the order they were
+// written, or a file of the state partition.
 type event struct {
 	writes []firmware.Written
 	file   string
@@ -64,9 +64,11 @@ func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
 func (r *recorder) Sync() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.Now) == 0 || r.lazy != nil && r.lazy() {
 		return nil
 	}
+
 	r.events = append(r.events, event{writes: r.Now})
 	r.Now = nil
 	return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// breakBootDir has as many FATs say that the directory of boot entries ends before
-// it begins, as a torn write of the firmware's can.
+// breakBootDir has as many FATs say that the directory of boot entries ends
+// before it begins, as a torn write of the firmware's can.
 func (c *course) breakBootDir(fats int64) {
 	c.t.Helper()
 	part := c.table.Partitions[0]
@@ -24,10 +24,16 @@ func (c *course) breakBootDir(fats int64) {
 	if _, err := c.ReadAt(head, part.Start); err != nil {
 		c.t.Fatal(err)
 	}
+
 	le := binary.LittleEndian
-	reserved, perFAT, perCluster := int64(le.Uint16(head[14:])), int64(le.Uint32(head[36:])), int64(head[13])
-	fat1, data := part.Start+reserved*sector, part.Start+(reserved+2*perFAT)*sector
-	// The directory is the first on the disk whose first entries are . and .. and a filler.
+	reserved := int64(le.Uint16(head[14:]))
+	perFAT := int64(le.Uint32(head[36:]))
+	perCluster := int64(head[13])
+	fat1 := part.Start + reserved*sector
+	data := part.Start + (reserved+2*perFAT)*sector
+
+	// The directory is the first on the disk whose first entries are . and ..
+	// and a filler.
 	for cluster := int64(2); cluster < 100; cluster++ {
 		b := make([]byte, 128)
 		if _, err := c.ReadAt(b, data+(cluster-2)*perCluster*sector); err != nil {
@@ -36,17 +42,21 @@ func (c *course) breakBootDir(fats int64) {
 		if !bytes.HasPrefix(b[64:], []byte("FILLER0 ")) {
 			continue
 		}
+
 		for n := range fats {
 			if _, err := c.WriteAt(make([]byte, 4), fat1+n*perFAT*sector+4*cluster); err != nil {
 				c.t.Fatal(err)
 			}
 		}
+
 		return
 	}
+
 	c.t.Fatal("no directory of boot entries")
 }
 
-// starts is boot, or the system of the recovery entry if the loader has no other.
+// starts is boot, or the system of the recovery entry if the loader has no
+// other.
 func (p plant) starts(disk firmware.Disk) (upgrade.System, error) {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
@@ -55,10 +65,12 @@ func (p plant) starts(disk firmware.Disk) (upgrade.System, error) {
 	if all, err := l.Entries(); err == nil && len(all) > 0 {
 		return p.boot(disk)
 	}
+
 	content, err := l.File(loader.RecoveryUKI)
 	if err != nil {
 		return upgrade.System{}, err
 	}
+
 	r, err := p.releaseOf(content)
 	return r.System, err
 }
@@ -76,20 +88,29 @@ func (c *course) recovers() {
 	c.runs(runs)
 }
 
-// TestTheOracleSeesWhatIsBesideTheEntries: a spare that is broken does not survive.
+// TestTheOracleSeesWhatIsBesideTheEntries: a spare that is broken does not
+// survive.
 func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 	write := func(path string, content []byte) func(c *course) error {
 		return func(c *course) error {
-			return c.plant.onESP(c.recorder, func(files *fat.FS) error { return files.WriteFile(path, content) })
+			return c.plant.onESP(c.recorder, func(files *fat.FS) error {
+				return files.WriteFile(path, content)
+			})
 		}
 	}
+
 	torn := firmware.SystemdBoot("257.1")
 	torn[len(torn)-1]++
 	for name, breaks := range map[string]func(c *course) error{
-		"a recovery entry that nobody made":      write(loader.RecoveryUKI, []byte("MZ")),
-		"a recovery entry of what is not there":  func(c *course) error { return write(loader.RecoveryUKI, c.releases[1].uki)(c) },
-		"a loader that is torn":                  write(loader.Path(arch), torn),
-		"a slot that is not what its UKI starts": func(c *course) error { _, err := c.WriteAt([]byte{1}, c.table.Partitions[3].Start); return err },
+		"a recovery entry that nobody made": write(loader.RecoveryUKI, []byte("MZ")),
+		"a recovery entry of what is not there": func(c *course) error {
+			return write(loader.RecoveryUKI, c.releases[1].uki)(c)
+		},
+		"a loader that is torn": write(loader.Path(arch), torn),
+		"a slot that is not what its UKI starts": func(c *course) error {
+			_, err := c.WriteAt([]byte{1}, c.table.Partitions[3].Start)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourse(t, "1.0.0", "2.0.0")
@@ -114,6 +135,7 @@ func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
 			t.Errorf("it is not %s", c.releases[of].Version)
 		}
 	}
+
 	has(0)
 	c.upgrade("2.0.0", upgrade.Wish{})
 	has(0)
@@ -136,6 +158,7 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 			return files.Remove(fat.BootDir + "/" + imageID + "_" + version + "_x86-64.efi")
 		})
 	}
+
 	for _, tc := range []struct {
 		name   string
 		breaks func(c *course)
@@ -152,12 +175,17 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 			c.recovers()
 			var told []upgrade.OpKind
 			c.u.Listener = hearing{done: func(op upgrade.Op) { told = append(told, op.Kind) }}
-			if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Nothing || !slices.Equal(told, []upgrade.OpKind{upgrade.Restore}) {
+
+			op := c.run(upgrade.Verdict{})
+			if op.Kind != upgrade.Nothing ||
+				!slices.Equal(told, []upgrade.OpKind{upgrade.Restore}) {
 				t.Fatalf("%v, then %v", told, op)
 			}
+
 			if err := c.clean(c.recorder, nil, c.running, true); err != nil {
 				t.Error(err)
 			}
+
 			c.boot()
 			c.upgrade("3.0.0", upgrade.Wish{})
 			c.run(upgrade.Verdict{Word: upgrade.Good})
@@ -166,19 +194,25 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	}
 }
 
-// TestTheRecoveryEntryOutlivesItsSlot has one that could not be renewed in time.
+// TestTheRecoveryEntryOutlivesItsSlot has one that could not be renewed in
+// time.
 func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
-	c.onESP(func(files *fat.FS) error { return files.WriteFile(loader.RecoveryUKI, c.releases[0].uki) })
+
+	c.onESP(func(files *fat.FS) error {
+		return files.WriteFile(loader.RecoveryUKI, c.releases[0].uki)
+	})
+
 	c.upgrade("3.0.0", upgrade.Wish{})
 	if err := c.spare(c.Recorder); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the name says.
+// TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the
+// name says.
 func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
@@ -187,6 +221,7 @@ func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c.onESP(func(files *fat.FS) error { return files.WriteFile(name, make([]byte, 1000)) })
 	c.run(upgrade.Verdict{})
 	c.upgrade("3.0.0", upgrade.Wish{})
+
 	if !bytes.Equal(c.fileOnESP(name), c.releases[1].uki) {
 		t.Error("it is as it was")
 	}
@@ -196,15 +231,20 @@ func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.breakBootDir(2)
-	if _, err := c.u.Run(t.Context(), upgrade.Verdict{Word: upgrade.Good}, packOnly(noPack{})); err == nil {
+
+	_, err := c.u.Run(t.Context(), upgrade.Verdict{Word: upgrade.Good}, packOnly(noPack{}))
+	if err == nil {
 		t.Error("a trial whose entry cannot be read ends well")
 	}
+
 	c.recovers()
 	if c.running.Version != "1.0.0" {
 		t.Fatalf("%s runs", c.running.Version)
 	}
+
 	c.restarts()
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	if c.running.Version != "2.0.0" {
 		t.Errorf("%s runs in the end", c.running.Version)
 	}
@@ -216,6 +256,7 @@ func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	disk := c.u.Disk.Partitions
 	c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
 		if p.Index == slot.Sig {
@@ -223,12 +264,14 @@ func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
 		}
 		return disk.Open(p)
 	}}
+
 	if err := c.u.Begin(c.releases[1].index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Reboot {
 		t.Errorf("it is not tried: %v", op)
 	}
+
 	table, _, err := c.target()
 	if label := table.Partition(slot.Sig).Label; err != nil || label != partitions.EmptyLabel {
 		t.Errorf("the place of the signature is %s, %v", label, err)

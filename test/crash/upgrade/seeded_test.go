@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// bug is one that somebody could write: another Next, flushes of a step that are
-// not done, or writes.
+// bug is one that somebody could write: another Next, flushes of a step that
+// are not done, or writes.
 type bug struct {
 	mutant  func(v upgrade.View) upgrade.Op
 	forgets func(kind upgrade.OpKind) bool
@@ -40,7 +40,12 @@ func seen(edit func(v *upgrade.View)) bug {
 
 // forgetting has the flushes of a step left out.
 func forgetting(kinds ...upgrade.OpKind) bug {
-	return bug{mutant: upgrade.Next, forgets: func(kind upgrade.OpKind) bool { return kinds == nil || slices.Contains(kinds, kind) }}
+	return bug{
+		mutant: upgrade.Next,
+		forgets: func(kind upgrade.OpKind) bool {
+			return kinds == nil || slices.Contains(kinds, kind)
+		},
+	}
 }
 
 var seeded = map[string]bug{
@@ -48,8 +53,9 @@ var seeded = map[string]bug{
 		v.Holds = v.Journal.Target.RootHash
 		return upgrade.Next(v)
 	}),
-	"the slot is not filled":                 seen(func(v *upgrade.View) { v.Filled = true }),
-	"the slot that is filled is not emptied": instead(upgrade.Empty, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
+	"the slot is not filled": seen(func(v *upgrade.View) { v.Filled = true }),
+	"the slot that is filled is not emptied": instead(upgrade.Empty,
+		func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
 	"the entry comes before the journal says so": seen(func(v *upgrade.View) {
 		if v.Journal != nil && v.StagedUKI {
 			j := *v.Journal
@@ -57,24 +63,35 @@ var seeded = map[string]bug{
 			v.Journal = &j
 		}
 	}),
-	"the restart comes before the entry": instead(upgrade.Link, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Reboot} }),
-	"the entry has more tries than anybody waits for": instead(upgrade.Link, func(_ upgrade.View, op upgrade.Op) upgrade.Op {
-		op.To = strings.Replace(op.To, "+3-0", "+9-0", 1)
-		return op
-	}),
-	"the entry does not count": instead(upgrade.Link, func(_ upgrade.View, op upgrade.Op) upgrade.Op {
-		op.To = strings.Replace(op.To, "+3-0", "", 1)
-		return op
-	}),
-	"the running system's entry goes first": instead(upgrade.Fill, func(v upgrade.View, op upgrade.Op) upgrade.Op {
-		for _, e := range v.Entries {
-			if e.RootHash == v.Running.RootHash && !e.Orphan {
-				return upgrade.Op{Kind: upgrade.Drop, File: e.File}
+	"the restart comes before the entry": instead(upgrade.Link,
+		func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Reboot} }),
+	"the entry has more tries than anybody waits for": instead(
+		upgrade.Link,
+		func(_ upgrade.View, op upgrade.Op) upgrade.Op {
+			op.To = strings.Replace(op.To, "+3-0", "+9-0", 1)
+			return op
+		},
+	),
+	"the entry does not count": instead(
+		upgrade.Link,
+		func(_ upgrade.View, op upgrade.Op) upgrade.Op {
+			op.To = strings.Replace(op.To, "+3-0", "", 1)
+			return op
+		},
+	),
+	"the running system's entry goes first": instead(
+		upgrade.Fill,
+		func(v upgrade.View, op upgrade.Op) upgrade.Op {
+			for _, e := range v.Entries {
+				if e.RootHash == v.Running.RootHash && !e.Orphan {
+					return upgrade.Op{Kind: upgrade.Drop, File: e.File}
+				}
 			}
-		}
-		return op
-	}),
-	"a failure is not remembered":    instead(upgrade.Remember, func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
+			return op
+		},
+	),
+	"a failure is not remembered": instead(upgrade.Remember,
+		func(upgrade.View, upgrade.Op) upgrade.Op { return upgrade.Op{Kind: upgrade.Finish} }),
 	"what is remembered is not read": seen(func(v *upgrade.View) { v.Failed = nil }),
 	"a system that is ill is blessed": seen(func(v *upgrade.View) {
 		if v.Verdict.Word == upgrade.Bad {
@@ -91,29 +108,39 @@ var seeded = map[string]bug{
 			v.Verdict.Word = upgrade.Bad
 		}
 	}),
-	"a system that is well goes on being tried": instead(upgrade.Rename, func(v upgrade.View, op upgrade.Op) upgrade.Op {
-		if v.Verdict.Word == upgrade.Good {
-			return upgrade.Op{Kind: upgrade.Finish}
-		}
-		return op
-	}),
-	"a system that is ill keeps its tries": instead(upgrade.Rename, func(v upgrade.View, op upgrade.Op) upgrade.Op {
-		if v.Verdict.Word == upgrade.Bad {
-			return upgrade.Op{Kind: upgrade.Reboot}
-		}
-		return op
-	}),
-	"the backup of the table is not written":    {mutant: upgrade.Next, loses: func(off int64) bool { return off >= 534<<20 }},
+	"a system that is well goes on being tried": instead(
+		upgrade.Rename,
+		func(v upgrade.View, op upgrade.Op) upgrade.Op {
+			if v.Verdict.Word == upgrade.Good {
+				return upgrade.Op{Kind: upgrade.Finish}
+			}
+			return op
+		},
+	),
+	"a system that is ill keeps its tries": instead(
+		upgrade.Rename,
+		func(v upgrade.View, op upgrade.Op) upgrade.Op {
+			if v.Verdict.Word == upgrade.Bad {
+				return upgrade.Op{Kind: upgrade.Reboot}
+			}
+			return op
+		},
+	),
+	"the backup of the table is not written": {
+		mutant: upgrade.Next,
+		loses:  func(off int64) bool { return off >= 534<<20 },
+	},
 	"nothing is flushed":                        forgetting(),
 	"an entry that goes is not flushed":         forgetting(upgrade.Drop),
 	"the table of an empty slot is not flushed": forgetting(upgrade.Empty),
 	"the table of a sealed slot is not flushed": forgetting(upgrade.Seal),
 }
 
-// TestSeededBugsAreFound runs lives with a bug in them: either they cannot be lived,
-// or some power cut shows it.
+// TestSeededBugsAreFound runs lives with a bug in them: either they cannot be
+// lived, or some power cut shows it.
 func TestSeededBugsAreFound(t *testing.T) {
-	began, n := time.Now(), 0
+	began := time.Now()
+	n := 0
 	for name, bug := range seeded {
 		found := t.Run(name, func(t *testing.T) {
 			for life, live := range lives {
@@ -128,7 +155,9 @@ func TestSeededBugsAreFound(t *testing.T) {
 			n++
 		}
 	}
-	t.Logf("L6: %d of %d seeded bugs found, in %s", n, len(seeded), time.Since(began).Round(time.Second))
+
+	t.Logf("L6: %d of %d seeded bugs found, in %s",
+		n, len(seeded), time.Since(began).Round(time.Second))
 }
 
 // fatal is a testing.TB whose Fatal ends the life only.
@@ -140,19 +169,25 @@ func (f fatal) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, ar
 // lived is what is wrong with a life, "" if nothing is.
 func lived(t *testing.T, live func(c *course), b bug) (found string) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
-	steps, doing := 0, upgrade.Nothing
+	steps := 0
+	doing := upgrade.Nothing
 	c.mutant = func(v upgrade.View) upgrade.Op {
-		if steps++; steps > 500 {
+		steps++
+		if steps > 500 {
 			panic("it does not come to an end")
 		}
 		op := b.mutant(v)
 		doing = op.Kind
 		return op
 	}
-	c.u.Decide, c.loses = c.mutant, b.loses
+
+	c.u.Decide = c.mutant
+	c.loses = b.loses
+
 	if b.forgets != nil {
 		c.lazy = func() bool { return b.forgets(doing) }
 	}
+
 	c.t = fatal{TB: t}
 	func() {
 		defer func() {
@@ -162,23 +197,28 @@ func lived(t *testing.T, live func(c *course), b bug) (found string) {
 		}()
 		live(c)
 	}()
+
 	n := 0
 	stretch{beginning(c.base), c.events}.each(func(e *epoch) {
 		firmware.Subsets(e.writes, 4, 1, func(kept firmware.Sectors) {
 			if found != "" {
 				return
 			}
+
 			m := e.with(kept)
 			err := e.see(m, func(disk firmware.Disk) error { return c.survives(disk, m.files) })
 			for _, good := range []bool{true, false} {
-				if n++; err == nil && n%7 == 0 {
+				n++
+				if err == nil && n%7 == 0 {
 					_, err = c.finishes(t, m, good)
 				}
 			}
+
 			if err != nil {
 				found = err.Error()
 			}
 		})
 	})
+
 	return found
 }

@@ -20,57 +20,74 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	ctx, cancel := context.WithCancel(t.Context())
-	rebooted, done := make(chan struct{}), make(chan struct{})
+	rebooted := make(chan struct{})
+	done := make(chan struct{})
 	s := upgrade.New(&upgrade.Service{
 		Upgrader: c.u,
 		Machine:  machine{func() { close(rebooted) }},
 		Trial:    &upgrade.Trial{Limit: time.Hour},
 		Log:      zap.NewNop(),
 	})
+
 	go func() {
 		defer close(done)
 		s.Run(ctx)
 	}()
+
 	for _, plan := range []bool{true, false} {
-		if version, err := s.Ask(ctx, upgrade.Request{Back: true, Plan: plan}); err != nil || version != "1.0.0" {
+		version, err := s.Ask(ctx, upgrade.Request{Back: true, Plan: plan})
+		if err != nil || version != "1.0.0" {
 			t.Errorf("back to %q: %v", version, err)
 		}
 	}
+
 	<-rebooted
 	cancel()
 	<-done
 	c.boot()
+
 	if c.running.Version != "1.0.0" {
 		t.Fatalf("%s runs", c.running.Version)
 	}
+
 	c.run(upgrade.Verdict{})
 	c.remembers("2.0.0")
+
 	if failed, _ := upgrade.Failures(c.recorder); failed[0].Reason != "somebody has gone back" {
 		t.Errorf("remembers %v", failed)
 	}
 }
 
-// TestWhatIsArmedCanBeAskedForAgain has a downgrade and a way back wait, and then not.
+// TestWhatIsArmedCanBeAskedForAgain has a downgrade and a way back wait, and
+// then not.
 func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	down := c.releases[0].index
 	if err := c.u.Begin(down, upgrade.Wish{Downgrade: true}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
+
 	c.run(upgrade.Verdict{})
-	if err := c.u.Begin(down, upgrade.Wish{Downgrade: true, AtOnce: true}, upgrade.Facts{}); err != nil {
+	if err := c.u.Begin(down, upgrade.Wish{Downgrade: true, AtOnce: true},
+		upgrade.Facts{}); err != nil {
 		t.Errorf("a downgrade, once more and at once: %v", err)
 	}
-	if j, err := upgrade.ReadJournal(c.recorder); err != nil || !j.AtOnce || j.Phase != upgrade.Armed {
+
+	if j, err := upgrade.ReadJournal(c.recorder); err != nil || !j.AtOnce ||
+		j.Phase != upgrade.Armed {
 		t.Errorf("journal %+v, %v", j, err)
 	}
+
 	if err := c.u.Begin(c.releases[2].index, upgrade.Wish{}, upgrade.Facts{}); err == nil {
 		t.Error("another one is taken while that is armed")
 	}
+
 	c.boot()
 	c.run(upgrade.Verdict{Word: upgrade.Good})
+
 	for range 2 {
 		if _, err := c.u.Back(upgrade.Wish{Stay: true}, false); err != nil {
 			t.Errorf("back, and once more: %v", err)
@@ -79,28 +96,36 @@ func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestAskedForAgainItComesFromTheOtherPlace has an upgrade stop, and go on by another index.
+// TestAskedForAgainItComesFromTheOtherPlace has an upgrade stop, and go on by
+// another index.
 func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	two := c.releases[1].index
 	elsewhere := two
 	elsewhere.Pack.Size++
+
 	if err := c.u.Begin(elsewhere, upgrade.Wish{Ref: "there"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.u.Run(t.Context(), upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err, fill.ErrUnreachable) {
+
+	if _, err := c.u.Run(t.Context(), upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err,
+		fill.ErrUnreachable) {
 		t.Fatal(err)
 	}
+
 	two.Epoch = 3
 	if err := c.u.Begin(two, upgrade.Wish{Ref: "here"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
+
 	j, err := upgrade.ReadJournal(c.recorder)
 	text, indexErr := c.recorder.Read("upgrade-index.json")
 	idx, parseErr := bundle.Parse(text)
-	if indexErr = errors.Join(indexErr, parseErr); indexErr != nil || idx.Pack != two.Pack || err != nil || j.Ref != "here" || j.Epoch != 3 {
+	indexErr = errors.Join(indexErr, parseErr)
+	if indexErr != nil || idx.Pack != two.Pack || err != nil || j.Ref != "here" || j.Epoch != 3 {
 		t.Errorf("%+v, pack %+v, %v", j, idx.Pack, errors.Join(err, indexErr))
 	}
+
 	c.restarts()
 }
 
@@ -111,7 +136,8 @@ func (failing) OpenRunning(gpt.Partition) (io.ReaderAt, io.Closer, error) {
 	return nil, nil, errors.New("input/output error")
 }
 
-// TestASlotThatCannotBeReadIsNoReasonToStay upgrades from a disk that is failing.
+// TestASlotThatCannotBeReadIsNoReasonToStay upgrades from a disk that is
+// failing.
 func TestASlotThatCannotBeReadIsNoReasonToStay(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.u.Disk.Partitions = failing{c.u.Disk.Partitions}
@@ -126,9 +152,11 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
-	if _, err := c.recorder.WriteAt([]byte("damage"), c.table.Partitions[2].Start+5000); err != nil {
+	if _, err := c.recorder.WriteAt([]byte("damage"),
+		c.table.Partitions[2].Start+5000); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	s := upgrade.New(&upgrade.Service{
@@ -136,13 +164,16 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 		Machine:  machine{func() { t.Error("it restarts") }},
 		Log:      zap.NewNop(),
 	})
+
 	go func() {
 		defer close(done)
 		s.Run(ctx)
 	}()
+
 	if _, err := s.Ask(ctx, upgrade.Request{Back: true}); !errors.Is(err, upgrade.ErrDamaged) {
 		t.Errorf("error %v", err)
 	}
+
 	cancel()
 	<-done
 }

@@ -32,19 +32,26 @@ func (d badSector) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
-	for name, known := range map[string]bool{"what it has is known": true, "what it has is not known": false} {
+	for name, known := range map[string]bool{
+		"what it has is known":     true,
+		"what it has is not known": false,
+	} {
 		for at := range int64(2) { // The first half of the root is the same in all versions.
 			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 			c.upgrade("2.0.0", upgrade.Wish{})
 			c.run(upgrade.Verdict{Word: upgrade.Good})
+
 			if !known {
 				_ = c.Remove(fill.ContentsFile)
 			}
+
 			_, slot, err := c.target()
 			if err != nil {
 				t.Fatal(err)
 			}
-			bad, disk := at*(rootSize-1), c.u.Disk.Partitions
+
+			bad := at * (rootSize - 1)
+			disk := c.u.Disk.Partitions
 			c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
 				d, err := disk.Open(p)
 				if p.Index == slot.Root {
@@ -52,7 +59,9 @@ func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
 				}
 				return d, err
 			}}
-			if c.upgrade("3.0.0", upgrade.Wish{}); bad >= 0 || c.running.Version != "3.0.0" {
+
+			c.upgrade("3.0.0", upgrade.Wish{})
+			if bad >= 0 || c.running.Version != "3.0.0" {
 				t.Errorf("%s: byte %d is as it was, %s runs", name, bad, c.running.Version)
 			}
 		}

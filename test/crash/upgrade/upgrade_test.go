@@ -28,78 +28,98 @@ func step(t testing.TB, u *upgrade.Upgrader, v upgrade.Verdict, from fill.Source
 
 func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 	p, disk := newPlant(t, "1.0.0", "2.0.0")
-	one, two := p.releases[0], p.releases[1]
+	one := p.releases[0]
+	two := p.releases[1]
 	r := newRecorder(disk, nil)
 	u := p.upgrader(r, one.System)
 	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Nothing {
 		t.Fatalf("a node with nothing to do: %v", op)
 	}
+
 	if err := u.Begin(two.index, upgrade.Wish{Ref: "r"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 	if op := step(t, u, upgrade.Verdict{}, packOnly(p.pack("2.0.0"))); op.Kind != upgrade.Reboot {
 		t.Fatalf("after staging: %v", op)
 	}
+
 	runs, err := p.boot(r.Memory)
 	if err != nil || runs != two.System {
 		t.Fatalf("boots %v %v", runs, err)
 	}
+
 	u = p.upgrader(r, runs)
 	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Observe {
 		t.Fatalf("on trial: %v", op)
 	}
-	if op := step(t, u, upgrade.Verdict{Word: upgrade.Good}, fill.Sources{}); op.Kind != upgrade.Nothing {
+
+	op := step(t, u, upgrade.Verdict{Word: upgrade.Good}, fill.Sources{})
+	if op.Kind != upgrade.Nothing {
 		t.Fatalf("after the verdict: %v", op)
 	}
+
 	if j, err := upgrade.ReadJournal(r); j != nil || err != nil {
 		t.Errorf("journal %v %v", j, err)
 	}
+
 	for range 5 {
-		if runs, err = p.boot(r.Memory); err != nil || runs != two.System {
+		runs, err = p.boot(r.Memory)
+		if err != nil || runs != two.System {
 			t.Fatalf("later boots %v %v", runs, err)
 		}
 	}
-	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); !errors.As(err, new(*upgrade.Refusal)) {
+	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); !errors.As(err,
+		new(*upgrade.Refusal)) {
 		t.Errorf("the same once more: %v", err)
 	}
 }
 
 func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	p, disk := newPlant(t, "1.0.0", "2.0.0")
-	one, two := p.releases[0], p.releases[1]
+	one := p.releases[0]
+	two := p.releases[1]
 	r := newRecorder(disk, nil)
 	u := p.upgrader(r, one.System)
 	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
+
 	step(t, u, upgrade.Verdict{}, packOnly(p.pack("2.0.0")))
 	for i := range upgrade.Tries {
 		if runs, err := p.boot(r.Memory); err != nil || runs != two.System {
 			t.Fatalf("boot %d: %v %v", i, runs, err)
 		}
 	}
+
 	runs, err := p.boot(r.Memory)
 	if err != nil || runs != one.System {
 		t.Fatalf("after %d boots that failed: %v %v", upgrade.Tries, runs, err)
 	}
+
 	u = p.upgrader(r, runs)
 	if op := step(t, u, upgrade.Verdict{}, fill.Sources{}); op.Kind != upgrade.Nothing {
 		t.Errorf("after the fallback: %v", op)
 	}
+
 	failed, err := upgrade.Failures(r)
-	if err != nil || len(failed) != 1 || (upgrade.System{Version: failed[0].Version, RootHash: failed[0].RootHash}) != two.System {
+	if err != nil || len(failed) != 1 ||
+		(upgrade.System{Version: failed[0].Version, RootHash: failed[0].RootHash}) != two.System {
 		t.Errorf("remembers %v %v", failed, err)
 	}
+
 	err = u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{})
-	if refusal, is := errors.AsType[*upgrade.Refusal](err); !is || refusal.Code != upgrade.CodeFailed {
+	refusal, is := errors.AsType[*upgrade.Refusal](err)
+	if !is || refusal.Code != upgrade.CodeFailed {
 		t.Errorf("the same once more: %v", err)
 	}
+
 	if err := u.Begin(two.index, upgrade.Wish{Again: true}, upgrade.Facts{}); err != nil {
 		t.Errorf("as a person wants it: %v", err)
 	}
 }
 
-// TestAFailureIsRememberedWithItsEvidence has the agent stop while it looks for it.
+// TestAFailureIsRememberedWithItsEvidence has the agent stop while it looks for
+// it.
 func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
@@ -107,16 +127,21 @@ func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 	c.boot()
 	ctx, stop := context.WithCancel(t.Context())
 	c.node().evidence = func(ctx context.Context) []string {
-		if stop(); ctx.Err() != nil {
+		stop()
+		if ctx.Err() != nil {
 			return nil
 		}
 		return []string{"it says why"}
 	}
-	if _, err := c.u.Run(ctx, upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err, context.Canceled) {
+
+	if _, err := c.u.Run(ctx, upgrade.Verdict{}, packOnly(noPack{})); !errors.Is(err,
+		context.Canceled) {
 		t.Fatal(err)
 	}
+
 	c.run(upgrade.Verdict{})
-	if failed, err := upgrade.Failures(c.recorder); err != nil || len(failed) != 1 || len(failed[0].Evidence) != 1 {
+	failed, err := upgrade.Failures(c.recorder)
+	if err != nil || len(failed) != 1 || len(failed[0].Evidence) != 1 {
 		t.Errorf("remembers %+v, %v", failed, err)
 	}
 }
@@ -125,17 +150,21 @@ func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 func TestVersionsMayRankTheSame(t *testing.T) {
 	c := newCourse(t, "1.0.0", "01.0.0")
 	c.upgrade("01.0.0", upgrade.Wish{})
-	if c.run(upgrade.Verdict{Word: upgrade.Good}); c.running.Version != "01.0.0" {
+	c.run(upgrade.Verdict{Word: upgrade.Good})
+	if c.running.Version != "01.0.0" {
 		t.Errorf("%s runs", c.running.Version)
 	}
+
 	c.boot()
 	if c.running.Version != "01.0.0" {
 		t.Errorf("%s runs then", c.running.Version)
 	}
+
 	c.back("1.0.0")
 }
 
-// TestARefusalWritesNothing: neither does one that goes by the firmware's variables, by the battery or by the UKI on the ESP.
+// TestARefusalWritesNothing: neither does one that goes by the firmware's
+// variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Wish{})
@@ -143,12 +172,20 @@ func TestARefusalWritesNothing(t *testing.T) {
 	signed := signedImage(t)
 	next := c.releases[2].index
 	next.Authenticode = &signed
-	authority, signer := firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][1])), firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][0]))
+	authority := firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][1]))
+	signer := firmware.SignatureList(string(efivar.X509), string(signed.Signatures[0][0]))
 	digest := firmware.Digest(t, c.releases[0].uki)
+
 	onBattery := fstest.MapFS{}
-	for attribute, value := range map[string]string{"type": "Battery", "status": "Discharging", "capacity": "10"} {
-		onBattery["class/power_supply/BAT0/"+attribute] = &fstest.MapFile{Data: []byte(value + "\n")}
+	for attribute, value := range map[string]string{
+		"type":     "Battery",
+		"status":   "Discharging",
+		"capacity": "10",
+	} {
+		onBattery["class/power_supply/BAT0/"+
+			attribute] = &fstest.MapFile{Data: []byte(value + "\n")}
 	}
+
 	begin := func() error { return c.u.Begin(next, upgrade.Wish{}, upgrade.Facts{}) }
 	back := func() error { _, err := c.u.Back(upgrade.Wish{}, false); return err }
 	for _, test := range []struct {
@@ -157,25 +194,50 @@ func TestARefusalWritesNothing(t *testing.T) {
 		do   func() error
 		code string
 	}{
-		{"an upgrade by nobody that db knows", firmware.SecureBoot(nil, nil), begin, upgrade.CodeNotInDB},
-		{"an upgrade by somebody in dbx", firmware.SecureBoot(authority, signer), begin, upgrade.CodeForbidden},
+		{
+			"an upgrade by nobody that db knows",
+			firmware.SecureBoot(nil, nil),
+			begin,
+			upgrade.CodeNotInDB,
+		},
+		{
+			"an upgrade by somebody in dbx",
+			firmware.SecureBoot(authority, signer),
+			begin,
+			upgrade.CodeForbidden,
+		},
 		{"an upgrade on battery", onBattery, begin, upgrade.CodeBattery},
-		{"back to a UKI that is not signed", firmware.SecureBoot(authority, nil), back, upgrade.CodeUnsigned},
-		{"back to a UKI that is in dbx", firmware.SecureBoot(nil, digest), back, upgrade.CodeForbidden},
+		{
+			"back to a UKI that is not signed",
+			firmware.SecureBoot(authority, nil),
+			back,
+			upgrade.CodeUnsigned,
+		},
+		{
+			"back to a UKI that is in dbx",
+			firmware.SecureBoot(nil, digest),
+			back,
+			upgrade.CodeForbidden,
+		},
 	} {
-		written, files := len(c.events), maps.Clone(c.files)
+		written := len(c.events)
+		files := maps.Clone(c.files)
 		c.u.Sys = test.sys
 		refusedWith(t, test.do(), test.code)
 		if len(c.events) != written || !maps.EqualFunc(files, c.files, bytes.Equal) {
 			t.Errorf("%s: %d writes", test.name, len(c.events)-written)
 		}
 	}
-	for _, sys := range []fstest.MapFS{firmware.SecureBoot([]byte("no list"), nil), firmware.SecureBoot(nil, []byte("no list"))} {
+
+	for _, sys := range []fstest.MapFS{
+		firmware.SecureBoot([]byte("no list"), nil), firmware.SecureBoot(nil, []byte("no list")),
+	} {
 		c.u.Sys = sys
 		if begin() == nil || back() == nil {
 			t.Error("begun, though nobody knows what the firmware starts")
 		}
 	}
+
 	c.u.Sys = firmware.SecureBoot(append(authority, digest...), nil)
 	if err := errors.Join(back(), begin()); err != nil {
 		t.Errorf("what the firmware starts: %v", err)
@@ -190,10 +252,12 @@ func signedImage(t testing.TB) authenticode.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return im
 }
 
