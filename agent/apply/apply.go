@@ -36,27 +36,34 @@ type Executor struct {
 	Node  *durable.Dir
 	Image fs.FS
 	Units Units
+
 	// OSVersion is the running image's IMAGE_VERSION, BootID the kernel's id of
 	// this boot.
 	OSVersion string
 	BootID    string
+
 	// JobWait is how long one stage of units may take; a job that takes longer
 	// goes on and counts as an error.
 	JobWait time.Duration
-	// Steady is how long all units have to be well for a change to be good, Limit
-	// how long they may take to get there.
+
+	// Steady is how long all units have to be well for a change to be good,
+	// Limit how long they may take to get there.
 	Steady, Limit time.Duration
+
 	// Now is the wall clock, for the history; Uptime the time since boot.
 	Now    func() time.Time
 	Uptime func() time.Duration
 
 	opened  *generation.Store
 	catalog *generation.Catalog
+
 	// last is the generation that was current when last seen.
 	last generation.Manifest
 	gate *health.Gate
+
 	// owed is read once, when something asks for it first.
 	owed *owed
+
 	// reload says that a repair is on disk which systemd has not read yet.
 	reload bool
 }
@@ -64,8 +71,8 @@ type Executor struct {
 // kept is how many generations stay on disk besides the current ones.
 const kept = 5
 
-// crowded is how many generations may be on disk before Tidy prunes them without
-// waiting for a verdict.
+// crowded is how many generations may be on disk before Tidy prunes them
+// without waiting for a verdict.
 const crowded = 16
 
 // ErrUnfinished says that the node is between two generations: the journal
@@ -89,8 +96,10 @@ func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (p
 // Request is a configuration to apply.
 type Request struct {
 	Desired config.Desired
+
 	// Source names the document, for people.
 	Source string
+
 	// Try is how long the configuration stays unless it is confirmed; 0 is for
 	// good.
 	Try time.Duration
@@ -98,43 +107,52 @@ type Request struct {
 
 // ErrNothingBefore says that a change cannot be tried, as the node has nothing
 // yet that it could go back to.
-var ErrNothingBefore = errors.New("the node has no configuration yet that it could go back to; hint: apply it without --try")
+var ErrNothingBefore = errors.New("the node has no configuration yet that it could go back to; " +
+	"hint: apply it without --try")
 
 // Apply makes the node what r says. An error before the flip has changed
-// nothing on the node; an error in bringing files about has been undone. A
-// unit that systemd could not start, stop or restart is an error too, after all
-// else is done: the generation stays until Judge and Settle have decided, and
-// *unit.JobError tells which unit. An apply that was cut off before is completed
-// first.
+// nothing on the node; an error in bringing files about has been undone. A unit
+// that systemd could not start, stop or restart is an error too, after all else
+// is done: the generation stays until Judge and Settle have decided, and
+// *unit.JobError tells which unit. An apply that was cut off before is
+// completed first.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
 	before, err := e.settle(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	c, err := e.planner().change(ctx, r.Desired, r.Source)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	j := e.journal(c, before)
 	if r.Try > 0 {
 		if j.Good == "" {
 			return generation.Manifest{}, ErrNothingBefore
 		}
-		j.Try = &generation.Try{Until: e.Now().Add(r.Try).UTC().Truncate(time.Second), Deadline: e.Uptime() + r.Try}
+		j.Try = &generation.Try{
+			Until:    e.Now().Add(r.Try).UTC().Truncate(time.Second),
+			Deadline: e.Uptime() + r.Try,
+		}
 	}
+
 	if err := e.write(c); err != nil {
 		return generation.Manifest{}, err
 	}
+
 	if before.To != "" {
 		if err := e.record(before, Replaced, ""); err != nil {
 			return generation.Manifest{}, err
 		}
 	}
+
 	return e.turn(ctx, c, j)
 }
 
-// write stores the generation of c. If the disk is full, it prunes old generations
-// and tries once more.
+// write stores the generation of c. If the disk is full, it prunes old
+// generations and tries once more.
 func (e *Executor) write(c change) error {
 	err := e.store().Write(c.want, c.content)
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
@@ -164,15 +182,17 @@ func (e *Executor) journal(c change, before generation.Journal) generation.Journ
 	return j
 }
 
-// wellBefore returns the units that were well when the last generation that has proven
-// itself was replaced. before is the journal of the change to have, which replaced it
-// and has not proven itself, and well are the units that are well under have. What have
-// lists was observed before that change; of other units, such as those of the image,
-// it is not known that they were down.
+// wellBefore returns the units that were well when the last generation that has
+// proven itself was replaced. before is the journal of the change to have,
+// which replaced it and has not proven itself, and well are the units that are
+// well under have. What have lists was observed before that change; of other
+// units, such as those of the image, it is not known that they were down.
 func wellBefore(before generation.Journal, have generation.Manifest, well []string) []string {
 	all := slices.Clone(before.Well)
 	for _, name := range well {
-		listed := slices.ContainsFunc(have.Units, func(u generation.Unit) bool { return u.Name == name })
+		listed := slices.ContainsFunc(have.Units, func(u generation.Unit) bool {
+			return u.Name == name
+		})
 		if !listed && !slices.Contains(all, name) && !slices.Contains(before.Broken, name) {
 			all = append(all, name)
 		}
@@ -182,24 +202,29 @@ func wellBefore(before generation.Journal, have generation.Manifest, well []stri
 
 // turn makes c.want, which the store has, the current generation, and the node
 // like it.
-func (e *Executor) turn(ctx context.Context, c change, j generation.Journal) (generation.Manifest, error) {
+func (e *Executor) turn(
+	ctx context.Context, c change, j generation.Journal,
+) (generation.Manifest, error) {
 	if err := e.begin(j); err != nil {
 		if j.Back == "" {
 			err = errors.Join(err, e.store().Delete(c.want.Name()))
 		}
 		return generation.Manifest{}, err
 	}
+
 	e.gate = nil
 	err := e.store().Activate(e.OSVersion, c.want.Name())
 	if err == nil {
 		err = e.place(c, stopOf(j))
 	}
+
 	switch {
 	case err == nil:
 		return c.want, e.finish(ctx, c, j)
 	case j.Back != "":
 		return generation.Manifest{}, unfinished(err) // There is no other way to go.
 	}
+
 	return generation.Manifest{}, errors.Join(err, e.undo(c))
 }
 
@@ -227,12 +252,14 @@ func (e *Executor) undo(c change) error {
 	if err := flip(); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
+
 	if err := e.placeAll(c.want, c.have, Transient); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 	if err := e.store().RemoveJournal(); err != nil {
 		return unfinished(err)
 	}
+
 	return e.store().Delete(c.want.Name())
 }
 
@@ -252,6 +279,7 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 			return unfinished(err)
 		}
 	}
+
 	failed := e.act(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
@@ -259,20 +287,24 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 	if err := e.owe(j.To, failed); err != nil {
 		return errors.Join(joined(failed), unfinished(err))
 	}
+
 	if err := e.actedAll(j); err != nil {
 		failed[""] = err
 	}
+
 	if j.Back != "" {
 		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))
 	}
+
 	e.watch(c.want, j, failed)
 	return joined(failed)
 }
 
-// Tidy prunes generations if there are many. It is called after each change, and a
-// series of changes must not pay for the deletions of the one before: a verdict
-// prunes anyway, and ext4 is slow to make an inode in a directory from which many
-// were deleted within the last minute (recently_deleted in fs/ext4/ialloc.c).
+// Tidy prunes generations if there are many. It is called after each change,
+// and a series of changes must not pay for the deletions of the one before: a
+// verdict prunes anyway, and ext4 is slow to make an inode in a directory from
+// which many were deleted within the last minute (recently_deleted in
+// fs/ext4/ialloc.c).
 func (e *Executor) Tidy() error {
 	n, err := e.store().Len()
 	if err != nil || n <= crowded {
@@ -281,8 +313,8 @@ func (e *Executor) Tidy() error {
 	return e.prune()
 }
 
-// prune deletes generations that are no longer needed: old ones, and those left by
-// changes that were replaced or reverted.
+// prune deletes generations that are no longer needed: old ones, and those left
+// by changes that were replaced or reverted.
 func (e *Executor) prune() error {
 	j, _, err := e.store().Journal()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// takingAlong is a systemd that has stopped a unit which is bound to another, and
-// restarts only the other.
+// takingAlong is a systemd that has stopped a unit which is bound to another,
+// and restarts only the other.
 type takingAlong struct {
 	*fakeSystemd
 	bound string
@@ -27,6 +27,7 @@ func TestWhatSystemdTakesAlongIsUpAgain(t *testing.T) {
 	mustApply(t, e, unitsOf(ownUnit("whole.service", sleeper), part))
 	accept(t, e)
 	mustApply(t, e, unitsOf(ownUnit("whole.service", sleeper+"# other\n"), part))
+
 	if s := show(t, n, part.Name); !s.Running() {
 		t.Errorf("it is %+v", s)
 	}

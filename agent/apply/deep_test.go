@@ -18,12 +18,15 @@ func TestDeepPaths(t *testing.T) {
 	for _, content := range []string{"one", "two"} {
 		d := config.Desired{}
 		for _, name := range names {
-			d.Files = append(d.Files, config.File{Path: name, Mode: 0o644, Content: config.Text(content)})
+			d.Files = append(d.Files,
+				config.File{Path: name, Mode: 0o644, Content: config.Text(content)})
 		}
+
 		m, err := e.Apply(t.Context(), request(d))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		accept(t, e)
 		for _, name := range names {
 			through := path.Join(n.root.Name(), "var/lib/loam/generations", m.Name(), "root", name)
@@ -31,6 +34,7 @@ func TestDeepPaths(t *testing.T) {
 				t.Errorf("%s in its generation: %q %v", name, text, err)
 			}
 		}
+
 		if r, err := e.Resume(t.Context()); err != nil || len(r.Repaired) > 0 {
 			t.Errorf("resume: %+v %v", r, err)
 		}

@@ -1,7 +1,7 @@
 // Package apply carries out plans: it writes a generation, flips to it, brings
 // its files about on the node, has systemd do what the plan says, and watches
-// whether the node is the worse for it, with a journal from which the next start
-// goes on where this one was cut off.
+// whether the node is the worse for it, with a journal from which the next
+// start goes on where this one was cut off.
 //
 // # One change
 //

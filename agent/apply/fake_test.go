@@ -26,7 +26,12 @@ type fakeSystemd struct {
 }
 
 func newFake(root, image *os.Root) *fakeSystemd {
-	f := &fakeSystemd{root: root, image: image, states: map[string]unit.State{}, conf: map[string]string{}}
+	f := &fakeSystemd{
+		root:   root,
+		image:  image,
+		states: map[string]unit.State{},
+		conf:   map[string]string{},
+	}
 	f.load()
 	_ = f.Start(context.Background(), "systemd-journald.service")
 	return f
@@ -34,11 +39,15 @@ func newFake(root, image *os.Root) *fakeSystemd {
 
 func (f *fakeSystemd) load() {
 	f.texts = map[string]string{}
-	for dir, root := range map[string]*os.Root{"usr/lib/systemd/system": f.image, "etc/systemd/system": f.root} {
+	for dir, root := range map[string]*os.Root{
+		"usr/lib/systemd/system": f.image,
+		"etc/systemd/system":     f.root,
+	} {
 		d, err := root.Open(dir)
 		if err != nil {
 			continue
 		}
+
 		names, _ := d.Readdirnames(-1)
 		d.Close()
 		for _, name := range names {
@@ -56,7 +65,9 @@ func (f *fakeSystemd) load() {
 // os/<version>/current in /var/lib/loam.
 func (f *fakeSystemd) read(name string) string {
 	current, _ := f.root.Readlink("run/loam/current")
-	text, _ := f.root.ReadFile(strings.TrimPrefix(strings.Replace(name, "/run/loam/current", current, 1), "/"))
+	text, _ := f.root.ReadFile(
+		strings.TrimPrefix(strings.Replace(name, "/run/loam/current", current, 1), "/"),
+	)
 	return string(text)
 }
 
@@ -97,12 +108,14 @@ func (f *fakeSystemd) Stop(_ context.Context, name string) error {
 	s := f.states[name]
 	s.Active = "inactive"
 	f.states[name] = s
+
 	return nil
 }
 
 func (f *fakeSystemd) Show(_ context.Context, names []string) ([]unit.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	var states []unit.State
 	for _, name := range names {
 		s, ok := f.states[name]
@@ -112,6 +125,7 @@ func (f *fakeSystemd) Show(_ context.Context, names []string) ([]unit.State, err
 		s.Name = name
 		states = append(states, s)
 	}
+
 	return states, nil
 }
 
@@ -120,14 +134,24 @@ func (f *fakeSystemd) start(verb, name string) error {
 	if !ok {
 		return fmt.Errorf("%s %s: unit not found", verb, name)
 	}
+
 	f.starts++
 	f.conf[name] = f.read("/run/loam/current/root/etc/app/a.conf")
 	state := unit.State{Name: name, Active: "active", InvocationID: fmt.Sprintf("%032d", f.starts)}
 	if strings.Contains(text, "exit 3") {
-		state.Active, state.Result, state.ExitCode = "failed", "exit-code", 3
+		state.Active = "failed"
+		state.Result = "exit-code"
+		state.ExitCode = 3
 		f.states[name] = state
-		return &unit.JobError{Verb: verb, Unit: name, Result: "failed", State: state}
+
+		return &unit.JobError{
+			Verb:   verb,
+			Unit:   name,
+			Result: "failed",
+			State:  state,
+		}
 	}
+
 	f.states[name] = state
 	return nil
 }

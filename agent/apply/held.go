@@ -18,6 +18,7 @@ type Held struct {
 	// of generations.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
+
 	// Operator says that a person wanted it so, and nothing is wrong.
 	Operator bool      `json:"operator,omitempty"`
 	At       time.Time `json:"at"`
@@ -28,20 +29,23 @@ const (
 	heldKept = 32
 )
 
-// HeldList reads what is held on a node, oldest first, from its /var/lib/loam. A
-// list that cannot be decoded is empty: what is tried again fails again.
+// HeldList reads what is held on a node, oldest first, from its /var/lib/loam.
+// A list that cannot be decoded is empty: what is tried again fails again.
 func HeldList(state fs.FS) ([]Held, error) {
 	text, err := fs.ReadFile(state, heldName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
+
 	var all []Held
 	if json.Unmarshal(text, &all) != nil {
 		return nil, nil
 	}
+
 	return all, nil
 }
 
@@ -69,13 +73,19 @@ func (e *Executor) keepHeld(digest string, h *Held) error {
 	if err != nil {
 		return err
 	}
-	all := slices.DeleteFunc(slices.Clone(before), func(h Held) bool { return strings.HasPrefix(digest, h.Digest) })
+
+	all := slices.DeleteFunc(slices.Clone(before), func(h Held) bool {
+		return strings.HasPrefix(digest, h.Digest)
+	})
+
 	if h != nil {
 		all = append(all, *h)
 	}
+
 	if h == nil && len(before) == len(all) {
 		return nil
 	}
+
 	text, err := json.Marshal(all[max(0, len(all)-heldKept):])
 	if err != nil {
 		return fmt.Errorf("write what is held: %w", err)
@@ -83,6 +93,7 @@ func (e *Executor) keepHeld(digest string, h *Held) error {
 	if _, err := e.State.WriteFile(heldName, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write what is held: %w", err)
 	}
+
 	return nil
 }
 
@@ -96,7 +107,8 @@ func digestOf(name string) string {
 // again by itself.
 func (e *Executor) concludeBack(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
-		if err := e.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator}); err != nil {
+		err := e.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
+		if err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,7 @@ func History(state fs.FS) ([]Record, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
+
 	var records []Record
 	for line := range bytes.Lines(text) {
 		var r Record
@@ -59,18 +60,26 @@ func History(state fs.FS) ([]Record, error) {
 			records = append(records, r)
 		}
 	}
+
 	return records, nil
 }
 
 // record adds what became of the change j.
 func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) error {
 	r := Record{
-		At: j.Began, Took: max(0, e.Now().Sub(j.Began)).Round(time.Millisecond), From: j.From, Generation: j.To,
-		OSVersion: e.OSVersion, Outcome: outcome, Reason: reason,
+		At:         j.Began,
+		Took:       max(0, e.Now().Sub(j.Began)).Round(time.Millisecond),
+		From:       j.From,
+		Generation: j.To,
+		OSVersion:  e.OSVersion,
+		Outcome:    outcome,
+		Reason:     reason,
 	}
+
 	if m, err := e.store().Load(j.To); err == nil {
 		r.Source = m.Source
 	}
+
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the history: %w", err)
@@ -78,21 +87,27 @@ func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) 
 	if err := e.State.Append(historyName, line, 0o644); err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
+
 	return e.shorten()
 }
 
-// shorten drops the older half of a history that has grown to twice what is kept.
+// shorten drops the older half of a history that has grown to twice what is
+// kept.
 func (e *Executor) shorten() error {
 	text, err := e.State.Root().ReadFile(historyName)
 	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
+
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	if len(lines) <= 2*historyKept {
 		return nil
 	}
-	if _, err := e.State.WriteFile(historyName, bytes.Join(lines[len(lines)-historyKept:], nil), 0o644); err != nil {
+
+	if _, err := e.State.WriteFile(historyName, bytes.Join(lines[len(lines)-historyKept:], nil),
+		0o644); err != nil {
 		return fmt.Errorf("shorten the history: %w", err)
 	}
+
 	return nil
 }

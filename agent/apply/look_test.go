@@ -27,8 +27,10 @@ func opensBeneath(t *testing.T, dir string) opens {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := opens{os.NewFile(uintptr(fd), "inotify")}
 	t.Cleanup(func() { o.Close() })
+
 	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			_, err = unix.InotifyAddWatch(fd, name, unix.IN_OPEN)
@@ -38,6 +40,7 @@ func opensBeneath(t *testing.T, dir string) opens {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return o
 }
 
@@ -45,32 +48,40 @@ func opensBeneath(t *testing.T, dir string) opens {
 func (o opens) files(t *testing.T) []string {
 	t.Helper()
 	buffer := make([]byte, 1<<20)
+
 	conn, err := o.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := 0
 	err = conn.Control(func(fd uintptr) {
-		if n, err = unix.Read(int(fd), buffer); errors.Is(err, unix.EAGAIN) {
-			n, err = 0, nil
+		n, err = unix.Read(int(fd), buffer)
+		if errors.Is(err, unix.EAGAIN) {
+			n = 0
+			err = nil
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for event := buffer[:n]; len(event) > 0; {
-		mask, length := binary.NativeEndian.Uint32(event[4:]), binary.NativeEndian.Uint32(event[12:])
+		mask := binary.NativeEndian.Uint32(event[4:])
+		length := binary.NativeEndian.Uint32(event[12:])
 		if mask&unix.IN_ISDIR == 0 {
 			names = append(names, strings.TrimRight(string(event[16:16+length]), "\x00"))
 		}
 		event = event[16+length:]
 	}
+
 	return names
 }
 
-// TestLookingAtManagedPathsReadsNoContentOfTheStore: after each change the agent
-// has all paths looked at, and a kubelet of 80 MB is not to be read for that.
+// TestLookingAtManagedPathsReadsNoContentOfTheStore: after each change the
+// agent has all paths looked at, and a kubelet of 80 MB is not to be read for
+// that.
 func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 	n, _ := fakeNode(t)
 	var steps []durable.Step
@@ -79,16 +90,25 @@ func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 		c := first()
 		c.Files = append(c.Files,
 			config.File{Path: "/opt/bin/kubelet", Mode: 0o755, Content: config.Text(d)},
-			config.File{Path: "/etc/kubernetes/manifests/a.yaml", Mode: 0o600, Content: config.Text(d)},
+			config.File{
+				Path:    "/etc/kubernetes/manifests/a.yaml",
+				Mode:    0o600,
+				Content: config.Text(d),
+			},
 		)
+
 		mustApply(t, e, c)
 		accept(t, e)
+
 		m, _, err := e.Current()
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, node := opensBeneath(t, filepath.Join(n.root.Name(), generation.Dir, "store")), opensBeneath(t, filepath.Join(n.root.Name(), "etc"))
+
+		store := opensBeneath(t, filepath.Join(n.root.Name(), generation.Dir, "store"))
+		node := opensBeneath(t, filepath.Join(n.root.Name(), "etc"))
 		steps = nil
+
 		if did, err := e.Repair(t.Context(), generation.Paths(m), nil); err != nil || len(did) > 0 {
 			t.Errorf("repaired %v: %v", did, err)
 		}
@@ -101,7 +121,9 @@ func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 		if len(steps) > 0 {
 			t.Errorf("it wrote: %v", steps)
 		}
-		if v, err := e.Verify(t.Context(), nil, false); err != nil || len(v.Bad) > 0 || len(store.files(t)) == 0 {
+
+		v, err := e.Verify(t.Context(), nil, false)
+		if err != nil || len(v.Bad) > 0 || len(store.files(t)) == 0 {
 			t.Errorf("opens of the store are not seen, or what was opened is bad: %+v %v", v, err)
 		}
 	}

@@ -24,9 +24,9 @@ type owed struct {
 
 const owedName = "owed.json"
 
-// Owed lists the units of the current generation that systemd could not start or
-// restart when they changed, and that have not come up since: see Retry. Without
-// any, a configuration is applied.
+// Owed lists the units of the current generation that systemd could not start
+// or restart when they changed, and that have not come up since: see Retry.
+// Without any, a configuration is applied.
 func (e *Executor) Owed() ([]string, error) {
 	if err := e.readOwed(); err != nil || len(e.owed.Units) == 0 {
 		return nil, err
@@ -54,18 +54,19 @@ func (o owed) of(m generation.Manifest) []string {
 	return names
 }
 
-// retryWait is how long Retry waits for the jobs that it has started: it is the one
-// thing that changes the node meanwhile.
+// retryWait is how long Retry waits for the jobs that it has started: it is the
+// one thing that changes the node meanwhile.
 const retryWait = 10 * time.Second
 
-// Retry starts once more what is owed, and returns what still is, with why. A unit
-// that has come up by itself is owed no more. One whose start takes longer than
-// retryWait goes on, and is still owed until it is up.
+// Retry starts once more what is owed, and returns what still is, with why. A
+// unit that has come up by itself is owed no more. One whose start takes longer
+// than retryWait goes on, and is still owed until it is up.
 func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 	names, err := e.Owed()
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
+
 	states, err := e.Units.Show(ctx, names)
 	if err != nil {
 		return names, fmt.Errorf("observe units: %w", err)
@@ -77,6 +78,7 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 			starts = append(starts, plan.Action{Unit: s.Name, Verb: plan.Start})
 		}
 	}
+
 	wait, cancel := context.WithTimeout(ctx, retryWait)
 	defer cancel()
 	o := owed{Generation: e.owed.Generation}
@@ -90,6 +92,7 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 			failed[r.action.Unit] = r.err
 		}
 	}
+
 	if err := ctx.Err(); err != nil {
 		return names, err
 	}
@@ -99,7 +102,8 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 	return o.Units, errors.Join(joined(failed), err)
 }
 
-// owe notes the units that systemd could not start for the generation called name.
+// owe notes the units that systemd could not start for the generation called
+// name.
 func (e *Executor) owe(name string, failed map[string]error) error {
 	if err := e.readOwed(); err != nil {
 		return err
@@ -114,8 +118,8 @@ func (e *Executor) owe(name string, failed map[string]error) error {
 	return e.writeOwed(o)
 }
 
-// oweAtOnce is owe in the middle of the change to the generation called name. Of
-// another generation, nothing is owed: it has been dropped.
+// oweAtOnce is owe in the middle of the change to the generation called name.
+// Of another generation, nothing is owed: it has been dropped.
 func (e *Executor) oweAtOnce(name string, failed map[string]error) error {
 	if len(owing(failed)) == 0 {
 		return nil
@@ -127,12 +131,13 @@ func (e *Executor) oweAtOnce(name string, failed map[string]error) error {
 	return e.owe(name, failed)
 }
 
-// owing are the units whose job has failed. One that takes long goes on, and one that
-// the end of the agent has cut off is asked for again.
+// owing are the units whose job has failed. One that takes long goes on, and
+// one that the end of the agent has cut off is asked for again.
 func owing(failed map[string]error) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		goesOn := errors.Is(failed[name], context.DeadlineExceeded) || errors.Is(failed[name], context.Canceled)
+		goesOn := errors.Is(failed[name], context.DeadlineExceeded) ||
+			errors.Is(failed[name], context.Canceled)
 		if name != "" && !goesOn {
 			names = append(names, name)
 		}
@@ -140,12 +145,13 @@ func owing(failed map[string]error) []string {
 	return names
 }
 
-// readOwed reads what is owed, once. A file that cannot be decoded owes nothing:
-// the units that are down can be seen.
+// readOwed reads what is owed, once. A file that cannot be decoded owes
+// nothing: the units that are down can be seen.
 func (e *Executor) readOwed() error {
 	if e.owed != nil {
 		return nil
 	}
+
 	text, err := fs.ReadFile(e.State.Root().FS(), owedName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the units that are owed: %w", err)
@@ -155,6 +161,7 @@ func (e *Executor) readOwed() error {
 	if json.Unmarshal(text, &o) != nil {
 		o = owed{}
 	}
+
 	e.owed = &o
 	return nil
 }
@@ -174,8 +181,10 @@ func (e *Executor) writeOwed(o owed) error {
 	if err == nil {
 		_, err = e.State.WriteFile(owedName, append(text, '\n'), 0o644)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the units that are owed: %w", err)
 	}
+
 	return nil
 }

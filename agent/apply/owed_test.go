@@ -18,7 +18,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// both is a configuration with a unit that was there before, and one of that text.
+// both is a configuration with a unit that was there before, and one of that
+// text.
 func both(text string) config.Desired {
 	return unitsOf(ownUnit("a.service", sleeper), ownUnit("new.service", text))
 }
@@ -39,16 +40,21 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 	accept(t, e)
 	owes(t, e)
 
-	if _, err := e.Apply(t.Context(), request(both(crasher))); !errors.As(err, new(*unit.JobError)) {
+	if _, err := e.Apply(t.Context(), request(both(crasher))); !errors.As(err,
+		new(*unit.JobError)) {
 		t.Errorf("a unit that fails: %v", err)
 	}
+
 	v := verdict(t, e)
-	if len(v.Unwell) != 1 || v.Word != health.Good || v.Unwell[0].Unit != "new.service" || !strings.Contains(v.Unwell[0].How, "exit code 3") {
+	if len(v.Unwell) != 1 || v.Word != health.Good || v.Unwell[0].Unit != "new.service" ||
+		!strings.Contains(v.Unwell[0].How, "exit code 3") {
 		t.Errorf("verdict: %+v", v)
 	}
+
 	owes(t, e, "new.service")
 	history, err := apply.History(e.State.Root().FS())
-	if err != nil || history[len(history)-1].Outcome != apply.Applied || !strings.Contains(history[len(history)-1].Reason, "new.service") {
+	if err != nil || history[len(history)-1].Outcome != apply.Applied ||
+		!strings.Contains(history[len(history)-1].Reason, "new.service") {
 		t.Errorf("history: %+v %v", history, err)
 	}
 
@@ -58,20 +64,26 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 	if _, err := e.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	left, err := e.Retry(t.Context())
 	if !slices.Equal(left, []string{"new.service"}) || !errors.As(err, new(*unit.JobError)) {
 		t.Errorf("tried again without a reason to succeed: %v %v", left, err)
 	}
 
-	// What it needs arrives: the fake takes any other text for a unit that runs.
+	// What it needs arrives: the fake takes any other text for a unit that
+	// runs.
 	fake.texts["new.service"] = sleeper
 	starts := fake.starts
-	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || !show(t, n, "new.service").Running() {
+
+	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil ||
+		!show(t, n, "new.service").Running() {
 		t.Errorf("tried again: %v %v", left, err)
 	}
+
 	if fake.starts != starts+1 || !absent(n, "var/lib/loam/owed.json") {
 		t.Errorf("%d starts", fake.starts-starts)
 	}
+
 	owes(t, n.executor(t, nil))
 }
 
@@ -103,6 +115,7 @@ func TestSlowStartIsStillOwed(t *testing.T) {
 			t.Errorf("waited %s", took)
 		}
 	})
+
 	owes(t, n.executor(t, nil), "new.service")
 }
 
@@ -112,11 +125,13 @@ func TestUnitThatComesUpByItselfIsOwedNothing(t *testing.T) {
 	if _, err := e.Apply(t.Context(), request(both(crasher))); err == nil {
 		t.Fatal("a unit that fails started")
 	}
+
 	fake.states["new.service"] = unit.State{Active: "active"}
 	starts := fake.starts
 	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || fake.starts != starts {
 		t.Errorf("tried again: %v %v, %d starts", left, err, fake.starts-starts)
 	}
+
 	owes(t, e)
 }
 
@@ -128,11 +143,18 @@ func TestNextConfigurationOwesNothingOfTheLast(t *testing.T) {
 	}{
 		{"with the unit mended", both(sleeper), nil},
 		{"with the unit stopped", unitsOf(ownUnit("a.service", sleeper), config.Unit{
-			Name: "new.service", Content: text(crasher), Command: config.CommandStop,
+			Name:    "new.service",
+			Content: text(crasher),
+			Command: config.CommandStop,
 		}), nil},
 		{"without the unit", unitsOf(ownUnit("a.service", sleeper)), nil},
-		{"with the unit as it is", unitsOf(ownUnit("a.service", sleeper+"# other\n"), ownUnit("new.service", crasher)), []string{"new.service"}},
+		{
+			"with the unit as it is",
+			unitsOf(ownUnit("a.service", sleeper+"# other\n"), ownUnit("new.service", crasher)),
+			[]string{"new.service"},
+		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n, _ := fakeNode(t)
@@ -140,11 +162,13 @@ func TestNextConfigurationOwesNothingOfTheLast(t *testing.T) {
 			if _, err := e.Apply(t.Context(), request(both(crasher))); err == nil {
 				t.Fatal("a unit that fails started")
 			}
+
 			owes(t, e, "new.service")
 			_, err := e.Apply(t.Context(), request(tt.next))
 			if failed := errors.As(err, new(*unit.JobError)); failed != (tt.want != nil) {
 				t.Errorf("apply: %v", err)
 			}
+
 			owes(t, e, tt.want...)
 		})
 	}
@@ -163,26 +187,31 @@ func TestEssentialUnitThatFailsIsTakenBack(t *testing.T) {
 			e := n.executor(t, nil)
 			before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
 			accept(t, e)
+
 			_, err := e.Apply(t.Context(), request(unitsOf(
-				ownUnit("a.service", sleeper), ownUnit("kubelet.service", tt.kubelet), ownUnit("needed.service", tt.needed),
+				ownUnit("a.service", sleeper), ownUnit("kubelet.service",
+					tt.kubelet), ownUnit("needed.service", tt.needed),
 			)))
 			if err == nil {
 				t.Fatal("a unit that fails started")
 			}
+
 			v := verdict(t, e)
 			if v.Word != health.Bad {
 				t.Fatalf("verdict: %+v", v)
 			}
+
 			if m, _, err := e.Current(); err != nil || m.Name() != before {
 				t.Errorf("back at %s: %v", m.Name(), err)
 			}
+
 			owes(t, e)
 		})
 	}
 }
 
-// TestWhatWasWellBeforeTheFirstOfTwoChangesCounts, although the second comes while
-// the first is watched.
+// TestWhatWasWellBeforeTheFirstOfTwoChangesCounts, although the second comes
+// while the first is watched.
 func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)
@@ -190,22 +219,31 @@ func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
 	accept(t, e)
 	e.Steady = time.Second // of a clock that stands still
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper), ownUnit("new.service", sleeper)))
-	if _, err := e.Apply(t.Context(), request(unitsOf(ownUnit("a.service", crasher), ownUnit("new.service", crasher)))); err == nil {
+
+	if _, err := e.Apply(t.Context(),
+		request(unitsOf(ownUnit("a.service", crasher),
+			ownUnit("new.service", crasher)))); err == nil {
 		t.Fatal("a unit that fails started")
 	}
+
 	v := verdict(t, e)
 	if v.Word != health.Bad || !strings.Contains(v.Reason, "a.service") {
 		t.Fatalf("verdict: %+v", v)
 	}
+
 	if m, _, err := e.Current(); err != nil || m.Name() != before {
 		t.Errorf("back at %s: %v", m.Name(), err)
 	}
 }
 
-// TestWhatTheFirstOfTwoChangesBrokeCounts, although the second comes before the first
-// was judged: what was well is what was well before both.
+// TestWhatTheFirstOfTwoChangesBrokeCounts, although the second comes before the
+// first was judged: what was well is what was well before both.
 func TestWhatTheFirstOfTwoChangesBrokeCounts(t *testing.T) {
-	journald := config.Unit{Name: "systemd-journald.service", DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\n"}}}
+	journald := config.Unit{
+		Name:    "systemd-journald.service",
+		DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\n"}},
+	}
+
 	for _, tt := range []struct {
 		name          string
 		first, second config.Desired
@@ -244,12 +282,18 @@ func TestWhatTheFirstOfTwoChangesBrokeCounts(t *testing.T) {
 			if err != nil && !errors.As(err, new(*unit.JobError)) {
 				t.Fatal(err)
 			}
+
 			if tt.breaks {
-				fake.states["systemd-journald.service"] = unit.State{Active: "failed", Result: "exit-code"}
+				fake.states["systemd-journald.service"] = unit.State{
+					Active: "failed",
+					Result: "exit-code",
+				}
 			}
+
 			if v := verdict(t, e); v.Word != tt.want {
 				t.Fatalf("verdict: %+v", v)
 			}
+
 			m, _, err := e.Current()
 			if back := m.Name() == before; err != nil || back != (tt.want == health.Bad) {
 				t.Errorf("at %s: %v", m.Name(), err)
@@ -263,14 +307,17 @@ func TestOwedThatCannotBeReadIsNothing(t *testing.T) {
 	e := n.executor(t, nil)
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
 	accept(t, e)
-	if err := os.WriteFile(n.root.Name()+"/var/lib/loam/owed.json", []byte("torn"), 0o644); err != nil {
+
+	err := os.WriteFile(n.root.Name()+"/var/lib/loam/owed.json", []byte("torn"), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	owes(t, n.executor(t, nil))
 }
 
-// TestAFailedStartIsOwedWhereverTheAgentIsKilled: what is done is not asked for again,
-// so that it has failed must be on disk before.
+// TestAFailedStartIsOwedWhereverTheAgentIsKilled: what is done is not asked for
+// again, so that it has failed must be on disk before.
 func TestAFailedStartIsOwedWhereverTheAgentIsKilled(t *testing.T) {
 	changed := 0
 	for step, cut := 0, true; cut; step++ {
@@ -294,6 +341,7 @@ func TestAFailedStartIsOwedWhereverTheAgentIsKilled(t *testing.T) {
 		if _, err := e.Resume(t.Context()); err != nil && !errors.As(err, new(*unit.JobError)) {
 			t.Fatalf("killed before step %d: %v", step, err)
 		}
+
 		m, _, err := e.Current()
 		if err != nil {
 			t.Fatal(err)
@@ -301,11 +349,14 @@ func TestAFailedStartIsOwedWhereverTheAgentIsKilled(t *testing.T) {
 		if m.Name() == before {
 			continue
 		}
+
 		changed++
-		if got, err := n.executor(t, nil).Owed(); err != nil || !slices.Equal(got, []string{"new.service"}) {
+		got, err := n.executor(t, nil).Owed()
+		if err != nil || !slices.Equal(got, []string{"new.service"}) {
 			t.Errorf("killed before step %d: owed %v, %v", step, got, err)
 		}
 	}
+
 	if changed < 2 {
 		t.Errorf("%d kills after the change began", changed)
 	}

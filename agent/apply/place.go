@@ -29,14 +29,16 @@ func (e *Executor) place(c change, stop func(error) bool) error {
 			return err
 		}
 	}
+
 	if _, err := e.put(generation.Place(c.want), changed, stop); stop(err) {
 		return err
 	}
+
 	return nil
 }
 
-// stopOf says which errors of a path end the change j. A way back goes round what
-// cannot be had, as there is no other way to go: that is drift then.
+// stopOf says which errors of a path end the change j. A way back goes round
+// what cannot be had, as there is no other way to go: that is drift then.
 func stopOf(j generation.Journal) func(error) bool {
 	if j.Back != "" {
 		return Transient
@@ -47,36 +49,44 @@ func stopOf(j generation.Journal) func(error) bool {
 // put brings about those of placements whose paths are wanted, nil for all, and
 // returns the ones that were not as they should be. One that cannot be had does
 // not keep it from the others, unless stop says so.
-func (e *Executor) put(placements []generation.Placement, wanted map[string]bool, stop func(error) bool) (did []string, err error) {
+func (e *Executor) put(
+	placements []generation.Placement, wanted map[string]bool, stop func(error) bool,
+) (did []string, err error) {
 	err = e.Node.Together(func() error {
 		var errs []error
 		for _, p := range placements {
 			if wanted != nil && !wanted[p.Path] {
 				continue
 			}
+
 			changed, err := generation.Put(e.Node, p, e.store().Reader)
-			if errs = append(errs, err); stop(err) {
+			errs = append(errs, err)
+			if stop(err) {
 				break
 			}
+
 			if changed {
 				did = append(did, p.Path)
 			}
 		}
+
 		return errors.Join(errs...)
 	})
+
 	return did, err
 }
 
 // Transient reports whether err is of a file system as a whole, such as that it
 // has no room: it may go another time.
 func Transient(err error) bool {
-	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 // placeAll is place without trust in what is there: every path of want is
-// looked at, and what a write that was cut off has left goes. A path that is the
-// same in both and cannot be had is drift, for Repair to report; stop is for the
-// others.
+// looked at, and what a write that was cut off has left goes. A path that is
+// the same in both and cannot be had is drift, for Repair to report; stop is
+// for the others.
 func (e *Executor) placeAll(have, want generation.Manifest, stop func(error) bool) error {
 	if err := e.discard(have, want); err != nil {
 		return err
@@ -84,16 +94,19 @@ func (e *Executor) placeAll(have, want generation.Manifest, stop func(error) boo
 	if _, err := e.link(); err != nil {
 		return err
 	}
+
 	changed := map[string]bool{}
 	for _, f := range plan.Diff(have, want, nil).Files {
 		changed[f.Path] = true
 	}
+
 	if _, err := e.put(generation.Place(want), changed, stop); stop(err) {
 		return err
 	}
 	if _, err := e.put(generation.Place(want), nil, Transient); Transient(err) {
 		return err
 	}
+
 	return nil
 }
 
@@ -121,16 +134,18 @@ func (e *Executor) clear(have, want generation.Manifest) error {
 
 // removePlaced takes away the paths that are just as m has them and that
 // current does not have, those beneath except left alone ("" for none). What
-// another wrote over them stays, unless current has something beneath it, and so
-// does what the sync of a token writes.
+// another wrote over them stays, unless current has something beneath it, and
+// so does what the sync of a token writes.
 func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
-	wanted, above := pathsOf(current), parentsOf(current)
+	wanted := pathsOf(current)
+	above := parentsOf(current)
 	var removed []string
 	for _, p := range generation.Place(m) {
 		alone := except != "" && strings.HasPrefix(p.Path, except)
 		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) {
 			continue
 		}
+
 		var did bool
 		var err error
 		if above[p.Path] {
@@ -138,13 +153,16 @@ func (e *Executor) removePlaced(m, current generation.Manifest, except string) (
 		} else if generation.Placed(e.Node.Root().FS(), p) {
 			did, err = true, e.takeAway(p.Path)
 		}
+
 		if err != nil {
 			return removed, err
 		}
+
 		if did {
 			removed = append(removed, p.Path)
 		}
 	}
+
 	return removed, nil
 }
 
@@ -164,10 +182,12 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 	if m.Name() == "" {
 		return nil, nil
 	}
+
 	linked, err := e.link()
 	if err != nil {
 		return nil, err
 	}
+
 	var wanted map[string]bool
 	if paths != nil {
 		wanted = map[string]bool{}
@@ -175,10 +195,12 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 			wanted[name] = true
 		}
 	}
+
 	repaired, err := e.put(generation.Place(m), wanted, Transient)
 	if linked {
 		repaired = append(repaired, generation.Link)
 	}
+
 	return repaired, err
 }
 
@@ -207,9 +229,11 @@ func (e *Executor) takeAway(name string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		err = copyLink(e.Node, e.Image, name)
 	}
+
 	if err != nil {
 		return fmt.Errorf("take away %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -242,7 +266,8 @@ func (e *Executor) removeDirs(have, want []string) error {
 			continue
 		}
 		err := e.Node.Remove(dir[1:])
-		if err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EEXIST) {
+		if err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) &&
+			!errors.Is(err, syscall.EEXIST) {
 			return err
 		}
 	}

@@ -25,9 +25,11 @@ type Planner struct {
 	State generation.Reader
 	Node  fs.FS
 	Image fs.FS
+
 	// Catalog is the units of Image.
 	Catalog *generation.Catalog
 	Units   Observer
+
 	// OSVersion is the running image's IMAGE_VERSION.
 	OSVersion string
 }
@@ -53,29 +55,42 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 	if err != nil {
 		return change{}, err
 	}
+
 	tree, err := generation.Expand(d, vendor)
 	if err != nil {
 		return change{}, err
 	}
+
 	have, _, err := p.State.Current(p.OSVersion)
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
 		return change{}, err
 	}
+
 	number, err := p.State.Next()
 	if err != nil {
 		return change{}, err
 	}
+
 	if err := generation.Obstructed(p.Node, p.Image, tree.Entries, have); err != nil {
 		return change{}, err
 	}
+
 	dirs, err := generation.MissingDirs(p.Node, tree.Entries, have)
 	if err != nil {
 		return change{}, err
 	}
+
 	c, err := p.between(ctx, have, generation.Manifest{
-		Number: number, Digest: d.Digest(), OSVersion: p.OSVersion, Source: source,
-		Entries: tree.Entries, Units: tree.Units, Dirs: dirs, Synced: d.Synced,
+		Number:    number,
+		Digest:    d.Digest(),
+		OSVersion: p.OSVersion,
+		Source:    source,
+		Entries:   tree.Entries,
+		Units:     tree.Units,
+		Dirs:      dirs,
+		Synced:    d.Synced,
 	})
+
 	c.content = tree.Content
 	return c, err
 }
@@ -86,11 +101,18 @@ func (p Planner) between(ctx context.Context, have, want generation.Manifest) (c
 	if err != nil {
 		return change{}, fmt.Errorf("observe units: %w", err)
 	}
+
 	observed := plan.Observed{}
 	for _, s := range states {
 		observed[s.Name] = s
 	}
-	return change{have: have, want: want, plan: plan.Diff(have, want, observed), states: states}, nil
+
+	return change{
+		have:   have,
+		want:   want,
+		plan:   plan.Diff(have, want, observed),
+		states: states,
+	}, nil
 }
 
 // observe looks at the units called names and at those that are bound by them.
@@ -102,10 +124,12 @@ func (p Planner) observe(ctx context.Context, names []string) ([]unit.State, err
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, states...)
 		for _, name := range names {
 			seen[name] = true
 		}
+
 		names = nil
 		for _, s := range states {
 			for _, bound := range s.BoundBy {
@@ -116,5 +140,6 @@ func (p Planner) observe(ctx context.Context, names []string) ([]unit.State, err
 			}
 		}
 	}
+
 	return all, nil
 }

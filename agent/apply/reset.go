@@ -12,26 +12,33 @@ import (
 )
 
 // Reset takes away what generations have brought, and then them with all their
-// content: the node is as one that has had none. There is no verdict to wait for,
-// and no way back.
+// content: the node is as one that has had none. There is no verdict to wait
+// for, and no way back.
 //
 // It keeps no journal: cut off anywhere, it is done again from its beginning,
 // before any Resume, which would mend the node. An error that is ErrUnfinished
-// says that something is still there; the generations then stay, as they know what
-// there is to take away. Any other is of units of the image that did not come up
-// without what they were given.
+// says that something is still there; the generations then stay, as they know
+// what there is to take away. Any other is of units of the image that did not
+// come up without what they were given.
 func (e *Executor) Reset(ctx context.Context) error {
 	ran, all, err := e.everything()
 	if err != nil {
 		return unfinished(err)
 	}
+
 	_, left := e.leave(ctx, ran, true) // Before its unit goes, a unit stops in its own way.
-	left = errors.Join(left, e.Node.Together(func() error { return e.unplace(ran[0], all) }), e.Units.Reload(ctx))
+	left = errors.Join(left, e.Node.Together(func() error { return e.unplace(ran[0], all) }),
+		e.Units.Reload(ctx))
 	down, again := e.leave(ctx, ran, false)
-	if left = errors.Join(left, again, ctx.Err()); left == nil {
-		e.gate, e.last, e.owed = nil, generation.Manifest{}, nil
-		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName), e.State.Remove(owedName))
+	left = errors.Join(left, again, ctx.Err())
+	if left == nil {
+		e.gate = nil
+		e.last = generation.Manifest{}
+		e.owed = nil
+		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName),
+			e.State.Remove(owedName))
 	}
+
 	return errors.Join(unfinished(left), down)
 }
 
@@ -42,14 +49,17 @@ func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
 		return nil, nil, err
 	}
+
 	j, _, err := e.store().Journal()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	names, err := e.store().List()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ran = []generation.Manifest{current}
 	for _, name := range names {
 		m, err := e.store().Load(name)
@@ -61,20 +71,28 @@ func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 			ran = append(ran, m)
 		}
 	}
+
 	return ran, all, nil
 }
 
-// leave does with units what follows from there being no generation any more: of
-// the first that ran all of it, or the stops alone; of another the stops. left is
-// what could not be stopped or observed, down what could not be started.
-func (e *Executor) leave(ctx context.Context, ran []generation.Manifest, stopsOnly bool) (down, left error) {
+// leave does with units what follows from there being no generation any more:
+// of the first that ran all of it, or the stops alone; of another the stops.
+// left is what could not be stopped or observed, down what could not be
+// started.
+func (e *Executor) leave(
+	ctx context.Context, ran []generation.Manifest, stopsOnly bool,
+) (down, left error) {
 	for i, m := range ran {
 		c, err := e.planner().between(ctx, m, generation.Manifest{})
 		if err != nil {
 			return down, errors.Join(left, err)
 		}
+
 		isStop := func(a plan.Action) bool { return a.Verb == plan.Stop }
-		stops := slices.DeleteFunc(slices.Clone(c.plan.Units), func(a plan.Action) bool { return !isStop(a) })
+		stops := slices.DeleteFunc(slices.Clone(c.plan.Units), func(a plan.Action) bool {
+			return !isStop(a)
+		})
+
 		left = errors.Join(left, joined(e.each(ctx, stops)))
 		if i == 0 && !stopsOnly {
 			down = joined(e.each(ctx, slices.DeleteFunc(c.plan.Units, isStop)))
@@ -95,9 +113,9 @@ func (e *Executor) each(ctx context.Context, actions []plan.Action) map[string]e
 	return failed
 }
 
-// unplace takes away what generations have placed: of the current one every path,
-// whatever is there now, of the others what is just as they have it. One path that
-// stays does not keep it from the others.
+// unplace takes away what generations have placed: of the current one every
+// path, whatever is there now, of the others what is just as they have it. One
+// path that stays does not keep it from the others.
 func (e *Executor) unplace(current generation.Manifest, all []generation.Manifest) error {
 	var errs []error
 	for _, m := range all {
@@ -105,12 +123,14 @@ func (e *Executor) unplace(current generation.Manifest, all []generation.Manifes
 			name := strings.TrimPrefix(p.Path, "/")
 			errs = append(errs, e.Node.Discard(name))
 			info, err := e.Node.Root().Lstat(name)
-			if err != nil || info.IsDir() || m.Name() != current.Name() && !generation.Placed(e.Node.Root().FS(), p) {
+			if err != nil || info.IsDir() ||
+				m.Name() != current.Name() && !generation.Placed(e.Node.Root().FS(), p) {
 				continue
 			}
 			errs = append(errs, e.takeAway(p.Path))
 		}
 		errs = append(errs, e.removeDirs(m.Dirs, nil))
 	}
+
 	return errors.Join(errs...)
 }

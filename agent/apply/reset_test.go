@@ -25,11 +25,14 @@ func usedNode(t *testing.T, n node) {
 	accept(t, e)
 	mustApply(t, e, withUnit("secret of the second", sleeper))
 	accept(t, e)
+
 	if err := e.Hold(apply.Held{Digest: strings.Repeat("a", 64), Why: "test"}); err != nil {
 		t.Fatal(err)
 	}
+
 	third := first()
-	third.Files = append(third.Files, config.File{Path: "/var/secret", Mode: 0o600, Content: config.Text("secret")})
+	third.Files = append(third.Files,
+		config.File{Path: "/var/secret", Mode: 0o600, Content: config.Text("secret")})
 	mustApply(t, e, third)
 }
 
@@ -37,24 +40,28 @@ func usedNode(t *testing.T, n node) {
 func isNew(t *testing.T, n node) {
 	t.Helper()
 	for _, name := range []string{
-		"etc/app", "var/lib/app", "var/real", "var/secret", "etc/systemd/system/one.service", "etc/systemd/system/multi-user.target.wants/one.service",
+		"etc/app", "var/lib/app", "var/real", "var/secret", "etc/systemd/system/one.service",
+		"etc/systemd/system/multi-user.target.wants/one.service",
 		"var/lib/loam/os", "var/lib/loam/held.json", "var/lib/loam/journal.json",
 	} {
 		if _, err := n.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
+
 	for _, dir := range []string{"generations", "store/sha256", "store/tree"} {
 		left, err := fs.ReadDir(n.root.FS(), "var/lib/loam/"+dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
 			t.Errorf("%s has %v: %v", dir, left, err)
 		}
 	}
+
 	for _, name := range []string{"one.service", "two.service", "gone.service", "a.service"} {
 		if s := show(t, n, name); s.Running() {
 			t.Errorf("%s runs: %+v", name, s)
 		}
 	}
+
 	if s := show(t, n, "systemd-journald.service"); !s.Running() || len(s.DropInPaths) > 0 {
 		t.Errorf("the image's unit is not as the image has it: %+v", s)
 	}
@@ -66,9 +73,11 @@ func TestReset(t *testing.T) {
 	put(t, n, "var/secret", "written over") // A managed path is the node's, whatever is there.
 	e := n.executor(t, nil)
 	starts := fake.starts
+
 	if err := e.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	isNew(t, n)
 	if got := read(t, n, "etc/issue"); got != "of the image\n" {
 		t.Errorf("a file of the image is %q", got)
@@ -76,9 +85,12 @@ func TestReset(t *testing.T) {
 	if fake.starts != starts+1 {
 		t.Errorf("%d starts, want the one of the unit that loses a drop-in", fake.starts-starts)
 	}
-	if r, err := n.executor(t, nil).Resume(t.Context()); err != nil || cmp.Diff(apply.Resumed{}, r) != "" {
+
+	if r, err := n.executor(t, nil).Resume(t.Context()); err != nil ||
+		cmp.Diff(apply.Resumed{}, r) != "" {
 		t.Errorf("the next start finds %+v %v", r, err)
 	}
+
 	if records, err := apply.History(e.State.Root().FS()); err != nil || len(records) == 0 {
 		t.Errorf("the history: %v %v", records, err)
 	}
@@ -111,10 +123,13 @@ func TestResetIsDoneAgain(t *testing.T) {
 		if !done && (!errors.Is(cut, errPower) || !errors.Is(cut, apply.ErrUnfinished)) {
 			t.Fatalf("cut at step %d: %v", k, cut)
 		}
+
 		if err := n.executor(t, nil).Reset(t.Context()); err != nil {
 			t.Fatalf("again after a cut at step %d: %v", k, err)
 		}
-		if isNew(t, n); t.Failed() {
+
+		isNew(t, n)
+		if t.Failed() {
 			t.Fatalf("after a cut at step %d", k)
 		}
 	}
@@ -145,24 +160,36 @@ func TestResetDoesWhatItCan(t *testing.T) {
 		name, unit string
 		unfinished bool
 	}{
-		{name: "a unit that does not stop keeps the generations, to stop it later", unit: "one.service", unfinished: true},
-		{name: "a unit of the image that does not come up is told", unit: "systemd-journald.service"},
+		{
+			name:       "a unit that does not stop keeps the generations, to stop it later",
+			unit:       "one.service",
+			unfinished: true,
+		},
+		{
+			name: "a unit of the image that does not come up is told",
+			unit: "systemd-journald.service",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, fake := fakeNode(t)
 			usedNode(t, n)
 			n.units = stuck{fake, tt.unit}
+
 			err := n.executor(t, nil).Reset(t.Context())
-			if !errors.As(err, new(*unit.JobError)) || errors.Is(err, apply.ErrUnfinished) != tt.unfinished {
+			if !errors.As(err, new(*unit.JobError)) ||
+				errors.Is(err, apply.ErrUnfinished) != tt.unfinished {
 				t.Fatal(err)
 			}
+
 			if _, err := n.root.Lstat("etc/app"); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the rest was not done: %v", err)
 			}
+
 			n.units = fake
 			if err := n.executor(t, nil).Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			isNew(t, n)
 		})
 	}
@@ -175,16 +202,19 @@ func TestResetWithSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer image.Close()
+
 		systemd, err := unit.Connect(t.Context(), c.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer systemd.Close()
+
 		n := newNode(c.OpenRoot(t), image, systemd)
 		usedNode(t, n)
 		if err := n.executor(t, nil).Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		isNew(t, n)
 	})
 }

@@ -33,20 +33,26 @@ type Resumed struct {
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	var r Resumed
 	var err error
-	if r.Mended, err = e.mendCurrent(ctx); err != nil {
+	r.Mended, err = e.mendCurrent(ctx)
+	if err != nil {
 		return r, err
 	}
+
 	current, _, err := e.Current()
 	if err != nil {
 		return r, err
 	}
-	if r.Repaired, err = e.removeStale(current); err != nil {
+
+	r.Repaired, err = e.removeStale(current)
+	if err != nil {
 		return r, err
 	}
+
 	j, cut, err := e.store().Journal()
 	if err != nil {
 		return r, err
 	}
+
 	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
 		r.Finished = j.To
 		if err := e.completeOrGoBack(ctx, j); err != nil {
@@ -54,36 +60,45 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 		}
 		return r, e.store().Sweep()
 	}
+
 	if cut {
 		if err := e.drop(ctx, j, current); err != nil {
 			return r, err
 		}
 	}
+
 	repaired, err := e.repair(current, nil)
 	r.Repaired = append(r.Repaired, repaired...)
 	if !Transient(err) {
-		r.Drift, err = err, nil
+		r.Drift = err
+		err = nil
 	}
+
 	if err == nil {
 		err = e.reloadFor(ctx, repaired)
 	}
 	if err == nil {
 		err = e.store().Sweep()
 	}
+
 	return r, err
 }
 
-// drop ends a change that is not the current generation: it never was, or it has
-// been undone. What it may have placed goes, and it goes itself.
-func (e *Executor) drop(ctx context.Context, j generation.Journal, current generation.Manifest) error {
+// drop ends a change that is not the current generation: it never was, or it
+// has been undone. What it may have placed goes, and it goes itself.
+func (e *Executor) drop(
+	ctx context.Context, j generation.Journal, current generation.Manifest,
+) error {
 	to, err := e.before(j.To)
 	if err == nil && to.Name() != "" {
 		e.reload = true
 		err = e.discard(to, current)
 	}
+
 	if err == nil && to.Name() != "" && current.Name() != "" && j.BootID != e.BootID {
 		err = e.restartLate(ctx, to, current, j)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -93,21 +108,29 @@ func (e *Executor) drop(ctx context.Context, j generation.Journal, current gener
 	if to.Name() == "" {
 		return nil
 	}
+
 	return e.store().Delete(to.Name())
 }
 
 // restartLate restarts the units that have started, in this boot, with files of
-// have outside of /etc. If those of want cannot be had, that is not said here: the
-// next apply may be what mends it.
-func (e *Executor) restartLate(ctx context.Context, have, want generation.Manifest, j generation.Journal) error {
+// have outside of /etc. If those of want cannot be had, that is not said here:
+// the next apply may be what mends it.
+func (e *Executor) restartLate(
+	ctx context.Context, have, want generation.Manifest, j generation.Journal,
+) error {
 	if _, err := e.repair(want, nil); err != nil {
 		return nil
 	}
+
 	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
 		return err
 	}
-	late := slices.DeleteFunc(afterBoot(c), func(a plan.Action) bool { return a.Verb != plan.Restart && a.Verb != plan.Reload })
+
+	late := slices.DeleteFunc(afterBoot(c), func(a plan.Action) bool {
+		return a.Verb != plan.Restart && a.Verb != plan.Reload
+	})
+
 	failed := e.act(ctx, late, j)
 	return errors.Join(joined(failed), ctx.Err())
 }
@@ -132,28 +155,36 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 	if err != nil {
 		return unfinished(err)
 	}
-	if j, err = e.flipBack(j); err != nil {
+
+	j, err = e.flipBack(j)
+	if err != nil {
 		return unfinished(err)
 	}
+
 	have, err := e.before(j.From)
 	if err != nil {
 		return unfinished(err)
 	}
+
 	all := e.progressOf(j).All
 	if err := e.placeAll(have, want, stopOf(j)); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
+
 	if all && j.Back == "" {
 		e.watch(want, j, nil)
 		return nil
 	}
+
 	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
 		return unfinished(err)
 	}
+
 	if j.BootID != e.BootID {
 		c.plan.Units = afterBoot(c)
 	}
+
 	return e.finish(ctx, c, j)
 }
 
@@ -181,10 +212,13 @@ func afterBoot(c change) []plan.Action {
 	for _, f := range c.plan.Files {
 		late[f.Path] = !strings.HasPrefix(f.Path, "/etc/")
 	}
+
 	units := map[string]bool{}
 	for _, u := range slices.Concat(c.have.Units, c.want.Units) {
-		units[u.Name] = units[u.Name] || slices.ContainsFunc(u.FilePaths, func(name string) bool { return late[name] })
+		units[u.Name] = units[u.Name] ||
+			slices.ContainsFunc(u.FilePaths, func(name string) bool { return late[name] })
 	}
+
 	return slices.DeleteFunc(c.plan.Units, func(a plan.Action) bool {
 		return (a.Verb == plan.Restart || a.Verb == plan.Reload) && !units[a.Unit]
 	})
@@ -197,26 +231,31 @@ func (e *placeError) Unwrap() error { return e.error }
 
 // settle ends an apply that was cut off, so that the next begins at a whole
 // generation. One whose files cannot be placed is taken back, as the next may
-// be what mends it, if no unit has seen it yet. The journal it returns is of one
-// that is done and has not proven itself; the zero Journal if there is none.
+// be what mends it, if no unit has seen it yet. The journal it returns is of
+// one that is done and has not proven itself; the zero Journal if there is
+// none.
 func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
 	j, cut, err := e.store().Journal()
 	if err != nil || !cut {
 		return generation.Journal{}, err
 	}
+
 	if e.gate != nil {
 		return j, nil
 	}
+
 	current, _, err := e.Current()
 	if errors.Is(err, generation.ErrTorn) {
 		return generation.Journal{}, nil // The next generation replaces it.
 	}
+
 	if err != nil {
 		return generation.Journal{}, err
 	}
 	if j.To == "" || j.To != current.Name() && j.Back == "" {
 		return generation.Journal{}, unfinished(e.drop(ctx, j, current))
 	}
+
 	failed := e.complete(ctx, j)
 	if e.gate != nil {
 		return j, nil // Units that did not come up are the next plan's.
@@ -227,6 +266,7 @@ func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
 	if !errors.As(failed, new(*placeError)) || j.Back != "" || len(e.progressOf(j).Done) > 0 {
 		return generation.Journal{}, fmt.Errorf("complete the apply before: %w", failed)
 	}
+
 	have, err := e.before(j.From)
 	if err != nil {
 		return generation.Journal{}, err
@@ -234,6 +274,7 @@ func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
 	if err := e.undo(change{have: have, want: current}); err != nil {
 		return generation.Journal{}, errors.Join(failed, err)
 	}
+
 	e.reload = true
 	return generation.Journal{}, unfinished(e.reloadOwed(ctx))
 }
@@ -259,22 +300,27 @@ func (e *Executor) mendCurrent(ctx context.Context) (string, error) {
 	if ok || err != nil && !errors.Is(err, generation.ErrTorn) {
 		return "", err
 	}
+
 	torn := err != nil
 	j, cut, err := e.store().Journal()
 	if err != nil || cut && !torn && j.From == "" {
 		return "", err // A first apply that was cut off before its flip.
 	}
+
 	want, err := e.newest(j)
 	if err != nil {
 		return "", err
 	}
+
 	if want.Name() == "" {
 		if torn {
 			err = e.store().Deactivate(e.OSVersion)
 		}
 		return "", err
 	}
-	_, err = e.backTo(ctx, generation.Manifest{}, want, generation.Journal{}, "the current generation was damaged")
+
+	_, err = e.backTo(ctx, generation.Manifest{}, want, generation.Journal{},
+		"the current generation was damaged")
 	return want.Name(), err
 }
 
@@ -285,20 +331,24 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	proven, err := e.proven()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	var unproven generation.Manifest
 	for _, name := range slices.Backward(append(names, j.From, j.Good)) {
 		m, err := e.before(name)
 		if err != nil {
 			return m, err
 		}
+
 		_, held, err := e.Held(digestOf(name))
 		if err != nil {
 			return generation.Manifest{}, err
 		}
+
 		switch {
 		case m.Name() == "" || m.OSVersion != e.OSVersion || held:
 		case proven(name) || name == j.Good:
@@ -307,6 +357,7 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 			unproven = m
 		}
 	}
+
 	return unproven, nil
 }
 
@@ -314,57 +365,74 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 // links lead through, what they should be, and returns the ones that were not.
 // content is by digest: what the store has lost is written anew from it. A path
 // that cannot be had does not keep it from the others.
-func (e *Executor) Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error) {
+func (e *Executor) Repair(
+	ctx context.Context, paths []string, content map[string]config.Content,
+) ([]string, error) {
 	repaired, err := e.relink(content)
 	if err != nil {
 		return repaired, err
 	}
+
 	m, ok, err := e.Current()
 	if err != nil || !ok {
 		return repaired, err
 	}
+
 	mended, mendErr := e.mendWays(m, paths, content)
 	placed, placeErr := e.repair(m, paths)
 	repaired = slices.Concat(repaired, mended, placed)
+
 	return repaired, errors.Join(mendErr, placeErr, e.reloadFor(ctx, repaired))
 }
 
-// relink brings the current generation back if something took the link to it, or
-// that to its files.
+// relink brings the current generation back if something took the link to it,
+// or that to its files.
 func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	_, ok, err := e.Current()
 	if ok || e.last.Name() == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
 		return nil, err
 	}
+
 	repaired := path.Join("os", e.OSVersion, "current")
 	if _, err := e.store().Load(e.last.Name()); errors.Is(err, generation.ErrTorn) {
 		repaired = path.Join("generations", e.last.Name(), "root")
-		if err := e.store().Mend(e.last, e.sources(e.store().Damaged(e.last), content)); err != nil {
+		err := e.store().Mend(e.last, e.sources(e.store().Damaged(e.last), content))
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	if err := e.store().Activate(e.OSVersion, e.last.Name()); err != nil {
 		return nil, err
 	}
+
 	return []string{path.Join(generation.Dir, repaired)}, nil
 }
 
 // mendWays makes the links and the content whole again that ways are of.
-func (e *Executor) mendWays(m generation.Manifest, ways []string, content map[string]config.Content) ([]string, error) {
-	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool { return !strings.HasPrefix(name, generation.Dir+"/") })
+func (e *Executor) mendWays(
+	m generation.Manifest, ways []string, content map[string]config.Content,
+) ([]string, error) {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool {
+		return !strings.HasPrefix(name, generation.Dir+"/")
+	})
 	if len(ways) == 0 {
 		return nil, nil
 	}
+
 	damaged := e.store().DamagedOf(m, ways)
 	if len(damaged) == 0 {
 		return nil, nil
 	}
+
 	return ways, e.store().Mend(m, e.sources(damaged, content))
 }
 
 // reloadFor has systemd read its units again if one of the paths is of them.
 func (e *Executor) reloadFor(ctx context.Context, repaired []string) error {
-	if slices.ContainsFunc(repaired, func(p string) bool { return strings.HasPrefix(p, "/etc/systemd/system/") }) {
+	if slices.ContainsFunc(repaired, func(p string) bool {
+		return strings.HasPrefix(p, "/etc/systemd/system/")
+	}) {
 		e.reload = true
 	}
 	return e.reloadOwed(ctx)
@@ -386,16 +454,19 @@ const osVersionName = "os-version"
 // removeStale takes away what the OS version that ran last placed outside of
 // /etc, which is made anew at each boot: after an update or a fallback of the
 // OS, its configuration finds what the other one left. Only what is exactly as
-// that generation had it goes. Under the same OS version there is nothing to do.
+// that generation had it goes. Under the same OS version there is nothing to
+// do.
 func (e *Executor) removeStale(current generation.Manifest) ([]string, error) {
 	text, err := e.State.Root().ReadFile(osVersionName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the last OS version: %w", err)
 	}
+
 	last := strings.TrimSpace(string(text))
 	if last == e.OSVersion {
 		return nil, nil
 	}
+
 	var removed []string
 	if last != "" {
 		removed, err = e.removeOther(last, current)
@@ -403,6 +474,7 @@ func (e *Executor) removeStale(current generation.Manifest) ([]string, error) {
 			return removed, err
 		}
 	}
+
 	_, err = e.State.WriteFile(osVersionName, []byte(e.OSVersion+"\n"), 0o644)
 	return removed, err
 }

@@ -24,8 +24,10 @@ func (d *disk) hook(s durable.Step) error {
 	return nil
 }
 
-func noJournal(s durable.Step) bool  { return s.Op == durable.Rename && s.Name == "journal.json" }
-func noFlip(s durable.Step) bool     { return s.Op == durable.Rename && s.Name == "os/0.1.0/current" }
+func noJournal(s durable.Step) bool { return s.Op == durable.Rename && s.Name == "journal.json" }
+func noFlip(s durable.Step) bool {
+	return s.Op == durable.Rename && s.Name == "os/0.1.0/current"
+}
 func noRealFile(s durable.Step) bool { return s.Op == durable.Rename && s.Name == "var/real" }
 
 // withUnit is a configuration with a real file, and a unit of that text.
@@ -42,10 +44,12 @@ func goOn(t *testing.T, e *apply.Executor) {
 	if _, err := e.Resume(t.Context()); err != nil && errors.Is(err, apply.ErrUnfinished) {
 		t.Fatalf("resume: %v", err)
 	}
+
 	v, err := e.Judge(t.Context())
 	if err == nil && v.Word == health.Bad {
 		_, err = e.Settle(t.Context(), v)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +57,8 @@ func goOn(t *testing.T, e *apply.Executor) {
 
 func TestWayBackGoesOnOnceThereIsRoom(t *testing.T) {
 	for name, refuses := range map[string]func(durable.Step) bool{
-		"none for the journal": noJournal, "none for the flip": noFlip, "none for a real file": noRealFile,
+		"none for the journal": noJournal, "none for the flip": noFlip,
+		"none for a real file": noRealFile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := fakeNode(t)
@@ -61,23 +66,30 @@ func TestWayBackGoesOnOnceThereIsRoom(t *testing.T) {
 			e := n.executor(t, d.hook)
 			good := mustApply(t, e, withUnit("1", sleeper))
 			accept(t, e)
+
 			if _, err := e.Apply(t.Context(), request(withUnit("2", crasher))); err == nil {
 				t.Fatal("a unit that fails started")
 			}
+
 			v, err := e.Judge(t.Context())
 			if err != nil || v.Word != health.Bad {
 				t.Fatalf("%+v %v", v, err)
 			}
+
 			d.refuses = refuses
-			if _, err := e.Settle(t.Context(), v); !errors.Is(err, apply.ErrUnfinished) || !errors.Is(err, syscall.ENOSPC) {
+			if _, err := e.Settle(t.Context(), v); !errors.Is(err, apply.ErrUnfinished) ||
+				!errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("without room: %v", err)
 			}
+
 			if _, err := e.Resume(t.Context()); err == nil && !isUnderWay(t, e) {
 				t.Error("it went back without room")
 			}
+
 			d.refuses = nil
 			goOn(t, e)
 			isAt(t, n, e, good, "1")
+
 			if _, held, err := e.Held(withUnit("2", crasher).Digest()); !held || err != nil {
 				t.Errorf("what was taken back is held: %v %v", held, err)
 			}
@@ -104,15 +116,20 @@ func TestRollbackWithoutRoomIsRefusedOrCompleted(t *testing.T) {
 			second := mustApply(t, e, withUnit("2", sleeper))
 			accept(t, e)
 			d.refuses = tt.refuses
+
 			m, err := e.Rollback(t.Context(), "")
-			if m.Name() != "" || !errors.Is(err, syscall.ENOSPC) || errors.Is(err, apply.ErrUnfinished) != tt.completed {
+			if m.Name() != "" || !errors.Is(err, syscall.ENOSPC) ||
+				errors.Is(err, apply.ErrUnfinished) != tt.completed {
 				t.Errorf("without room: %s %v", m.Name(), err)
 			}
+
 			if n := strings.Count(err.Error(), apply.ErrUnfinished.Error()); n > 1 {
 				t.Errorf("it says %d times that it is unfinished: %v", n, err)
 			}
+
 			d.refuses = nil
 			goOn(t, e)
+
 			if tt.completed {
 				isAt(t, n, e, first, "1")
 			} else {
@@ -128,8 +145,10 @@ func isAt(t *testing.T, n node, e *apply.Executor, name, value string) {
 	t.Helper()
 	m, _, err := e.Current()
 	if err != nil || m.Name() != name || read(t, n, "var/real") != value {
-		t.Errorf("the node runs %s with %q, not %s: %v", m.Name(), read(t, n, "var/real"), name, err)
+		t.Errorf("the node runs %s with %q, not %s: %v",
+			m.Name(), read(t, n, "var/real"), name, err)
 	}
+
 	if s := show(t, n, "a.service"); s.Active != "active" {
 		t.Errorf("its unit: %+v", s)
 	}
@@ -155,9 +174,11 @@ func TestChangeIsStillWatchedAfterARollbackThatIsRefused(t *testing.T) {
 	accept(t, e)
 	second := mustApply(t, e, withUnit("2", sleeper))
 	d.refuses = noJournal
+
 	if _, err := e.Rollback(t.Context(), ""); err == nil || errors.Is(err, apply.ErrUnfinished) {
 		t.Errorf("without room: %v", err)
 	}
+
 	d.refuses = nil
 	accept(t, e)
 	isAt(t, n, e, second, "2")
@@ -170,17 +191,22 @@ func TestJournalThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	first := mustApply(t, e, withUnit("1", sleeper))
 	accept(t, e)
 	d.refuses = noJournal
+
 	for range 3 {
-		if _, err := e.Apply(t.Context(), request(withUnit("2", sleeper))); !apply.Transient(err) || errors.Is(err, apply.ErrUnfinished) {
+		_, err := e.Apply(t.Context(), request(withUnit("2", sleeper)))
+		if !apply.Transient(err) || errors.Is(err, apply.ErrUnfinished) {
 			t.Errorf("without room: %v", err)
 		}
 	}
+
 	if got := generations(t, e); !slices.Equal(got, []string{first}) {
 		t.Errorf("generations %v", got)
 	}
+
 	d.refuses = nil
 	mustApply(t, e, withUnit("2", sleeper))
 	accept(t, e)
+
 	if m, err := e.Rollback(t.Context(), ""); err != nil || m.Name() != first {
 		t.Errorf("rolled back to %s: %v", m.Name(), err)
 	}

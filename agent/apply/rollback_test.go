@@ -18,6 +18,7 @@ func goodNode(t *testing.T) (n node, e *apply.Executor, good string) {
 	e = n.executor(t, nil)
 	good = mustApply(t, e, withUnit("good", sleeper))
 	accept(t, e)
+
 	return n, e, good
 }
 
@@ -36,9 +37,11 @@ func TestRollbackGoesToTheNewestThatProvedItself(t *testing.T) {
 	accept(t, e)
 	good := mustApply(t, e, withUnit("good", sleeper))
 	accept(t, e)
+
 	if _, err := e.Apply(t.Context(), request(withUnit("bad", crasher))); err == nil {
 		t.Fatal("a unit that fails started")
 	}
+
 	mustApply(t, e, withUnit("replaced", sleeper)) // well, and yet for no time
 	mustApply(t, e, withUnit("fixed", sleeper))
 	accept(t, e)
@@ -52,8 +55,8 @@ func TestRollbackDuringAChangeGoesToWhatWasBeforeAllOfThem(t *testing.T) {
 	rollsBackTo(t, n, e, good)
 }
 
-// TestGenerationsDoNotPileUp: five stay after a verdict, and the good and current
-// ones; before it, sixteen.
+// TestGenerationsDoNotPileUp: five stay after a verdict, and the good and
+// current ones; before it, sixteen.
 func TestGenerationsDoNotPileUp(t *testing.T) {
 	n, e, good := goodNode(t)
 	for _, end := range []string{"replaced", "reverted"} {
@@ -68,10 +71,13 @@ func TestGenerationsDoNotPileUp(t *testing.T) {
 			if end == "replaced" && i < 39 {
 				continue
 			}
-			if _, err := e.Settle(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"}); err != nil {
+
+			_, err := e.Settle(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if got := generations(t, e); len(got) > 7 {
 			t.Errorf("after 40 were %s there are %d: %v", end, len(got), got)
 		}
@@ -85,17 +91,19 @@ func TestTryWithNothingBeforeIsRefused(t *testing.T) {
 	e := n.executor(t, func(durable.Step) error { steps++; return nil })
 	r := request(withUnit("1", sleeper))
 	r.Try = time.Minute
+
 	if _, err := e.Apply(t.Context(), r); !errors.Is(err, apply.ErrNothingBefore) || steps > 0 {
 		t.Errorf("%v, %d durable steps", err, steps)
 	}
+
 	mustApply(t, e, withUnit("1", sleeper)) // has not proven itself yet
 	if _, err := e.Apply(t.Context(), r); !errors.Is(err, apply.ErrNothingBefore) {
 		t.Errorf("while the first is watched: %v", err)
 	}
 }
 
-// TestTryOfAnotherBootEnds, where /init has not ended it already: the deadline is
-// of a clock that starts at zero with each boot.
+// TestTryOfAnotherBootEnds, where /init has not ended it already: the deadline
+// is of a clock that starts at zero with each boot.
 func TestTryOfAnotherBootEnds(t *testing.T) {
 	n, _ := fakeNode(t)
 	n.clock.Store(240 * time.Hour)
@@ -104,12 +112,14 @@ func TestTryOfAnotherBootEnds(t *testing.T) {
 	accept(t, e)
 	r := request(withUnit("2", sleeper))
 	r.Try = 5 * time.Minute
+
 	if _, err := e.Apply(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := e.Judge(t.Context()); err != nil || v.Word != health.Confirm {
 		t.Errorf("in its own boot: %+v %v", v, err)
 	}
+
 	n.clock.Store(time.Minute)
 	e = n.executor(t, nil)
 	e.BootID = "boot-2"

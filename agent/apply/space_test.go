@@ -28,10 +28,13 @@ func TestNoRoom(t *testing.T) {
 		noRoom(t, dir)
 		return
 	}
+
 	if os.Getuid() != 0 {
 		judge.Lacking(t, "needs root, to mount")
 	}
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", os.Args[0], "-test.run=^TestNoRoom$", "-test.v")
+
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", os.Args[0],
+		"-test.run=^TestNoRoom$", "-test.v")
 	cmd.Env = append(os.Environ(), spaceVariable+"="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -45,23 +48,28 @@ func noRoom(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,nr_inodes=400"); err != nil {
 		t.Fatal(err)
 	}
+
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	for _, sub := range []string{"root", "image"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	root, err := os.OpenRoot(filepath.Join(dir, "root"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	image, err := os.OpenRoot(filepath.Join(dir, "image"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fake := newFake(root, image)
 	n := newNode(root, image, fake)
 	e := n.executor(t, nil)
@@ -70,11 +78,23 @@ func noRoom(t *testing.T, dir string) {
 	accept(t, e)
 
 	large := filesOf("/etc/a", "new", "/var/real", "new")
-	large.Files = append(large.Files, config.File{Path: "/etc/large", Mode: 0o600, Content: config.Text(strings.Repeat("x", 1<<20))})
+	large.Files = append(large.Files,
+		config.File{
+			Path:    "/etc/large",
+			Mode:    0o600,
+			Content: config.Text(strings.Repeat("x", 1<<20)),
+		})
+
 	many := filesOf("/etc/a", "new", "/var/real", "new")
 	for i := range 100 {
-		many.Files = append(many.Files, config.File{Path: "/etc/many/" + string(rune('a'+i%26)) + strings.Repeat("b", i), Mode: 0o600, Content: config.Text(strings.Repeat("y", i))})
+		many.Files = append(many.Files,
+			config.File{
+				Path:    "/etc/many/" + string(rune('a'+i%26)) + strings.Repeat("b", i),
+				Mode:    0o600,
+				Content: config.Text(strings.Repeat("y", i)),
+			})
 	}
+
 	tests := []struct {
 		name       string
 		take, give func()
@@ -82,27 +102,39 @@ func noRoom(t *testing.T, dir string) {
 		errno      error
 	}{
 		{
-			name: "a full file system", want: large, errno: unix.ENOSPC,
-			take: func() { remount("size=512k,nr_inodes=400", 0) }, give: func() { remount("size=4m,nr_inodes=400", 0) },
+			name:  "a full file system",
+			want:  large,
+			errno: unix.ENOSPC,
+			take:  func() { remount("size=512k,nr_inodes=400", 0) },
+			give:  func() { remount("size=4m,nr_inodes=400", 0) },
 		}, {
-			name: "no inodes left", want: many, errno: unix.ENOSPC,
-			take: func() { remount("size=4m,nr_inodes=90", 0) }, give: func() { remount("size=4m,nr_inodes=900", 0) },
+			name:  "no inodes left",
+			want:  many,
+			errno: unix.ENOSPC,
+			take:  func() { remount("size=4m,nr_inodes=90", 0) },
+			give:  func() { remount("size=4m,nr_inodes=900", 0) },
 		}, {
-			name: "a read-only file system", want: filesOf("/etc/a", "newer", "/var/real", "newer"), errno: unix.EROFS,
-			take: func() { remount("", unix.MS_RDONLY) }, give: func() { remount("size=4m,nr_inodes=900", 0) },
+			name:  "a read-only file system",
+			want:  filesOf("/etc/a", "newer", "/var/real", "newer"),
+			errno: unix.EROFS,
+			take:  func() { remount("", unix.MS_RDONLY) },
+			give:  func() { remount("size=4m,nr_inodes=900", 0) },
 		},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before, _, err := e.Current()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			tt.take()
 			_, err = e.Apply(t.Context(), request(tt.want))
 			if !errors.Is(err, tt.errno) {
 				t.Errorf("apply: %v", err)
 			}
+
 			t.Log(err)
 			if after, _, err := e.Current(); err != nil || after.Name() != before.Name() {
 				t.Errorf("the node runs %s, was %s: %v", after.Name(), before.Name(), err)
@@ -110,15 +142,19 @@ func noRoom(t *testing.T, dir string) {
 			if v, err := e.Verify(t.Context(), nil, false); err != nil || len(v.Bad) > 0 {
 				t.Errorf("afterwards: %+v %v", v, err)
 			}
+
 			tt.give()
 			if _, err := e.Resume(t.Context()); err != nil {
 				t.Errorf("resume: %v", err)
 			}
+
 			mustApply(t, e, tt.want)
 			accept(t, e)
+
 			if got := read(t, n, "var/real"); !strings.HasPrefix(got, "new") {
 				t.Errorf("with room again: %q", got)
 			}
+
 			mustApply(t, e, old)
 			accept(t, e)
 		})

@@ -53,21 +53,32 @@ func (n node) executor(t *testing.T, hook durable.Hook) *apply.Executor {
 	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	state, err := n.root.OpenRoot("var/lib/loam")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { state.Close() })
+
 	return &apply.Executor{
-		State: durable.New(state, hook), Node: durable.New(n.root, hook), Image: n.image.FS(), Units: n.units,
-		OSVersion: "0.1.0", BootID: "boot-1", JobWait: time.Minute, Steady: 0, Limit: time.Minute,
-		Now: func() time.Time { return time.Unix(0, 0) }, Uptime: func() time.Duration { return n.clock.Load().(time.Duration) },
+		State:     durable.New(state, hook),
+		Node:      durable.New(n.root, hook),
+		Image:     n.image.FS(),
+		Units:     n.units,
+		OSVersion: "0.1.0",
+		BootID:    "boot-1",
+		JobWait:   time.Minute,
+		Steady:    0,
+		Limit:     time.Minute,
+		Now:       func() time.Time { return time.Unix(0, 0) },
+		Uptime:    func() time.Duration { return n.clock.Load().(time.Duration) },
 	}
 }
 
 func fakeNode(t *testing.T) (node, *fakeSystemd) {
 	t.Helper()
-	root, image := tree(t, nil), tree(t, map[string]string{
+	root := tree(t, nil)
+	image := tree(t, map[string]string{
 		"usr/lib/systemd/system/systemd-journald.service": "[Service]\n",
 		"etc/issue": "of the image\n",
 	})
@@ -82,6 +93,7 @@ func tree(t *testing.T, files map[string]string) *os.Root {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
+
 	dir := durable.New(root, nil)
 	for name, text := range files {
 		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -91,6 +103,7 @@ func tree(t *testing.T, files map[string]string) *os.Root {
 			t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
@@ -106,11 +119,13 @@ func TestExecutorWithSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer image.Close()
+
 		systemd, err := unit.Connect(t.Context(), c.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer systemd.Close()
+
 		suite(t, newNode(c.OpenRoot(t), image, systemd))
 	})
 }
@@ -133,8 +148,19 @@ func first() config.Desired {
 		Units: []config.Unit{
 			{Name: "gone.service", Content: text(sleeper)},
 			{Name: "one.service", Content: text(sleeper), FilePaths: []string{"/etc/app/a.conf"}},
-			{Name: "systemd-journald.service", DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"}}},
-			{Name: "two.service", Content: text(sleeper), DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"}}},
+			{
+				Name: "systemd-journald.service",
+				DropIns: []config.DropIn{
+					{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"},
+				},
+			},
+			{
+				Name:    "two.service",
+				Content: text(sleeper),
+				DropIns: []config.DropIn{
+					{Name: "10-a.conf", Content: "[Service]\nEnvironment=A=1\n"},
+				},
+			},
 		},
 	}
 }
@@ -155,16 +181,22 @@ func suite(t *testing.T, n node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	accept(t, e)
-	for _, u := range []string{"one.service", "two.service", "gone.service", "systemd-journald.service"} {
+	for _, u := range []string{
+		"one.service", "two.service", "gone.service", "systemd-journald.service",
+	} {
 		if s := show(t, n, u); !s.Running() || s.InvocationID == "" {
 			t.Errorf("after the first apply: %+v", s)
 		}
 	}
+
 	if got := read(t, n, "var/lib/app/data"); got != "secret\n" {
 		t.Errorf("a real file has %q", got)
 	}
-	if p, err := e.Plan(t.Context(), first(), "test"); err != nil || len(p.Files)+len(p.Units) > 0 || p.Reload {
+
+	if p, err := e.Plan(t.Context(), first(), "test"); err != nil ||
+		len(p.Files)+len(p.Units) > 0 || p.Reload {
 		t.Errorf("the plan for what is there is not empty: %v %v", p, err)
 	}
 
@@ -173,23 +205,37 @@ func suite(t *testing.T, n node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := e.Apply(t.Context(), request(second())); err != nil {
 		t.Fatal(err)
 	}
+
 	accept(t, e)
-	if got, want := changed(before, invocations(t, n)), []string{"one.service", "systemd-journald.service"}; !slices.Equal(got, want) {
+	got := changed(before, invocations(t, n))
+	want := []string{
+		"one.service", "systemd-journald.service",
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("restarted %v, not %v; the plan was\n%s", got, want, p)
 	}
+
 	if s := show(t, n, "gone.service"); s.Running() {
 		t.Errorf("a unit that left the configuration: %+v", s)
 	}
-	for _, name := range []string{"etc/systemd/system/gone.service", "etc/systemd/system/multi-user.target.wants/gone.service", "var/lib/app", "etc/systemd/system/systemd-journald.service.d"} {
+
+	for _, name := range []string{
+		"etc/systemd/system/gone.service",
+		"etc/systemd/system/multi-user.target.wants/gone.service", "var/lib/app",
+		"etc/systemd/system/systemd-journald.service.d",
+	} {
 		if _, err := n.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
+
 	history, err := apply.History(e.State.Root().FS())
-	if err != nil || len(history) != 2 || history[0].Generation != m.Name() || history[1].Outcome != apply.Applied {
+	if err != nil || len(history) != 2 || history[0].Generation != m.Name() ||
+		history[1].Outcome != apply.Applied {
 		t.Errorf("history: %+v %v", history, err)
 	}
 
@@ -200,26 +246,37 @@ func suite(t *testing.T, n node) {
 	if got := changed(before, invocations(t, n)); len(got) > 0 {
 		t.Errorf("resume restarted %v", got)
 	}
+
 	failing(t, n, e)
 }
 
 // failing adds a unit that cannot start: it is reported, and the rest is done.
 func failing(t *testing.T, n node, e *apply.Executor) {
 	d := second()
-	d.Units = append([]config.Unit{{Name: "fails.service", Content: text("[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")}}, d.Units...)
+	d.Units = append([]config.Unit{
+		{
+			Name:    "fails.service",
+			Content: text("[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n"),
+		},
+	}, d.Units...)
+
 	d.Units = append(d.Units, config.Unit{Name: "zoo.service", Content: text(sleeper)})
 	var failure *unit.JobError
-	if _, err := e.Apply(t.Context(), request(d)); !errors.As(err, &failure) || failure.Unit != "fails.service" {
+	if _, err := e.Apply(t.Context(), request(d)); !errors.As(err, &failure) ||
+		failure.Unit != "fails.service" {
 		t.Errorf("a unit that fails: %v", err)
 	}
+
 	if s := show(t, n, "zoo.service"); !s.Running() {
 		t.Errorf("after a unit failed, the next was not started: %+v", s)
 	}
+
 	before, _, _ := e.Current()
 	bad := config.Desired{Units: []config.Unit{{Name: "absent.service"}}}
 	if _, err := e.Apply(t.Context(), request(bad)); err == nil {
 		t.Error("a unit that does not exist was applied")
 	}
+
 	if after, _, _ := e.Current(); cmp.Diff(before, after) != "" {
 		t.Error("a configuration that cannot be had changed the node")
 	}

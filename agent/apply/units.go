@@ -49,11 +49,15 @@ func (e *Executor) writeProgress(p progress) error {
 // act does the actions, a stage at a time and those of a stage at once, and
 // keeps which are done: those are left out. It goes on after an action that did
 // not succeed and returns the errors by unit.
-func (e *Executor) act(ctx context.Context, actions []plan.Action, j generation.Journal) map[string]error {
+func (e *Executor) act(
+	ctx context.Context, actions []plan.Action, j generation.Journal,
+) map[string]error {
 	failed := map[string]error{}
 	p := e.progressOf(j)
 	for _, stage := range stages(actions) {
-		stage = slices.DeleteFunc(stage, func(a plan.Action) bool { return slices.Contains(p.Done, doneName(a)) })
+		stage = slices.DeleteFunc(stage, func(a plan.Action) bool {
+			return slices.Contains(p.Done, doneName(a))
+		})
 		if len(stage) > 0 && ctx.Err() == nil {
 			maps.Copy(failed, e.stage(ctx, stage, &p))
 		}
@@ -68,12 +72,12 @@ func (e *Executor) actedAll(j generation.Journal) error {
 	return e.writeProgress(p)
 }
 
-// stages are the actions by stage, those that systemd does by itself left out. In
-// each, what is started comes after the rest: a restart of what it requires would
-// take it along, and with it what is part of it. Last, what systemd restarts by
-// itself is started, which is nothing to do for a unit that is up: as it reads its
-// units, systemd may stop one that is bound to what is still to come, and what that
-// takes along is then not restarted with it.
+// stages are the actions by stage, those that systemd does by itself left out.
+// In each, what is started comes after the rest: a restart of what it requires
+// would take it along, and with it what is part of it. Last, what systemd
+// restarts by itself is started, which is nothing to do for a unit that is up:
+// as it reads its units, systemd may stop one that is bound to what is still to
+// come, and what that takes along is then not restarted with it.
 func stages(actions []plan.Action) [][]plan.Action {
 	var all [][]plan.Action
 	var starts, last []plan.Action
@@ -85,15 +89,21 @@ func stages(actions []plan.Action) [][]plan.Action {
 			}
 			continue
 		}
+
 		if a.Stage() != stage {
-			stage, all, starts = a.Stage(), append(all, starts, nil), nil
+			stage = a.Stage()
+			all = append(all, starts, nil)
+			starts = nil
 		}
+
 		if a.Verb == plan.Start {
 			starts = append(starts, a)
 			continue
 		}
+
 		all[len(all)-1] = append(all[len(all)-1], a)
 	}
+
 	return append(all, starts, last)
 }
 
@@ -109,14 +119,17 @@ func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress
 		}
 		p.Done = append(p.Done, doneName(r.action))
 	}
+
 	// What is done is not asked for again, so what has failed is noted before.
 	if err := e.oweAtOnce(p.To, failed); err != nil {
 		failed[""] = err
 		return failed
 	}
+
 	if err := e.writeProgress(*p); err != nil {
 		failed[""] = err
 	}
+
 	return failed
 }
 
@@ -141,6 +154,7 @@ func (e *Executor) together(ctx context.Context, actions []plan.Action) []result
 	for range actions {
 		all = append(all, <-results)
 	}
+
 	return all
 }
 

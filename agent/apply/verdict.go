@@ -45,21 +45,25 @@ func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	if e.gate == nil {
 		return health.Verdict{}, nil
 	}
+
 	var names []string
 	for _, u := range e.gate.Want.Units {
 		if !generation.IsTemplate(u.Name) {
 			names = append(names, u.Name)
 		}
 	}
+
 	states, err := e.Units.Show(ctx, names)
 	if err != nil {
 		return health.Verdict{}, fmt.Errorf("observe units: %w", err)
 	}
+
 	v := e.gate.Judge(states, e.Uptime())
 	j, _, err := e.store().Journal()
 	if err != nil || j.Try == nil || v.Word == health.Bad {
 		return v, err
 	}
+
 	return e.judgeTry(j, v), nil
 }
 
@@ -69,9 +73,15 @@ func (e *Executor) judgeTry(j generation.Journal, v health.Verdict) health.Verdi
 	if e.Uptime() >= try.Deadline || j.BootID != e.BootID {
 		return health.Verdict{Word: health.Bad, Reason: "it was not confirmed in time"}
 	}
+
 	if v.Word == health.Good {
-		return health.Verdict{Word: health.Confirm, Reason: "it is well and waits to be confirmed", Next: try.Deadline}
+		return health.Verdict{
+			Word:   health.Confirm,
+			Reason: "it is well and waits to be confirmed",
+			Next:   try.Deadline,
+		}
 	}
+
 	v.Next = min(v.Next, try.Deadline)
 	return v
 }
@@ -83,6 +93,7 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	if err != nil || !ok {
 		return generation.Manifest{}, err
 	}
+
 	switch v.Word {
 	case health.Good:
 		return e.accept(j, v.Reason)
@@ -93,10 +104,12 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 		}
 		return m, unfinished(e.prune())
 	}
+
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
 }
 
-// accept ends a change that stays. reason says which units are not well all the same.
+// accept ends a change that stays. reason says which units are not well all the
+// same.
 func (e *Executor) accept(j generation.Journal, reason string) (generation.Manifest, error) {
 	if err := e.conclude(j, Applied, reason); err != nil {
 		return generation.Manifest{}, unfinished(err)
@@ -107,11 +120,14 @@ func (e *Executor) accept(j generation.Journal, reason string) (generation.Manif
 
 // goBack takes a change back. Without a generation to go back to, or with one
 // that cannot be used any more, it stays, and the history says so.
-func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string) (generation.Manifest, error) {
+func (e *Executor) goBack(
+	ctx context.Context, j generation.Journal, why string,
+) (generation.Manifest, error) {
 	have, err := e.store().Load(j.To)
 	if err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
+
 	good, err := e.before(j.Good)
 	if err != nil {
 		return generation.Manifest{}, unfinished(err)
@@ -119,23 +135,33 @@ func (e *Executor) goBack(ctx context.Context, j generation.Journal, why string)
 	if good.Name() == "" {
 		return have, unfinished(e.conclude(j, Failed, why))
 	}
+
 	m, err := e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
+
 	return m, err
 }
 
 // backTo is the change from have to an earlier generation. An error that is not
 // ErrUnfinished, of no generation, came before it began.
-func (e *Executor) backTo(ctx context.Context, have, want generation.Manifest, j generation.Journal, why string) (generation.Manifest, error) {
+func (e *Executor) backTo(
+	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
+) (generation.Manifest, error) {
 	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
 	return e.turn(ctx, c, generation.Journal{
-		From: have.Name(), To: want.Name(), Good: want.Name(), Back: why,
-		BootID: e.BootID, Began: e.Now().UTC().Truncate(time.Second), Boots: j.Boots, Operator: j.Operator,
+		From:     have.Name(),
+		To:       want.Name(),
+		Good:     want.Name(),
+		Back:     why,
+		BootID:   e.BootID,
+		Began:    e.Now().UTC().Truncate(time.Second),
+		Boots:    j.Boots,
+		Operator: j.Operator,
 	})
 }
 
@@ -152,20 +178,24 @@ func (e *Executor) Confirm() (generation.Manifest, error) {
 	if !ok || j.Try == nil {
 		return generation.Manifest{}, ErrNothingToConfirm
 	}
+
 	j.Try = nil
 	if err := e.store().WriteJournal(j); err != nil {
 		return generation.Manifest{}, err
 	}
+
 	return e.store().Load(j.To)
 }
 
 // Rollback goes back to an earlier generation of the running OS version, "" for
-// the one before, as an operator wants it. What the node goes back from is held.
+// the one before, as an operator wants it. What the node goes back from is
+// held.
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
 	before, err := e.settle(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	have, ok, err := e.Current()
 	if err != nil {
 		return generation.Manifest{}, err
@@ -173,32 +203,41 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 	if !ok {
 		return generation.Manifest{}, errors.New("roll back: the node has no generation yet")
 	}
+
 	want, err := e.earlier(have, name, before.Good)
 	if err != nil {
 		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
 	}
-	m, err := e.backTo(ctx, have, want, generation.Journal{Operator: true}, "rolled back by the operator")
+
+	m, err := e.backTo(ctx, have, want, generation.Journal{Operator: true},
+		"rolled back by the operator")
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)
 	}
+
 	return m, err
 }
 
-// earlier is the generation to roll back to from have: the one with that name or
-// number, or for "" good, if it is one, or else the newest before have that has
-// proven itself and is not held.
-func (e *Executor) earlier(have generation.Manifest, name, good string) (generation.Manifest, error) {
+// earlier is the generation to roll back to from have: the one with that name
+// or number, or for "" good, if it is one, or else the newest before have that
+// has proven itself and is not held.
+func (e *Executor) earlier(
+	have generation.Manifest, name, good string,
+) (generation.Manifest, error) {
 	if name == "" && good != "" {
 		return e.store().Load(good)
 	}
+
 	names, err := e.store().List()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	proven, err := e.proven()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	for _, candidate := range slices.Backward(names) {
 		m, err := e.store().Load(candidate)
 		if err != nil {
@@ -208,15 +247,20 @@ func (e *Executor) earlier(have generation.Manifest, name, good string) (generat
 		switch {
 		case err != nil:
 			return generation.Manifest{}, err
-		case name == "" && (m.Number >= have.Number || m.OSVersion != e.OSVersion || held || !proven(candidate)):
+		case name == "" &&
+			(m.Number >= have.Number || m.OSVersion != e.OSVersion || held || !proven(candidate)):
 		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
 			return m, e.usable(have, m)
 		}
 	}
+
 	if name == "" {
 		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
 	}
-	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node; hint: `loam history` lists them", name)
+
+	return generation.Manifest{}, fmt.Errorf(
+		"generation %s: not on this node; hint: `loam history` lists them", name,
+	)
 }
 
 // proven tells of a generation whether it has proven itself. Where nothing is
@@ -238,7 +282,8 @@ func (e *Executor) usable(have, m generation.Manifest) error {
 	case m.Name() == have.Name():
 		return fmt.Errorf("generation %s: it is the current one", m.Name())
 	case m.OSVersion != e.OSVersion:
-		return fmt.Errorf("generation %s: made for OS version %s, and this is %s", m.Name(), m.OSVersion, e.OSVersion)
+		return fmt.Errorf("generation %s: made for OS version %s, and this is %s",
+			m.Name(), m.OSVersion, e.OSVersion)
 	}
 	return nil
 }

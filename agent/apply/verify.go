@@ -15,8 +15,8 @@ import (
 
 // Verified is what Verify found.
 type Verified struct {
-	// Checked counts the paths of all generations and of the node, Bytes what of
-	// their content was read.
+	// Checked counts the paths of all generations and of the node, Bytes what
+	// of their content was read.
 	Checked int
 	Bytes   int64
 	Bad     []Fault
@@ -33,18 +33,22 @@ type Fault struct {
 
 // Verify reads all content of all generations, and every managed path of the
 // node, and compares them with the manifests. With repair it mends what it can:
-// the node from the store; the store from content, from its own other copies and
-// from real files on the node.
-func (e *Executor) Verify(ctx context.Context, content map[string]config.Content, repair bool) (Verified, error) {
+// the node from the store; the store from content, from its own other copies
+// and from real files on the node.
+func (e *Executor) Verify(
+	ctx context.Context, content map[string]config.Content, repair bool,
+) (Verified, error) {
 	var v Verified
 	names, err := e.store().List()
 	if err != nil {
 		return v, err
 	}
+
 	current, _, err := e.Current()
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
 		return v, err
 	}
+
 	for _, name := range names {
 		m, err := e.store().Load(name)
 		if err != nil {
@@ -57,47 +61,66 @@ func (e *Executor) Verify(ctx context.Context, content map[string]config.Content
 	if err := e.verifyPlaced(&v, current, repair); err != nil {
 		return v, err
 	}
+
 	var repaired []string
 	for _, bad := range v.Bad {
 		if bad.Repaired {
 			repaired = append(repaired, bad.Path)
 		}
 	}
+
 	return v, e.reloadFor(ctx, repaired)
 }
 
 // verifyStored looks at the store's content and links of one generation.
-func (e *Executor) verifyStored(v *Verified, m generation.Manifest, current bool, content map[string]config.Content, repair bool) error {
+func (e *Executor) verifyStored(
+	v *Verified,
+	m generation.Manifest,
+	current bool,
+	content map[string]config.Content,
+	repair bool,
+) error {
 	for _, entry := range m.Entries {
 		if entry.Kind == generation.KindFile {
 			v.Checked++
 			v.Bytes += entry.Size
 		}
 	}
+
 	damaged := e.store().Damaged(m)
 	if len(damaged) == 0 {
 		return nil
 	}
+
 	var repairErr error
 	if repair {
 		repairErr = e.store().Mend(m, e.sources(damaged, content))
 	}
+
 	left := e.store().Damaged(m)
 	for _, entry := range damaged {
-		fault := Fault{Path: entry.Path, Problem: "its content in the store was damaged", Repaired: repair && !slices.Contains(left, entry)}
+		fault := Fault{
+			Path:     entry.Path,
+			Problem:  "its content in the store was damaged",
+			Repaired: repair && !slices.Contains(left, entry),
+		}
 		if !current {
 			fault.Path = path.Join("/generations", m.Name(), entry.Path)
 		}
 		v.Bad = append(v.Bad, fault)
 	}
+
 	if errors.Is(repairErr, fs.ErrNotExist) {
 		return nil // Nobody has the content any more; the findings say so.
 	}
+
 	return repairErr
 }
 
 // sources is content, and what of damaged files the node has elsewhere.
-func (e *Executor) sources(damaged []generation.Entry, content map[string]config.Content) map[string]config.Content {
+func (e *Executor) sources(
+	damaged []generation.Entry, content map[string]config.Content,
+) map[string]config.Content {
 	sources := map[string]config.Content{}
 	maps.Copy(sources, content)
 	for _, entry := range damaged {
@@ -124,14 +147,17 @@ func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool)
 	if m.Name() == "" {
 		return nil
 	}
+
 	for _, p := range generation.Place(m) {
 		v.Checked++
 		if p.Kind == generation.PlaceCopy {
 			v.Bytes += p.Size
 		}
+
 		if generation.Placed(e.Node.Root().FS(), p) {
 			continue
 		}
+
 		fault := Fault{Path: p.Path, Problem: "something else changed or removed it"}
 		if repair {
 			if _, err := generation.Put(e.Node, p, e.store().Reader); err != nil {
@@ -139,7 +165,9 @@ func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool)
 			}
 			fault.Repaired = true
 		}
+
 		v.Bad = append(v.Bad, fault)
 	}
+
 	return nil
 }

@@ -40,14 +40,18 @@ func TestWeakPoint01DropInsSurviveAPartialFailure(t *testing.T) {
 	systemd := &failingReload{fakeSystemd: fake, fails: true}
 	n.units = systemd
 	e := n.executor(t, nil)
+
 	two := ownUnit("two.service", sleeper)
 	for _, name := range []string{"10-a.conf", "20-b.conf"} {
-		two.DropIns = append(two.DropIns, config.DropIn{Name: name, Content: "[Service]\nEnvironment=A=1\n"})
+		two.DropIns = append(two.DropIns,
+			config.DropIn{Name: name, Content: "[Service]\nEnvironment=A=1\n"})
 	}
+
 	d := unitsOf(two, ownUnit("fails.service", crasher))
 	if _, err := e.Apply(t.Context(), request(d)); !errors.Is(err, apply.ErrUnfinished) {
 		t.Fatalf("without a daemon-reload: %v", err)
 	}
+
 	systemd.fails = false
 	for range 2 {
 		_, err := e.Apply(t.Context(), request(d))
@@ -66,17 +70,21 @@ func TestWeakPoint01DropInsSurviveAPartialFailure(t *testing.T) {
 func TestWeakPoint02NothingIsLeftOfWhatFailed(t *testing.T) {
 	failed := unitsOf(ownUnit("fails.service", crasher))
 	failed.Files = filesOf("/etc/left", "2", "/var/left", "2").Files
+
 	for _, judged := range []bool{true, false} {
 		n, _ := fakeNode(t)
 		e := n.executor(t, nil)
 		mustApply(t, e, filesOf("/etc/foo", "1"))
 		accept(t, e)
+
 		if _, err := e.Apply(t.Context(), request(failed)); err == nil {
 			t.Fatal("no error")
 		}
+
 		if judged {
 			verdict(t, e)
 		}
+
 		mustApply(t, e, filesOf("/etc/foo", "3"))
 		for _, name := range []string{"etc/left", "var/left", "etc/systemd/system/fails.service"} {
 			if !absent(n, name) {
@@ -112,10 +120,12 @@ func plain(t *testing.T) config.Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d, err := osc.Merge(document, osc.Env{Hostname: "node"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return d
 }
 
@@ -133,6 +143,7 @@ func TestWeakPoint03DocumentWithoutAChecksumIsApplied(t *testing.T) {
 	e := n.executor(t, nil)
 	mustApply(t, e, plain(t))
 	accept(t, e)
+
 	if got := read(t, n, "var/lib/kubelet/config"); got != "kind: KubeletConfiguration" {
 		t.Errorf("the file has %q", got)
 	}
@@ -142,7 +153,9 @@ func TestWeakPoint03DocumentWithoutAChecksumIsApplied(t *testing.T) {
 }
 
 func TestWeakPoint04TornStateFilesDoNotWedge(t *testing.T) {
-	for _, name := range []string{"journal.json", "history.jsonl", "held.json", "os-version", "manifest.json"} {
+	for _, name := range []string{
+		"journal.json", "history.jsonl", "held.json", "os-version", "manifest.json",
+	} {
 		for _, text := range []string{"", `{"to":"00`} {
 			n, _ := fakeNode(t)
 			e := n.executor(t, nil)
@@ -150,14 +163,17 @@ func TestWeakPoint04TornStateFilesDoNotWedge(t *testing.T) {
 			accept(t, e)
 			current := mustApply(t, e, filesOf("/etc/foo", "2"))
 			file := "var/lib/loam/" + name
+
 			if name == "manifest.json" {
 				file = "var/lib/loam/generations/" + current + "/" + name
 			}
+
 			put(t, n, file, text)
 			e = n.executor(t, nil)
 			if _, err := e.Resume(t.Context()); err != nil {
 				t.Errorf("%s is %q: resume: %v", name, text, err)
 			}
+
 			mustApply(t, e, filesOf("/etc/foo", "3"))
 			accept(t, e)
 		}
@@ -169,6 +185,7 @@ func TestWeakPoint05DriftIsRepaired(t *testing.T) {
 	e := n.executor(t, nil)
 	mustApply(t, e, filesOf("/etc/foo", "1", "/var/foo", "1"))
 	accept(t, e)
+
 	paths := []string{"/etc/foo", "/var/foo"}
 	for _, repair := range []func() ([]string, error){
 		func() ([]string, error) { return e.Repair(t.Context(), paths, nil) },
@@ -205,26 +222,38 @@ func TestWeakPoint07ErrorOfAnObservationEndsNothing(t *testing.T) {
 	n, fake := fakeNode(t)
 	systemd := &failingShow{fake, errors.New("connection reset")}
 	n.units = systemd
+
 	e := n.executor(t, nil)
-	if _, err := e.Apply(t.Context(), request(first())); err == nil || !strings.Contains(err.Error(), "observe units: connection reset") {
+	if _, err := e.Apply(t.Context(), request(first())); err == nil ||
+		!strings.Contains(err.Error(), "observe units: connection reset") {
 		t.Errorf("apply: %v", err)
 	}
+
 	if _, ok, err := e.Current(); ok || err != nil || !absent(n, "etc/app") {
 		t.Errorf("something was touched: %v", err)
 	}
+
 	systemd.err = nil
 	mustApply(t, e, first())
+
 	systemd.err = errors.New("connection reset")
 	if v, err := e.Judge(t.Context()); !errors.Is(err, systemd.err) || v.Word != "" {
 		t.Errorf("a verdict of nothing: %+v %v", v, err)
 	}
+
 	systemd.err = nil
-	for _, odd := range []unit.State{{}, {Load: "bad-setting"}, {Active: "maintenance"}, {Active: "failed", Restarts: 1 << 20}} {
+	for _, odd := range []unit.State{
+		{},
+		{Load: "bad-setting"},
+		{Active: "maintenance"},
+		{Active: "failed", Restarts: 1 << 20},
+	} {
 		fake.states["one.service"] = odd
 		if _, err := e.Judge(t.Context()); err != nil {
 			t.Errorf("a unit that is %+v: %v", odd, err)
 		}
 	}
+
 	mustApply(t, e, second())
 	accept(t, e)
 }
@@ -247,17 +276,24 @@ func TestWeakPoint09NoFailureIsMasked(t *testing.T) {
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
 	accept(t, e)
 	e.Steady = 10 * time.Second
-	_, err := e.Apply(t.Context(), request(unitsOf(ownUnit("a.service", crasher), ownUnit("b.service", crasher))))
+
+	_, err := e.Apply(t.Context(),
+		request(unitsOf(ownUnit("a.service", crasher), ownUnit("b.service", crasher))))
 	for _, name := range []string{"restart a.service: failed", "start b.service: failed"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q is not in: %v", name, err)
 		}
 	}
-	if v := verdict(t, e); v.Word != health.Bad || !strings.Contains(v.Reason, "a.service failed: exit-code, exit code 3") {
+
+	v := verdict(t, e)
+	if v.Word != health.Bad ||
+		!strings.Contains(v.Reason, "a.service failed: exit-code, exit code 3") {
 		t.Errorf("verdict: %+v", v)
 	}
+
 	history, err := apply.History(e.State.Root().FS())
-	if err != nil || len(history) == 0 || !strings.Contains(history[len(history)-1].Reason, "exit code 3") {
+	if err != nil || len(history) == 0 ||
+		!strings.Contains(history[len(history)-1].Reason, "exit code 3") {
 		t.Errorf("history: %+v %v", history, err)
 	}
 }
@@ -276,7 +312,8 @@ func TestWeakPoint10ContainerdKeepsRunningWithoutCriConfig(t *testing.T) {
 
 func TestWeakPoint10cMissingDocumentIsReported(t *testing.T) {
 	missing := t.TempDir() + "/osc.yaml"
-	_, err := source.New(settings.Source{File: &settings.File{Path: missing}}, source.Env{}).Read(t.Context())
+	_, err := source.New(settings.Source{File: &settings.File{Path: missing}},
+		source.Env{}).Read(t.Context())
 	if !errors.Is(err, source.ErrAbsent) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("error: %v", err)
 	}
