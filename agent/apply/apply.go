@@ -117,7 +117,7 @@ var ErrNothingBefore = errors.New("the node has no configuration yet that it cou
 // *unit.JobError tells which unit. An apply that was cut off before is
 // completed first.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
-	before, err := e.settle(ctx)
+	before, err := e.finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -148,7 +148,7 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		}
 	}
 
-	return e.turn(ctx, c, j)
+	return e.activate(ctx, c, j)
 }
 
 // write stores the generation of c. If the disk is full, it prunes old
@@ -200,13 +200,13 @@ func wellBefore(before generation.Journal, have generation.Manifest, well []stri
 	return all
 }
 
-// turn makes c.want, which the store has, the current generation, and the node
+// activate makes c.want, which the store has, the current generation, and the node
 // like it.
-func (e *Executor) turn(
+func (e *Executor) activate(
 	ctx context.Context, c change, j generation.Journal,
 ) (generation.Manifest, error) {
 	if err := e.begin(j); err != nil {
-		if j.Back == "" {
+		if j.Direction() == generation.Forward {
 			err = errors.Join(err, e.store().Delete(c.want.Name()))
 		}
 		return generation.Manifest{}, err
@@ -221,11 +221,11 @@ func (e *Executor) turn(
 	switch {
 	case err == nil:
 		return c.want, e.finish(ctx, c, j)
-	case j.Back != "":
+	case j.Direction() == generation.Revert:
 		return generation.Manifest{}, unfinished(err) // There is no other way to go.
 	}
 
-	return generation.Manifest{}, errors.Join(err, e.undo(c))
+	return generation.Manifest{}, errors.Join(err, e.abandonFlipped(c))
 }
 
 // begin notes what is to be done, before anything is.
@@ -239,10 +239,10 @@ func (e *Executor) begin(j generation.Journal) error {
 	return e.store().WriteJournal(j)
 }
 
-// undo goes back to the generation that a change began with, before any unit
+// abandonFlipped goes back to the generation that a change began with, before any unit
 // has seen the other. If it cannot, the journal stays and the next start tries
 // again.
-func (e *Executor) undo(c change) error {
+func (e *Executor) abandonFlipped(c change) error {
 	flip := func() error {
 		if c.have.Name() == "" {
 			return e.store().Deactivate(e.OSVersion)
@@ -292,8 +292,8 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 		failed[""] = err
 	}
 
-	if j.Back != "" {
-		return errors.Join(joined(failed), unfinished(e.concludeBack(j)))
+	if j.Direction() == generation.Revert {
+		return errors.Join(joined(failed), unfinished(e.concludeRevert(j)))
 	}
 
 	e.watch(c.want, j, failed)

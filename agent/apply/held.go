@@ -103,9 +103,9 @@ func digestOf(name string) string {
 	return digest
 }
 
-// concludeBack ends a way back: what the node went back from is not applied
+// concludeRevert ends a way back: what the node went back from is not applied
 // again by itself.
-func (e *Executor) concludeBack(j generation.Journal) error {
+func (e *Executor) concludeRevert(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
 		err := e.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
 		if err != nil {

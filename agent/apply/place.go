@@ -40,7 +40,7 @@ func (e *Executor) place(c change, stop func(error) bool) error {
 // stopOf says which errors of a path end the change j. A way back goes round
 // what cannot be had, as there is no other way to go: that is drift then.
 func stopOf(j generation.Journal) func(error) bool {
-	if j.Back != "" {
+	if j.Direction() == generation.Revert {
 		return Transient
 	}
 	return func(err error) bool { return err != nil }

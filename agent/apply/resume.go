@@ -31,43 +31,47 @@ type Resumed struct {
 // node where nothing was cut off and nothing has drifted it writes nothing and
 // asks systemd for nothing.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
+	found, err := e.observe()
+	if err != nil {
+		return Resumed{}, err
+	}
+
 	var r Resumed
-	var err error
-	r.Mended, err = e.mendCurrent(ctx)
+	if found.lost() {
+		r.Mended, err = e.replaceCurrent(ctx, found)
+		if err != nil {
+			return r, err
+		}
+		// The change that was cut off may have ended with it.
+		found, err = e.observe()
+		if err != nil {
+			return r, err
+		}
+		if found.corrupt {
+			return r, fmt.Errorf("replace the current generation: %w", generation.ErrTorn)
+		}
+	}
+
+	r.Repaired, err = e.removeStale(found.current)
 	if err != nil {
 		return r, err
 	}
 
-	current, _, err := e.Current()
-	if err != nil {
-		return r, err
-	}
-
-	r.Repaired, err = e.removeStale(current)
-	if err != nil {
-		return r, err
-	}
-
-	j, cut, err := e.store().Journal()
-	if err != nil {
-		return r, err
-	}
-
-	if cut && j.To != "" && (j.To == current.Name() || j.Back != "") {
-		r.Finished = j.To
-		if err := e.completeOrGoBack(ctx, j); err != nil {
+	recovery := decideResume(found, e.BootID)
+	switch recovery.step {
+	case stepComplete, stepRevert:
+		r.Finished = found.journal.To
+		if err := e.completeOrRevert(ctx, found.journal, recovery); err != nil {
 			return r, err
 		}
 		return r, e.store().Sweep()
-	}
-
-	if cut {
-		if err := e.drop(ctx, j, current); err != nil {
+	case stepAbandon:
+		if err := e.abandon(ctx, found, recovery); err != nil {
 			return r, err
 		}
 	}
 
-	repaired, err := e.repair(current, nil)
+	repaired, err := e.repair(found.current, nil)
 	r.Repaired = append(r.Repaired, repaired...)
 	if !Transient(err) {
 		r.Drift = err
@@ -80,35 +84,39 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	if err == nil {
 		err = e.store().Sweep()
 	}
-
 	return r, err
 }
 
-// drop ends a change that is not the current generation: it never was, or it
-// has been undone. What it may have placed goes, and it goes itself.
-func (e *Executor) drop(
-	ctx context.Context, j generation.Journal, current generation.Manifest,
-) error {
+// abandon ends a change whose generation is not current: it never was, or it has
+// been taken back. It removes what the change may have placed, and the change
+// itself.
+func (e *Executor) abandon(ctx context.Context, found situation, r recovery) error {
+	j := found.journal
 	to, err := e.before(j.To)
-	if err == nil && to.Name() != "" {
-		e.reload = true
-		err = e.discard(to, current)
-	}
-
-	if err == nil && to.Name() != "" && current.Name() != "" && j.BootID != e.BootID {
-		err = e.restartLate(ctx, to, current, j)
-	}
-
 	if err != nil {
 		return err
 	}
+	exists := to.Name() != ""
+
+	if exists {
+		e.reload = true
+		if err := e.discard(to, found.current); err != nil {
+			return err
+		}
+	}
+
+	if exists && found.current.Name() != "" && r.rebooted {
+		if err := e.restartLate(ctx, to, found.current, j); err != nil {
+			return err
+		}
+	}
+
 	if err := e.store().RemoveJournal(); err != nil {
 		return err
 	}
-	if to.Name() == "" {
+	if !exists {
 		return nil
 	}
-
 	return e.store().Delete(to.Name())
 }
 
@@ -135,30 +143,31 @@ func (e *Executor) restartLate(
 	return errors.Join(joined(failed), ctx.Err())
 }
 
-// completeOrGoBack completes a change. One whose files cannot be placed is
-// taken back, as Apply would have done.
-func (e *Executor) completeOrGoBack(ctx context.Context, j generation.Journal) error {
-	err := e.complete(ctx, j)
-	if j.Good == "" || j.Back != "" || !errors.As(err, new(*placeError)) {
+// completeOrRevert completes a change. A change whose files cannot be placed is
+// reverted, as Apply would have done.
+func (e *Executor) completeOrRevert(ctx context.Context, j generation.Journal, r recovery) error {
+	err := e.complete(ctx, j, r)
+	if j.Good == "" || r.step == stepRevert || !errors.As(err, new(*placeError)) {
 		return err
 	}
-	if _, backErr := e.goBack(ctx, j, err.Error()); backErr != nil {
-		return errors.Join(err, backErr)
+	if _, revertErr := e.revert(ctx, j, err.Error()); revertErr != nil {
+		return errors.Join(err, revertErr)
 	}
 	return nil
 }
 
-// complete does all of a change again that comes after the flip; of a way back
-// the flip too.
-func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
+// complete does again all that comes after the flip of a change, and the flip of
+// a revert that was cut off before it.
+func (e *Executor) complete(ctx context.Context, j generation.Journal, r recovery) error {
 	want, err := e.store().Load(j.To)
 	if err != nil {
 		return unfinished(err)
 	}
 
-	j, err = e.flipBack(j)
-	if err != nil {
-		return unfinished(err)
+	if r.activate {
+		if err := e.activateRevert(j); err != nil {
+			return unfinished(err)
+		}
 	}
 
 	have, err := e.before(j.From)
@@ -171,7 +180,7 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 		return unfinished(&placeError{err})
 	}
 
-	if all && j.Back == "" {
+	if all && r.step == stepComplete {
 		e.watch(want, j, nil)
 		return nil
 	}
@@ -180,28 +189,23 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal) error {
 	if err != nil {
 		return unfinished(err)
 	}
-
-	if j.BootID != e.BootID {
+	if r.rebooted {
 		c.plan.Units = afterBoot(c)
 	}
-
 	return e.finish(ctx, c, j)
 }
 
-// flipBack flips to j.To, where the cut was before that. If the node has booted
-// since, it has with j.From, so that the change is as one of this boot.
-func (e *Executor) flipBack(j generation.Journal) (generation.Journal, error) {
-	current, _, err := e.Current()
-	if err != nil && !errors.Is(err, generation.ErrTorn) || current.Name() == j.To {
-		return j, err
-	}
+// activateRevert flips to j.To, where a revert was cut off before its flip. If
+// the node has booted since, it has booted with j.From: the journal then names
+// this boot as the one in which the revert began.
+func (e *Executor) activateRevert(j generation.Journal) error {
 	if j.BootID != e.BootID {
 		j.BootID = e.BootID
 		if err := e.store().WriteJournal(j); err != nil {
-			return j, err
+			return err
 		}
 	}
-	return j, e.store().Activate(e.OSVersion, j.To)
+	return e.store().Activate(e.OSVersion, j.To)
 }
 
 // afterBoot is what is left to do with units in a boot that began with c.want:
@@ -229,41 +233,49 @@ type placeError struct{ error }
 
 func (e *placeError) Unwrap() error { return e.error }
 
-// settle ends an apply that was cut off, so that the next begins at a whole
-// generation. One whose files cannot be placed is taken back, as the next may
-// be what mends it, if no unit has seen it yet. The journal it returns is of
-// one that is done and has not proven itself; the zero Journal if there is
-// none.
-func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
-	j, cut, err := e.store().Journal()
-	if err != nil || !cut {
+// finishPending ends a change that was cut off, so that the next one begins at a
+// complete generation. If its files cannot be placed and no unit has seen it yet,
+// the change is undone, as the next one may be what repairs the node. It returns
+// the journal of a change that is complete and has not proven itself, or the zero
+// Journal.
+func (e *Executor) finishPending(ctx context.Context) (generation.Journal, error) {
+	j, pending, err := e.store().Journal()
+	if err != nil || !pending {
 		return generation.Journal{}, err
 	}
 
+	// The change is complete and only its verdict is missing: the next change
+	// replaces it.
 	if e.gate != nil {
 		return j, nil
 	}
 
-	current, _, err := e.Current()
-	if errors.Is(err, generation.ErrTorn) {
-		return generation.Journal{}, nil // The next generation replaces it.
-	}
-
+	found, err := e.observe()
 	if err != nil {
 		return generation.Journal{}, err
 	}
-	if j.To == "" || j.To != current.Name() && j.Back == "" {
-		return generation.Journal{}, unfinished(e.drop(ctx, j, current))
+
+	r := decideResume(found, e.BootID)
+	switch r.step {
+	case stepReplace: // The next generation takes its place.
+		return generation.Journal{}, nil
+	case stepAbandon:
+		return generation.Journal{}, unfinished(e.abandon(ctx, found, r))
 	}
 
-	failed := e.complete(ctx, j)
+	failed := e.complete(ctx, j, r)
+
+	// Units that did not come up are part of the next plan.
 	if e.gate != nil {
-		return j, nil // Units that did not come up are the next plan's.
+		return j, nil
 	}
+
 	if _, still, err := e.store().Journal(); err != nil || !still {
 		return generation.Journal{}, err
 	}
-	if !errors.As(failed, new(*placeError)) || j.Back != "" || len(e.progressOf(j).Done) > 0 {
+
+	started := len(e.progressOf(j).Done) > 0
+	if !errors.As(failed, new(*placeError)) || r.step == stepRevert || started {
 		return generation.Journal{}, fmt.Errorf("complete the apply before: %w", failed)
 	}
 
@@ -271,10 +283,9 @@ func (e *Executor) settle(ctx context.Context) (generation.Journal, error) {
 	if err != nil {
 		return generation.Journal{}, err
 	}
-	if err := e.undo(change{have: have, want: current}); err != nil {
+	if err := e.abandonFlipped(change{have: have, want: found.current}); err != nil {
 		return generation.Journal{}, errors.Join(failed, err)
 	}
-
 	e.reload = true
 	return generation.Journal{}, unfinished(e.reloadOwed(ctx))
 }
@@ -292,34 +303,23 @@ func (e *Executor) before(name string) (generation.Manifest, error) {
 	return m, err
 }
 
-// mendCurrent puts a whole generation in the place of a current one that is
-// damaged or lost, and returns its name: the last that has proven itself, or
-// else the newest that is not held.
-func (e *Executor) mendCurrent(ctx context.Context) (string, error) {
-	_, ok, err := e.Current()
-	if ok || err != nil && !errors.Is(err, generation.ErrTorn) {
-		return "", err
-	}
-
-	torn := err != nil
-	j, cut, err := e.store().Journal()
-	if err != nil || cut && !torn && j.From == "" {
-		return "", err // A first apply that was cut off before its flip.
-	}
-
-	want, err := e.newest(j)
+// replaceCurrent puts another generation in the place of a current one that is
+// corrupt or lost, and returns its name: the last that has proven itself, or else
+// the newest that is not held. On a node that has none, it returns "".
+func (e *Executor) replaceCurrent(ctx context.Context, found situation) (string, error) {
+	want, err := e.newest(found.journal)
 	if err != nil {
 		return "", err
 	}
 
 	if want.Name() == "" {
-		if torn {
+		if found.corrupt {
 			err = e.store().Deactivate(e.OSVersion)
 		}
 		return "", err
 	}
 
-	_, err = e.backTo(ctx, generation.Manifest{}, want, generation.Journal{},
+	_, err = e.rollback(ctx, generation.Manifest{}, want, generation.Journal{},
 		"the current generation was damaged")
 	return want.Name(), err
 }

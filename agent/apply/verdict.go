@@ -98,7 +98,7 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	case health.Good:
 		return e.accept(j, v.Reason)
 	case health.Bad:
-		m, err := e.goBack(ctx, j, v.Reason)
+		m, err := e.revert(ctx, j, v.Reason)
 		if err != nil {
 			return m, err
 		}
@@ -118,9 +118,9 @@ func (e *Executor) accept(j generation.Journal, reason string) (generation.Manif
 	return m, unfinished(errors.Join(err, e.store().Prune(kept)))
 }
 
-// goBack takes a change back. Without a generation to go back to, or with one
+// revert takes a change back. Without a generation to go back to, or with one
 // that cannot be used any more, it stays, and the history says so.
-func (e *Executor) goBack(
+func (e *Executor) revert(
 	ctx context.Context, j generation.Journal, why string,
 ) (generation.Manifest, error) {
 	have, err := e.store().Load(j.To)
@@ -136,7 +136,7 @@ func (e *Executor) goBack(
 		return have, unfinished(e.conclude(j, Failed, why))
 	}
 
-	m, err := e.backTo(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
+	m, err := e.rollback(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
@@ -144,16 +144,16 @@ func (e *Executor) goBack(
 	return m, err
 }
 
-// backTo is the change from have to an earlier generation. An error that is not
+// rollback is the change from have to an earlier generation. An error that is not
 // ErrUnfinished, of no generation, came before it began.
-func (e *Executor) backTo(
+func (e *Executor) rollback(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
 ) (generation.Manifest, error) {
 	c, err := e.planner().between(ctx, have, want)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
-	return e.turn(ctx, c, generation.Journal{
+	return e.activate(ctx, c, generation.Journal{
 		From:     have.Name(),
 		To:       want.Name(),
 		Good:     want.Name(),
@@ -191,7 +191,7 @@ func (e *Executor) Confirm() (generation.Manifest, error) {
 // the one before, as an operator wants it. What the node goes back from is
 // held.
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
-	before, err := e.settle(ctx)
+	before, err := e.finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -209,7 +209,7 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
 	}
 
-	m, err := e.backTo(ctx, have, want, generation.Journal{Operator: true},
+	m, err := e.rollback(ctx, have, want, generation.Journal{Operator: true},
 		"rolled back by the operator")
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)

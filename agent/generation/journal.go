@@ -51,6 +51,25 @@ type Try struct {
 	Deadline time.Duration `json:"deadline"`
 }
 
+// Direction says where a change takes the node.
+type Direction string
+
+const (
+	// Forward is a change to a new generation.
+	Forward Direction = "forward"
+	// Revert is a change back to an earlier generation.
+	Revert Direction = "revert"
+)
+
+// Direction returns where the change takes the node. On disk, only a revert has
+// a reason to go back.
+func (j Journal) Direction() Direction {
+	if j.Back != "" {
+		return Revert
+	}
+	return Forward
+}
+
 // maxBoots is how many boots a change may be under way in, besides the one it
 // began in, before it counts as what brings the node down: the first may be a
 // power cut like any other.
@@ -61,7 +80,7 @@ const maxBoots = 1
 // node goes back to j.Good, and the journal to keep, which is then one of going
 // back.
 func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
-	if j.BootID == bootID || j.To != current || j.To == "" || j.Back != "" {
+	if j.BootID == bootID || j.To != current || j.To == "" || j.Direction() == Revert {
 		return j, false
 	}
 
