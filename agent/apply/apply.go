@@ -330,6 +330,17 @@ func (e *Executor) store() *generation.Store {
 	return e.opened
 }
 
+func (e *Executor) ledger() Ledger { return Ledger{State: e.State, Now: e.Now} }
+
+// Held returns the hold on the configuration with this digest, if there is one.
+func (e *Executor) Held(digest string) (Held, bool, error) { return e.ledger().Held(digest) }
+
+// Hold keeps a configuration from being applied again by itself.
+func (e *Executor) Hold(h Held) error { return e.ledger().Hold(h) }
+
+// Release ends a hold, when a caller asks for the configuration on purpose.
+func (e *Executor) Release(digest string) error { return e.ledger().Release(digest) }
+
 func (e *Executor) planner() Planner {
 	if e.catalog == nil {
 		e.catalog = generation.NewCatalog(e.Image)

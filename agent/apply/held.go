@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/loam-os/loam/agent/generation"
 )
 
 // Held is a configuration that is not applied by itself any more.
@@ -50,8 +48,8 @@ func HeldList(state fs.FS) ([]Held, error) {
 }
 
 // Held says whether, and why, a configuration is not to be applied by itself.
-func (e *Executor) Held(digest string) (Held, bool, error) {
-	all, err := HeldList(e.State.Root().FS())
+func (l Ledger) Held(digest string) (Held, bool, error) {
+	all, err := HeldList(l.State.Root().FS())
 	i := slices.IndexFunc(all, func(h Held) bool { return strings.HasPrefix(digest, h.Digest) })
 	if err != nil || i < 0 {
 		return Held{}, false, err
@@ -60,16 +58,17 @@ func (e *Executor) Held(digest string) (Held, bool, error) {
 }
 
 // Hold keeps a configuration from being applied again by itself.
-func (e *Executor) Hold(h Held) error {
-	h.Digest, h.At = fmt.Sprintf("%.12s", h.Digest), e.Now().UTC().Truncate(time.Second)
-	return e.keepHeld(h.Digest, &h)
+func (l Ledger) Hold(h Held) error {
+	h.Digest = fmt.Sprintf("%.12s", h.Digest)
+	h.At = l.Now().UTC().Truncate(time.Second)
+	return l.writeHeld(h.Digest, &h)
 }
 
-// Release undoes Hold, for who asks for the configuration on purpose.
-func (e *Executor) Release(digest string) error { return e.keepHeld(digest, nil) }
+// Release ends a hold, when a caller asks for the configuration on purpose.
+func (l Ledger) Release(digest string) error { return l.writeHeld(digest, nil) }
 
-func (e *Executor) keepHeld(digest string, h *Held) error {
-	before, err := HeldList(e.State.Root().FS())
+func (l Ledger) writeHeld(digest string, h *Held) error {
+	before, err := HeldList(l.State.Root().FS())
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func (e *Executor) keepHeld(digest string, h *Held) error {
 	if err != nil {
 		return fmt.Errorf("write what is held: %w", err)
 	}
-	if _, err := e.State.WriteFile(heldName, append(text, '\n'), 0o644); err != nil {
+	if _, err := l.State.WriteFile(heldName, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write what is held: %w", err)
 	}
 
@@ -101,25 +100,4 @@ func (e *Executor) keepHeld(digest string, h *Held) error {
 func digestOf(name string) string {
 	_, digest, _ := strings.Cut(name, "-")
 	return digest
-}
-
-// concludeRevert ends a way back: what the node went back from is not applied
-// again by itself.
-func (e *Executor) concludeRevert(j generation.Journal) error {
-	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
-		err := e.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
-		if err != nil {
-			return err
-		}
-	}
-	return e.conclude(j, Reverted, j.Back)
-}
-
-// conclude writes down what became of a change and ends it.
-func (e *Executor) conclude(j generation.Journal, outcome Outcome, reason string) error {
-	if err := e.record(j, outcome, reason); err != nil {
-		return err
-	}
-	e.gate = nil
-	return e.store().RemoveJournal()
 }

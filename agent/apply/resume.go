@@ -332,7 +332,7 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 		return generation.Manifest{}, err
 	}
 
-	proven, err := e.proven()
+	proven, err := e.ledger().proven()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -344,7 +344,7 @@ func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
 			return m, err
 		}
 
-		_, held, err := e.Held(digestOf(name))
+		_, held, err := e.ledger().Held(digestOf(name))
 		if err != nil {
 			return generation.Manifest{}, err
 		}

@@ -144,6 +144,44 @@ func (e *Executor) revert(
 	return m, err
 }
 
+// concludeRevert ends a way back: what the node went back from is not applied
+// again by itself.
+func (e *Executor) concludeRevert(j generation.Journal) error {
+	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
+		err := e.ledger().Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
+		if err != nil {
+			return err
+		}
+	}
+	return e.conclude(j, Reverted, j.Back)
+}
+
+// record adds to the history what became of the change j.
+func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) error {
+	r := Record{
+		At:         j.Began,
+		Took:       max(0, e.Now().Sub(j.Began)).Round(time.Millisecond),
+		From:       j.From,
+		Generation: j.To,
+		OSVersion:  e.OSVersion,
+		Outcome:    outcome,
+		Reason:     reason,
+	}
+	if m, err := e.store().Load(j.To); err == nil {
+		r.Source = m.Source
+	}
+	return e.ledger().Add(r)
+}
+
+// conclude writes down what became of a change and ends it.
+func (e *Executor) conclude(j generation.Journal, outcome Outcome, reason string) error {
+	if err := e.record(j, outcome, reason); err != nil {
+		return err
+	}
+	e.gate = nil
+	return e.store().RemoveJournal()
+}
+
 // rollback is the change from have to an earlier generation. An error that is not
 // ErrUnfinished, of no generation, came before it began.
 func (e *Executor) rollback(
@@ -233,7 +271,7 @@ func (e *Executor) earlier(
 		return generation.Manifest{}, err
 	}
 
-	proven, err := e.proven()
+	proven, err := e.ledger().proven()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -243,7 +281,7 @@ func (e *Executor) earlier(
 		if err != nil {
 			return generation.Manifest{}, err
 		}
-		_, held, err := e.Held(m.Digest)
+		_, held, err := e.ledger().Held(m.Digest)
 		switch {
 		case err != nil:
 			return generation.Manifest{}, err
@@ -261,20 +299,6 @@ func (e *Executor) earlier(
 	return generation.Manifest{}, fmt.Errorf(
 		"generation %s: not on this node; hint: `loam history` lists them", name,
 	)
-}
-
-// proven tells of a generation whether it has proven itself. Where nothing is
-// known of any, as after the history was lost, all count as if they had.
-func (e *Executor) proven() (func(name string) bool, error) {
-	records, err := History(e.State.Root().FS())
-	if err != nil {
-		return nil, err
-	}
-	good := map[string]bool{}
-	for _, r := range records {
-		good[r.Generation] = r.Outcome == Applied || r.Outcome == Reverted
-	}
-	return func(name string) bool { return good[name] || len(records) == 0 }, nil
 }
 
 func (e *Executor) usable(have, m generation.Manifest) error {

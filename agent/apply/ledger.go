@@ -8,8 +8,18 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/durable"
 )
+
+// Ledger is what a node remembers of its configurations: the history of its
+// changes, and the configurations that are held. [History] and [HeldList] read
+// the same without the right to write.
+type Ledger struct {
+	// State is /var/lib/loam.
+	State *durable.Dir
+	// Now is the wall clock.
+	Now func() time.Time
+}
 
 // Record is one line of the node's history: a change and what became of it.
 type Record struct {
@@ -64,37 +74,23 @@ func History(state fs.FS) ([]Record, error) {
 	return records, nil
 }
 
-// record adds what became of the change j.
-func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) error {
-	r := Record{
-		At:         j.Began,
-		Took:       max(0, e.Now().Sub(j.Began)).Round(time.Millisecond),
-		From:       j.From,
-		Generation: j.To,
-		OSVersion:  e.OSVersion,
-		Outcome:    outcome,
-		Reason:     reason,
-	}
-
-	if m, err := e.store().Load(j.To); err == nil {
-		r.Source = m.Source
-	}
-
+// Add appends r to the history.
+func (l Ledger) Add(r Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
-	if err := e.State.Append(historyName, line, 0o644); err != nil {
+	if err := l.State.Append(historyName, line, 0o644); err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
 
-	return e.shorten()
+	return l.shorten()
 }
 
 // shorten drops the older half of a history that has grown to twice what is
 // kept.
-func (e *Executor) shorten() error {
-	text, err := e.State.Root().ReadFile(historyName)
+func (l Ledger) shorten() error {
+	text, err := l.State.Root().ReadFile(historyName)
 	if err != nil {
 		return fmt.Errorf("read the history: %w", err)
 	}
@@ -104,10 +100,24 @@ func (e *Executor) shorten() error {
 		return nil
 	}
 
-	if _, err := e.State.WriteFile(historyName, bytes.Join(lines[len(lines)-historyKept:], nil),
+	if _, err := l.State.WriteFile(historyName, bytes.Join(lines[len(lines)-historyKept:], nil),
 		0o644); err != nil {
 		return fmt.Errorf("shorten the history: %w", err)
 	}
 
 	return nil
+}
+
+// proven returns a function that reports whether a generation has proven itself.
+// Without any history, as after it was lost, all of them count as proven.
+func (l Ledger) proven() (func(name string) bool, error) {
+	records, err := History(l.State.Root().FS())
+	if err != nil {
+		return nil, err
+	}
+	good := map[string]bool{}
+	for _, r := range records {
+		good[r.Generation] = r.Outcome == Applied || r.Outcome == Reverted
+	}
+	return func(name string) bool { return good[name] || len(records) == 0 }, nil
 }
