@@ -215,7 +215,7 @@ func (e *Executor) activate(
 	e.gate = nil
 	err := e.store().Activate(e.OSVersion, c.want.Name())
 	if err == nil {
-		err = e.place(c, stopOf(j))
+		err = e.files().place(c, stopOf(j))
 	}
 
 	switch {
@@ -230,7 +230,7 @@ func (e *Executor) activate(
 
 // begin notes what is to be done, before anything is.
 func (e *Executor) begin(j generation.Journal) error {
-	if _, err := e.link(); err != nil {
+	if _, err := e.files().linkCurrent(); err != nil {
 		return err
 	}
 	if err := e.writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
@@ -253,7 +253,7 @@ func (e *Executor) abandonFlipped(c change) error {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 
-	if err := e.placeAll(c.want, c.have, Transient); err != nil {
+	if err := e.files().placeAll(c.want, c.have, Transient); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 	if err := e.store().RemoveJournal(); err != nil {
@@ -328,6 +328,10 @@ func (e *Executor) store() *generation.Store {
 		e.opened = generation.Open(e.State)
 	}
 	return e.opened
+}
+
+func (e *Executor) files() files {
+	return files{node: e.Node, image: e.Image, store: e.store(), osVersion: e.OSVersion}
 }
 
 func (e *Executor) ledger() Ledger { return Ledger{State: e.State, Now: e.Now} }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
@@ -27,7 +26,7 @@ func (e *Executor) Reset(ctx context.Context) error {
 	}
 
 	_, left := e.leave(ctx, ran, true) // Before its unit goes, a unit stops in its own way.
-	left = errors.Join(left, e.Node.Together(func() error { return e.unplace(ran[0], all) }),
+	left = errors.Join(left, e.Node.Together(func() error { return e.files().removeAll(ran[0], all) }),
 		e.Units.Reload(ctx))
 	down, again := e.leave(ctx, ran, false)
 	left = errors.Join(left, again, ctx.Err())
@@ -111,26 +110,4 @@ func (e *Executor) each(ctx context.Context, actions []plan.Action) map[string]e
 		}
 	}
 	return failed
-}
-
-// unplace takes away what generations have placed: of the current one every
-// path, whatever is there now, of the others what is just as they have it. One
-// path that stays does not keep it from the others.
-func (e *Executor) unplace(current generation.Manifest, all []generation.Manifest) error {
-	var errs []error
-	for _, m := range all {
-		for _, p := range generation.Place(m) {
-			name := strings.TrimPrefix(p.Path, "/")
-			errs = append(errs, e.Node.Discard(name))
-			info, err := e.Node.Root().Lstat(name)
-			if err != nil || info.IsDir() ||
-				m.Name() != current.Name() && !generation.Placed(e.Node.Root().FS(), p) {
-				continue
-			}
-			errs = append(errs, e.takeAway(p.Path))
-		}
-		errs = append(errs, e.removeDirs(m.Dirs, nil))
-	}
-
-	return errors.Join(errs...)
 }

@@ -71,7 +71,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 		}
 	}
 
-	repaired, err := e.repair(found.current, nil)
+	repaired, err := e.files().repair(found.current, nil)
 	r.Repaired = append(r.Repaired, repaired...)
 	if !Transient(err) {
 		r.Drift = err
@@ -100,7 +100,7 @@ func (e *Executor) abandon(ctx context.Context, found situation, r recovery) err
 
 	if exists {
 		e.reload = true
-		if err := e.discard(to, found.current); err != nil {
+		if err := e.files().clean(to, found.current); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (e *Executor) abandon(ctx context.Context, found situation, r recovery) err
 func (e *Executor) restartLate(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal,
 ) error {
-	if _, err := e.repair(want, nil); err != nil {
+	if _, err := e.files().repair(want, nil); err != nil {
 		return nil
 	}
 
@@ -176,7 +176,7 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal, r recover
 	}
 
 	all := e.progressOf(j).All
-	if err := e.placeAll(have, want, stopOf(j)); err != nil && !all {
+	if err := e.files().placeAll(have, want, stopOf(j)); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
 
@@ -378,8 +378,8 @@ func (e *Executor) Repair(
 		return repaired, err
 	}
 
-	mended, mendErr := e.mendWays(m, paths, content)
-	placed, placeErr := e.repair(m, paths)
+	mended, mendErr := e.files().repairStored(m, paths, content)
+	placed, placeErr := e.files().repair(m, paths)
 	repaired = slices.Concat(repaired, mended, placed)
 
 	return repaired, errors.Join(mendErr, placeErr, e.reloadFor(ctx, repaired))
@@ -396,7 +396,7 @@ func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	repaired := path.Join("os", e.OSVersion, "current")
 	if _, err := e.store().Load(e.last.Name()); errors.Is(err, generation.ErrTorn) {
 		repaired = path.Join("generations", e.last.Name(), "root")
-		err := e.store().Mend(e.last, e.sources(e.store().Damaged(e.last), content))
+		err := e.store().Mend(e.last, e.files().sources(e.store().Damaged(e.last), content))
 		if err != nil {
 			return nil, err
 		}
@@ -407,25 +407,6 @@ func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	}
 
 	return []string{path.Join(generation.Dir, repaired)}, nil
-}
-
-// mendWays makes the links and the content whole again that ways are of.
-func (e *Executor) mendWays(
-	m generation.Manifest, ways []string, content map[string]config.Content,
-) ([]string, error) {
-	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool {
-		return !strings.HasPrefix(name, generation.Dir+"/")
-	})
-	if len(ways) == 0 {
-		return nil, nil
-	}
-
-	damaged := e.store().DamagedOf(m, ways)
-	if len(damaged) == 0 {
-		return nil, nil
-	}
-
-	return ways, e.store().Mend(m, e.sources(damaged, content))
 }
 
 // reloadFor has systemd read its units again if one of the paths is of them.
@@ -489,5 +470,5 @@ func (e *Executor) removeOther(osVersion string, current generation.Manifest) ([
 	if err != nil {
 		return nil, err
 	}
-	return e.removePlaced(other, current, "/etc/")
+	return e.files().removePlaced(other, current, "/etc/")
 }

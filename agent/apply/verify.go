@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
@@ -32,33 +33,19 @@ type Fault struct {
 }
 
 // Verify reads all content of all generations, and every managed path of the
-// node, and compares them with the manifests. With repair it mends what it can:
-// the node from the store; the store from content, from its own other copies
-// and from real files on the node.
+// node, and compares them with the manifests. With repair it repairs what it can:
+// the node from the store; the store from content, from its own other copies and
+// from real files on the node.
 func (e *Executor) Verify(
 	ctx context.Context, content map[string]config.Content, repair bool,
 ) (Verified, error) {
-	var v Verified
-	names, err := e.store().List()
-	if err != nil {
-		return v, err
-	}
-
 	current, _, err := e.Current()
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
-		return v, err
+		return Verified{}, err
 	}
 
-	for _, name := range names {
-		m, err := e.store().Load(name)
-		if err != nil {
-			return v, err
-		}
-		if err := e.verifyStored(&v, m, m.Name() == current.Name(), content, repair); err != nil {
-			return v, err
-		}
-	}
-	if err := e.verifyPlaced(&v, current, repair); err != nil {
+	v, err := e.files().verify(current, content, repair)
+	if err != nil {
 		return v, err
 	}
 
@@ -68,12 +55,34 @@ func (e *Executor) Verify(
 			repaired = append(repaired, bad.Path)
 		}
 	}
-
 	return v, e.reloadFor(ctx, repaired)
 }
 
+// verify compares the store and the node with the manifests.
+func (f files) verify(
+	current generation.Manifest, content map[string]config.Content, repair bool,
+) (Verified, error) {
+	var v Verified
+	names, err := f.store.List()
+	if err != nil {
+		return v, err
+	}
+
+	for _, name := range names {
+		m, err := f.store.Load(name)
+		if err != nil {
+			return v, err
+		}
+		if err := f.verifyStored(&v, m, m.Name() == current.Name(), content, repair); err != nil {
+			return v, err
+		}
+	}
+
+	return v, f.verifyPlaced(&v, current, repair)
+}
+
 // verifyStored looks at the store's content and links of one generation.
-func (e *Executor) verifyStored(
+func (f files) verifyStored(
 	v *Verified,
 	m generation.Manifest,
 	current bool,
@@ -87,17 +96,17 @@ func (e *Executor) verifyStored(
 		}
 	}
 
-	damaged := e.store().Damaged(m)
+	damaged := f.store.Damaged(m)
 	if len(damaged) == 0 {
 		return nil
 	}
 
 	var repairErr error
 	if repair {
-		repairErr = e.store().Mend(m, e.sources(damaged, content))
+		repairErr = f.store.Mend(m, f.sources(damaged, content))
 	}
 
-	left := e.store().Damaged(m)
+	left := f.store.Damaged(m)
 	for _, entry := range damaged {
 		fault := Fault{
 			Path:     entry.Path,
@@ -118,13 +127,13 @@ func (e *Executor) verifyStored(
 }
 
 // sources is content, and what of damaged files the node has elsewhere.
-func (e *Executor) sources(
+func (f files) sources(
 	damaged []generation.Entry, content map[string]config.Content,
 ) map[string]config.Content {
 	sources := map[string]config.Content{}
 	maps.Copy(sources, content)
 	for _, entry := range damaged {
-		if copied, ok := e.otherCopy(entry); ok {
+		if copied, ok := f.otherCopy(entry); ok {
 			sources[entry.Digest] = copied
 		}
 	}
@@ -132,10 +141,10 @@ func (e *Executor) sources(
 }
 
 // otherCopy is the content of a damaged file as a real file on the node has it.
-func (e *Executor) otherCopy(entry generation.Entry) (config.Content, bool) {
+func (f files) otherCopy(entry generation.Entry) (config.Content, bool) {
 	for _, p := range generation.Place(generation.Manifest{Entries: []generation.Entry{entry}}) {
-		if p.Kind == generation.PlaceCopy && generation.Placed(e.Node.Root().FS(), p) {
-			open := func() (io.ReadCloser, error) { return e.Node.Root().Open(entry.Path[1:]) }
+		if p.Kind == generation.PlaceCopy && generation.Placed(f.node.Root().FS(), p) {
+			open := func() (io.ReadCloser, error) { return f.node.Root().Open(entry.Path[1:]) }
 			return config.Stream(entry.Digest, entry.Size, open), true
 		}
 	}
@@ -143,7 +152,7 @@ func (e *Executor) otherCopy(entry generation.Entry) (config.Content, bool) {
 }
 
 // verifyPlaced looks at the managed paths of the node.
-func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool) error {
+func (f files) verifyPlaced(v *Verified, m generation.Manifest, repair bool) error {
 	if m.Name() == "" {
 		return nil
 	}
@@ -154,13 +163,13 @@ func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool)
 			v.Bytes += p.Size
 		}
 
-		if generation.Placed(e.Node.Root().FS(), p) {
+		if generation.Placed(f.node.Root().FS(), p) {
 			continue
 		}
 
 		fault := Fault{Path: p.Path, Problem: "something else changed or removed it"}
 		if repair {
-			if _, err := generation.Put(e.Node, p, e.store().Reader); err != nil {
+			if _, err := generation.Put(f.node, p, f.store.Reader); err != nil {
 				return err
 			}
 			fault.Repaired = true
@@ -170,4 +179,23 @@ func (e *Executor) verifyPlaced(v *Verified, m generation.Manifest, repair bool)
 	}
 
 	return nil
+}
+
+// repairStored makes the links and the content whole again that ways are of.
+func (f files) repairStored(
+	m generation.Manifest, ways []string, content map[string]config.Content,
+) ([]string, error) {
+	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool {
+		return !strings.HasPrefix(name, generation.Dir+"/")
+	})
+	if len(ways) == 0 {
+		return nil, nil
+	}
+
+	damaged := f.store.DamagedOf(m, ways)
+	if len(damaged) == 0 {
+		return nil, nil
+	}
+
+	return ways, f.store.Mend(m, f.sources(damaged, content))
 }

@@ -14,52 +14,55 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
+// files changes the paths of the node that generations manage. It knows nothing
+// of units, and of the journal only what its caller says.
+type files struct {
+	// node is the running root directory, image the root directory of the image
+	// without anything mounted over it.
+	node  *durable.Dir
+	image fs.FS
+	store *generation.Store
+	// osVersion is the running image's IMAGE_VERSION.
+	osVersion string
+}
+
 // place brings about what changes, and nothing else. Paths that go are taken
 // away before others come: in this order a file can become a directory, and a
 // directory a file.
-func (e *Executor) place(c change, stop func(error) bool) error {
+func (f files) place(c change, stop func(error) bool) error {
 	changed := map[string]bool{}
 	removes := false
-	for _, f := range c.plan.Files {
-		changed[f.Path] = true
-		removes = removes || f.Change == plan.Removed
+	for _, file := range c.plan.Files {
+		changed[file.Path] = true
+		removes = removes || file.Change == plan.Removed
 	}
 	if removes {
-		if err := e.clear(c.have, c.want); err != nil {
+		if err := f.removeOld(c.have, c.want); err != nil {
 			return err
 		}
 	}
 
-	if _, err := e.put(generation.Place(c.want), changed, stop); stop(err) {
+	if _, err := f.put(generation.Place(c.want), changed, stop); stop(err) {
 		return err
 	}
 
 	return nil
 }
 
-// stopOf says which errors of a path end the change j. A way back goes round
-// what cannot be had, as there is no other way to go: that is drift then.
-func stopOf(j generation.Journal) func(error) bool {
-	if j.Direction() == generation.Revert {
-		return Transient
-	}
-	return func(err error) bool { return err != nil }
-}
-
 // put brings about those of placements whose paths are wanted, nil for all, and
 // returns the ones that were not as they should be. One that cannot be had does
 // not keep it from the others, unless stop says so.
-func (e *Executor) put(
+func (f files) put(
 	placements []generation.Placement, wanted map[string]bool, stop func(error) bool,
 ) (did []string, err error) {
-	err = e.Node.Together(func() error {
+	err = f.node.Together(func() error {
 		var errs []error
 		for _, p := range placements {
 			if wanted != nil && !wanted[p.Path] {
 				continue
 			}
 
-			changed, err := generation.Put(e.Node, p, e.store().Reader)
+			changed, err := generation.Put(f.node, p, f.store.Reader)
 			errs = append(errs, err)
 			if stop(err) {
 				break
@@ -76,67 +79,60 @@ func (e *Executor) put(
 	return did, err
 }
 
-// Transient reports whether err is of a file system as a whole, such as that it
-// has no room: it may go another time.
-func Transient(err error) bool {
-	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO},
-		func(e error) bool { return errors.Is(err, e) })
-}
-
 // placeAll is place without trust in what is there: every path of want is
 // looked at, and what a write that was cut off has left goes. A path that is
 // the same in both and cannot be had is drift, for Repair to report; stop is
 // for the others.
-func (e *Executor) placeAll(have, want generation.Manifest, stop func(error) bool) error {
-	if err := e.discard(have, want); err != nil {
+func (f files) placeAll(have, want generation.Manifest, stop func(error) bool) error {
+	if err := f.clean(have, want); err != nil {
 		return err
 	}
-	if _, err := e.link(); err != nil {
+	if _, err := f.linkCurrent(); err != nil {
 		return err
 	}
 
 	changed := map[string]bool{}
-	for _, f := range plan.Diff(have, want, nil).Files {
-		changed[f.Path] = true
+	for _, file := range plan.Diff(have, want, nil).Files {
+		changed[file.Path] = true
 	}
 
-	if _, err := e.put(generation.Place(want), changed, stop); stop(err) {
+	if _, err := f.put(generation.Place(want), changed, stop); stop(err) {
 		return err
 	}
-	if _, err := e.put(generation.Place(want), nil, Transient); Transient(err) {
+	if _, err := f.put(generation.Place(want), nil, Transient); Transient(err) {
 		return err
 	}
 
 	return nil
 }
 
-// discard is clear, and takes away what a write of either that was cut off has
+// clean is clear, and takes away what a write of either that was cut off has
 // left.
-func (e *Executor) discard(have, want generation.Manifest) error {
+func (f files) clean(have, want generation.Manifest) error {
 	for _, entry := range slices.Concat(have.Entries, want.Entries) {
-		if err := e.Node.Discard(entry.Path[1:]); err != nil {
+		if err := f.node.Discard(entry.Path[1:]); err != nil {
 			return err
 		}
 	}
-	return e.clear(have, want)
+	return f.removeOld(have, want)
 }
 
-// clear takes away what have placed and want does not have.
-func (e *Executor) clear(have, want generation.Manifest) error {
+// removeOld takes away what have placed and want does not have.
+func (f files) removeOld(have, want generation.Manifest) error {
 	if have.Name() == "" {
 		return nil
 	}
-	if _, err := e.removePlaced(have, want, ""); err != nil {
+	if _, err := f.removePlaced(have, want, ""); err != nil {
 		return err
 	}
-	return e.removeDirs(have.Dirs, want.Dirs)
+	return f.removeDirs(have.Dirs, want.Dirs)
 }
 
 // removePlaced takes away the paths that are just as m has them and that
 // current does not have, those beneath except left alone ("" for none). What
 // another wrote over them stays, unless current has something beneath it, and
 // so does what the sync of a token writes.
-func (e *Executor) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
+func (f files) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
 	wanted := pathsOf(current)
 	above := parentsOf(current)
 	var removed []string
@@ -149,9 +145,9 @@ func (e *Executor) removePlaced(m, current generation.Manifest, except string) (
 		var did bool
 		var err error
 		if above[p.Path] {
-			did, err = e.clearWay(p.Path)
-		} else if generation.Placed(e.Node.Root().FS(), p) {
-			did, err = true, e.takeAway(p.Path)
+			did, err = f.removeObstacle(p.Path)
+		} else if generation.Placed(f.node.Root().FS(), p) {
+			did, err = true, f.removePath(p.Path)
 		}
 
 		if err != nil {
@@ -166,24 +162,24 @@ func (e *Executor) removePlaced(m, current generation.Manifest, except string) (
 	return removed, nil
 }
 
-// clearWay removes a managed file or link whose path is to be a directory, and
+// removeObstacle removes a managed file or link whose path is to be a directory, and
 // reports whether it had to.
-func (e *Executor) clearWay(name string) (bool, error) {
-	info, err := e.Node.Root().Lstat(name[1:])
+func (f files) removeObstacle(name string) (bool, error) {
+	info, err := f.node.Root().Lstat(name[1:])
 	if err != nil || info.IsDir() {
 		return false, nil // Put says what is wrong with the path, if anything is.
 	}
-	return true, e.Node.Remove(name[1:])
+	return true, f.node.Remove(name[1:])
 }
 
 // repair makes the paths of m what they should be and returns those that were
 // not. Paths nil are all of them; the zero Manifest has none.
-func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, error) {
+func (f files) repair(m generation.Manifest, paths []string) ([]string, error) {
 	if m.Name() == "" {
 		return nil, nil
 	}
 
-	linked, err := e.link()
+	linked, err := f.linkCurrent()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +192,7 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 		}
 	}
 
-	repaired, err := e.put(generation.Place(m), wanted, Transient)
+	repaired, err := f.put(generation.Place(m), wanted, Transient)
 	if linked {
 		repaired = append(repaired, generation.Link)
 	}
@@ -204,30 +200,30 @@ func (e *Executor) repair(m generation.Manifest, paths []string) ([]string, erro
 	return repaired, err
 }
 
-// link makes /run/loam/current lead to this OS version's current generation,
+// linkCurrent makes /run/loam/current lead to this OS version's current generation,
 // and reports whether it had to. On a node /init has done so; after a first
 // apply under a plain systemd it is not there.
-func (e *Executor) link() (bool, error) {
+func (f files) linkCurrent() (bool, error) {
 	name := strings.TrimPrefix(generation.Link, "/")
-	if err := e.Node.MkdirAll(path.Dir(name)); err != nil {
+	if err := f.node.MkdirAll(path.Dir(name)); err != nil {
 		return false, err
 	}
-	return e.Node.Symlink(generation.CurrentTarget(e.Node.Root().FS(), e.OSVersion), name)
+	return f.node.Symlink(generation.CurrentTarget(f.node.Root().FS(), f.osVersion), name)
 }
 
-// takeAway removes a path that is no longer managed; where the image has
+// removePath removes a path that is no longer managed; where the image has
 // something of its own there, that comes back.
-func (e *Executor) takeAway(name string) error {
+func (f files) removePath(name string) error {
 	name = strings.TrimPrefix(name, "/")
-	info, err := fs.Lstat(e.Image, name)
+	info, err := fs.Lstat(f.image, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		err = e.Node.Remove(name)
+		err = f.node.Remove(name)
 	case err != nil:
 	case info.Mode().IsRegular():
-		err = copyFile(e.Node, e.Image, name, info.Mode())
+		err = copyFile(f.node, f.image, name, info.Mode())
 	case info.Mode()&fs.ModeSymlink != 0:
-		err = copyLink(e.Node, e.Image, name)
+		err = copyLink(f.node, f.image, name)
 	}
 
 	if err != nil {
@@ -257,15 +253,15 @@ func copyLink(to *durable.Dir, from fs.FS, name string) error {
 
 // removeDirs removes the directories of have that want does not need, innermost
 // first, if nothing else has put something there.
-func (e *Executor) removeDirs(have, want []string) error {
+func (f files) removeDirs(have, want []string) error {
 	for _, dir := range slices.Backward(slices.Sorted(slices.Values(have))) {
 		if slices.Contains(want, dir) {
 			continue
 		}
-		if info, err := e.Node.Root().Lstat(dir[1:]); err != nil || !info.IsDir() {
+		if info, err := f.node.Root().Lstat(dir[1:]); err != nil || !info.IsDir() {
 			continue
 		}
-		err := e.Node.Remove(dir[1:])
+		err := f.node.Remove(dir[1:])
 		if err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) &&
 			!errors.Is(err, syscall.EEXIST) {
 			return err
@@ -291,4 +287,42 @@ func parentsOf(m generation.Manifest) map[string]bool {
 		}
 	}
 	return parents
+}
+
+// removeAll takes away what generations have placed: of the current one every
+// path, whatever is there now, of the others what is just as they have it. One
+// path that stays does not keep it from the others.
+func (f files) removeAll(current generation.Manifest, all []generation.Manifest) error {
+	var errs []error
+	for _, m := range all {
+		for _, p := range generation.Place(m) {
+			name := strings.TrimPrefix(p.Path, "/")
+			errs = append(errs, f.node.Discard(name))
+			info, err := f.node.Root().Lstat(name)
+			if err != nil || info.IsDir() ||
+				m.Name() != current.Name() && !generation.Placed(f.node.Root().FS(), p) {
+				continue
+			}
+			errs = append(errs, f.removePath(p.Path))
+		}
+		errs = append(errs, f.removeDirs(m.Dirs, nil))
+	}
+
+	return errors.Join(errs...)
+}
+
+// stopOf says which errors of a path end the change j. A way back goes round
+// what cannot be had, as there is no other way to go: that is drift then.
+func stopOf(j generation.Journal) func(error) bool {
+	if j.Direction() == generation.Revert {
+		return Transient
+	}
+	return func(err error) bool { return err != nil }
+}
+
+// Transient reports whether err is of a file system as a whole, such as that it
+// has no room: it may go another time.
+func Transient(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO},
+		func(e error) bool { return errors.Is(err, e) })
 }
