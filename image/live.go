@@ -55,10 +55,11 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 		return err
 	}
 
-	disk, err := os.ReadFile(b.output(dir, ".raw.zst"))
+	disk, err := os.Open(b.output(dir, ".raw.zst"))
 	if err != nil {
 		return err
 	}
+	defer disk.Close()
 
 	stick := b.output(dir, stickSuffix)
 	err = writeStick(stick, packed.SHA256, []esp.File{
@@ -66,7 +67,10 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 		{Path: b.Plan.UKI, Data: image},
 		{Path: loaderConf, Data: []byte(loaderConfig)},
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
-		{Path: partitions.InstallerFile, Data: disk},
+		{
+			Path:    partitions.InstallerFile,
+			Content: io.NewSectionReader(disk, 0, packed.Size),
+		},
 		{Path: partitions.MachineFile, Data: []byte(stickMachine)},
 	})
 	if err != nil {

@@ -175,14 +175,21 @@ func (s *signing) stick(to, from string) error {
 		return err
 	}
 
-	for i, f := range files {
-		if f.Path == partitions.InstallerFile {
-			files[i].Data, err = os.ReadFile(filepath.Join(s.to, s.base()+".raw.zst"))
-		}
-	}
-
+	packed, err := os.Open(filepath.Join(s.to, s.base()+".raw.zst"))
 	if err != nil {
 		return err
+	}
+	defer packed.Close()
+
+	info, err := packed.Stat()
+	if err != nil {
+		return err
+	}
+
+	for i, f := range files {
+		if f.Path == partitions.InstallerFile {
+			files[i].Content = io.NewSectionReader(packed, 0, info.Size())
+		}
 	}
 
 	files, err = s.files(files)
@@ -205,7 +212,7 @@ func (s *signing) signLoader(files []esp.File) (err error) {
 }
 
 // readFiles reads all files of a directory, and of those in it, but for the
-// fillers that esp.Write makes.
+// fillers that esp.Write makes. It only opens the packed disk of an installer.
 func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 	entries, err := fs.ReadDir(dir)
 	if err != nil {
@@ -230,6 +237,11 @@ func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 			if err != nil {
 				return nil, err
 			}
+			if f.Path == partitions.InstallerFile {
+				f.Content = r
+				break
+			}
+
 			f.Data, err = io.ReadAll(r)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Path, err)

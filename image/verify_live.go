@@ -78,8 +78,7 @@ func verifyStick(dir string, out outputs, m manifest.Manifest, packed manifest.F
 	p := table.Partitions[0]
 	files := io.NewSectionReader(disk, p.Start, p.Size)
 
-	content, err := os.ReadFile(filepath.Join(dir, packed.Name))
-	if err != nil {
+	if err := verifyInstallerDisk(dir, files, table.SectorSize, packed); err != nil {
 		return err
 	}
 
@@ -88,17 +87,12 @@ func verifyStick(dir string, out outputs, m manifest.Manifest, packed manifest.F
 		return err
 	}
 
-	for path, want := range map[string][]byte{
-		partitions.InstallerFile: content,
-		partitions.MachineFile:   []byte(stickMachine),
-	} {
-		have, err := esp.Read(files, table.SectorSize, path)
-		if err != nil || !bytes.Equal(have, want) {
-			return errors.Join(err,
-				fmt.Errorf("%s: %d bytes that are not the %d it should have",
-					path, len(have), len(want)))
-		}
+	machine, err := esp.Read(files, table.SectorSize, partitions.MachineFile)
+	if err != nil || string(machine) != stickMachine {
+		return errors.Join(err, fmt.Errorf("%s: %d bytes that are not the %d it should have",
+			partitions.MachineFile, len(machine), len(stickMachine)))
 	}
+
 	if _, err := esp.Read(files, table.SectorSize, loader.Path(m.Arch)); err != nil {
 		return err
 	}
@@ -111,4 +105,61 @@ func verifyStick(dir string, out outputs, m manifest.Manifest, packed manifest.F
 	stick := m
 	stick.Cmdline = strings.Replace(m.LiveCmdline, "loam.from=network", "loam.from=stick", 1)
 	return verifySections(sections, stick)
+}
+
+// verifyInstallerDisk compares the packed disk on the installer with the file
+// of the build.
+func verifyInstallerDisk(
+	dir string, files io.ReaderAt, sectorSize int, packed manifest.File,
+) error {
+	want, err := os.Open(filepath.Join(dir, packed.Name))
+	if err != nil {
+		return err
+	}
+	defer want.Close()
+
+	have, err := esp.Open(files, sectorSize, partitions.InstallerFile)
+	if err != nil {
+		return err
+	}
+
+	same, err := sameContent(have, want)
+	if err != nil || !same {
+		return errors.Join(err, fmt.Errorf("%s: differs from %s",
+			partitions.InstallerFile, packed.Name))
+	}
+
+	return nil
+}
+
+// sameContent reports whether both readers have the same bytes. It reads pieces
+// of 4 MiB.
+func sameContent(a, b io.Reader) (bool, error) {
+	const piece = 4 << 20
+	one := make([]byte, piece)
+	other := make([]byte, piece)
+
+	for {
+		n, err := io.ReadFull(a, one)
+		if err != nil && !isEnd(err) {
+			return false, err
+		}
+
+		m, otherErr := io.ReadFull(b, other)
+		if otherErr != nil && !isEnd(otherErr) {
+			return false, otherErr
+		}
+
+		if !bytes.Equal(one[:n], other[:m]) {
+			return false, nil
+		}
+		if err != nil || otherErr != nil {
+			return isEnd(err) && isEnd(otherErr), nil
+		}
+	}
+}
+
+// isEnd reports whether io.ReadFull met the end of its reader.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -6,12 +6,9 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// content is what the node's clusters hold, without the zeros at the end.
-func (n *node) content() []byte {
-	if !n.dir {
-		return n.data
-	}
-
+// directory is what the clusters of a directory hold, without the zeros at the
+// end.
+func (n *node) directory() []byte {
 	var b []byte
 	if n.parent != nil {
 		up := n.parent.first
@@ -31,7 +28,7 @@ func (n *node) content() []byte {
 		}
 
 		b = append(b, dirent.LongSlots(c.name, c.short)...)
-		b = append(b, dirent.ShortSlot(c.short, attr, c.first, int64(len(c.data)))...)
+		b = append(b, dirent.ShortSlot(c.short, attr, c.first, c.fileSize())...)
 	}
 
 	return b

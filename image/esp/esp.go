@@ -21,6 +21,7 @@
 package esp
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 )
@@ -29,8 +30,21 @@ import (
 type File struct {
 	Path string // "EFI/BOOT/BOOTX64.EFI": ASCII, slashes, relative to the root of the file system
 	Data []byte
+
+	// Content is the content in place of Data, if set: of a file that is too
+	// large for memory.
+	Content *io.SectionReader
+
 	// ReadOnly is the attribute: firmware does not rename a file that has it.
 	ReadOnly bool
+}
+
+// content reads the content from its start.
+func (f File) content() *io.SectionReader {
+	if f.Content != nil {
+		return io.NewSectionReader(f.Content, 0, f.Content.Size())
+	}
+	return io.NewSectionReader(bytes.NewReader(f.Data), 0, int64(len(f.Data)))
 }
 
 // BootDir is the directory of UKIs. It is always there, with its fillers and
@@ -78,8 +92,12 @@ func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []F
 	}
 
 	root.walk(func(n *node) {
-		if n.first != 0 {
-			s.write(g.offset(n.first), n.content())
+		switch {
+		case n.first == 0:
+		case n.dir:
+			s.write(g.offset(n.first), n.directory())
+		default:
+			s.copy(g.offset(n.first), n.content)
 		}
 	})
 
@@ -94,6 +112,19 @@ func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []F
 type sparse struct {
 	w   io.WriterAt
 	err error
+}
+
+// copy writes all of r, a piece at a time.
+func (s *sparse) copy(off int64, r *io.SectionReader) {
+	piece := make([]byte, min(128*clusterSize, r.Size()))
+	for at := int64(0); at < r.Size() && s.err == nil; at += int64(len(piece)) {
+		piece = piece[:min(int64(len(piece)), r.Size()-at)]
+		if _, err := io.ReadFull(r, piece); err != nil {
+			s.err = fmt.Errorf("content at byte %d: %w", at, err)
+			return
+		}
+		s.write(off+at, piece)
+	}
 }
 
 func (s *sparse) write(off int64, data []byte) {

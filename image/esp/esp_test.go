@@ -77,6 +77,39 @@ func readsWhatWriteWrote(t *testing.T, sectorSize int) {
 	}
 }
 
+func TestContentIsWrittenAsDataIs(t *testing.T) {
+	const sectorSize = 512
+	want := written(t, sectorSize, sampleFiles())
+
+	files := sampleFiles()
+	for i, f := range files {
+		files[i].Data = nil
+		files[i].Content = io.NewSectionReader(bytes.NewReader(f.Data), 0, int64(len(f.Data)))
+	}
+	have := written(t, sectorSize, files)
+
+	var sums [2][sha256.Size]byte
+	for i, f := range []*os.File{want, have} {
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(f, 0, 16<<20)); err != nil {
+			t.Fatal(err)
+		}
+		sums[i] = [sha256.Size]byte(h.Sum(nil))
+	}
+	if sums[0] != sums[1] {
+		t.Error("the bytes differ")
+	}
+
+	large := sampleFiles()[3]
+	r, err := Open(have, sectorSize, large.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, large.Data) {
+		t.Errorf("%s: %d bytes, want %d; error %v", large.Path, len(got), len(large.Data), err)
+	}
+}
+
 func TestWriteIsTheSameForAnyOrder(t *testing.T) {
 	sum := func(files []File) [32]byte {
 		h := sha256.New()
@@ -127,7 +160,7 @@ func bootDirRules(t *testing.T, sectorSize int) {
 		t.Errorf("the chain of %s is %d clusters", BootDir, chain)
 	}
 
-	dir := boot.content()
+	dir := boot.directory()
 	if len(dir) != 12*dirent.SlotSize { // . .. two fillers, and two names of four slots
 		t.Fatalf("%d directory entries", len(dir)/dirent.SlotSize)
 	}

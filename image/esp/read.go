@@ -15,10 +15,9 @@ import (
 // that an independent reader checks the builder's writer. go-diskfs cannot read
 // an empty file: that is an error.
 func Read(r io.ReaderAt, sectorSize int, path string) ([]byte, error) {
-	fsys, err := fat32.Read(storage{io.NewSectionReader(r, 0, fat32.Fat32MaxSize)},
-		fat32.Fat32MaxSize, 0, int64(sectorSize))
+	fsys, err := readFS(r, sectorSize)
 	if err != nil {
-		return nil, fmt.Errorf("read ESP: %w", err)
+		return nil, err
 	}
 
 	data, err := fsys.ReadFile("/" + path)
@@ -27,6 +26,31 @@ func Read(r io.ReaderAt, sectorSize int, path string) ([]byte, error) {
 	}
 
 	return data, nil
+}
+
+// Open is Read for a file that is too large for memory. Each call of Read on
+// the reader looks up all clusters of the file: use a large buffer.
+func Open(r io.ReaderAt, sectorSize int, path string) (io.Reader, error) {
+	fsys, err := readFS(r, sectorSize)
+	if err != nil {
+		return nil, err
+	}
+
+	file, err := fsys.OpenFile("/"+path, os.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("read ESP: %s: %w", path, err)
+	}
+
+	return file, nil
+}
+
+func readFS(r io.ReaderAt, sectorSize int) (*fat32.FileSystem, error) {
+	fsys, err := fat32.Read(storage{io.NewSectionReader(r, 0, fat32.Fat32MaxSize)},
+		fat32.Fat32MaxSize, 0, int64(sectorSize))
+	if err != nil {
+		return nil, fmt.Errorf("read ESP: %w", err)
+	}
+	return fsys, nil
 }
 
 // storage is an io.ReaderAt as go-diskfs wants it.

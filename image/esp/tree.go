@@ -2,6 +2,7 @@ package esp
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ type node struct {
 	name     string
 	short    dirent.ShortName
 	dir      bool
-	data     []byte // of a file
+	content  *io.SectionReader // of a file; nil: empty
 	readOnly bool
 	minSize  int64 // of a directory, in bytes
 	children []*node
@@ -58,8 +59,9 @@ func newTree(files []File) (*node, error) {
 }
 
 func (n *node) addFile(f File) error {
-	if int64(len(f.Data)) > 1<<32-1 {
-		return fmt.Errorf("%d bytes: FAT32 has files of at most 4 GiB", len(f.Data))
+	content := f.content()
+	if content.Size() > 1<<32-1 {
+		return fmt.Errorf("%d bytes: FAT32 has files of at most 4 GiB", content.Size())
 	}
 
 	parts := strings.Split(f.Path, "/")
@@ -76,7 +78,7 @@ func (n *node) addFile(f File) error {
 		return fmt.Errorf("there already (FAT does not tell upper case from lower)")
 	}
 
-	dir.children = append(dir.children, &node{name: name, data: f.Data, readOnly: f.ReadOnly})
+	dir.children = append(dir.children, &node{name: name, content: content, readOnly: f.ReadOnly})
 	return nil
 }
 
@@ -122,13 +124,22 @@ func (n *node) walk(f func(*node)) {
 // size in bytes that the node takes in clusters.
 func (n *node) size() int64 {
 	if !n.dir {
-		return int64(len(n.data))
+		return n.fileSize()
 	}
+
 	slots := 2 // . and .., or room for a label in the root
 	for _, c := range n.children {
 		slots += dirent.SlotsFor(c.name)
 	}
 	return max(int64(slots)*dirent.SlotSize, n.minSize)
+}
+
+// fileSize is the size that the directory entry says: 0 for a directory.
+func (n *node) fileSize() int64 {
+	if n.content == nil {
+		return 0
+	}
+	return n.content.Size()
 }
 
 // clusters that the node takes.
