@@ -25,14 +25,14 @@ func (n *node) identify(ctx context.Context) {
 	m, text, err := n.findMachine(ctx, places)
 	switch {
 	case errors.Is(err, source.ErrNone):
-		n.settleNetwork(ctx, nil)
+		n.applyNetwork(ctx, nil)
 		n.Log.Info("no machine.yaml: the node keeps what it has")
 	case err != nil:
-		n.settleNetwork(ctx, nil)
+		n.applyNetwork(ctx, nil)
 		n.status.Error = describe(err)
 	default:
 		n.machine = m
-		n.settleNetwork(ctx, &m.Network)
+		n.applyNetwork(ctx, &m.Network)
 		if n.name() && !n.inReset(text) {
 			n.configure(ctx, places)
 		}
