@@ -1,40 +1,29 @@
-package agent
+package nodename
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
-// ErrRenamed means that the host name is another: the agent ends, to be started
+// ErrChanged means that the host name is another: the agent ends, to be started
 // again as that node.
-var ErrRenamed = errors.New("the host name changed")
+var ErrChanged = errors.New("the host name changed")
 
 // hostnameFile has the host name. poll(2) tells of changes by POLLPRI and POLLERR
 // (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
 const hostnameFile = "/proc/sys/kernel/hostname"
 
-// watchHostname ends the agent's life under this name when the node has another.
-func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
-	name, err := os.Hostname()
-	if err == nil {
-		err = awaitRename(ctx, hostnameFile, name)
-	}
-	if errors.Is(err, ErrRenamed) {
-		end(err)
-	} else if err != nil {
-		env.Log.Error("the host name is not watched", zap.Error(err))
-	}
-}
+// AwaitChange returns ErrChanged as soon as the host name is not name, and nil when
+// ctx ends.
+func AwaitChange(ctx context.Context, name string) error { return awaitChange(ctx, hostnameFile, name) }
 
-// awaitRename returns ErrRenamed as soon as the host name in file is not name, and
+// awaitChange returns ErrChanged as soon as the host name in file is not name, and
 // nil when ctx ends.
-func awaitRename(ctx context.Context, file, name string) error {
+func awaitChange(ctx context.Context, file, name string) error {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0) // No os.File: the runtime's own poll would take the news.
 	if err != nil {
 		return fmt.Errorf("watch the host name: %w", err)
@@ -62,7 +51,7 @@ func awaitRename(ctx context.Context, file, name string) error {
 			return fmt.Errorf("watch the host name: %w", err)
 		}
 		if now := string(bytes.TrimSpace(text[:n])); now != name {
-			return fmt.Errorf("%w from %s to %s", ErrRenamed, name, now)
+			return fmt.Errorf("%w from %s to %s", ErrChanged, name, now)
 		}
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(end), Events: unix.POLLIN}}
 		if _, err := unix.Ppoll(fds, nil, nil); err != nil && !errors.Is(err, unix.EINTR) {

@@ -1,4 +1,4 @@
-package agent
+package nodename
 
 import (
 	"testing"
@@ -41,7 +41,7 @@ func TestNameOfAMachine(t *testing.T) {
 			if test.networkd {
 				root["run/systemd/netif/state"] = file("OPER_STATE=routable")
 			}
-			if got := nameOfMachine(root); got != test.want {
+			if got := fromMachine(root); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

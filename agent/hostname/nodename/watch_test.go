@@ -1,4 +1,4 @@
-package agent
+package nodename
 
 import (
 	"context"
@@ -32,20 +32,20 @@ func TestARenamedNodeStartsAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
-	go func() { over <- awaitRename(ctx, hostnameFile, "node-1") }()
+	go func() { over <- awaitChange(ctx, hostnameFile, "node-1") }()
 	cancel()
 	if err := <-over; err != nil {
 		t.Errorf("when the agent ends: %v", err)
 	}
-	go func() { over <- awaitRename(t.Context(), hostnameFile, "node-1") }()
+	go func() { over <- awaitChange(t.Context(), hostnameFile, "node-1") }()
 	asleep(t)
 	if err := unix.Sethostname([]byte("node-2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-over; !errors.Is(err, ErrRenamed) || !strings.Contains(err.Error(), "node-2") {
+	if err := <-over; !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "node-2") {
 		t.Errorf("when the host name changes: %v", err)
 	}
-	if err := awaitRename(t.Context(), hostnameFile, "node-1"); !errors.Is(err, ErrRenamed) {
+	if err := awaitChange(t.Context(), hostnameFile, "node-1"); !errors.Is(err, ErrChanged) {
 		t.Errorf("when it was changed before: %v", err)
 	}
 }

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/hostname/nodename"
+	"github.com/loam-os/loam/agent/networkd/watch"
+)
+
+// name gives the node the name that machine.yaml says, if it says any. It is false for one
+// that is still to come: before, the node is not configured and joins no cluster.
+func (n *node) name() bool {
+	name, err := nodename.Choose(n.machine, n.root)
+	if name != "" {
+		n.status.Hostname, err = name, n.setHostname(name)
+	}
+	if err != nil {
+		n.warn(err)
+	}
+	if n.nameless = name == "" && n.machine.HostnameFrom != ""; n.nameless {
+		n.warn(fmt.Errorf("the node has no name and waits for one: hostnameFrom of machine.yaml is %s", n.machine.HostnameFrom))
+	}
+	return !n.nameless
+}
+
+// setHostname names the node now, and at its next start before all else.
+func (n *node) setHostname(name string) error {
+	if err := n.SetHostname(name); err != nil {
+		return fmt.Errorf("set the host name to %s: %w", name, err)
+	}
+	if _, err := durable.New(n.root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644); err != nil {
+		return fmt.Errorf("keep the host name: %w", err)
+	}
+	return nil
+}
+
+// awaitName gives the node the name that machine.yaml has it take, as soon as there is one. That
+// ends the agent, to be started again as that node.
+func (n *node) awaitName(ctx context.Context) {
+	news, err := watch.Changes(ctx, n.Root)
+	if err != nil {
+		n.Log.Error("wait for a host name", zap.Error(err))
+		return
+	}
+	for {
+		name, err := nodename.Choose(n.machine, n.root)
+		if err == nil && name != "" {
+			err = n.setHostname(name)
+		}
+		if err != nil {
+			n.Log.Warn("host name", zap.Error(err))
+		}
+		if _, ok := <-news; !ok {
+			return
+		}
+	}
+}
+
+// watchHostname ends the agent's life under this name when the node has another.
+func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
+	name, err := os.Hostname()
+	if err == nil {
+		err = nodename.AwaitChange(ctx, name)
+	}
+	if errors.Is(err, nodename.ErrChanged) {
+		end(err)
+	} else if err != nil {
+		env.Log.Error("the host name is not watched", zap.Error(err))
+	}
+}
