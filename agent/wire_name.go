@@ -14,41 +14,48 @@ import (
 	"github.com/loam-os/loam/agent/networkd/watch"
 )
 
-// name gives the node the name that machine.yaml says, if it says any. It is false for one
-// that is still to come: before, the node is not configured and joins no cluster.
+// name gives the node the host name of machine.yaml, and reports whether there is one.
+// Without the name that hostnameFrom asks for, the node is not configured and joins
+// no cluster.
 func (n *node) name() bool {
 	name, err := nodename.Choose(n.machine, n.root)
 	if name != "" {
-		n.status.Hostname, err = name, n.setHostname(name)
+		n.status.Hostname = name
+		err = n.setHostname(name)
 	}
 	if err != nil {
 		n.warn(err)
 	}
-	if n.nameless = name == "" && n.machine.HostnameFrom != ""; n.nameless {
-		n.warn(fmt.Errorf("the node has no name and waits for one: hostnameFrom of machine.yaml is %s", n.machine.HostnameFrom))
+
+	n.nameless = name == "" && n.machine.HostnameFrom != ""
+	if n.nameless {
+		n.warn(fmt.Errorf("the node has no name and waits for one: hostnameFrom of machine.yaml is %s",
+			n.machine.HostnameFrom))
 	}
 	return !n.nameless
 }
 
-// setHostname names the node now, and at its next start before all else.
+// setHostname names the node now, and at its next start before anything else.
 func (n *node) setHostname(name string) error {
 	if err := n.SetHostname(name); err != nil {
 		return fmt.Errorf("set the host name to %s: %w", name, err)
 	}
-	if _, err := durable.New(n.root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644); err != nil {
+	_, err := durable.New(n.root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644)
+	if err != nil {
 		return fmt.Errorf("keep the host name: %w", err)
 	}
 	return nil
 }
 
-// awaitName gives the node the name that machine.yaml has it take, as soon as there is one. That
-// ends the agent, to be started again as that node.
+// awaitName names the node as soon as hostnameFrom gives a name. That is a change of
+// the host name, which ends the agent (watchHostname).
 func (n *node) awaitName(ctx context.Context) {
-	news, err := watch.Changes(ctx, n.Root)
+	changes, err := watch.Changes(ctx, n.Root)
 	if err != nil {
 		n.Log.Error("wait for a host name", zap.Error(err))
 		return
 	}
+
 	for {
 		name, err := nodename.Choose(n.machine, n.root)
 		if err == nil && name != "" {
@@ -57,13 +64,13 @@ func (n *node) awaitName(ctx context.Context) {
 		if err != nil {
 			n.Log.Warn("host name", zap.Error(err))
 		}
-		if _, ok := <-news; !ok {
+		if _, ok := <-changes; !ok {
 			return
 		}
 	}
 }
 
-// watchHostname ends the agent's life under this name when the node has another.
+// watchHostname ends the agent when the host name changes: it starts again as that node.
 func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
 	name, err := os.Hostname()
 	if err == nil {
@@ -71,7 +78,9 @@ func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
 	}
 	if errors.Is(err, nodename.ErrChanged) {
 		end(err)
-	} else if err != nil {
+		return
+	}
+	if err != nil {
 		env.Log.Error("the host name is not watched", zap.Error(err))
 	}
 }

@@ -1,4 +1,5 @@
-// Package nodename chooses the host name of the node, and watches it.
+// Package nodename chooses the host name of the node ([Choose]), and notices when it
+// changes ([AwaitChange]). Which texts are host names is in agent/hostname.
 package nodename
 
 import (
@@ -18,67 +19,89 @@ import (
 	"github.com/loam-os/loam/firmware/identity"
 )
 
-// Choose is what machine.yaml calls the node, directly or by saying where its name
-// comes from. A name that was taken from somewhere is kept, whatever is there later: a
-// kubelet's does not change. It is "" as long as there is none.
+// Choose returns the host name that machine.yaml gives the node, directly or by
+// hostnameFrom; empty as long as there is none. A name that was chosen by hostnameFrom
+// before stays, whatever its source says now, as the name of a kubelet must not change.
 func Choose(m machine.Machine, root *os.Root) (string, error) {
 	if m.Hostname != "" || m.HostnameFrom == "" {
 		return m.Hostname, nil
 	}
+
 	text, err := root.ReadFile(boot.HostnameFile)
-	if kept := strings.TrimSpace(string(text)); err == nil && hostname.Valid(kept) {
-		return kept, nil
+	if recorded := strings.TrimSpace(string(text)); err == nil && hostname.Valid(recorded) {
+		return recorded, nil
 	}
+
 	if m.HostnameFrom == machine.FromDHCP {
 		return fromDHCP(root.FS())
 	}
 	return fromMachine(root.FS()), nil
 }
 
-// fromDHCP is the first name that a server gives and that can be one.
+// fromDHCP returns the first name of a DHCP server that is a host name.
 func fromDHCP(root fs.FS) (string, error) {
-	var wrong []error
+	var errs []error
 	for _, given := range networkd.Hostnames(root) {
 		name, err := hostname.OfDHCP(given)
 		if err == nil {
 			return name, nil
 		}
-		wrong = append(wrong, err)
+		errs = append(errs, err)
 	}
-	return "", errors.Join(wrong...)
+	return "", errors.Join(errs...)
 }
 
-// fromMachine is that of its serial number . A machine that
-// has none is called by the least address of its NICs, once networkd knows them.
+// fromMachine returns the name for the serial number of the machine or, without one,
+// for the least address of its network interfaces, once networkd knows them.
 func fromMachine(root fs.FS) string {
 	if name := hostname.OfSerial(identity.Serial(root)); name != "" {
 		return name
 	}
+
 	if _, err := fs.Stat(root, strings.TrimPrefix(networkd.StateFile, "/")); err != nil {
 		return ""
 	}
-	macs := permanent(root)
-	if len(macs) == 0 {
+	addresses := hardwareAddresses(root)
+	if len(addresses) == 0 {
 		return ""
 	}
-	return hostname.OfMAC(slices.MinFunc(macs, func(a, b net.HardwareAddr) int { return bytes.Compare(a, b) }))
+	return hostname.OfMAC(slices.MinFunc(addresses, func(a, b net.HardwareAddr) int {
+		return bytes.Compare(a, b)
+	}))
 }
 
-// permanent are the addresses that hardware has of itself: addr_assign_type is 0
-// (Documentation/ABI/testing/sysfs-class-net).
-func permanent(root fs.FS) []net.HardwareAddr {
+// hardwareAddresses returns the permanent addresses of the network interfaces that are
+// devices.
+func hardwareAddresses(root fs.FS) []net.HardwareAddr {
 	const dir = "sys/class/net"
 	entries, _ := fs.ReadDir(root, dir)
-	var macs []net.HardwareAddr
-	for _, e := range entries {
-		read := func(name string) string {
-			text, _ := fs.ReadFile(root, path.Join(dir, e.Name(), name))
-			return strings.TrimSpace(string(text))
-		}
-		_, err := fs.Stat(root, path.Join(dir, e.Name(), "device"))
-		if mac, macErr := net.ParseMAC(read("address")); err == nil && macErr == nil && len(mac) == 6 && read("addr_assign_type") == "0" {
-			macs = append(macs, mac)
+
+	var addresses []net.HardwareAddr
+	for _, entry := range entries {
+		if address, ok := hardwareAddress(root, path.Join(dir, entry.Name())); ok {
+			addresses = append(addresses, address)
 		}
 	}
-	return macs
+	return addresses
+}
+
+// hardwareAddress returns the permanent Ethernet address of the interface in dir; false
+// if it has none.
+func hardwareAddress(root fs.FS, dir string) (net.HardwareAddr, bool) {
+	// permanent is NET_ADDR_PERM (Documentation/ABI/testing/sysfs-class-net,
+	// addr_assign_type).
+	const permanent = "0"
+	read := func(name string) string {
+		text, _ := fs.ReadFile(root, path.Join(dir, name))
+		return strings.TrimSpace(string(text))
+	}
+
+	if _, err := fs.Stat(root, path.Join(dir, "device")); err != nil {
+		return nil, false
+	}
+	address, err := net.ParseMAC(read("address"))
+	if err != nil || len(address) != 6 || read("addr_assign_type") != permanent {
+		return nil, false
+	}
+	return address, true
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestARenamedNodeStartsAgain runs itself in a UTS namespace of its own.
-func TestARenamedNodeStartsAgain(t *testing.T) {
+// TestAwaitChange runs itself in a UTS namespace of its own.
+func TestAwaitChange(t *testing.T) {
 	if os.Getenv("LOAM_TEST_RENAME") == "" {
 		args := []string{"--uts", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}
 		if os.Getuid() != 0 {
@@ -32,12 +32,12 @@ func TestARenamedNodeStartsAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
-	go func() { over <- awaitChange(ctx, hostnameFile, "node-1") }()
+	go func() { over <- AwaitChange(ctx, "node-1") }()
 	cancel()
 	if err := <-over; err != nil {
 		t.Errorf("when the agent ends: %v", err)
 	}
-	go func() { over <- awaitChange(t.Context(), hostnameFile, "node-1") }()
+	go func() { over <- AwaitChange(t.Context(), "node-1") }()
 	asleep(t)
 	if err := unix.Sethostname([]byte("node-2")); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestARenamedNodeStartsAgain(t *testing.T) {
 	if err := <-over; !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "node-2") {
 		t.Errorf("when the host name changes: %v", err)
 	}
-	if err := awaitChange(t.Context(), hostnameFile, "node-1"); !errors.Is(err, ErrChanged) {
+	if err := AwaitChange(t.Context(), "node-1"); !errors.Is(err, ErrChanged) {
 		t.Errorf("when it was changed before: %v", err)
 	}
 }
