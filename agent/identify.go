@@ -61,7 +61,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 		n.status.Error = describe(err)
 	}
 	if err == nil || n.machine.DataVolume != (machine.DataVolume{}) {
-		if err := n.data.claims(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {
+		if err := n.data.Configure(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {
 			n.warn(err)
 		}
 	}

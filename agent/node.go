@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/volume/manager"
 )
 
 // node is the node in one life of the agent: what is open of it, who it is, and what
@@ -38,7 +39,7 @@ type node struct {
 	wishes            Wishes
 	queries           Queries
 	reset             *reset.Reset
-	data              *dataVolume
+	data              *manager.Manager
 
 	// status is what is known of the node before its loop begins.
 	status status.Status
@@ -69,7 +70,7 @@ func (n *node) agent() *Agent {
 	a := &Agent{
 		Engine: claimingEngine{n.engine, n.data}, Units: n.systemd, Jobs: n.jobs,
 		Source: n.source, Decode: n.decoder(pulled).Decode, Reach: probe.Reach, Root: n.Root, Drift: n.managed, Contents: n.contents.Events(),
-		Volumes: n.data.changed, Network: n.network, Asked: n.wishes, Queries: n.queries, DebugShells: n.machine.DebugShell,
+		Volumes: n.data.Changed(), Network: n.network, Asked: n.wishes, Queries: n.queries, DebugShells: n.machine.DebugShell,
 		Proven: func(ctx context.Context) { pulled.Release(ctx, n.Log) },
 		Status: n.status, Publish: n.publish, Ready: unit.Ready, Now: n.Uptime, Log: n.Log,
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/osimage"
-	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume/manager"
 )
 
 // Run is the agent on a node, until ctx ends.
@@ -38,7 +38,7 @@ func Run(ctx context.Context, env Env) error {
 	n := &node{
 		Env: env, root: root, image: imageRoot, systemd: systemd, status: facts, record: record,
 		jobs: &Jobs{Units: systemd}, wishes: make(Wishes), queries: make(Queries),
-		data: &dataVolume{Node: DataVolume(root, env.Root, systemd), log: env.Log, changed: make(chan *status.Volume, 1)},
+		data: manager.New(manager.NewNode(root, env.Root, systemd), env.Log),
 	}
 	return n.own(ctx)
 }
@@ -71,7 +71,7 @@ func (n *node) live(ctx context.Context) error {
 	n.reset = n.newReset()
 	n.identify(ctx)
 	n.status.Reset = n.reset.Status()
-	if err := n.data.start(ctx, n.Uptime(), unit.Ready); err != nil {
+	if err := n.data.Start(ctx, n.Uptime(), unit.Ready); err != nil {
 		n.warn(err)
 	}
 	n.remember()
@@ -96,7 +96,7 @@ func (n *node) live(ctx context.Context) error {
 // startOthers starts what goes on beside the loop until ctx ends.
 func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, people person) {
 	n.others.Go(func() { n.watchHostname(ctx, end) })
-	n.others.Go(func() { n.data.watch(ctx, end) })
+	n.others.Go(func() { n.data.Watch(ctx, end) })
 	n.others.Go(func() { n.watchDrives(ctx, end) })
 	n.others.Go(func() { n.network.Run(ctx, n.Root, n.Log) })
 	if n.nameless {

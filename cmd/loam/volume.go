@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/volume/manager"
 )
 
 // volumeCommand is what loam-data-volume.service runs. The kubelet waits for
@@ -29,7 +29,7 @@ func volumeCommand() *cobra.Command {
 			}
 			defer root.Close()
 
-			return agent.DataVolume(root, "/", nil).Await(cmd.Context(), func(waits error) {
+			return manager.NewNode(root, "/", nil).Await(cmd.Context(), func(waits error) {
 				fmt.Fprintln(cmd.ErrOrStderr(), waits)
 			})
 		},

@@ -1,4 +1,5 @@
-package agent
+// Package manager looks after the data volume of a node.
+package manager
 
 import (
 	"bytes"
@@ -10,33 +11,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/loam-os/loam/agent/apply"
-	"github.com/loam-os/loam/agent/cluster"
-	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/uevent"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/volume"
 )
 
-// ErrDataVolume means that the data volume can be had now: the agent ends, to be started again with it.
-var ErrDataVolume = errors.New("the data volume is there")
+// ErrAvailable means that the data volume can be had now: the agent ends, to be started again with it.
+var ErrAvailable = errors.New("the data volume is there")
 
 // kubeletUnit uses the data volume.
 const kubeletUnit = "kubelet.service"
 
-// DataVolume is the node's, whose root directory is at path. units may be nil for one that the kubelet waits for.
-func DataVolume(root *os.Root, path string, units Units) volume.Node {
+// Units is what the data volume needs of systemd.
+type Units interface {
+	Show(ctx context.Context, names []string) ([]unit.State, error)
+}
+
+// NewNode is the node's, whose root directory is at path. units may be nil for one that the kubelet waits for.
+func NewNode(root *os.Root, path string, units Units) volume.Node {
 	node := volume.Node{
 		Machine: volume.Machine{Root: os.DirFS(path), Open: func(node string, exclusive bool) (volume.Device, error) {
 			return volume.OpenToLook(filepath.Join(path, node), exclusive)
@@ -75,8 +77,8 @@ func (linux) Empty(dir string) error { return mount.Empty(dir) }
 
 func (linux) Unmount(dir string) error { return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW) }
 
-// dataVolume looks after the node's: before the loop starts, when a configuration claims one, and while the node runs.
-type dataVolume struct {
+// Manager looks after the node's: before the loop starts, when a configuration claims one, and while the node runs.
+type Manager struct {
 	volume.Node
 	log *zap.Logger
 	// own says that machine.yaml claims one: what a configuration asks for does not count.
@@ -90,8 +92,16 @@ type dataVolume struct {
 	failed error
 }
 
-// claims is what machine.yaml says, or else the size in the files of Gardener's node agent.
-func (d *dataVolume) claims(ctx context.Context, m machine.DataVolume, size int64) error {
+// New looks after the data volume of node.
+func New(node volume.Node, log *zap.Logger) *Manager {
+	return &Manager{Node: node, log: log, changed: make(chan *status.Volume, 1)}
+}
+
+// Changed tells how the volume is.
+func (d *Manager) Changed() <-chan *status.Volume { return d.changed }
+
+// Configure records what machine.yaml says, or else the size in the files of Gardener's node agent.
+func (d *Manager) Configure(ctx context.Context, m machine.DataVolume, size int64) error {
 	claim := m.Claim()
 	if claim.IsZero() && size > 0 {
 		claim = volume.OfSize(size)
@@ -107,7 +117,7 @@ func (d *dataVolume) claims(ctx context.Context, m machine.DataVolume, size int6
 }
 
 // claim records a claim. A kubelet that runs does not wait for the volume when it is restarted.
-func (d *dataVolume) claim(ctx context.Context, c volume.Claim, fileSystem string) error {
+func (d *Manager) claim(ctx context.Context, c volume.Claim, fileSystem string) error {
 	record, _, err := volume.ReadRecord(d.Dir.Root().FS())
 	if err != nil {
 		return err
@@ -124,9 +134,9 @@ func (d *dataVolume) claim(ctx context.Context, c volume.Claim, fileSystem strin
 	return want.Write(d.Dir)
 }
 
-// start brings what is claimed. When the machine has just started, disks may come late, and their names: it waits for them, a little. Who
+// Start brings what is claimed. When the machine has just started, disks may come late, and their names: it waits for them, a little. Who
 // has started the agent need not wait for that, nor for what is carried over.
-func (d *dataVolume) start(ctx context.Context, uptime time.Duration, ready func() error) error {
+func (d *Manager) Start(ctx context.Context, uptime time.Duration, ready func() error) error {
 	record, claimed, err := volume.ReadRecord(d.Dir.Root().FS())
 	if err != nil || !claimed {
 		return err
@@ -161,7 +171,7 @@ const (
 )
 
 // bring makes and mounts what is claimed, and tells how it is.
-func (d *dataVolume) bring(ctx context.Context) error {
+func (d *Manager) bring(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, err := d.Bring(ctx)
@@ -175,7 +185,7 @@ func (d *dataVolume) bring(ctx context.Context) error {
 }
 
 // tell has what is known of the volume shown.
-func (d *dataVolume) tell(s volume.State, err error) {
+func (d *Manager) tell(s volume.State, err error) {
 	d.last, d.failed = s, err
 	var v *status.Volume
 	if s.Device != "" || err != nil {
@@ -191,8 +201,8 @@ func (d *dataVolume) tell(s volume.State, err error) {
 	d.changed <- v
 }
 
-// watch tells what becomes of the volume when disks come, go and grow, and when something is mounted, until ctx ends.
-func (d *dataVolume) watch(ctx context.Context, end context.CancelCauseFunc) {
+// Watch tells what becomes of the volume when disks come, go and grow, and when something is mounted, until ctx ends.
+func (d *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) {
 	events, err := uevent.Open(uevent.Udev, "block")
 	if err != nil {
 		d.log.Error("disks are not watched", zap.Error(err))
@@ -217,7 +227,7 @@ func (d *dataVolume) watch(ctx context.Context, end context.CancelCauseFunc) {
 
 // again looks at the volume. One that was missing, and is mounted now or can be made, has the agent start anew: what it has written and watches
 // is beneath it. One that cannot be made or mounted is not tried again and again.
-func (d *dataVolume) again(ctx context.Context) error {
+func (d *Manager) again(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last.Size > 0 {
@@ -229,7 +239,7 @@ func (d *dataVolume) again(ctx context.Context) error {
 	}
 	if s, err := d.Mounted(); err != nil || s.Device != "" {
 		if err == nil && s.Device != d.last.Device {
-			err = ErrDataVolume
+			err = ErrAvailable
 		}
 		return err
 	}
@@ -239,7 +249,7 @@ func (d *dataVolume) again(ctx context.Context) error {
 	case waits == nil || !missing:
 		return nil
 	case isNew && !d.InUse(ctx):
-		return ErrDataVolume
+		return ErrAvailable
 	case isNew:
 		waits = volume.ErrInUse
 	}
@@ -249,25 +259,11 @@ func (d *dataVolume) again(ctx context.Context) error {
 	return nil
 }
 
-// claimingEngine has the volume that a configuration claims before the configuration, so that the kubelet finds it.
-type claimingEngine struct {
-	Engine
-	volume *dataVolume
-}
-
-// Apply is of Engine. A node that is to have a volume, and never had one, is not set up: a person has to say which disk is meant.
-func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
-	if err := e.volume.asked(ctx, r.Desired); err != nil {
-		return generation.Manifest{}, err
-	}
-	return e.Engine.Apply(ctx, r)
-}
-
-// asked brings the volume that a configuration's files for Gardener's node agent ask for, and any that was claimed before and never was there.
+// Request brings the volume that a configuration's files for Gardener's node agent ask for, and any that was claimed before and never was there.
 // What does not come has to wait for a restart if the kubelet runs; the configuration does not.
-func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
-	size, err := cluster.DataVolumeSize(desired)
-	if err == nil && size > 0 && !d.own {
+func (d *Manager) Request(ctx context.Context, size int64) error {
+	var err error
+	if size > 0 && !d.own {
 		err = d.claim(ctx, volume.OfSize(size), "ext4")
 	}
 	if err != nil {
@@ -284,17 +280,4 @@ func (d *dataVolume) asked(ctx context.Context, desired config.Desired) error {
 		return err
 	}
 	return nil
-}
-
-// problemOf is what is wrong with a data volume, for the status.
-func problemOf(v *status.Volume) *status.Error {
-	if v == nil || v.Problem == "" {
-		return nil
-	}
-	problem, hint, _ := strings.Cut(v.Problem, "\nhint: ")
-	problem, more, _ := strings.Cut(problem, "\n")
-	if more != "" {
-		hint = "loam disks machine.yaml shows each disk, and the line of machine.yaml that would take it"
-	}
-	return &status.Error{Problem: problem, Hint: hint}
 }

@@ -1,0 +1,117 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+const gib = 1 << 30
+
+// diskless is a node without any disk.
+func diskless(t *testing.T) *Manager {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"sys/block", "proc/self", "var/lib/loam", "run/loam"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "proc/self/mountinfo"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	node := volume.Node{
+		Machine: volume.Machine{Root: os.DirFS(dir)},
+		Dir:     durable.New(root, nil),
+		Path:    dir,
+		InUse:   func(context.Context) bool { return false },
+	}
+	return New(node, zap.NewNop())
+}
+
+// TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
+func TestWhatANodeRemembersOfClaims(t *testing.T) {
+	mine := machine.DataVolume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
+	of := func(made bool) volume.Record {
+		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}
+	}
+	own := volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "xfs"}
+	for _, test := range []struct {
+		name   string
+		before volume.Record
+		claim  machine.DataVolume
+		size   int64
+		want   volume.Record
+	}{
+		{name: "nothing is claimed"},
+		{name: "machine.yaml claims", claim: mine, want: own},
+		{name: "Gardener claims", size: 50 * gib, want: of(false)},
+		{name: "machine.yaml counts before Gardener", claim: mine, size: 50 * gib, want: own},
+		{name: "a claim changes, and the volume was made", before: of(true), claim: mine, want: volume.Record{Claim: own.Claim, FileSystem: "xfs", Made: true}},
+		{name: "a claim of machine.yaml goes that never had a disk", before: own},
+		{name: "what a configuration asked for stays: only a configuration knows", before: of(false), want: of(false)},
+		{name: "a claim goes, and its volume stays", before: of(true), want: of(true)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := diskless(t)
+			if test.before != (volume.Record{}) {
+				if err := test.before.Write(d.Dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.Configure(t.Context(), test.claim, test.size); err != nil {
+				t.Fatal(err)
+			}
+			got, there, err := volume.ReadRecord(d.Dir.Root().FS())
+			if err != nil || got != test.want || there != (test.want != volume.Record{}) {
+				t.Errorf("%+v, %v, %v", got, there, err)
+			}
+		})
+	}
+}
+
+// TestAKubeletThatRunsWaitsForNoVolume, whoever restarts it, until the machine does.
+func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
+	d := diskless(t)
+	later := filepath.Join(d.Path, volume.LaterFile)
+	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(later); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no kubelet runs, and it may start without the volume: %v", err)
+	}
+	d.InUse = func(context.Context) bool { return true }
+	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(later); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChangedTellsTheProblem(t *testing.T) {
+	d := diskless(t)
+	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.bring(t.Context()); !errors.Is(err, volume.ErrNone) {
+		t.Fatal(err)
+	}
+	if got := <-d.Changed(); !strings.HasPrefix(got.Problem, "no data volume: no disk that is free matches; the machine has no disk at all") {
+		t.Errorf("%+v", got)
+	}
+}
