@@ -6,16 +6,22 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/volume/manager"
 )
 
-// claimingEngine has the volume that a configuration claims before the configuration, so that the kubelet finds it.
-type claimingEngine struct {
-	Engine
-	volume *manager.Manager
+// dataVolume makes the data volume of a node; see manager.Manager.
+type dataVolume interface {
+	Request(ctx context.Context, size int64) error
 }
 
-// Apply is of Engine. A node that is to have a volume, and never had one, is not set up: a person has to say which disk is meant.
+// claimingEngine makes the data volume that a configuration asks for before it applies
+// the configuration, so that the kubelet finds the volume.
+type claimingEngine struct {
+	Engine
+	volume dataVolume
+}
+
+// Apply implements [Engine]. A node whose volume cannot be made is not configured: an
+// operator has to say which disk to use.
 func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
 	size, err := cluster.DataVolumeSize(r.Desired)
 	if err == nil {

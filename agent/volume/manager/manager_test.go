@@ -108,7 +108,7 @@ func TestChangedTellsTheProblem(t *testing.T) {
 	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.bring(t.Context()); !errors.Is(err, volume.ErrNone) {
+	if err := d.ensure(t.Context()); !errors.Is(err, volume.ErrNone) {
 		t.Fatal(err)
 	}
 	if got := <-d.Changed(); !strings.HasPrefix(got.Problem, "no data volume: no disk that is free matches; the machine has no disk at all") {

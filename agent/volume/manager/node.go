@@ -1,0 +1,91 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
+)
+
+// Units is systemd; see unit.Systemd.
+type Units interface {
+	Show(ctx context.Context, names []string) ([]unit.State, error)
+}
+
+// NewNode returns the running node, whose root directory is at path. units is nil for a
+// process that the kubelet waits for.
+func NewNode(root *os.Root, path string, units Units) volume.Node {
+	open := func(node string, exclusive bool) (volume.Device, error) {
+		return volume.OpenToLook(filepath.Join(path, node), exclusive)
+	}
+	node := volume.Node{
+		Machine: volume.Machine{
+			Root: os.DirFS(path),
+			Open: open,
+		},
+		Maker: volume.Maker{
+			Open:    volume.OpenDisk,
+			Run:     linux{}.Run,
+			Scratch: filepath.Join(path, "run/loam"),
+		},
+		System: linux{},
+		Dir:    durable.New(root, nil),
+		Path:   path,
+	}
+	if units != nil {
+		node.InUse = func(ctx context.Context) bool { return inUse(ctx, units) }
+	}
+	return node
+}
+
+// kubeletUnit uses the data volume.
+const kubeletUnit = "kubelet.service"
+
+// inUse reports whether the kubelet runs, or pods have mounts on the directory of the
+// data volume. It assumes so if systemd does not answer.
+func inUse(ctx context.Context, units Units) bool {
+	states, err := units.Show(ctx, []string{kubeletUnit})
+	if err != nil {
+		return true
+	}
+
+	mounts, _ := mount.Kernel{}.Table()
+	if len(mounts.Below(volume.Mountpoint)) > 0 {
+		return true
+	}
+	return len(states) > 0 && states[0].Active != "inactive" && states[0].Active != "failed"
+}
+
+// linux implements [volume.System].
+type linux struct{}
+
+// Run implements [volume.System]. The error has the last line that the command printed.
+func (linux) Run(ctx context.Context, command []string) error {
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		out = bytes.TrimSpace(out)
+		last := out[bytes.LastIndexByte(out, '\n')+1:]
+		return fmt.Errorf("%s: %w: %s", command[0], err, last)
+	}
+	return nil
+}
+
+// Mount implements [volume.System].
+func (linux) Mount(device, dir, fileSystem, options string) error {
+	return unix.Mount(device, dir, fileSystem, unix.MS_NOATIME, options)
+}
+
+// Unmount implements [volume.System].
+func (linux) Unmount(dir string) error { return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW) }
+
+// Empty implements [volume.System].
+func (linux) Empty(dir string) error { return mount.Empty(dir) }
