@@ -34,6 +34,25 @@ var walls = map[string][]string{
 	"github.com/ProtonMail/":             {"image/openpgp"},
 }
 
+// features are the rooms of the agent that only its composition, package agent, puts
+// together. Each may be imported by the packages listed beside it, by commands and by
+// tests, so that no arrow runs from a feature to another or back up.
+var features = map[string][]string{
+	"agent":                   {},
+	"agent/console":           {"agent"},
+	"agent/decode":            {"agent", "agent/offline"},
+	"agent/hostname/nodename": {"agent"},
+	"agent/networkd/watch":    {"agent"},
+	"agent/offline":           {},
+	"agent/osimage":           {"agent", "agent/offline"},
+	"agent/reset":             {"agent"},
+	"agent/vitals":            {"agent"},
+	"agent/volume/manager":    {"agent"},
+}
+
+// leaves of the agent import nothing of ours.
+var leaves = []string{"agent/mount"}
+
 // notInBoot must not run as PID 1.
 var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "github.com/theupdateframework/", "go.uber.org/zap", "os/exec"}
 
@@ -87,6 +106,43 @@ func TestAgentAndImageDoNotKnowEachOther(t *testing.T) {
 			case under(own, "image/bundle", "image/repository") && under(name, "agent/upgrade"):
 			case under(name, "agent") && under(own, "image"), under(name, "image") && under(own, "agent"):
 				t.Errorf("%s imports %s", name, own)
+			}
+		}
+	}
+}
+
+func TestOnlyTheCompositionPutsFeaturesTogether(t *testing.T) {
+	all := imports(t)
+	for feature := range features {
+		if _, there := all[feature]; !there {
+			t.Errorf("%s is not a package", feature)
+		}
+	}
+
+	for name, list := range all {
+		if under(name, "cmd", "test") {
+			continue
+		}
+		for _, imp := range list {
+			feature, isOurs := strings.CutPrefix(imp, module)
+			importers, isFeature := features[feature]
+			if isOurs && isFeature && !slices.Contains(importers, name) {
+				t.Errorf("%s imports %s: only %s, commands and tests may", name, feature, strings.Join(importers, ", "))
+			}
+		}
+	}
+}
+
+func TestLeavesImportNothingOfOurs(t *testing.T) {
+	all := imports(t)
+	for _, leaf := range leaves {
+		list, there := all[leaf]
+		if !there {
+			t.Errorf("%s is not a package", leaf)
+		}
+		for _, imp := range list {
+			if strings.HasPrefix(imp, module) {
+				t.Errorf("%s imports %s", leaf, imp)
 			}
 		}
 	}
