@@ -74,10 +74,10 @@ func await(
 	}
 }
 
-// MountTable tells of changes of the mounts.
+// MountTable reports changes of the mounts.
 type MountTable struct{ *os.File }
 
-// OpenMounts opens the table of this process.
+// OpenMounts opens the mount table of this process.
 func OpenMounts() (MountTable, error) {
 	f, err := os.Open("/" + mount.Path)
 	if err != nil {
@@ -86,13 +86,14 @@ func OpenMounts() (MountTable, error) {
 	return MountTable{f}, nil
 }
 
-// Poll is for poll(2), which tells of each change once (proc_pid_mountinfo(5)).
+// Poll returns the descriptor for poll(2), which reports each change once
+// (proc_pid_mountinfo(5)).
 func (m MountTable) Poll() unix.PollFd {
 	return unix.PollFd{Fd: int32(m.Fd()), Events: unix.POLLPRI}
 }
 
-// Look says how the volume is that was mounted and had size bytes, and lets it
-// grow with its disk.
+// Look returns the state of a mounted volume that had size bytes before, and
+// grows it if its disk has grown.
 func (n Node) Look(ctx context.Context, size int64) (State, error) {
 	s, err := n.Mounted()
 	switch {
@@ -112,8 +113,9 @@ func (n Node) Look(ctx context.Context, size int64) (State, error) {
 	return s, nil
 }
 
-// Waits says what the volume waits for while it is not mounted: nil for the
-// process that mounts it, ErrNew for one that makes it.
+// Waits returns what the volume waits for while it is not mounted: nil if it
+// waits for the process that mounts it, ErrNew if for the process that makes
+// it.
 func (n Node) Waits() error {
 	record, claimed, err := ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {

@@ -12,19 +12,19 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// What is copied is in the first of these directories of a volume until all of
-// it is there, then in the second until it is where it belongs.
+// A copy is in the first of these directories of a volume until it is complete,
+// then in the second until it has been moved to its place.
 const (
 	carrying = ".loam-carrying-over"
 	carried  = ".loam-carried-over"
 )
 
-// carry copies what is in the directory from to the volume that is mounted at
-// to, if that is new. Wherever it was cut off, it goes on, or begins anew. A
-// volume that holds something else is from an earlier life of the node, or from
-// another node, and stays as it is. all says that what is in from is on the
-// volume, too.
-func carry(
+// migrate copies the content of the directory from to the volume that is
+// mounted at to, if the volume is new. After an interruption it continues or
+// starts over. A volume with other content comes from an earlier installation
+// of this node, or from another node, and stays as it is. all reports whether
+// the volume has all content of from.
+func migrate(
 	ctx context.Context,
 	from, to string,
 	copyTree func(ctx context.Context, from, to string) error,
@@ -32,7 +32,7 @@ func carry(
 ) (all bool, err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
-		return false, fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("migrate %s: %w", from, err)
 	}
 	defer root.Close()
 
@@ -48,7 +48,7 @@ func carry(
 	}
 
 	if err := errors.Join(volume.RemoveAll(carrying), volume.MkdirAll(carrying)); err != nil {
-		return false, fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("migrate %s: %w", from, err)
 	}
 
 	err = copyTree(ctx, from, filepath.Join(to, carrying))
@@ -57,19 +57,19 @@ func carry(
 	}
 
 	if err != nil {
-		// What is there would take the room of what is wanted.
-		return false, errors.Join(fmt.Errorf("carry over %s: %w", from, err),
+		// A partial copy is of no use, and takes up room on the volume.
+		return false, errors.Join(fmt.Errorf("migrate %s: %w", from, err),
 			volume.RemoveAll(carrying))
 	}
 
 	if err := errors.Join(volume.SyncAll(), volume.Move(carrying, carried)); err != nil {
-		return false, fmt.Errorf("carry over %s: %w", from, err)
+		return false, fmt.Errorf("migrate %s: %w", from, err)
 	}
 
 	return true, publish(volume)
 }
 
-// publish moves what was copied to where it belongs.
+// publish moves the copy to its place.
 func publish(volume *durable.Dir) error {
 	root := volume.Root()
 	info, err := root.Stat(carried)
@@ -95,8 +95,8 @@ func publish(volume *durable.Dir) error {
 	return volume.Remove(carried)
 }
 
-// hasContent reports whether a directory has anything besides lost+found and
-// the entry but.
+// hasContent reports whether a directory has entries besides lost+found and
+// but.
 func hasContent(dir fs.FS, but string) (bool, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if errors.Is(err, fs.ErrNotExist) {

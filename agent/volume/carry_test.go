@@ -87,7 +87,7 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 		}
 
 		steps := 0
-		_, err := carry(t.Context(), from, to, copyTree(cut == 0), func(s durable.Step) error {
+		_, err := migrate(t.Context(), from, to, copyTree(cut == 0), func(s durable.Step) error {
 			steps++
 			if steps == cut {
 				return fmt.Errorf("%w before %v", errCut, s)
@@ -100,7 +100,7 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
 
-		if _, again := carry(t.Context(), from, to, copyTree(false), nil); again != nil {
+		if _, again := migrate(t.Context(), from, to, copyTree(false), nil); again != nil {
 			t.Fatalf("after %v: %v", err, again)
 		}
 
@@ -120,7 +120,7 @@ func TestAVolumeOfAnotherLifeStaysAsItIs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(to, "config"), []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := carry(t.Context(), from, to, copyTree(false), nil); err != nil || all {
+	if all, err := migrate(t.Context(), from, to, copyTree(false), nil); err != nil || all {
 		t.Fatal(all, err)
 	}
 
@@ -137,7 +137,7 @@ func TestAVolumeOfAnotherLifeStaysAsItIs(t *testing.T) {
 func TestNothingIsCarriedFromWhereNothingIs(t *testing.T) {
 	for _, from := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
 		to := t.TempDir()
-		if _, err := carry(t.Context(), from, to, copyTree(true), nil); err != nil {
+		if _, err := migrate(t.Context(), from, to, copyTree(true), nil); err != nil {
 			t.Errorf("%s: %v", from, err)
 		}
 		if entries, _ := os.ReadDir(to); len(entries) != 0 {

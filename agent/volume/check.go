@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// probe reads around a place where a magic may be. What is outside of the
-// device, or cannot be read, reads as zeros.
+// probe reads around a possible magic. Bytes outside the device, and bytes that
+// cannot be read, are zero.
 type probe struct {
 	disk *reader
 	at   int64
@@ -28,8 +28,8 @@ func (p probe) be16(rel int64) uint16 { return binary.BigEndian.Uint16(p.bytes(r
 func (p probe) le32(rel int64) uint32 { return binary.LittleEndian.Uint32(p.bytes(rel, 4)) }
 func (p probe) be32(rel int64) uint32 { return binary.BigEndian.Uint32(p.bytes(rel, 4)) }
 
-// isMBR tells a partition table from the boot sector of a file system, which
-// ends alike.
+// isMBR distinguishes a partition table from the boot sector of a file system,
+// which ends in the same bytes.
 func isMBR(p probe) bool {
 	switch string(p.bytes(3-510, 8)) {
 	case "NTFS    ", "EXFAT   ", "-FVE-FS-":
@@ -43,7 +43,7 @@ func isMBR(p probe) bool {
 	return !isFAT(probe{p.disk, p.at - 510})
 }
 
-// protective tells the MBR of a GPT disk, of partition type 0xEE.
+// protective recognises the MBR of a GPT disk, by partition type 0xEE.
 func protective(p probe) (string, string) {
 	for i := range int64(4) {
 		if p.byte(-64+16*i+4) == 0xee {
@@ -53,8 +53,8 @@ func protective(p probe) (string, string) {
 	return "dos", ""
 }
 
-// isFAT checks the BIOS parameter block, as FAT has no magic that all
-// formatters write.
+// isFAT checks the BIOS parameter block, because no magic of FAT is written by
+// all formatters.
 func isFAT(p probe) bool {
 	sector := p.le16(11)
 	cluster := p.byte(13)
@@ -69,8 +69,8 @@ func isMac(p probe) bool {
 	return bits.OnesCount16(block) == 1 && block >= 512 && block <= 4096
 }
 
-// isSun: all words of the label, its checksum included, are zero by exclusive
-// or.
+// isSun checks that the exclusive or of all words of the label, with its
+// checksum, is zero.
 func isSun(p probe) bool {
 	var sum uint16
 	for i := range int64(256) {
@@ -122,8 +122,8 @@ func isExtCopy(group, shift int64) func(probe) bool {
 	}
 }
 
-// extKind tells the members of the family by features that the older do not
-// know (Documentation/filesystems/ext4/super.rst).
+// extKind distinguishes ext2, ext3 and ext4 by features that the older ones do
+// not know (Documentation/filesystems/ext4/super.rst).
 func extKind(p probe) (string, string) {
 	const (
 		hasJournal   = 0x4
@@ -147,7 +147,7 @@ func extKind(p probe) (string, string) {
 
 func isHFS(p probe) bool { block := p.be32(0x14); return block != 0 && block%512 == 0 }
 
-// wrapsHFSPlus tells an HFS volume that is there only to hold one of HFS+.
+// wrapsHFSPlus recognises an HFS volume that only wraps an HFS+ volume.
 func wrapsHFSPlus(p probe) (string, string) {
 	if inner := string(p.bytes(0x7c, 2)); inner == "H+" || inner == "HX" {
 		return "hfsplus", ""
@@ -167,7 +167,8 @@ func isUFS(p probe) bool {
 	return slices.Contains(magics, p.le32(0)) || slices.Contains(magics, p.be32(0))
 }
 
-// isMinix knows versions 1 and 2 with names of 14 and 30 characters, and 3.
+// isMinix recognises versions 1 and 2 with names of 14 and 30 characters, and
+// version 3.
 func isMinix(p probe) bool {
 	if p.le16(0x38) == 0xef53 {
 		return false
@@ -178,7 +179,7 @@ func isMinix(p probe) bool {
 }
 
 // isUDFAnchor checks the descriptor tag (ECMA-167 3/7.2): the sum of its bytes,
-// and that it names the block it is in.
+// and the number of its block.
 func isUDFAnchor(p probe) bool {
 	tag := p.bytes(0, 16)
 	var sum byte

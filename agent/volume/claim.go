@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Claim says which disk is meant. A zero field says nothing; a zero Claim means
-// no disk.
+// Claim says which disk is meant. A zero field matches every disk; a zero Claim
+// means no disk.
 type Claim struct {
-	// MinSize and MaxSize are in bytes, both included.
+	// MinSize and MaxSize are in bytes, both inclusive.
 	MinSize int64 `json:"minSize,omitempty"`
 	MaxSize int64 `json:"maxSize,omitempty"`
 
@@ -21,21 +21,21 @@ type Claim struct {
 	Model  string `json:"model,omitempty"`
 	Path   string `json:"path,omitempty"`
 
-	// OnlyEmpty means that one of several disks that match is meant if only
-	// that one is empty.
+	// OnlyEmpty allows several disks to match: the only empty one among them is
+	// meant.
 	OnlyEmpty bool `json:"onlyEmpty,omitempty"`
 
-	// About is a size in bytes that the disk should have, more or less.
+	// About is the approximate size of the disk in bytes.
 	About int64 `json:"about,omitempty"`
 }
 
 // slack is how much a disk may be smaller or larger than kubeletDataVolumeSize:
-// what controllers and hypervisors keep for themselves, and round to.
+// controllers and hypervisors reserve some space, and round.
 const slack = 16 * mib
 
-// OfSize is the claim that Gardener's kubeletDataVolumeSize makes: the only
-// empty disk of size bytes. A disk of just that size is meant before any that
-// is off by up to 16 MiB.
+// OfSize returns the claim for Gardener's kubeletDataVolumeSize: the only empty
+// disk of size bytes. A disk of exactly that size goes before disks that differ
+// by up to 16 MiB.
 func OfSize(size int64) Claim {
 	return Claim{
 		MinSize:   max(size-slack, 1),
@@ -48,20 +48,20 @@ func OfSize(size int64) Claim {
 // IsZero reports whether the claim means no disk.
 func (c Claim) IsZero() bool { return c == Claim{} }
 
-// Names reports whether the claim means the device itself, not just one of its
-// kind.
+// Names reports whether the claim means one particular device, not any device
+// of a kind.
 func (c Claim) Names() bool { return c.Serial != "" || c.Path != "" }
 
-// Identity reports whether what the claim says of the disk, but for its size,
-// is true: a disk that has a volume may have grown.
+// Identity reports whether the disk matches the claim, apart from its size: a
+// disk that has a volume may have grown.
 func (c Claim) Identity(d Disk) bool {
 	return (c.Serial == "" || c.Serial == d.Serial) && (c.Model == "" || c.Model == d.Model) &&
 		(c.Path == "" || slices.Contains(d.Paths, c.Path))
 }
 
-// matches reports whether the claim can mean the disk. One that can be
-// unplugged is meant only by serial or path: a stick that happens to be empty
-// is nobody's data volume.
+// matches reports whether the claim can mean the disk. A removable disk is
+// meant only by serial or path: an empty USB stick must not become a data
+// volume by accident.
 func (c Claim) matches(d Disk) bool {
 	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) &&
 		(!d.Removable || c.Names())
@@ -97,9 +97,9 @@ func (c Claim) String() string {
 	return strings.Join(out, ", ")
 }
 
-// ParseSize reads a size in bytes: a number of digits, with or without a suffix
-// of Ki, Mi, Gi, Ti, Pi (powers of 1024) or k, M, G, T, P (powers of 1000), as
-// Kubernetes writes it.
+// ParseSize parses a size in bytes as Kubernetes writes it: digits, with or
+// without a suffix of Ki, Mi, Gi, Ti, Pi (powers of 1024) or k, M, G, T, P
+// (powers of 1000).
 func ParseSize(text string) (int64, error) {
 	digits := strings.TrimRight(text, "kKMGTPi")
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -5,62 +5,64 @@ import (
 	"strings"
 )
 
-// Action is what to do with the device that was chosen.
+// Action is what to do with the chosen device.
 type Action string
 
 const (
-	// ToUse: the device has the data volume.
+	// ToUse means that the device has the data volume.
 	ToUse Action = "use"
-	// ToFormat: the disk is empty, and claimed.
+	// ToFormat means that the disk is empty and claimed.
 	ToFormat Action = "format"
-	// ToFinish: a power cut has left a volume unfinished; format again.
+	// ToFinish means that a power cut has left a volume unfinished: format it
+	// again.
 	ToFinish Action = "finish"
 )
 
-// Facts are all that Decide knows.
+// Facts are all that Decide knows about the machine.
 type Facts struct {
 	Disks []Disk
 
-	// Made says that the node has had a data volume before.
+	// Made means that the node has had a data volume before.
 	Made bool
 
-	// Field is that of machine.yaml which has the claim, such as
-	// "install.disk"; "" is dataVolume. For another, a data volume is content
-	// like any other.
+	// Field is the field of machine.yaml with the claim, such as
+	// "install.disk"; "" is dataVolume. For other fields a data volume is
+	// content like any other.
 	Field string
 }
 
-// Choice is the data volume.
+// Choice is the chosen data volume.
 type Choice struct {
 	Action Action
 
-	// Device is the node of the disk, or of the partition that has the volume.
+	// Device is the node of the disk, or of the partition with the volume.
 	Device string
 
-	// FileSystem is what a device to use has; "" for the others. Grow says that
-	// the device is larger.
+	// FileSystem is the type of a volume to use, "" for the other actions. Grow
+	// means that the device is larger than the file system.
 	FileSystem string
 	Grow       bool
 
-	// Size is that of the disk, in bytes.
+	// Size is the size of the disk in bytes.
 	Size int64
 }
 
-// Decide says which disk is the data volume, or is to become it. The error is a
-// *Refusal.
+// Decide returns the disk that is the data volume, or is to become it. The
+// error is a *Refusal.
 //
-//   - A volume that was made before is used, also when another disk is empty,
+//   - A volume that was made before is used, even if another disk is empty,
 //     and whatever its size is now. A claim by serial, path or model that means
-//     another disk is refused: what the kubelet keeps is on the old one. Of
-//     several volumes the claim has to mean one.
-//   - So it is with a disk that a power cut has left unfinished.
-//   - Disks in use are not counted. Of the others that match, there has to be
-//     one, and it has to be empty; with OnlyEmpty, only one of them has to be.
-//     A disk that cannot be read is then refused for all: it may be the volume.
-//   - If the node has had a volume and it is not there, its disk is late, or
-//     broken: another disk is formatted only if the claim names it, by serial
-//     or path. If nothing is claimed any more, the volume is used all the same.
-//   - A disk that is seen twice (multipath without its mapping) is never
+//     another disk is refused, because the kubelet's data is on the old one. If
+//     there are several volumes, the claim must mean one of them.
+//   - The same holds for a disk that a power cut has left unfinished.
+//   - Disks in use do not count. Exactly one of the others must match and be
+//     empty. With OnlyEmpty, several may match, but only one may be empty. If a
+//     disk that matches cannot be read, none is formatted: that disk may be the
+//     volume.
+//   - If the node has had a volume and the volume is absent, its disk is late
+//     or broken. Then another disk is formatted only if the claim names it by
+//     serial or path. A volume is still used if nothing is claimed any more.
+//   - A disk that appears twice (multipath without its mapping) is never
 //     formatted.
 func Decide(f Facts, c Claim) (Choice, error) {
 	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int {
@@ -73,16 +75,16 @@ func Decide(f Facts, c Claim) (Choice, error) {
 	return choice, nil
 }
 
-// choose is Decide; why is "" if there is a choice.
+// choose implements Decide; why is "" if there is a choice.
 func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
 	if found := volumes(f.Disks, c.Names()); len(found) > 0 && f.Field == "" {
-		return one(found, c)
+		return pickVolume(found, c)
 	}
 
-	candidates := named(f.Disks, c)
+	candidates := filter(f.Disks, c)
 	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool {
 		return obstacle(d, f.Disks) != ""
 	})
@@ -106,14 +108,14 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	return Choice{Action: ToFormat, Device: free[0].Device, Size: free[0].Size}, ""
 }
 
-// volume is a device that has the data volume, or is to.
+// volume is a device that has a data volume, complete or unfinished.
 type volume struct {
 	disk   Disk
 	choice Choice
 }
 
-// volumes are all there are, on disks that can be unplugged only if asked for;
-// unfinished ones only if there is no other.
+// volumes returns the data volumes on all disks, on removable ones only if
+// asked for. It returns unfinished ones only if there is no other.
 func volumes(disks []Disk, removable bool) []volume {
 	var whole, unfinished []volume
 	for _, d := range disks {
@@ -146,12 +148,12 @@ func volumes(disks []Disk, removable bool) []volume {
 	return unfinished
 }
 
-// grows reports whether there is room behind a file system: more than the rest
-// that is too short for one of its blocks or groups.
+// grows reports whether there is room behind a file system. A rest that is too
+// short for one of its blocks or groups does not count.
 func grows(c Content, size int64) bool { return size-c.Used >= mib }
 
-// one is the volume that the claim means, of those that were found.
-func one(found []volume, c Claim) (choice Choice, why string) {
+// pickVolume returns the volume that the claim means.
+func pickVolume(found []volume, c Claim) (choice Choice, why string) {
 	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool {
 		return !c.Identity(v.disk)
 	})
@@ -171,9 +173,9 @@ func one(found []volume, c Claim) (choice Choice, why string) {
 	return v.choice, ""
 }
 
-// named are the disks that are not in use and that the claim can mean. Those of
-// just the size that is wanted are meant before those of about that size.
-func named(disks []Disk, c Claim) []Disk {
+// filter returns the disks that are not in use and that the claim can mean.
+// Disks of exactly the claimed size go before disks of about that size.
+func filter(disks []Disk, c Claim) []Disk {
 	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
 		return len(d.Uses) > 0 || !c.matches(d)
 	})
@@ -183,7 +185,7 @@ func named(disks []Disk, c Claim) []Disk {
 	return out
 }
 
-// obstacle says why the disk cannot be formatted, whoever claims it; "" if it
+// obstacle says why the disk cannot be formatted, whatever the claim; "" if it
 // can.
 func obstacle(d Disk, all []Disk) string {
 	twin := func(o Disk) bool { return o.Device != d.Device && o.WWID != "" && o.WWID == d.WWID }

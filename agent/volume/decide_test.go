@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 			why:   "more than one empty disk matches",
 		},
 		{
-			name:  "two that match, one with data, and nobody said that it is the empty one",
+			name:  "two that match, one with data, and the claim does not say that it is the empty one",
 			disks: []Disk{disk("/dev/sda", wanted, data), disk("/dev/sdb", wanted)},
 			claim: Claim{MinSize: wanted},
 			why:   "more than one disk matches",
@@ -131,7 +131,7 @@ func TestDecide(t *testing.T) {
 			why:   "no disk that is free matches",
 		},
 		{
-			name:  "a stick is nobody's data volume",
+			name:  "a USB stick is not taken as a data volume",
 			disks: []Disk{disk("/dev/sda", wanted, stick)},
 			claim: Claim{OnlyEmpty: true},
 			why:   "no disk that is free matches",
@@ -217,7 +217,7 @@ func TestDecide(t *testing.T) {
 			want:  Choice{ToUse, "/dev/sdb", "ext4", false, wanted},
 		},
 		{
-			name:  "the volume of a stick that somebody has plugged in",
+			name:  "the volume of a USB stick that was plugged in",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, stick)},
 			claim: OfSize(wanted),
 			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},

@@ -1,7 +1,7 @@
 package volume
 
-// fileSystems are those of libblkid 2.43 (libblkid/src/superblocks), at their
-// copies too.
+// fileSystems are the signatures in libblkid 2.43 (libblkid/src/superblocks),
+// with those of backup copies.
 func fileSystems() []signature {
 	out := []signature{
 		{name: "vfat", at: from(0, 6*512, 6*4*kib), check: isFAT},
@@ -190,7 +190,7 @@ func extCopies() []signature {
 }
 
 // xfsCopies are the superblocks of the other three allocation groups that
-// mkfs.xfs makes of a disk that it knows nothing else of; 4 KiB blocks.
+// mkfs.xfs makes on a disk of unknown geometry, with blocks of 4 KiB.
 func xfsCopies(size int64) []place {
 	var out []place
 	blocks := size / (4 * kib)

@@ -9,11 +9,10 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Mkfs is the command that makes the file system in a sparse file as large as
-// the disk, with project quota. Nothing that it leaves a hole may be relied on
-// to be zero on the disk: so the inode tables are left to the kernel, which
-// zeroes them in the background, and ext4's journal to its checksums, which are
-// keyed by the new UUID.
+// Mkfs returns the command that makes the file system, with project quota, in a
+// sparse file as large as the disk. A hole in that file need not be zero on the
+// disk. So the kernel zeroes the inode tables in the background, and checksums
+// that are keyed by the new UUID protect the journal of ext4 from old data.
 func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
 	if fileSystem == "xfs" {
 		command := []string{
@@ -32,19 +31,19 @@ func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
 }
 
 // mkfs.xfs makes a log of this part of the disk, up to 2 GiB, and fills it with
-// zeros. The file is in memory, so a disk of any size gets no more than the
-// disk of 512 GiB does.
+// zeros. The file is in memory, so the log of a larger disk is no larger than
+// the log of a disk of 512 GiB.
 const (
 	xfsLogShare = 2048
 	maxXFSLog   = 256 << 20
 )
 
-// Format copies a file system from image, of which data are the parts that are
-// no holes, to target.
+// Format copies a file system from image to target. data are the parts of image
+// that are not holes.
 //
-// The FormatMark is there before all else, and the first sector, which replaces
-// it, comes last and alone. So a power cut anywhere leaves a disk that is
-// empty, or has the mark, or the volume.
+// The FormatMark is written first. The first sector, which replaces it, is
+// written last and alone. So a power cut anywhere leaves a disk that is empty,
+// or has the mark, or has the volume.
 func Format(target Writable, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
 	first := make([]byte, sectorSize)
 	if _, err := image.ReadAt(first, 0); err != nil {
@@ -81,7 +80,7 @@ func Format(target Writable, image io.ReaderAt, data []sparse.Extent, sectorSize
 	return nil
 }
 
-// writeSynced writes the first sector.
+// writeSynced writes the first sector and makes it durable.
 func writeSynced(target Writable, sector []byte) error {
 	if _, err := target.WriteAt(sector, 0); err != nil {
 		return err
@@ -103,9 +102,9 @@ func copySpan(target io.WriterAt, image io.ReaderAt, s sparse.Extent) error {
 	return nil
 }
 
-// xfsLog is where the superblock of XFS in sector says its log is (xfs_sb,
-// big-endian). Blocks of a former log in it would look newer than those that
-// mkfs.xfs leaves zero.
+// xfsLog returns the extent of the log, from the superblock of XFS in sector
+// (xfs_sb, big-endian). Blocks of an old log there would look newer than the
+// zeros that mkfs.xfs leaves.
 func xfsLog(sector []byte) (sparse.Extent, bool) {
 	be := binary.BigEndian
 	if string(sector[:4]) != "XFSB" {

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// edge is how much at each end of a device must be zero.
+// edge is how many bytes at each end of a device must be zero.
 const edge = mib
 
-// Look reads what a device of size bytes holds, and nothing outside of it. What
-// cannot be read is evidence, as is a device without any bytes.
+// Look reads what a device of size bytes holds, and nothing outside it. A part
+// that cannot be read is evidence, and so is a device without any bytes.
 func Look(device io.ReaderAt, size int64) Content {
 	if size <= 0 {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}
@@ -43,7 +43,7 @@ func Look(device io.ReaderAt, size int64) Content {
 	return c
 }
 
-// signatures finds all there are.
+// signatures returns evidence for all signatures on the device.
 func (r *reader) signatures() []Evidence {
 	var found []Evidence
 	for _, s := range append(slices.Clip(known()),
@@ -51,7 +51,7 @@ func (r *reader) signatures() []Evidence {
 		for _, p := range s.at {
 			offsets := []int64{p.in(r.size), -1}
 			if p.align == 0 && len(s.magic) >= 4 {
-				// A weaker one would see one in what is left of old data.
+				// A weaker signature would match remains of old data.
 				offsets[1] = p.offset + lostStart
 			}
 			for _, offset := range offsets {
@@ -65,7 +65,7 @@ func (r *reader) signatures() []Evidence {
 	return found
 }
 
-// known are all signatures but for those whose places depend on more than the
+// known are all signatures, except those whose places depend on more than the
 // end of the device.
 var known = sync.OnceValue(func() []signature {
 	return slices.Concat(partitionTables(), raids(), volumeManagers(), swaps(),
@@ -93,8 +93,8 @@ func (r *reader) match(s signature, offset int64) (Evidence, bool) {
 	return ev, true
 }
 
-// unnamed is the first byte that is not zero at either end, if no evidence has
-// a name for that end. It reads all of both.
+// unnamed returns the first byte at either end that is not zero, if no evidence
+// explains that end. It reads all of both ends.
 func (r *reader) unnamed(named []Evidence) []Evidence {
 	var out []Evidence
 	for _, end := range [][2]int64{{0, min(edge, r.size)}, {max(0, r.size-edge), r.size}} {
@@ -106,9 +106,9 @@ func (r *reader) unnamed(named []Evidence) []Evidence {
 	return out
 }
 
-// firstByte is the offset of the first byte that is not zero, from start up to
-// end; -1 if there is none. It reads on to the end: what cannot be read counts
-// as well.
+// firstByte returns the offset of the first byte between start and end that is
+// not zero, -1 if there is none. It reads to the end all the same, because
+// parts that cannot be read count as well.
 func (r *reader) firstByte(start, end int64) int64 {
 	first := int64(-1)
 	for at := start; at < end; at += chunk - at%chunk {

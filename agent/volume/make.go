@@ -25,15 +25,15 @@ type Writable interface {
 type Maker struct {
 	// Open opens a device exclusively.
 	Open func(node string) (Writable, error)
-	// Run runs a command that is at hand: see Mkfs.
+	// Run runs a command: see Mkfs.
 	Run func(ctx context.Context, command []string) error
-	// Scratch is a directory for a sparse file, in memory.
+	// Scratch is a directory in memory for a sparse file.
 	Scratch string
 }
 
-// Make formats the disk that Decide chose. Between the decision and this
-// somebody may have taken it: so it is looked at once more when nobody else can
-// have it.
+// Make formats the disk that Decide chose. The disk may have come into use
+// since the decision. So Make inspects it once more after it was opened
+// exclusively.
 func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize int) (err error) {
 	if c.Action != ToFormat && c.Action != ToFinish {
 		return fmt.Errorf("format %s: it was not chosen to be formatted", c.Device)
@@ -46,7 +46,7 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 	defer func() { err = errors.Join(err, disk.Close()) }()
 
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != c.Size {
-		return errors.Join(fmt.Errorf("format %s: it has %d bytes, the disk that was chosen %d",
+		return errors.Join(fmt.Errorf("format %s: it has %d bytes, the chosen disk %d",
 			c.Device, size, c.Size), err)
 	}
 
@@ -71,7 +71,7 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 	return nil
 }
 
-// image is a file without a name that has the new file system.
+// image returns an unlinked file with the new file system.
 func (m Maker) image(
 	ctx context.Context, fileSystem string, size int64, sectorSize int,
 ) (*os.File, error) {
@@ -94,14 +94,14 @@ func (m Maker) image(
 type blockDevice struct{ *os.File }
 
 // OpenDisk opens a device to be formatted. Linux gives a block device to one
-// user at a time, and to none while it is mounted, if all ask for it alone
-// (O_EXCL without O_CREAT, open(2)).
+// exclusive user at a time, and to none while it is mounted (O_EXCL without
+// O_CREAT, open(2)).
 func OpenDisk(node string) (Writable, error) {
 	f, err := os.OpenFile(node, os.O_RDWR|unix.O_EXCL, 0)
 	return blockDevice{f}, busy(err)
 }
 
-// OpenToLook is Machine.Open for this machine.
+// OpenToLook implements Machine.Open for this machine.
 func OpenToLook(node string, exclusive bool) (Device, error) {
 	flags := os.O_RDONLY
 	if exclusive {
@@ -118,5 +118,5 @@ func busy(err error) error {
 	return err
 }
 
-// Zero is block.Zero.
+// Zero implements [Writable] with block.Zero.
 func (d blockDevice) Zero(offset, n int64) error { return block.Zero(d.File, offset, n) }

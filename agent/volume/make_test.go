@@ -40,7 +40,7 @@ func TestMake(t *testing.T) {
 	judge.Run(t, "e2fsck", "-f", "-n", path)
 	err := maker.Make(t.Context(), choice, "ext4", 512)
 	if err == nil || !strings.Contains(err.Error(), "no longer empty: ext4 at byte 1080") {
-		t.Errorf("a disk that somebody has taken since: %v", err)
+		t.Errorf("a disk that has come into use since: %v", err)
 	}
 
 	choice.Size += mib

@@ -14,19 +14,19 @@ import (
 	"github.com/loam-os/loam/agent/mount"
 )
 
-// Mountpoint is where the data volume belongs: what the kubelet keeps.
+// Mountpoint is where the data volume is mounted: the kubelet's directory.
 const Mountpoint = "/var/lib/kubelet"
 
-// Options of the mount: pods are given room by project quota.
+// Options of the mount: project quota limits the space of pods.
 const options = "prjquota"
 
-// System is what is done to a machine.
+// System is the part of a machine that Node changes.
 type System interface {
-	// Run runs a command. The error of one that fails has ExitCode() int.
+	// Run runs a command. If it fails, the error has a method ExitCode() int.
 	Run(ctx context.Context, command []string) error
 	Mount(device, dir, fileSystem, options string) error
 	Unmount(dir string) error
-	// Empty deletes all in a directory that is not mounted there.
+	// Empty deletes the content of a directory, except what is mounted there.
 	Empty(dir string) error
 }
 
@@ -40,17 +40,18 @@ type Node struct {
 	Dir  *durable.Dir
 	Path string
 
-	// InUse reports whether something uses what is at Mountpoint now, so that
-	// nothing else can take its place; nil for one that the kubelet waits for.
+	// InUse reports whether the directory at Mountpoint is in use now, so that
+	// nothing can be mounted there. It is nil in a process that the kubelet
+	// waits for.
 	InUse func(ctx context.Context) bool
 }
 
-// State is a data volume that is mounted; the zero State is none.
+// State describes a mounted data volume; the zero State is none.
 type State struct {
 	Device, FileSystem string
-	// Size is that of the disk in bytes; 0 if it is gone.
+	// Size is the size of the disk in bytes; 0 if it is gone.
 	Size int64
-	// Warnings are for a person.
+	// Warnings are for the operator.
 	Warnings []string
 }
 
@@ -59,10 +60,10 @@ var ErrInUse = errors.New("the kubelet is running without its data volume\n" +
 	"hint: the volume is made when the machine restarts, before the kubelet starts")
 
 // Bring makes the data volume that the record claims, if need be, and mounts
-// it. It changes nothing without a record.
+// it. Without a record it changes nothing.
 func (n Node) Bring(ctx context.Context) (State, error) {
 	return n.bring(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
-		if err := n.halt(ctx); err != nil {
+		if err := n.blockKubelet(ctx); err != nil {
 			return err
 		}
 		if c.Action != ToUse {
@@ -71,7 +72,7 @@ func (n Node) Bring(ctx context.Context) (State, error) {
 			}
 			c.FileSystem = record.FileSystem
 		}
-		return n.adopt(ctx, f, c)
+		return n.migrateKubelet(ctx, f, c)
 	})
 }
 
@@ -79,13 +80,13 @@ func (n Node) Bring(ctx context.Context) (State, error) {
 // had before.
 var ErrNew = errors.New("the data volume is not made yet")
 
-// Use mounts the data volume that the node has had before, and makes none.
+// Use mounts the data volume that the node has had before. It makes none.
 func (n Node) Use(ctx context.Context) (State, error) {
 	return n.bring(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
 }
 
-// bring mounts a volume that the node has had, and has take see to any other
-// before.
+// bring mounts a volume that the node has had. It calls take to prepare any
+// other volume first.
 func (n Node) bring(
 	ctx context.Context, take func(context.Context, Record, Facts, Choice) error,
 ) (State, error) {
@@ -110,7 +111,7 @@ func (n Node) bring(
 	case err != nil:
 		return State{}, err
 	case s.Device == choice.Device:
-		return s, n.keep(record)
+		return s, n.recordMade(record)
 	case s.Device != "":
 		return State{}, fmt.Errorf("%s is mounted at %s, and is not the data volume",
 			s.Device, Mountpoint)
@@ -137,22 +138,22 @@ func (n Node) bring(
 		s.Warnings = n.grow(ctx, choice)
 	}
 
-	return s, errors.Join(err, n.keep(record))
+	return s, errors.Join(err, n.recordMade(record))
 }
 
-// halt keeps the kubelet from being started while a volume is made, if it is
-// not running already.
-func (n Node) halt(ctx context.Context) error {
+// blockKubelet prevents the start of the kubelet while a volume is made. It
+// returns ErrInUse if the kubelet is running already.
+func (n Node) blockKubelet(ctx context.Context) error {
 	if err := n.Dir.Remove(LaterFile); err != nil || !n.InUse(ctx) {
 		return err
 	}
 	return errors.Join(ErrInUse, n.Later())
 }
 
-// Later has the kubelet run without its volume until the machine restarts.
+// Later lets the kubelet run without its volume until the machine restarts.
 func (n Node) Later() error { return n.Dir.WriteVolatile(LaterFile, nil, 0o644) }
 
-// choose looks at the disks.
+// choose observes the disks and decides.
 func (n Node) choose(record Record) (Facts, Choice, error) {
 	disks, err := Observe(n.Machine)
 	if err != nil {
@@ -163,8 +164,8 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 	return facts, choice, err
 }
 
-// keep records that the node has a volume.
-func (n Node) keep(record Record) error {
+// recordMade records that the node has a volume.
+func (n Node) recordMade(record Record) error {
 	if record.Made {
 		return nil
 	}
@@ -172,22 +173,22 @@ func (n Node) keep(record Record) error {
 	return record.Write(n.Dir)
 }
 
-// adopt brings what the kubelet has kept so far to a volume that the node has
-// not had before.
-func (n Node) adopt(ctx context.Context, f Facts, c Choice) error {
+// migrateKubelet copies the kubelet's data to a volume that the node has not
+// had before.
+func (n Node) migrateKubelet(ctx context.Context, f Facts, c Choice) error {
 	const scratch = "/run/loam/data-volume"
 	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
 	}
 
-	// What one left that was killed could not be mounted twice.
+	// A process that was killed may have left its mount.
 	_ = n.System.Unmount(filepath.Join(n.Path, scratch))
 	if err := n.mount(ctx, f, c, scratch); err != nil {
 		return err
 	}
 
 	from := filepath.Join(n.Path, Mountpoint)
-	all, err := carry(
+	all, err := migrate(
 		ctx,
 		from,
 		filepath.Join(n.Path, scratch),
@@ -206,8 +207,8 @@ func (n Node) adopt(ctx context.Context, f Facts, c Choice) error {
 	return n.System.Empty(from) // The volume would hide it.
 }
 
-// mount mounts the volume at dir, after its file system has been checked. A
-// volume of Gardener's may have no project quota.
+// mount checks the file system and mounts the volume at dir. A volume that
+// Gardener made may have no project quota.
 func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
 	if err := n.Dir.MkdirAll(dir[1:]); err != nil {
 		return err
@@ -215,9 +216,9 @@ func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
 
 	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
 		err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
-		if err != nil && exitCode(err) != mended {
+		if err != nil && exitCode(err) != repaired {
 			return fmt.Errorf("check data volume %s: %w\n"+
-				"hint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell mends it, "+
+				"hint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell repairs it, "+
 				"and may lose files", c.Device, err)
 		}
 	}
@@ -234,8 +235,8 @@ func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
 	return nil
 }
 
-// mended is how e2fsck(8) says that it has mended all there was.
-const mended = 1
+// repaired is the exit status of e2fsck(8) when it has repaired all errors.
+const repaired = 1
 
 func exitCode(err error) int {
 	var exited interface{ ExitCode() int }
@@ -245,8 +246,8 @@ func exitCode(err error) int {
 	return -1
 }
 
-// grow lets a volume that is mounted have all of its device. One that cannot is
-// smaller than it could be, and no reason to go without.
+// grow grows a mounted volume to the size of its device. A volume that does not
+// grow is smaller than it could be, but can be used.
 func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
 	command := []string{"resize2fs", c.Device}
 	if c.FileSystem == "xfs" {
@@ -254,7 +255,8 @@ func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
 	}
 	if err := n.System.Run(ctx, command); err != nil {
 		warnings = append(warnings,
-			fmt.Sprintf("data volume %s: its disk has grown, and it has not: %v", c.Device, err))
+			fmt.Sprintf("data volume %s: its disk has grown, but the file system has not: %v",
+				c.Device, err))
 	}
 	return warnings
 }
@@ -282,7 +284,7 @@ func sizeFile(device string) string {
 		"/", "!") + "/size"
 }
 
-// lock keeps another process from doing the same.
+// lock prevents two processes from doing this at the same time.
 func (n Node) lock() (unlock func(), err error) {
 	if err := n.Dir.MkdirAll("run/loam"); err != nil {
 		return nil, err
@@ -300,7 +302,7 @@ func (n Node) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// disk is the one that the choice is on.
+// disk returns the disk that the choice is on.
 func disk(f Facts, c Choice) Disk {
 	for _, d := range f.Disks {
 		if d.Device == c.Device {

@@ -306,7 +306,7 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 				p.fails["cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/"+
 					carrying] = unix.ENOSPC
 			},
-			err: "carry over ",
+			err: "migrate ",
 			did: 5,
 		},
 	} {
@@ -338,7 +338,7 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	p := newPlant(t)
 	volumeOn(p.add("sdb", 80*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4", Made: true})
-	p.fails["e2fsck -p /dev/sdb"] = broken(1) // It has mended something.
+	p.fails["e2fsck -p /dev/sdb"] = broken(1) // It has repaired something.
 	p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EINVAL
 	p.fails["resize2fs /dev/sdb"] = broken(1)
 	s, err := p.node().Use(t.Context())
@@ -382,7 +382,7 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsKilledGoesOn where what it was about to carry over is still
+// TestAnAgentThatIsKilledGoesOn where what it was about to migrate is still
 // mounted.
 func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	p := newPlant(t)

@@ -14,29 +14,29 @@ import (
 	"github.com/loam-os/loam/agent/block"
 )
 
-// Device is an open block device.
+// Device is a block device that is open to be read.
 type Device interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// ErrBusy says that another has opened a device for itself alone (EBUSY for
+// ErrBusy says that another user has opened a device exclusively (EBUSY for
 // O_EXCL).
 var ErrBusy = errors.New("opened exclusively")
 
-// Machine is what Observe looks at.
+// Machine is what Observe reads.
 type Machine struct {
-	// Root is the root directory of the machine: of sys, proc and dev/disk is
-	// read.
+	// Root is the root directory of the machine; Observe reads sys, proc and
+	// dev/disk.
 	Root fs.FS
-	// Open opens a device node to read. With exclusive, a device that is in use
-	// gives ErrBusy.
+	// Open opens a device node to read. If exclusive, a device that is in use
+	// returns ErrBusy.
 	Open func(node string, exclusive bool) (Device, error)
 }
 
 // noVolume are the kinds of devices that cannot hold a volume: those without a
-// medium of their own, those made of other devices, which are in use by that,
-// and the boot partitions of an eMMC, which are small and empty.
+// medium of their own, those made of other devices, which they use, and the
+// boot partitions of an eMMC, which are small and empty.
 var noVolume = []block.Kind{
 	block.RAM,
 	block.ZRAM,
@@ -77,7 +77,7 @@ func Observe(m Machine) ([]Disk, error) {
 	return disks, nil
 }
 
-// ObserveOne reads the facts of the disk of a device node.
+// ObserveOne reads the facts of the disk with a device node.
 func ObserveOne(m Machine, device string) (Disk, error) {
 	name := strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
 	if parent, _ := fs.Glob(m.Root, path.Join("sys/block/*", name, "partition")); len(parent) > 0 {
@@ -99,9 +99,9 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 	return m.disk(b, uses, m.paths()[name]), nil
 }
 
-// Still says why the node of a disk is not that disk's any more, or what is on
-// it has changed; nil if neither is so. A disk that is pulled out, or goes for
-// a moment, leaves its node to another.
+// Still returns an error if the node of a disk now belongs to another disk, or
+// if the content has changed. A disk that is unplugged, even for a moment,
+// leaves its node to another.
 func (m Machine) Still(d Disk) error {
 	now, err := ObserveOne(m, d.Device)
 	if err != nil {
@@ -110,12 +110,12 @@ func (m Machine) Still(d Disk) error {
 
 	if now.Serial != d.Serial || now.WWID != d.WWID || now.Model != d.Model || now.Size != d.Size ||
 		now.SectorSize != d.SectorSize {
-		return fmt.Errorf("it is another disk by now: %s, serial %q, %d MiB",
+		return fmt.Errorf("it is another disk now: %s, serial %q, %d MiB",
 			cmp.Or(now.Model, "unknown model"), now.Serial, now.Size>>20)
 	}
 
 	if !slices.Equal(now.Content.Evidence, d.Content.Evidence) {
-		return fmt.Errorf("it holds something else by now: %s", now.Content)
+		return fmt.Errorf("its content has changed: %s", now.Content)
 	}
 
 	return nil
@@ -136,7 +136,7 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 		ReadOnly:   b.ReadOnly,
 	}
 	if len(d.Paths) == 0 {
-		d.Paths = block.Paths(m.Root, b.Name) // as in the initramfs, where no udev is
+		d.Paths = block.Paths(m.Root, b.Name) // There is no udev in the initramfs.
 	}
 
 	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
@@ -158,9 +158,9 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 	return d
 }
 
-// look reads a device. To ask whether another has it for itself, it is opened
-// exclusively, and closed at once: whoever wants to mount it meanwhile would
-// fail.
+// look reads a device and reports whether another user has it exclusively. To
+// find out, it opens the device exclusively and closes it at once: a mount in
+// between would fail.
 func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	f, err := m.Open(node, true)
 	busy = errors.Is(err, ErrBusy)
@@ -177,9 +177,9 @@ func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	return Look(f, size), busy
 }
 
-// serial is the serial number: of the device itself, of page 0x80 of SCSI's
-// vital product data, after its header of four bytes, or of the USB device that
-// it is part of; target is where dir leads to.
+// serial returns the serial number of the device, of page 0x80 of SCSI's vital
+// product data, after its header of four bytes, or of the USB device that has
+// the disk. target is the device's directory.
 func (m Machine) serial(dir, target string) string {
 	if s := m.first(dir+"/serial", dir+"/device/serial"); s != "" {
 		return s
@@ -195,7 +195,7 @@ func (m Machine) serial(dir, target string) string {
 	return serial
 }
 
-// paths are the names in /dev/disk/by-path by the names of their devices.
+// paths returns the names in /dev/disk/by-path by the names of their devices.
 func (m Machine) paths() map[string][]string {
 	out := map[string][]string{}
 	const dir = "dev/disk/by-path"
@@ -210,7 +210,7 @@ func (m Machine) paths() map[string][]string {
 	return out
 }
 
-// first is the text of the first of the files that has any.
+// first returns the text of the first file that is not empty.
 func (m Machine) first(names ...string) string {
 	for _, name := range names {
 		if text := m.text(name); text != "" {
@@ -225,8 +225,8 @@ func (m Machine) text(name string) string {
 	return printable(string(text))
 }
 
-// printable is text without blanks and zeros around it, and nothing in it that
-// a terminal would not show.
+// printable returns text without white space and zeros around it, and without
+// characters that a terminal would not show.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -237,7 +237,7 @@ func printable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// number is 0 for what sysfs does not tell.
+// number returns the number in a file of sysfs, 0 if there is none.
 func (m Machine) number(name string) int64 {
 	n, _ := strconv.ParseInt(m.text(name), 10, 64)
 	return n

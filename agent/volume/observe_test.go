@@ -141,13 +141,13 @@ func TestADiskIsStillThere(t *testing.T) {
 		{"it is", func(fstest.MapFS, *inMemory) {}, ""},
 		{"another serial number", func(root fstest.MapFS, _ *inMemory) {
 			root["sys/block/sda/serial"].Data = []byte("S2\n")
-		}, "it is another disk by now"},
+		}, "it is another disk now"},
 		{"another size", func(root fstest.MapFS, _ *inMemory) {
 			root["sys/block/sda/size"].Data = []byte("4194305\n")
-		}, "it is another disk by now"},
+		}, "it is another disk now"},
 		{"another content", func(_ fstest.MapFS, content *inMemory) {
 			content.write(512, []byte("EFI PART"))
-		}, "it holds something else by now"},
+		}, "its content has changed"},
 		{"it is gone", func(root fstest.MapFS, _ *inMemory) {
 			delete(root, "sys/block/sda/size")
 		}, "/dev/sda: no disk"},
@@ -161,7 +161,7 @@ func TestADiskIsStillThere(t *testing.T) {
 				"sys/block/sda/serial": {Data: []byte("S1\n")},
 			}
 
-			taken := false // by whoever asks
+			taken := false // by another user
 			m := Machine{
 				Root: root,
 				Open: func(_ string, exclusive bool) (Device, error) {

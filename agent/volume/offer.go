@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// offer is the shortest line of machine.yaml that would have Decide take the
-// disk, as a volume or to format it; "" if there is none. It is tried before it
-// is offered.
+// offer returns the shortest line of machine.yaml that makes Decide take the
+// disk, as a volume or to format it; "" if there is none. It verifies the line
+// with Decide's rules.
 func offer(d Disk, f Facts) string {
 	for _, try := range []struct {
 		yaml  string
@@ -32,7 +32,7 @@ func offer(d Disk, f Facts) string {
 	return ""
 }
 
-// line is that of machine.yaml which makes a claim.
+// line returns the line of machine.yaml for a claim.
 func (f Facts) line(claim string) string {
 	parts := strings.Split(cmp.Or(f.Field, "dataVolume"), ".")
 	return strings.Join(append(parts, claim), ": {") + strings.Repeat("}", len(parts))

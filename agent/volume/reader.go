@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// chunk is how much of a device is read at once.
+// chunk is how many bytes of a device are read at once.
 const chunk = 16 * kib
 
-// maxFailed is how many reads of a device may fail before no more are tried:
-// each can take the kernel half a minute, and one is enough not to call it
-// empty.
+// maxFailed is how many reads of a device may fail before no more are tried.
+// Each can take the kernel half a minute, and one is enough not to call the
+// device empty.
 const maxFailed = 3
 
-// reader reads a device of size bytes by chunks, each of them once.
+// reader reads a device of size bytes in chunks, each of them once.
 type reader struct {
 	device io.ReaderAt
 	size   int64
-	chunks map[int64][]byte // by their start; nil for one that cannot be read
+	chunks map[int64][]byte // by their start; nil if a chunk cannot be read
 	failed []int64
-	// zeros is what all chunks of zeros share.
+	// zeros is shared by all chunks of zeros.
 	zeros, scratch []byte
 }
 
@@ -34,8 +34,9 @@ func newReader(device io.ReaderAt, size int64) *reader {
 	}
 }
 
-// read returns n bytes at offset, at most a chunk; ok is false if the device
-// has no such bytes, or cannot read them. The result is not to be changed.
+// read returns n bytes at offset, at most a chunk. ok is false if the device
+// has no such bytes, or cannot read them. The caller must not change the
+// result.
 func (r *reader) read(offset int64, n int) (b []byte, ok bool) {
 	if offset < 0 || offset > r.size-int64(n) {
 		return nil, false
@@ -60,7 +61,7 @@ func (r *reader) read(offset int64, n int) (b []byte, ok bool) {
 	return slices.Concat(first, rest[:n-len(first)]), true
 }
 
-// chunk is the one that begins there, which is within the device; nil if it
+// chunk returns the chunk at start, which is within the device; nil if it
 // cannot be read.
 func (r *reader) chunk(start int64) []byte {
 	if b, known := r.chunks[start]; known || len(r.failed) == maxFailed {

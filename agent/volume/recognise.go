@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// metadata is how much at the start of ext4 and xfs is theirs alone.
+// metadata is how many bytes at the start of ext4 and XFS hold no content of
+// files.
 const metadata = 8 * kib
 
-// recognise tells a data volume, whole or unfinished. A whole one is a file
-// system of a kind that Loam makes, with the Label, and nothing else that lays
-// claim to the device; what is between its start and the last MiB is content,
-// whatever it looks like (disk images are files, too). Of an unfinished one,
-// nothing but the file system and its copies may be there, and its superblock
-// has the Label, too, if it is there.
+// recognise tells a data volume, complete or unfinished. A complete volume is a
+// file system of a type that Loam makes, with the Label, and no other signature
+// may claim the device. Between its metadata and the last MiB is content,
+// whatever it looks like (disk images are files, too). An unfinished volume has
+// nothing but the file system and its copies. Its superblock, if already
+// written, has the Label.
 func (c *Content) recognise(r *reader) {
 	for _, kind := range []struct {
 		name         string
@@ -40,7 +41,7 @@ func (c *Content) recognise(r *reader) {
 	}
 }
 
-// used is the size of the file system, by its superblock.
+// used returns the size of the file system according to its superblock.
 func (r *reader) used(fileSystem string) int64 {
 	p := probe{r, 0}
 	if fileSystem == "xfs" {

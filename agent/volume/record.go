@@ -9,24 +9,24 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// RecordFile, beneath the root directory, has the Record. While it is there the
-// kubelet starts only with its volume.
+// RecordFile, beneath the root directory, stores the Record. While it exists
+// the kubelet starts only with its volume.
 const RecordFile = "var/lib/loam/volume.json"
 
-// LaterFile, beneath the root directory, says that the kubelet runs without its
+// LaterFile, beneath the root directory, lets the kubelet run without its
 // volume until the machine restarts.
 const LaterFile = "run/loam/data-volume-later"
 
-// Record is what a node remembers of its data volume: what was claimed last, by
-// machine.yaml or by a size, and whether it has had one.
+// Record is what a node stores about its data volume: the last claim, from
+// machine.yaml or a size, and whether it has had a volume.
 type Record struct {
 	Claim Claim `json:"claim"`
-	// FileSystem is what an empty disk gets: ext4 or xfs.
+	// FileSystem is the file system for an empty disk: ext4 or xfs.
 	FileSystem string `json:"fileSystem"`
 	Made       bool   `json:"made,omitempty"`
 }
 
-// ReadRecord reads it; false if there is none. Of one that is damaged is left
+// ReadRecord reads the record; false if there is none. A corrupt record means
 // that the node has had a volume: so no other disk is formatted unless it is
 // claimed by name.
 func ReadRecord(root fs.FS) (Record, bool, error) {
@@ -36,7 +36,7 @@ func ReadRecord(root fs.FS) (Record, bool, error) {
 	}
 
 	if err != nil {
-		return Record{}, false, fmt.Errorf("read what is known of the data volume: %w", err)
+		return Record{}, false, fmt.Errorf("read the record of the data volume: %w", err)
 	}
 
 	var r Record
@@ -47,14 +47,14 @@ func ReadRecord(root fs.FS) (Record, bool, error) {
 	return r, true, nil
 }
 
-// Write keeps the record.
+// Write stores the record.
 func (r Record) Write(node *durable.Dir) error {
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = node.WriteFile(RecordFile, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("keep what is known of the data volume: %w", err)
+		return fmt.Errorf("store the record of the data volume: %w", err)
 	}
 	return nil
 }

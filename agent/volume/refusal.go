@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// ErrNone says that nothing on the machine can be the data volume now. Another
+// ErrNone says that no disk of the machine can be the data volume now. Another
 // disk may appear.
 var ErrNone = errors.New("no data volume")
 
-// Refusal says why no disk was taken: ErrNone, with each disk and what stands
-// in its way.
+// Refusal says why no disk was taken. It wraps ErrNone, and lists each disk
+// with its obstacle.
 type Refusal struct {
 	Why string
-	// Field is as Facts have it.
+	// Field is the field of Facts.
 	Field      string
 	Claim      Claim
 	Candidates []Candidate
@@ -25,19 +25,19 @@ type Refusal struct {
 type Candidate struct {
 	Disk Disk
 
-	// Matches tells of the claim that was made; Obstacle is "" for a disk that
-	// could be formatted.
+	// Matches means that the claim matches the disk; Obstacle is "" for a disk
+	// that could be formatted.
 	Matches  bool
 	Obstacle string
 
 	// Offer is the line of machine.yaml that would take the disk; "" if none
-	// would. OfferEmptied would if the disk were empty.
+	// would. OfferEmptied is the line that would if the disk were empty.
 	Offer, OfferEmptied string
 }
 
 func newRefusal(why string, f Facts, c Claim) *Refusal {
 	r := &Refusal{Why: why, Field: f.Field, Claim: c}
-	for _, matches := range []bool{true, false} { // those that were meant come first
+	for _, matches := range []bool{true, false} { // matching disks first
 		for _, d := range f.Disks {
 			if matches == (!c.IsZero() && c.matches(d)) {
 				r.Candidates = append(r.Candidates, newCandidate(d, f, matches))
@@ -66,12 +66,12 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 	return c
 }
 
-// Matches reports whether a disk is there that the claim could mean.
+// Matches reports whether the claim matches a disk.
 func (r *Refusal) Matches() bool {
 	return slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Matches })
 }
 
-// Unwrap is ErrNone.
+// Unwrap returns ErrNone.
 func (r *Refusal) Unwrap() error { return ErrNone }
 
 // Error names the claim, each disk with its evidence, and what to write to
@@ -103,7 +103,7 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// List is a line or two for each disk.
+// List returns a line or two for each disk.
 func (r *Refusal) List() string {
 	var b strings.Builder
 	for _, c := range r.Candidates {
@@ -118,8 +118,8 @@ func (r *Refusal) List() string {
 	return b.String()
 }
 
-// String is one line: what the disk is, whether it is claimed, and why it is
-// not taken.
+// String returns one line: what the disk is, whether it is claimed, and why it
+// is not taken.
 func (c Candidate) String() string {
 	d := c.Disk
 	out := []string{fmt.Sprintf("%s: %d bytes", d.Device, d.Size)}

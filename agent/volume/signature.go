@@ -1,19 +1,20 @@
 package volume
 
-// signature is how a table, file system, volume manager or RAID is recognised.
+// signature describes how to recognise a table, file system, volume manager or
+// RAID.
 type signature struct {
-	// name is as blkid(8) has it, if it knows the thing.
+	// name is the name in blkid(8), if it has one.
 	name, version string
 
 	// magic is at one of the places.
 	magic string
 	at    []place
 
-	// check looks further where the magic alone is weak; nil for one that says
-	// enough.
+	// check inspects more than the magic where that is weak; nil where the
+	// magic is enough.
 	check func(probe) bool
 
-	// detail overrides name and version by what else is there; nil for nothing.
+	// detail overrides name and version from other fields; nil for none.
 	detail func(probe) (name, version string)
 }
 
@@ -24,7 +25,8 @@ type place struct {
 	offset, align int64
 }
 
-// in is the offset on a device of that size; negative if it has no such place.
+// in returns the offset on a device of that size; negative if it has no such
+// place.
 func (p place) in(size int64) int64 {
 	if p.align == 0 {
 		return p.offset
@@ -32,7 +34,7 @@ func (p place) in(size int64) int64 {
 	return size - size%p.align + p.offset
 }
 
-// from are places from the start.
+// from returns places from the start.
 func from(offsets ...int64) []place {
 	var out []place
 	for _, o := range offsets {
@@ -41,8 +43,8 @@ func from(offsets ...int64) []place {
 	return out
 }
 
-// sectorsBack are places that many sectors before the end, which may be of 512
-// or of 4096 bytes, and plus bytes in the sector.
+// sectorsBack returns places that many sectors before the end, for sectors of
+// 512 and of 4096 bytes, and plus bytes into the sector.
 func sectorsBack(plus int64, sectors ...int64) []place {
 	var out []place
 	for _, n := range sectors {
@@ -51,7 +53,8 @@ func sectorsBack(plus int64, sectors ...int64) []place {
 	return out
 }
 
-// steps are n places from the start, step bytes apart, and plus bytes in each.
+// steps returns n places from the start, step bytes apart, and plus bytes into
+// each.
 func steps(first, step int64, n int, plus int64) []place {
 	var out []place
 	for i := range int64(n) {
@@ -60,7 +63,7 @@ func steps(first, step int64, n int, plus int64) []place {
 	return out
 }
 
-// shifted are the same places plus bytes further.
+// shifted returns the same places, plus bytes further.
 func shifted(places []place, plus int64) []place {
 	var out []place
 	for _, p := range places {
@@ -75,7 +78,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// lostStart is where the first partition of most tables begins. What it holds
-// outlives the table; so signatures are looked for as if the device began
-// there, too.
+// lostStart is where the first partition of most tables begins. Its content
+// outlives the table. So signatures are searched as if the device began there,
+// too.
 const lostStart = mib

@@ -1,8 +1,8 @@
 package volume
 
 // partitionTables are the partition tables of libblkid 2.43
-// (libblkid/src/partitions), and what blkid does not look for: the copies of
-// GPT at the end, and Windows' dynamic disks.
+// (libblkid/src/partitions), and some that blkid does not look for: the copies
+// of GPT at the end, and Windows' dynamic disks.
 func partitionTables() []signature {
 	return []signature{
 		{name: "gpt", magic: "EFI PART", at: append(from(512, 4096), sectorsBack(0, 1)...)},
@@ -40,8 +40,8 @@ func partitionTables() []signature {
 	}
 }
 
-// raids are members of software and firmware RAID, which mostly sign the end
-// (libblkid/src/superblocks/*_raid.c; SNIA DDF 2.0).
+// raids are members of software and firmware RAID. Most have their signature at
+// the end (libblkid/src/superblocks/*_raid.c; SNIA DDF 2.0).
 func raids() []signature {
 	const md, mdBig = "\xfc\x4e\x2b\xa9", "\xa9\x2b\x4e\xfc"
 	promise := sectorsBack(0, 63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)
@@ -98,7 +98,7 @@ func raids() []signature {
 	}
 }
 
-// volumeManagers are what lies between disks and file systems: volume managers,
+// volumeManagers are layers between disks and file systems: volume managers,
 // caches, encryption, replication, storage clusters.
 func volumeManagers() []signature {
 	const (
@@ -191,8 +191,8 @@ func volumeManagers() []signature {
 	}
 }
 
-// asmCopies are where Oracle ASM keeps the copy of its disk header: in the last
-// block but one, of 4 KiB, of the second allocation unit, which is of 1 to 64
+// asmCopies are where Oracle ASM stores the copy of its disk header: in the
+// last but one block of 4 KiB in the second allocation unit. A unit has 1 to 64
 // MiB.
 func asmCopies() []place {
 	var out []place
@@ -202,8 +202,8 @@ func asmCopies() []place {
 	return out
 }
 
-// swaps are swap areas and hibernation images: they sign the end of the first
-// page.
+// swaps are swap areas and hibernation images, with a signature at the end of
+// the first page.
 func swaps() []signature {
 	var out []signature
 	ends := from(4*kib-10, 8*kib-10, 16*kib-10, 32*kib-10, 64*kib-10)

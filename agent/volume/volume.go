@@ -6,42 +6,42 @@ import (
 	"strings"
 )
 
-// Label is that of the file system of a data volume. It is Gardener's, so that
-// a disk that its own script has formatted is found, too.
+// Label is the label of a data volume's file system. It is Gardener's, so that
+// a disk that Gardener's script has formatted is found, too.
 const Label = "KUBEDEV"
 
-// FormatMark at the start of a disk says that it was empty and claimed, and
-// that it is being formatted: the first block of the file system, which comes
+// FormatMark at the start of a disk says that the disk was empty and claimed,
+// and is being formatted. The first block of the file system, which is written
 // last, replaces it.
 const FormatMark = "LOAM DATA VOLUME, TO BE FORMATTED\n"
 
 // Disk is a whole block device that could hold data. Size and SectorSize are in
 // bytes.
 type Disk struct {
-	// Device is its node, /dev/vdb.
+	// Device is its node, such as /dev/vdb.
 	Device     string
 	Size       int64
 	SectorSize int
 
-	// Serial, Model and WWID are as the device tells them, without blanks
+	// Serial, Model and WWID are as the device gives them, without white space
 	// around; "" if it does not.
 	Serial, Model, WWID string
 
 	// Paths are its names in /dev/disk/by-path.
 	Paths []string
 
-	// Removable also means on a USB port.
+	// Removable is also true for a disk on USB.
 	Removable bool
 	ReadOnly  bool
 
-	// Uses say what the disk is in use for, such as "mounted at /var".
+	// Uses says what uses the disk, such as "mounted at /var".
 	Uses []string
 
 	// Content is what was read from it.
 	Content Content
 
-	// Parts are its partitions as the kernel sees them, whatever table it has
-	// them from.
+	// Parts are its partitions as the kernel sees them, whatever table they are
+	// in.
 	Parts []Part
 }
 
@@ -54,34 +54,34 @@ type Part struct {
 
 // Content is what a device holds.
 type Content struct {
-	// Evidence is all that was found on it, in the order of its offsets; a
+	// Evidence is all that was found on the device, ordered by offset; the
 	// device is empty if there is none.
 	Evidence []Evidence
 
 	// FileSystem is the type of the data volume on it, ext4 or xfs; "" if there
-	// is none. Used is how much of the device it has, in bytes.
+	// is none. Used is the size of that file system in bytes.
 	FileSystem string
 	Used       int64
 
-	// Unfinished says that it has the FormatMark, and nothing that Loam does
-	// not write after it.
+	// Unfinished means that it has the FormatMark, and otherwise only what Loam
+	// writes after it.
 	Unfinished bool
 }
 
-// Names of evidence that is no signature.
+// Names of evidence other than signatures.
 const (
 	Unknown    = "unknown bytes"
 	Unreadable = "cannot be read"
 	marked     = "loam-format-mark"
 )
 
-// Evidence is a reason to call a device not empty. Name is that of a table or
-// signature as blkid(8) has it, or one of the names above; Version is "" if
-// there is none.
+// Evidence is a reason not to call a device empty. Name is the name of a table
+// or signature in blkid(8), or one of the names above; Version is "" if there
+// is none.
 type Evidence struct {
 	Name, Version string
-	// Offset is the byte at which the signature, or the first byte that is not
-	// zero, is.
+	// Offset is the offset of the signature, or of the first byte that is not
+	// zero.
 	Offset int64
 }
 
@@ -97,7 +97,7 @@ func (c Content) has(name string) bool {
 	return slices.ContainsFunc(c.Evidence, func(e Evidence) bool { return e.Name == name })
 }
 
-// maxShown is how much evidence of one disk a person gets to see.
+// maxShown is how many pieces of evidence of one disk are shown.
 const maxShown = 4
 
 func (c Content) String() string {

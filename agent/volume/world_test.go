@@ -115,7 +115,7 @@ func (m *maker) fill(d *made) {
 	case n < 30:
 		d.kind = "zeros"
 		d.empty = true
-	case n < 45: // what a disk held before somebody emptied its ends
+	case n < 45: // what a disk held before its ends were emptied
 		d.kind = "old data between the ends"
 		d.empty = true
 		for range 1 + m.IntN(6) {
