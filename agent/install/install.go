@@ -64,13 +64,13 @@ type Choice struct {
 
 // Decide returns the disk that has the system, or is to get it.
 //
-//   - A disk that has a system is meant before any empty one, whatever its
-//     size, and is left as it is. If it is not claimed, no other gets a system:
-//     two disks of one image are clones, and which of them is started is up to
-//     the firmware.
-//   - So it is with a disk that a power cut has left unfinished, which is
-//     written anew.
-//   - Otherwise volume.Decide chooses; to it, a disk that may be wiped is
+//   - A disk that has a system goes before every empty disk, whatever its size,
+//     and is left as it is. If it is not claimed, no other disk gets a system:
+//     two disks from one image are clones, and the firmware would choose
+//     between them.
+//   - The same holds for a disk that a power cut has left unfinished, which is
+//     written again.
+//   - Otherwise volume.Decide chooses. A disk that may be wiped counts as
 //     empty.
 //
 // The error is a *volume.Refusal, or says what is wrong with the only disk that

@@ -192,7 +192,7 @@ func TestDecide(t *testing.T) {
 			want:  "/dev/sdb",
 		},
 		{
-			name:    "somebody has made something of a disk with a mark",
+			name:    "a disk with a mark that has been used since",
 			disks:   []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))},
 			claim:   Claim{Claim: any},
 			refusal: "LVM2_member",
@@ -365,7 +365,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 	}
 }
 
-// TestADiskIsLookedAtAgain when nobody else can have it.
+// TestADiskIsLookedAtAgain after it was opened exclusively.
 func TestADiskIsLookedAtAgain(t *testing.T) {
 	from, layout := image(t)
 	for _, test := range []struct {
@@ -373,10 +373,10 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 		change func(d *target)
 		want   string
 	}{
-		{"it has content by now", func(d *target) {
+		{"it has content now", func(d *target) {
 			_, _ = d.Memory.WriteAt([]byte("LABELONE"), 512)
 		}, "no longer empty"},
-		{"it is another disk", func(d *target) { d.size += 512 }, "the disk that was chosen"},
+		{"it is another disk", func(d *target) { d.size += 512 }, "the chosen disk"},
 		{"it has a system now", func(d *target) {
 			_ = layout.Create(d.Memory)
 		}, "it has a system now"},

@@ -86,7 +86,7 @@ func Write(
 // be empty.
 func unchanged(disk block.Handle, chosen Disk, w Claim) error {
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != chosen.Size {
-		return errors.Join(fmt.Errorf("it has %d bytes, the disk that was chosen %d",
+		return errors.Join(fmt.Errorf("it has %d bytes, the chosen disk %d",
 			size, chosen.Size), err)
 	}
 

@@ -153,13 +153,13 @@ func TestDecideState(t *testing.T) {
 			},
 		},
 		{
-			name:  "somebody has made something of a disk with a mark",
+			name:  "a disk with a mark that has been used since",
 			disks: []stateDisk{disk("/dev/sda", marked, data("xfs"))},
 			claim: anyDisk,
 			why:   "xfs",
 		},
 		{
-			name:  "the file system of somebody else",
+			name:  "a foreign file system",
 			disks: []stateDisk{disk("/dev/sda", data("ext4"))},
 			claim: volume.Claim{Serial: "S-sda"},
 			why:   "ext4",
