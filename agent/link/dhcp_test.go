@@ -184,7 +184,7 @@ func TestWhatDoesNotLeadToTheServer(t *testing.T) {
 			"",
 		},
 		{
-			"a name, and nobody to ask for it",
+			"a name, and no DNS server",
 			"http://server",
 			controller,
 			"address 169.254.1.2/24, and no DNS server that knows server",

@@ -197,7 +197,7 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 
 	if u.Repository != "" && u.Root == "" {
 		report.Add("upgrade.root", "is empty",
-			"write the root.json of the repository: whoever signs by it decides what the node runs")
+			"write the root.json of the repository: its keys decide what the node runs")
 	}
 
 	if u.Root != "" && !json.Valid([]byte(u.Root)) {

@@ -66,7 +66,7 @@ func TestFilesErrors(t *testing.T) {
 
 	for _, test := range []struct{ name, text, want string }{
 		{
-			name: "nobody reads them",
+			name: "the source does not read them",
 			text: head + "files:\n- {path: " + dir + "/zone, content: a}\n",
 			want: reader,
 		},
@@ -139,7 +139,7 @@ func TestFilesErrors(t *testing.T) {
 			want: "m:6: files[0].mode: 0666" + modeHint,
 		},
 		{
-			name: "a file that nobody can read",
+			name: "a file that its owner cannot read",
 			text: file("mode: 0\n  content: a"),
 			want: "m:6: files[0].mode: 00" + modeHint,
 		},

@@ -99,7 +99,7 @@ func TestNetworkErrors(t *testing.T) {
 			at1 + `.nic.mac: "53:54:00:12:34:56" is not the MAC address of a NIC` + macHint,
 		},
 		{
-			"a MAC of nobody",
+			"a MAC of no machine",
 			lan + "- {name: a, nic: {mac: '00:00:00:00:00:00'}}\n",
 			at1 + `.nic.mac: "00:00:00:00:00:00" is not the MAC address of a NIC` + macHint,
 		},
