@@ -73,16 +73,12 @@ func mountView(sysroot string) error {
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return fmt.Errorf("state of the node: %w", err)
 	}
-	if err := (mount{source, generation.View, "", unix.MS_BIND, ""}).apply(); err != nil {
+	bind := mount{source: source, target: generation.View, flags: unix.MS_BIND}
+	if err := bind.apply(); err != nil {
 		return err
 	}
-	return mount{
-		source,
-		generation.View,
-		"",
-		unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV,
-		"",
-	}.apply()
+	bind.flags |= unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV
+	return bind.apply()
 }
 
 // revert leaves a configuration under which the node did not stay up, or which
@@ -122,7 +118,13 @@ func mountEtc(sysroot string) error {
 	}
 	etc := sysroot + "/etc"
 	data := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", etc, etcDir, etcDir)
-	return mount{"etc", etc, "overlay", unix.MS_NOSUID | unix.MS_NODEV, data}.apply()
+	return mount{
+		source: "etc",
+		target: etc,
+		fstype: "overlay",
+		flags:  unix.MS_NOSUID | unix.MS_NODEV,
+		data:   data,
+	}.apply()
 }
 
 // errGeneration marks an error of the generation only: the machine boots with

@@ -108,11 +108,10 @@ func (i *Init) MountBasic() error {
 // lack the module.
 func (i *Init) mountEFIVariables(modules *moduleLoader) {
 	m := mount{
-		"efivarfs",
-		"/sys/firmware/efi/efivars",
-		"efivarfs",
-		unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV,
-		"",
+		source: "efivarfs",
+		target: "/sys/firmware/efi/efivars",
+		fstype: "efivarfs",
+		flags:  unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV,
 	}
 	if _, err := os.Stat(m.target); err != nil {
 		return

@@ -19,11 +19,11 @@ const MemoryDir = "/run/loam/memory"
 // the memory while a disk is written.
 func (i *Init) MountMemory() error {
 	return mount{
-		"tmpfs",
-		MemoryDir,
-		"tmpfs",
-		unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
-		"mode=0700,size=90%",
+		source: "tmpfs",
+		target: MemoryDir,
+		fstype: "tmpfs",
+		flags:  unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
+		data:   "mode=0700,size=90%",
 	}.apply()
 }
 

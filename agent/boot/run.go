@@ -176,7 +176,8 @@ func (i *Init) mountRoot(d Decision) error {
 	if err != nil {
 		return err
 	}
-	if err := (mount{dev, sysroot, "erofs", unix.MS_RDONLY, ""}).apply(); err != nil {
+	root := mount{source: dev, target: sysroot, fstype: "erofs", flags: unix.MS_RDONLY}
+	if err := root.apply(); err != nil {
 		return fmt.Errorf("%w\nhint: the first block of the root file system may be damaged", err)
 	}
 	return nil
@@ -228,7 +229,13 @@ func (i *Init) mountState(d *Decision) error {
 			fmt.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
 		d.State = State{}
 	}
-	return mount{"tmpfs", sysroot + "/var", "tmpfs", unix.MS_NODEV, "mode=0755,size=50%"}.apply()
+	return mount{
+		source: "tmpfs",
+		target: sysroot + "/var",
+		fstype: "tmpfs",
+		flags:  unix.MS_NODEV,
+		data:   "mode=0755,size=50%",
+	}.apply()
 }
 
 // mountStateDisk mounts the state partition. A file system that does not grow
@@ -239,14 +246,14 @@ func (i *Init) mountStateDisk(d *Decision) error {
 		return err
 	}
 
-	err := (mount{
-		d.State.Device,
-		target,
-		"ext4",
-		unix.MS_NODEV | unix.MS_NOATIME,
-		"errors=remount-ro",
-	}).apply()
-	if err != nil {
+	m := mount{
+		source: d.State.Device,
+		target: target,
+		fstype: "ext4",
+		flags:  unix.MS_NODEV | unix.MS_NOATIME,
+		data:   "errors=remount-ro",
+	}
+	if err := m.apply(); err != nil {
 		return err
 	}
 
