@@ -117,7 +117,7 @@ type volume struct {
 // volumes returns the data volumes on all disks, on removable ones only if
 // asked for. It returns unfinished ones only if there is no other.
 func volumes(disks []Disk, removable bool) []volume {
-	var whole, unfinished []volume
+	var complete, unfinished []volume
 	for _, d := range disks {
 		if d.Removable && !removable {
 			continue
@@ -126,23 +126,31 @@ func volumes(disks []Disk, removable bool) []volume {
 		choice := Choice{Device: d.Device, Size: d.Size}
 		switch c := d.Content; {
 		case c.FileSystem != "":
-			choice.Action, choice.FileSystem, choice.Grow = ToUse, c.FileSystem, grows(c, d.Size)
-			whole = append(whole, volume{d, choice})
+			choice.Action = ToUse
+			choice.FileSystem = c.FileSystem
+			choice.Grow = grows(c, d.Size)
+			complete = append(complete, volume{d, choice})
 		case c.Unfinished:
 			choice.Action = ToFinish
 			unfinished = append(unfinished, volume{d, choice})
 		}
 
 		for _, p := range d.Parts {
-			if fs := p.Content.FileSystem; fs != "" {
-				whole = append(whole,
-					volume{d, Choice{ToUse, p.Device, fs, grows(p.Content, p.Size), d.Size}})
+			if p.Content.FileSystem == "" {
+				continue
 			}
+			complete = append(complete, volume{d, Choice{
+				Action:     ToUse,
+				Device:     p.Device,
+				FileSystem: p.Content.FileSystem,
+				Grow:       grows(p.Content, p.Size),
+				Size:       d.Size,
+			}})
 		}
 	}
 
-	if len(whole) > 0 {
-		return whole
+	if len(complete) > 0 {
+		return complete
 	}
 
 	return unfinished

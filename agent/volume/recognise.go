@@ -36,7 +36,8 @@ func (c *Content) recognise(r *reader) {
 			c.Unfinished = c.Unfinished || (label == "" || label == Label) &&
 				!slices.ContainsFunc(c.Evidence, other)
 		case c.has(kind.name) && label == Label && !slices.ContainsFunc(c.Evidence, claims):
-			c.FileSystem, c.Used = kind.name, r.used(kind.name)
+			c.FileSystem = kind.name
+			c.Used = r.used(kind.name)
 		}
 	}
 }
