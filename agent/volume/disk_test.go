@@ -15,7 +15,7 @@ import (
 type inMemory struct {
 	size    int64
 	sectors map[int64]*[512]byte
-	// broken is a sector that cannot be read; -1 is none.
+	// broken is a sector that cannot be read; -1 for none.
 	broken int64
 	// outside counts reads beyond the disk.
 	outside int
@@ -72,7 +72,7 @@ func (s *inMemory) write(off int64, b []byte) {
 	}
 }
 
-// fact is a line of testdata: what has to be found, and where.
+// fact is a line of testdata: a signature to find, and its place.
 type fact struct {
 	name          string
 	offset, align int64
@@ -104,7 +104,8 @@ func (f fact) put(s *inMemory) (ok bool) {
 	return true
 }
 
-// weak facts have too little of a magic to tell what it is, but not to be seen.
+// weak reports whether the magic is too short to identify the format. It must be
+// noticed all the same.
 func (f fact) weak() bool { return len(f.bytes) == 1 && len(f.bytes[0].data) < 4 }
 
 func facts(t testing.TB, files ...string) []fact {

@@ -13,27 +13,27 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// recorded is a target that keeps what was written since it was synced.
-type recorded struct {
+// recorder is a target that keeps what was written since it was synced.
+type recorder struct {
 	disk    *inMemory
 	pending []piece
-	// atSync is called before what is pending becomes durable.
+	// atSync is called before pending writes become durable.
 	atSync func()
 }
 
-func (r *recorded) WriteAt(p []byte, off int64) (int, error) {
+func (r *recorder) WriteAt(p []byte, off int64) (int, error) {
 	for i := 0; i < len(p); i += 512 {
 		r.pending = append(r.pending, piece{off + int64(i), bytes.Clone(p[i : i+512])})
 	}
 	return len(p), nil
 }
 
-func (r *recorded) ReadAt(b []byte, off int64) (int, error) { return r.disk.ReadAt(b, off) }
-func (r *recorded) Seek(int64, int) (int64, error)          { return r.disk.size, nil }
-func (r *recorded) Close() error                            { return r.Sync() }
+func (r *recorder) ReadAt(b []byte, off int64) (int, error) { return r.disk.ReadAt(b, off) }
+func (r *recorder) Seek(int64, int) (int64, error)          { return r.disk.size, nil }
+func (r *recorder) Close() error                            { return r.Sync() }
 
 // Zero is durable at once: zeros are no evidence.
-func (r *recorded) Zero(off, n int64) error {
+func (r *recorder) Zero(off, n int64) error {
 	for at := range r.disk.sectors {
 		if at*512 >= off && at*512 < off+n {
 			delete(r.disk.sectors, at)
@@ -42,7 +42,7 @@ func (r *recorded) Zero(off, n int64) error {
 	return nil
 }
 
-func (r *recorded) Sync() error {
+func (r *recorder) Sync() error {
 	r.atSync()
 	for _, p := range r.pending {
 		r.disk.write(p.rel, p.data)
@@ -90,7 +90,7 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 			file, data := image(t, fileSystem, size, 512)
 			disk := used(t, r, size)
 			states := map[string]int{}
-			target := &recorded{disk: disk}
+			target := &recorder{disk: disk}
 			target.atSync = func() {
 				for _, share := range []int{0, 3, 50, 97, 100} {
 					for range 8 {

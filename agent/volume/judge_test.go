@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// formatters make what is named; %s is the disk, a file. Those that are not in
-// the tools tree judge on the machines of those who have them.
+// formatters are the commands that make each format; %s is the disk, a file.
+// Commands that are not in the tools tree run only where they are installed.
 var formatters = []struct {
 	name, command string
 	elsewhere     bool

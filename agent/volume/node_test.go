@@ -15,9 +15,9 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// plant is a node in a directory, with disks in memory. What is mounted is only
-// said so: the directory stays the same.
-type plant struct {
+// fakeNode is a node in a directory, with disks in memory. Its mounts are only
+// recorded: the directory stays the same.
+type fakeNode struct {
 	t     *testing.T
 	dir   string
 	disks map[string]*inMemory
@@ -29,8 +29,8 @@ type plant struct {
 	mounted map[string]bool
 }
 
-func newPlant(t *testing.T) *plant {
-	p := &plant{
+func newFakeNode(t *testing.T) *fakeNode {
+	p := &fakeNode{
 		t:       t,
 		dir:     t.TempDir(),
 		disks:   map[string]*inMemory{},
@@ -42,7 +42,7 @@ func newPlant(t *testing.T) *plant {
 	return p
 }
 
-func (p *plant) write(name, text string) {
+func (p *fakeNode) write(name, text string) {
 	p.t.Helper()
 	name = filepath.Join(p.dir, name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
@@ -53,7 +53,7 @@ func (p *plant) write(name, text string) {
 }
 
 // add plugs a disk in.
-func (p *plant) add(name string, size int64) *inMemory {
+func (p *fakeNode) add(name string, size int64) *inMemory {
 	d := newSparse(size)
 	p.disks["/dev/"+name] = d
 
@@ -67,7 +67,7 @@ func (p *plant) add(name string, size int64) *inMemory {
 }
 
 // remove unplugs it.
-func (p *plant) remove(name string) {
+func (p *fakeNode) remove(name string) {
 	err := errors.Join(os.RemoveAll(filepath.Join(p.dir, "sys/block", name)),
 		os.RemoveAll(filepath.Join(p.dir, "sys/class/block", name)))
 	if err != nil {
@@ -80,13 +80,13 @@ type broken int
 func (b broken) Error() string { return fmt.Sprintf("exit status %d", int(b)) }
 func (b broken) ExitCode() int { return int(b) }
 
-func (p *plant) Run(_ context.Context, command []string) error {
+func (p *fakeNode) Run(_ context.Context, command []string) error {
 	words := strings.ReplaceAll(strings.Join(command, " "), p.dir, "")
 	p.did = append(p.did, words)
 	return p.fails[words]
 }
 
-func (p *plant) Mount(device, dir, fileSystem, options string) error {
+func (p *fakeNode) Mount(device, dir, fileSystem, options string) error {
 	at := strings.TrimPrefix(dir, p.dir)
 	words := strings.TrimSpace(fmt.Sprintf("mount %s %s %s %s", device, at, fileSystem, options))
 	p.did = append(p.did, words)
@@ -108,12 +108,12 @@ func (p *plant) Mount(device, dir, fileSystem, options string) error {
 	return nil
 }
 
-func (p *plant) Empty(dir string) error {
+func (p *fakeNode) Empty(dir string) error {
 	p.did = append(p.did, "empty "+strings.TrimPrefix(dir, p.dir))
 	return nil
 }
 
-func (p *plant) Unmount(dir string) error {
+func (p *fakeNode) Unmount(dir string) error {
 	at := strings.TrimPrefix(dir, p.dir)
 	if !p.mounted[at] {
 		return unix.EINVAL
@@ -123,7 +123,7 @@ func (p *plant) Unmount(dir string) error {
 	return nil
 }
 
-func (p *plant) node() Node {
+func (p *fakeNode) node() Node {
 	root, err := os.OpenRoot(p.dir)
 	if err != nil {
 		p.t.Fatal(err)
@@ -139,7 +139,7 @@ func (p *plant) node() Node {
 		},
 		Maker: Maker{
 			Open: func(node string) (Writable, error) {
-				return &recorded{disk: p.disks[node], atSync: func() {}}, nil
+				return &recorder{disk: p.disks[node], atSync: func() {}}, nil
 			},
 			Run: func(_ context.Context, command []string) error {
 				// Only the superblock of ext4, as the disk is not mounted.
@@ -171,7 +171,8 @@ type bytesAt struct {
 	data []byte
 }
 
-// superblock is what Look takes for a whole volume of ext4 of that size.
+// superblock returns the bytes that make Look report a complete ext4 volume with
+// that size.
 func superblock(size int64) []bytesAt {
 	b := make([]byte, 1024)
 	put := func(at int, n uint64, width int) {
@@ -190,14 +191,14 @@ func superblock(size int64) []bytesAt {
 	return []bytesAt{{1024, b}}
 }
 
-func (p *plant) claims(r Record) {
+func (p *fakeNode) claims(r Record) {
 	p.t.Helper()
 	if err := r.Write(p.node().Dir); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *plant) record() Record {
+func (p *fakeNode) record() Record {
 	p.t.Helper()
 	r, ok, err := ReadRecord(os.DirFS(p.dir))
 	if err != nil || !ok {
@@ -207,7 +208,7 @@ func (p *plant) record() Record {
 }
 
 func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	p.add("sdb", 50*gib).write(0, []byte("LUKS\xba\xbe"))
 	p.add("sdc", 50*gib)
 	p.write("var/lib/kubelet/config", "kept")
@@ -250,7 +251,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 }
 
 func TestOnlyTheAgentMakesAVolume(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	if _, err := p.node().Use(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
@@ -266,21 +267,21 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 func TestWhatKeepsAVolumeAway(t *testing.T) {
 	const size = 50 * gib
 	for _, test := range []struct {
-		name  string
-		world func(p *plant)
-		made  bool
-		err   string
-		did   int
+		name     string
+		scenario func(p *fakeNode)
+		made     bool
+		err      string
+		did      int
 	}{
 		{
-			name:  "its disk is missing, and another is empty",
-			world: func(p *plant) { p.add("sdc", size) },
-			made:  true,
-			err:   "the data volume that the node had is not there",
+			name:     "its disk is missing, and another is empty",
+			scenario: func(p *fakeNode) { p.add("sdc", size) },
+			made:     true,
+			err:      "the data volume that the node had is not there",
 		},
 		{
 			name: "its file system is broken",
-			world: func(p *plant) {
+			scenario: func(p *fakeNode) {
 				volumeOn(p.add("sdb", size), size)
 				p.fails["e2fsck -p /dev/sdb"] = broken(4)
 			},
@@ -290,7 +291,7 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 		},
 		{
 			name: "the kernel does not take it",
-			world: func(p *plant) {
+			scenario: func(p *fakeNode) {
 				volumeOn(p.add("sdb", size), size)
 				p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EIO
 			},
@@ -300,7 +301,7 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 		},
 		{
 			name: "what was kept has no room on it",
-			world: func(p *plant) {
+			scenario: func(p *fakeNode) {
 				p.add("sdb", size)
 				p.write("var/lib/kubelet/config", "kept")
 				p.fails["cp --archive --one-file-system /var/lib/kubelet/. /run/loam/data-volume/"+
@@ -311,8 +312,8 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newPlant(t)
-			test.world(p)
+			p := newFakeNode(t)
+			test.scenario(p)
 			p.claims(Record{Claim: OfSize(size), FileSystem: "ext4", Made: test.made})
 
 			s, err := p.node().Bring(t.Context())
@@ -327,7 +328,7 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 	}
 }
 
-// volumeOn puts a whole one on a disk, for one of that size.
+// volumeOn writes a complete volume for a disk of that size to a disk.
 func volumeOn(d *inMemory, size int64) {
 	for _, b := range superblock(size) {
 		d.write(b.at, b.data)
@@ -335,7 +336,7 @@ func volumeOn(d *inMemory, size int64) {
 }
 
 func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	volumeOn(p.add("sdb", 80*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4", Made: true})
 	p.fails["e2fsck -p /dev/sdb"] = broken(1) // It has repaired something.
@@ -369,7 +370,7 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 }
 
 func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.write(RecordFile, `{"claim":{"min`)
 	if _, err := p.node().Bring(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
@@ -385,7 +386,7 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 // TestAnAgentThatIsKilledGoesOn where what it was about to migrate is still
 // mounted.
 func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	volumeOn(p.add("sdb", 50*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.mounted["/run/loam/data-volume"] = true
@@ -395,7 +396,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 }
 
 func TestSomethingElseIsMountedThere(t *testing.T) {
-	p := newPlant(t)
+	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.write("proc/self/mountinfo", "24 23 0:40 / /var/lib/kubelet rw shared:4 - tmpfs tmpfs rw\n")

@@ -14,20 +14,21 @@ type code struct {
 	decide func(Facts, Claim) (Choice, error)
 }
 
-// tally counts what became of worlds.
+// tally counts the outcomes of scenarios.
 type tally struct {
 	disks, formatted, used, refused int
-	// falseWipes are disks that were to be formatted and should not, missed
-	// those that should and were not; lost are volumes that were not found.
+	// falseWipes are disks that Decide would have formatted and must not,
+	// missed are disks that it should have formatted, and lost are volumes that
+	// it did not find.
 	falseWipes, missed, lost []string
 }
 
-// try makes worlds until there are n disks, and counts.
+// try makes scenarios until there are n disks, and counts their outcomes.
 func try(t testing.TB, n int, c code) tally {
 	var sum tally
 	m := &maker{Rand: rand.New(rand.NewPCG(6, 2026)), facts: facts(t, "libblkid.txt", "copies.txt")}
 	for m.count < n {
-		w := m.world()
+		w := m.scenario()
 		var disks []Disk
 		for _, d := range w.disks {
 			d.disk.Content = c.look(d.bytes)
@@ -45,7 +46,7 @@ func try(t testing.TB, n int, c code) tally {
 	return sum
 }
 
-func (s *tally) add(w world, got Choice, err error) {
+func (s *tally) add(w scenario, got Choice, err error) {
 	action, device := w.expected()
 	switch {
 	case err != nil:
@@ -231,7 +232,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 			if got == 0 {
 				t.Error("not noticed")
 			}
-			t.Logf("%d worlds gone wrong", got)
+			t.Logf("%d scenarios gone wrong", got)
 		})
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// made is a generated disk: what Observe would have seen of it, but for its
+// made is a generated disk: the facts that Observe would read, except for the
 // content, and the truth.
 type made struct {
 	disk                      Disk
@@ -16,14 +16,14 @@ type made struct {
 	unreadable, twin          bool
 }
 
-// world is a machine with a claim.
-type world struct {
+// scenario is a machine with a claim.
+type scenario struct {
 	disks []made
 	had   bool // a volume, once
 	claim Claim
 }
 
-// maker makes worlds of a seed.
+// maker makes scenarios from a seed.
 type maker struct {
 	*rand.Rand
 	facts []fact
@@ -34,8 +34,8 @@ func (m *maker) chance(percent int) bool { return m.IntN(100) < percent }
 
 func pick[T any](m *maker, of ...T) T { return of[m.IntN(len(of))] }
 
-func (m *maker) world() world {
-	var w world
+func (m *maker) scenario() scenario {
+	var w scenario
 	base := pick(m, 2*gib, 50*gib, 100*gib, 500107862016, 1000204886016, 300*gib)
 	for i := range 1 + m.IntN(7) {
 		w.disks = append(w.disks, m.disk(i, base))
@@ -196,7 +196,7 @@ func (m *maker) claim(d Disk, base int64) Claim {
 
 // expected is what an expert who knows the truth would do: which disk, and what
 // with it; "" for nothing.
-func (w world) expected() (Action, string) {
+func (w scenario) expected() (Action, string) {
 	c := w.claim
 	var wholes, unfinished, contenders, eligible []made
 	for _, d := range w.disks {
@@ -259,7 +259,7 @@ func (w world) expected() (Action, string) {
 	return ToFormat, eligible[0].disk.Device
 }
 
-func (w world) identified(d made) bool {
+func (w scenario) identified(d made) bool {
 	c := w.claim
 	return (c.Serial == "" || d.disk.Serial == c.Serial) &&
 		(c.Path == "" || d.disk.Paths[0] == c.Path) && (c.Model == "" || d.disk.Model == c.Model)
