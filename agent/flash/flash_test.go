@@ -21,14 +21,13 @@ import (
 
 const mib = 1 << 20
 
-// memory is a disk, of which the blocks that were never written are of one
-// byte.
+// memory is a disk. Blocks that were never written are filled with one byte.
 type memory struct {
 	blocks map[int64][]byte
 	fill   byte
 
-	// writes counts down; at 0 the power is gone. lies turns what is written
-	// there into something else.
+	// writes counts down; at 0 the power is cut. At the offset lies the disk
+	// stores other bytes than were written.
 	writes int
 	lies   int64
 }
@@ -159,7 +158,7 @@ func hasFiles(t *testing.T, part *io.SectionReader, sector int, want map[string]
 	return files
 }
 
-// TestAStickGetsItsMachineYAML in place of the one that it has.
+// TestAStickGetsItsMachineYAML replaces the machine.yaml of a USB installer.
 func TestAStickGetsItsMachineYAML(t *testing.T) {
 	stick := firmware.NewMemory(nil)
 	part := gpt.Partition{
@@ -197,8 +196,8 @@ func TestAStickGetsItsMachineYAML(t *testing.T) {
 		map[string][]byte{MachineFile: config})
 }
 
-// TestWhatMattersIsOnTheDisk, whatever was there before; and what is free is
-// not written.
+// TestWhatMattersIsOnTheDisk, whatever was there before. Free space is not
+// written.
 func TestWhatMattersIsOnTheDisk(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
 		source, table, size := image(t, sector)
@@ -327,8 +326,8 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 	}
 }
 
-// TestAnImageMayBeOnALargerDisk, as that of a virtual machine that was made
-// larger: it ends where its table says.
+// TestAnImageMayBeOnALargerDisk, such as the disk of a virtual machine that was
+// enlarged: the image ends where its table says.
 func TestAnImageMayBeOnALargerDisk(t *testing.T) {
 	source, table, size := image(t, 512)
 	im, err := Look(source, size+64*mib)

@@ -18,7 +18,7 @@ import (
 
 const gib = 1 << 30
 
-// table is that of a disk with a system in slot A.
+// table is the partition table of a disk with a system in slot A.
 func table(t *testing.T, hash [32]byte) gpt.Table {
 	t.Helper()
 	defs, err := partitions.Definitions()

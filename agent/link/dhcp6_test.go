@@ -97,8 +97,8 @@ func TestTheNetworkOfAReplyOfDHCPv6(t *testing.T) {
 	}
 }
 
-// TestConnectByDHCPv6 has a server of DHCPv6 on a network without a router and
-// without IPv4, and one that answers before it and has no addresses.
+// TestConnectByDHCPv6 has two DHCPv6 servers on a network without a router and
+// without IPv4. The server that answers first has no addresses.
 func TestConnectByDHCPv6(t *testing.T) {
 	if !ethernet.Own(t) {
 		return

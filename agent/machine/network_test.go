@@ -450,8 +450,8 @@ func message(err error) string {
 // blank, a specifier or a pattern but our own.
 var line = regexp.MustCompile(`^(\[[A-Za-z0-9]+\]|[A-Za-z0-9]+=([A-Za-z0-9:./,_@-]+|!\*)|)$`)
 
-// FuzzNetwork: what is accepted becomes files of lines that mean what they say,
-// one of each name.
+// FuzzNetwork checks that an accepted network becomes files whose lines mean
+// what they say, with one file for each name.
 func FuzzNetwork(f *testing.F) {
 	found, err := filepath.Glob("../network/testdata/*.txtar")
 	if err != nil || len(found) == 0 {
