@@ -61,8 +61,7 @@ type Executor struct {
 	last generation.Manifest
 	gate *health.Gate
 
-	// owed is read once, when something asks for it first.
-	owed *owed
+	owed owed
 
 	// reload says that a repair is on disk which systemd has not read yet.
 	reload bool
@@ -79,14 +78,20 @@ const crowded = 16
 // stays, and Resume completes what is left.
 var ErrUnfinished = errors.New("apply is unfinished")
 
-// Current is the generation the node runs; false if it has none.
+// Current returns the generation that the node runs; false if it has none.
 func (e *Executor) Current() (generation.Manifest, bool, error) {
-	m, ok, err := e.store().Current(e.OSVersion)
-	if ok {
-		e.last = m
-	}
-	return m, ok, err
+	return e.running().current()
 }
+
+// Owed lists the units of the current generation that systemd could not start or
+// restart when they changed, and that have not come up since: see Retry. Without
+// any, a configuration is applied.
+func (e *Executor) Owed() ([]string, error) { return e.units().owed.list() }
+
+// Retry starts once more what is owed, and returns what still is, with why. A
+// unit that has come up by itself is owed no more. A start that takes longer than
+// retryWait goes on, and its unit is still owed until it is up.
+func (e *Executor) Retry(ctx context.Context) ([]string, error) { return e.units().retry(ctx) }
 
 // Plan says what Apply would do. It changes nothing.
 func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
@@ -233,7 +238,7 @@ func (e *Executor) begin(j generation.Journal) error {
 	if _, err := e.files().linkCurrent(); err != nil {
 		return err
 	}
-	if err := e.writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
+	if err := e.units().writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
 		return err
 	}
 	return e.store().WriteJournal(j)
@@ -280,15 +285,15 @@ func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) e
 		}
 	}
 
-	failed := e.act(ctx, c.plan.Units, j)
+	failed := e.units().run(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
 	}
-	if err := e.owe(j.To, failed); err != nil {
+	if err := e.units().owed.add(j.To, failed); err != nil {
 		return errors.Join(joined(failed), unfinished(err))
 	}
 
-	if err := e.actedAll(j); err != nil {
+	if err := e.units().finish(j); err != nil {
 		failed[""] = err
 	}
 
@@ -332,6 +337,21 @@ func (e *Executor) store() *generation.Store {
 
 func (e *Executor) files() files {
 	return files{node: e.Node, image: e.Image, store: e.store(), osVersion: e.OSVersion}
+}
+
+func (e *Executor) units() units {
+	return units{
+		systemd: e.Units,
+		node:    e.Node,
+		bootID:  e.BootID,
+		wait:    e.JobWait,
+		owed:    owedUnits{state: e.State, running: e.running(), cached: &e.owed},
+		reload:  &e.reload,
+	}
+}
+
+func (e *Executor) running() running {
+	return running{store: e.store(), osVersion: e.OSVersion, last: &e.last}
 }
 
 func (e *Executor) ledger() Ledger { return Ledger{State: e.State, Now: e.Now} }

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/loam-os/loam/agent/generation"
@@ -33,7 +32,7 @@ func (e *Executor) Reset(ctx context.Context) error {
 	if left == nil {
 		e.gate = nil
 		e.last = generation.Manifest{}
-		e.owed = nil
+		e.owed = owed{}
 		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName),
 			e.State.Remove(owedName))
 	}
@@ -92,22 +91,10 @@ func (e *Executor) leave(
 			return !isStop(a)
 		})
 
-		left = errors.Join(left, joined(e.each(ctx, stops)))
+		left = errors.Join(left, joined(e.units().runAlone(ctx, stops)))
 		if i == 0 && !stopsOnly {
-			down = joined(e.each(ctx, slices.DeleteFunc(c.plan.Units, isStop)))
+			down = joined(e.units().runAlone(ctx, slices.DeleteFunc(c.plan.Units, isStop)))
 		}
 	}
 	return down, left
-}
-
-// each is act without a journal.
-func (e *Executor) each(ctx context.Context, actions []plan.Action) map[string]error {
-	failed := map[string]error{}
-	p := progress{BootID: e.BootID}
-	for _, stage := range stages(actions) {
-		if len(stage) > 0 && ctx.Err() == nil {
-			maps.Copy(failed, e.stage(ctx, stage, &p))
-		}
-	}
-	return failed
 }

@@ -79,7 +79,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	}
 
 	if err == nil {
-		err = e.reloadFor(ctx, repaired)
+		err = e.units().reloadFor(ctx, repaired)
 	}
 	if err == nil {
 		err = e.store().Sweep()
@@ -139,7 +139,7 @@ func (e *Executor) restartLate(
 		return a.Verb != plan.Restart && a.Verb != plan.Reload
 	})
 
-	failed := e.act(ctx, late, j)
+	failed := e.units().run(ctx, late, j)
 	return errors.Join(joined(failed), ctx.Err())
 }
 
@@ -175,7 +175,7 @@ func (e *Executor) complete(ctx context.Context, j generation.Journal, r recover
 		return unfinished(err)
 	}
 
-	all := e.progressOf(j).All
+	all := e.units().progressOf(j).All
 	if err := e.files().placeAll(have, want, stopOf(j)); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
@@ -274,7 +274,7 @@ func (e *Executor) finishPending(ctx context.Context) (generation.Journal, error
 		return generation.Journal{}, err
 	}
 
-	started := len(e.progressOf(j).Done) > 0
+	started := len(e.units().progressOf(j).Done) > 0
 	if !errors.As(failed, new(*placeError)) || r.step == stepRevert || started {
 		return generation.Journal{}, fmt.Errorf("complete the apply before: %w", failed)
 	}
@@ -287,7 +287,7 @@ func (e *Executor) finishPending(ctx context.Context) (generation.Journal, error
 		return generation.Journal{}, errors.Join(failed, err)
 	}
 	e.reload = true
-	return generation.Journal{}, unfinished(e.reloadOwed(ctx))
+	return generation.Journal{}, unfinished(e.units().reloadPending(ctx))
 }
 
 // before is the generation called name, the zero Manifest for "" or if it
@@ -382,7 +382,7 @@ func (e *Executor) Repair(
 	placed, placeErr := e.files().repair(m, paths)
 	repaired = slices.Concat(repaired, mended, placed)
 
-	return repaired, errors.Join(mendErr, placeErr, e.reloadFor(ctx, repaired))
+	return repaired, errors.Join(mendErr, placeErr, e.units().reloadFor(ctx, repaired))
 }
 
 // relink brings the current generation back if something took the link to it,
@@ -407,26 +407,6 @@ func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	}
 
 	return []string{path.Join(generation.Dir, repaired)}, nil
-}
-
-// reloadFor has systemd read its units again if one of the paths is of them.
-func (e *Executor) reloadFor(ctx context.Context, repaired []string) error {
-	if slices.ContainsFunc(repaired, func(p string) bool {
-		return strings.HasPrefix(p, "/etc/systemd/system/")
-	}) {
-		e.reload = true
-	}
-	return e.reloadOwed(ctx)
-}
-
-// reloadOwed has systemd read its units if a repair asks for it.
-func (e *Executor) reloadOwed(ctx context.Context) error {
-	if !e.reload {
-		return nil
-	}
-	err := e.Units.Reload(ctx)
-	e.reload = err != nil
-	return err
 }
 
 // osVersionName is the file that names the OS version that ran last.

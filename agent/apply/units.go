@@ -7,10 +7,26 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 )
+
+// units has systemd do what a plan says, and keeps how far it is.
+type units struct {
+	systemd Units
+	// node is the running root directory, for the progress in /run.
+	node   *durable.Dir
+	bootID string
+	// wait is how long one stage may take.
+	wait time.Duration
+	owed owedUnits
+	// reload says that a repair is on disk which systemd has not read yet.
+	reload *bool
+}
 
 // progress is what has been done of a change in this boot. It is in /run, as
 // another boot starts with the new files.
@@ -29,47 +45,59 @@ func doneName(a plan.Action) string { return string(a.Verb) + " " + a.Unit }
 
 // progressOf reads how far the change j is. One that cannot be read is as good
 // as none: an action that is done again does no harm.
-func (e *Executor) progressOf(j generation.Journal) progress {
+func (u units) progressOf(j generation.Journal) progress {
 	var p progress
-	text, err := e.Node.Root().ReadFile(progressName)
-	if err != nil || json.Unmarshal(text, &p) != nil || p.To != j.To || p.BootID != e.BootID {
-		return progress{To: j.To, BootID: e.BootID}
+	text, err := u.node.Root().ReadFile(progressName)
+	if err != nil || json.Unmarshal(text, &p) != nil || p.To != j.To || p.BootID != u.bootID {
+		return progress{To: j.To, BootID: u.bootID}
 	}
 	return p
 }
 
-func (e *Executor) writeProgress(p progress) error {
+func (u units) writeProgress(p progress) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("write the progress: %w", err)
 	}
-	return e.Node.WriteVolatile(progressName, text, 0o644)
+	return u.node.WriteVolatile(progressName, text, 0o644)
 }
 
-// act does the actions, a stage at a time and those of a stage at once, and
+// run does the actions, a stage at a time and those of a stage at once, and
 // keeps which are done: those are left out. It goes on after an action that did
 // not succeed and returns the errors by unit.
-func (e *Executor) act(
+func (u units) run(
 	ctx context.Context, actions []plan.Action, j generation.Journal,
 ) map[string]error {
 	failed := map[string]error{}
-	p := e.progressOf(j)
+	p := u.progressOf(j)
 	for _, stage := range stages(actions) {
 		stage = slices.DeleteFunc(stage, func(a plan.Action) bool {
 			return slices.Contains(p.Done, doneName(a))
 		})
 		if len(stage) > 0 && ctx.Err() == nil {
-			maps.Copy(failed, e.stage(ctx, stage, &p))
+			maps.Copy(failed, u.stage(ctx, stage, &p))
 		}
 	}
 	return failed
 }
 
-// actedAll notes that there is nothing left to do of the change j.
-func (e *Executor) actedAll(j generation.Journal) error {
-	p := e.progressOf(j)
+// runAlone is act without a journal.
+func (u units) runAlone(ctx context.Context, actions []plan.Action) map[string]error {
+	failed := map[string]error{}
+	p := progress{BootID: u.bootID}
+	for _, stage := range stages(actions) {
+		if len(stage) > 0 && ctx.Err() == nil {
+			maps.Copy(failed, u.stage(ctx, stage, &p))
+		}
+	}
+	return failed
+}
+
+// finish notes that there is nothing left to do of the change j.
+func (u units) finish(j generation.Journal) error {
+	p := u.progressOf(j)
 	p.All = true
-	return e.writeProgress(p)
+	return u.writeProgress(p)
 }
 
 // stages are the actions by stage, those that systemd does by itself left out.
@@ -108,9 +136,9 @@ func stages(actions []plan.Action) [][]plan.Action {
 }
 
 // stage does actions at once, and keeps that they are done.
-func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
+func (u units) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
 	failed := map[string]error{}
-	for _, r := range e.together(ctx, actions) {
+	for _, r := range u.together(ctx, actions) {
 		if r.err != nil {
 			failed[r.action.Unit] = r.err
 		}
@@ -121,12 +149,12 @@ func (e *Executor) stage(ctx context.Context, actions []plan.Action, p *progress
 	}
 
 	// What is done is not asked for again, so what has failed is noted before.
-	if err := e.oweAtOnce(p.To, failed); err != nil {
+	if err := u.owed.addDuring(p.To, failed); err != nil {
 		failed[""] = err
 		return failed
 	}
 
-	if err := e.writeProgress(*p); err != nil {
+	if err := u.writeProgress(*p); err != nil {
 		failed[""] = err
 	}
 
@@ -141,13 +169,13 @@ type result struct {
 
 // together asks systemd for everything at once, so that systemd orders the jobs
 // as the units say, and waits for all of it.
-func (e *Executor) together(ctx context.Context, actions []plan.Action) []result {
-	ctx, cancel := context.WithTimeout(ctx, e.JobWait)
+func (u units) together(ctx context.Context, actions []plan.Action) []result {
+	ctx, cancel := context.WithTimeout(ctx, u.wait)
 	defer cancel()
 
 	results := make(chan result)
 	for _, a := range actions {
-		go func() { results <- result{a, e.do(ctx, a)} }()
+		go func() { results <- result{a, u.do(ctx, a)} }()
 	}
 
 	var all []result
@@ -158,18 +186,64 @@ func (e *Executor) together(ctx context.Context, actions []plan.Action) []result
 	return all
 }
 
-func (e *Executor) do(ctx context.Context, a plan.Action) error {
+func (u units) do(ctx context.Context, a plan.Action) error {
 	switch a.Verb {
 	case plan.Stop:
-		return e.Units.Stop(ctx, a.Unit)
+		return u.systemd.Stop(ctx, a.Unit)
 	case plan.Reload:
-		return e.Units.ReloadUnit(ctx, a.Unit)
+		return u.systemd.ReloadUnit(ctx, a.Unit)
 	case plan.Start:
-		e.Units.ResetFailed(ctx, a.Unit)
-		return e.Units.Start(ctx, a.Unit)
+		u.systemd.ResetFailed(ctx, a.Unit)
+		return u.systemd.Start(ctx, a.Unit)
 	}
-	e.Units.ResetFailed(ctx, a.Unit)
-	return e.Units.Restart(ctx, a.Unit)
+	u.systemd.ResetFailed(ctx, a.Unit)
+	return u.systemd.Restart(ctx, a.Unit)
+}
+
+// retryWait is how long Retry waits for the jobs that it has started: it is the
+// one thing that changes the node meanwhile.
+const retryWait = 10 * time.Second
+
+// retry starts once more what is owed. See [Executor.Retry].
+func (u units) retry(ctx context.Context) ([]string, error) {
+	names, err := u.owed.list()
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+
+	states, err := u.systemd.Show(ctx, names)
+	if err != nil {
+		return names, fmt.Errorf("observe units: %w", err)
+	}
+
+	var starts []plan.Action
+	for _, s := range states {
+		if !s.Started() {
+			starts = append(starts, plan.Action{Unit: s.Name, Verb: plan.Start})
+		}
+	}
+
+	wait, cancel := context.WithTimeout(ctx, retryWait)
+	defer cancel()
+	o := owed{Generation: u.owed.cached.Generation}
+	failed := map[string]error{}
+	for _, r := range u.together(wait, starts) {
+		if r.err == nil {
+			continue
+		}
+		o.Units = append(o.Units, r.action.Unit)
+		if !errors.Is(r.err, context.DeadlineExceeded) {
+			failed[r.action.Unit] = r.err
+		}
+	}
+
+	if err := ctx.Err(); err != nil {
+		return names, err
+	}
+
+	slices.Sort(o.Units)
+	err = u.owed.write(o)
+	return o.Units, errors.Join(joined(failed), err)
 }
 
 // joined is all errors as one, in the order of the units.
@@ -179,4 +253,24 @@ func joined(failed map[string]error) error {
 		all = append(all, failed[name])
 	}
 	return errors.Join(all...)
+}
+
+// reloadFor has systemd read its units again if one of the paths is of them.
+func (u units) reloadFor(ctx context.Context, repaired []string) error {
+	if slices.ContainsFunc(repaired, func(p string) bool {
+		return strings.HasPrefix(p, "/etc/systemd/system/")
+	}) {
+		*u.reload = true
+	}
+	return u.reloadPending(ctx)
+}
+
+// reloadPending has systemd read its units if a repair asks for it.
+func (u units) reloadPending(ctx context.Context) error {
+	if !*u.reload {
+		return nil
+	}
+	err := u.systemd.Reload(ctx)
+	*u.reload = err != nil
+	return err
 }

@@ -55,7 +55,7 @@ func (e *Executor) Verify(
 			repaired = append(repaired, bad.Path)
 		}
 	}
-	return v, e.reloadFor(ctx, repaired)
+	return v, e.units().reloadFor(ctx, repaired)
 }
 
 // verify compares the store and the node with the manifests.
