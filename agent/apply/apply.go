@@ -67,6 +67,33 @@ type Executor struct {
 	reload bool
 }
 
+// changes is the state machine of a change. A change begins with its journal, is
+// activated by the flip, finished when its units have run, and concluded with its
+// verdict. There are three ways back:
+//
+//   - abandon ends a change whose generation is not current, and abandonFlipped
+//     a change after the flip whose units have not run yet. Neither leaves a trace.
+//   - rollback is a change of its own, to an earlier generation.
+//   - revert takes a change back that is bad, by a rollback.
+type changes struct {
+	store      *generation.Store
+	running    running
+	candidates candidates
+	planner    Planner
+	files      files
+	units      units
+	ledger     Ledger
+
+	osVersion     string
+	bootID        string
+	now           func() time.Time
+	uptime        func() time.Duration
+	steady, limit time.Duration
+
+	// gate watches the units of the change that is finished, nil before.
+	gate **health.Gate
+}
+
 // kept is how many generations stay on disk besides the current ones.
 const kept = 5
 
@@ -122,7 +149,7 @@ var ErrNothingBefore = errors.New("the node has no configuration yet that it cou
 // *unit.JobError tells which unit. An apply that was cut off before is
 // completed first.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
-	before, err := e.finishPending(ctx)
+	before, err := e.changes().finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -132,7 +159,7 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		return generation.Manifest{}, err
 	}
 
-	j := e.journal(c, before)
+	j := e.changes().journal(c, before)
 	if r.Try > 0 {
 		if j.Good == "" {
 			return generation.Manifest{}, ErrNothingBefore
@@ -143,44 +170,44 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 		}
 	}
 
-	if err := e.write(c); err != nil {
+	if err := e.changes().write(c); err != nil {
 		return generation.Manifest{}, err
 	}
 
 	if before.To != "" {
-		if err := e.record(before, Replaced, ""); err != nil {
+		if err := e.changes().record(before, Replaced, ""); err != nil {
 			return generation.Manifest{}, err
 		}
 	}
 
-	return e.activate(ctx, c, j)
+	return e.changes().activate(ctx, c, j)
 }
 
 // write stores the generation of c. If the disk is full, it prunes old
 // generations and tries once more.
-func (e *Executor) write(c change) error {
-	err := e.store().Write(c.want, c.content)
+func (cs changes) write(c change) error {
+	err := cs.store.Write(c.want, c.content)
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
 
-	if pruneErr := e.prune(); pruneErr != nil {
+	if pruneErr := cs.prune(); pruneErr != nil {
 		return errors.Join(err, pruneErr)
 	}
-	return e.store().Write(c.want, c.content)
+	return cs.store.Write(c.want, c.content)
 }
 
 // journal is that of a new change. before is that of one that had not proven
 // itself yet when this one came, the zero Journal if there is none.
-func (e *Executor) journal(c change, before generation.Journal) generation.Journal {
+func (cs changes) journal(c change, before generation.Journal) generation.Journal {
 	j := generation.Journal{
 		From:   c.have.Name(),
 		To:     c.want.Name(),
 		Good:   c.have.Name(),
-		BootID: e.BootID,
-		Began:  e.Now().UTC().Truncate(time.Second),
+		BootID: cs.bootID,
+		Began:  cs.now().UTC().Truncate(time.Second),
 	}
-	j.Well, j.Broken = health.Before(c.have, c.states, e.Uptime())
+	j.Well, j.Broken = health.Before(c.have, c.states, cs.uptime())
 	if before.To != "" {
 		j.Good, j.Well, j.Broken = before.Good, wellBefore(before, c.have, j.Well), before.Broken
 	}
@@ -207,65 +234,65 @@ func wellBefore(before generation.Journal, have generation.Manifest, well []stri
 
 // activate makes c.want, which the store has, the current generation, and the node
 // like it.
-func (e *Executor) activate(
+func (cs changes) activate(
 	ctx context.Context, c change, j generation.Journal,
 ) (generation.Manifest, error) {
-	if err := e.begin(j); err != nil {
+	if err := cs.begin(j); err != nil {
 		if j.Direction() == generation.Forward {
-			err = errors.Join(err, e.store().Delete(c.want.Name()))
+			err = errors.Join(err, cs.store.Delete(c.want.Name()))
 		}
 		return generation.Manifest{}, err
 	}
 
-	e.gate = nil
-	err := e.store().Activate(e.OSVersion, c.want.Name())
+	*cs.gate = nil
+	err := cs.store.Activate(cs.osVersion, c.want.Name())
 	if err == nil {
-		err = e.files().place(c, stopOf(j))
+		err = cs.files.place(c, stopOf(j))
 	}
 
 	switch {
 	case err == nil:
-		return c.want, e.finish(ctx, c, j)
+		return c.want, cs.finish(ctx, c, j)
 	case j.Direction() == generation.Revert:
 		return generation.Manifest{}, unfinished(err) // There is no other way to go.
 	}
 
-	return generation.Manifest{}, errors.Join(err, e.abandonFlipped(c))
+	return generation.Manifest{}, errors.Join(err, cs.abandonFlipped(c))
 }
 
 // begin notes what is to be done, before anything is.
-func (e *Executor) begin(j generation.Journal) error {
-	if _, err := e.files().linkCurrent(); err != nil {
+func (cs changes) begin(j generation.Journal) error {
+	if _, err := cs.files.linkCurrent(); err != nil {
 		return err
 	}
-	if err := e.units().writeProgress(progress{To: j.To, BootID: e.BootID}); err != nil {
+	if err := cs.units.writeProgress(progress{To: j.To, BootID: cs.bootID}); err != nil {
 		return err
 	}
-	return e.store().WriteJournal(j)
+	return cs.store.WriteJournal(j)
 }
 
 // abandonFlipped goes back to the generation that a change began with, before any unit
 // has seen the other. If it cannot, the journal stays and the next start tries
 // again.
-func (e *Executor) abandonFlipped(c change) error {
+func (cs changes) abandonFlipped(c change) error {
 	flip := func() error {
 		if c.have.Name() == "" {
-			return e.store().Deactivate(e.OSVersion)
+			return cs.store.Deactivate(cs.osVersion)
 		}
-		return e.store().Activate(e.OSVersion, c.have.Name())
+		return cs.store.Activate(cs.osVersion, c.have.Name())
 	}
 	if err := flip(); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
 
-	if err := e.files().placeAll(c.want, c.have, Transient); err != nil {
+	if err := cs.files.placeAll(c.want, c.have, Transient); err != nil {
 		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
 	}
-	if err := e.store().RemoveJournal(); err != nil {
+	if err := cs.store.RemoveJournal(); err != nil {
 		return unfinished(err)
 	}
 
-	return e.store().Delete(c.want.Name())
+	return cs.store.Delete(c.want.Name())
 }
 
 // unfinished marks err, if it is one, as ErrUnfinished.
@@ -278,30 +305,30 @@ func unfinished(err error) error {
 
 // finish does what comes after the files are in place. After going back that is
 // the end of it; otherwise the change is watched from now on.
-func (e *Executor) finish(ctx context.Context, c change, j generation.Journal) error {
+func (cs changes) finish(ctx context.Context, c change, j generation.Journal) error {
 	if c.plan.Reload {
-		if err := e.Units.Reload(ctx); err != nil {
+		if err := cs.units.systemd.Reload(ctx); err != nil {
 			return unfinished(err)
 		}
 	}
 
-	failed := e.units().run(ctx, c.plan.Units, j)
+	failed := cs.units.run(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
 	}
-	if err := e.units().owed.add(j.To, failed); err != nil {
+	if err := cs.units.owed.add(j.To, failed); err != nil {
 		return errors.Join(joined(failed), unfinished(err))
 	}
 
-	if err := e.units().finish(j); err != nil {
+	if err := cs.units.finish(j); err != nil {
 		failed[""] = err
 	}
 
 	if j.Direction() == generation.Revert {
-		return errors.Join(joined(failed), unfinished(e.concludeRevert(j)))
+		return errors.Join(joined(failed), unfinished(cs.concludeRevert(j)))
 	}
 
-	e.watch(c.want, j, failed)
+	cs.watch(c.want, j, failed)
 	return joined(failed)
 }
 
@@ -315,17 +342,17 @@ func (e *Executor) Tidy() error {
 	if err != nil || n <= crowded {
 		return err
 	}
-	return e.prune()
+	return e.changes().prune()
 }
 
 // prune deletes generations that are no longer needed: old ones, and those left
 // by changes that were replaced or reverted.
-func (e *Executor) prune() error {
-	j, _, err := e.store().Journal()
+func (cs changes) prune() error {
+	j, _, err := cs.store.Journal()
 	if err != nil {
 		return err
 	}
-	return e.store().Prune(kept, j.Good, j.From)
+	return cs.store.Prune(kept, j.Good, j.From)
 }
 
 func (e *Executor) store() *generation.Store {
@@ -335,8 +362,33 @@ func (e *Executor) store() *generation.Store {
 	return e.opened
 }
 
+func (e *Executor) changes() changes {
+	return changes{
+		store:      e.store(),
+		running:    e.running(),
+		candidates: candidates{store: e.store(), ledger: e.ledger(), osVersion: e.OSVersion},
+		planner:    e.planner(),
+		files:      e.files(),
+		units:      e.units(),
+		ledger:     e.ledger(),
+		osVersion:  e.OSVersion,
+		bootID:     e.BootID,
+		now:        e.Now,
+		uptime:     e.Uptime,
+		steady:     e.Steady,
+		limit:      e.Limit,
+		gate:       &e.gate,
+	}
+}
+
 func (e *Executor) files() files {
-	return files{node: e.Node, image: e.Image, store: e.store(), osVersion: e.OSVersion}
+	return files{
+		node:      e.Node,
+		image:     e.Image,
+		state:     e.State,
+		store:     e.store(),
+		osVersion: e.OSVersion,
+	}
 }
 
 func (e *Executor) units() units {

@@ -21,6 +21,8 @@ type files struct {
 	// without anything mounted over it.
 	node  *durable.Dir
 	image fs.FS
+	// state is /var/lib/loam, with the generations in store.
+	state *durable.Dir
 	store *generation.Store
 	// osVersion is the running image's IMAGE_VERSION.
 	osVersion string
@@ -287,6 +289,50 @@ func parentsOf(m generation.Manifest) map[string]bool {
 		}
 	}
 	return parents
+}
+
+// osVersionName is the file that names the OS version that ran last.
+const osVersionName = "os-version"
+
+// removeStale takes away what the OS version that ran last placed outside of
+// /etc, which is made anew at each boot: after an update or a fallback of the
+// OS, its configuration finds what the other one left. Only what is exactly as
+// that generation had it goes. Under the same OS version there is nothing to
+// do.
+func (f files) removeStale(current generation.Manifest) ([]string, error) {
+	text, err := f.state.Root().ReadFile(osVersionName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the last OS version: %w", err)
+	}
+
+	last := strings.TrimSpace(string(text))
+	if last == f.osVersion {
+		return nil, nil
+	}
+
+	var removed []string
+	if last != "" {
+		removed, err = f.removeOther(last, current)
+		if err != nil {
+			return removed, err
+		}
+	}
+
+	_, err = f.state.WriteFile(osVersionName, []byte(f.osVersion+"\n"), 0o644)
+	return removed, err
+}
+
+// removeOther is removeStale for the generation that osVersion has as its
+// current one, if it has one.
+func (f files) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
+	other, ok, err := f.store.Current(osVersion)
+	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.removePlaced(other, current, "/etc/")
 }
 
 // removeAll takes away what generations have placed: of the current one every

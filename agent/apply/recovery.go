@@ -89,13 +89,13 @@ func (s situation) lost() bool {
 }
 
 // observe reads the journal and the current generation.
-func (e *Executor) observe() (situation, error) {
-	journal, pending, err := e.store().Journal()
+func (cs changes) observe() (situation, error) {
+	journal, pending, err := cs.store.Journal()
 	if err != nil {
 		return situation{}, err
 	}
 
-	current, _, err := e.Current()
+	current, _, err := cs.running.current()
 	corrupt := errors.Is(err, generation.ErrTorn)
 	if err != nil && !corrupt {
 		return situation{}, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -31,19 +30,19 @@ type Resumed struct {
 // node where nothing was cut off and nothing has drifted it writes nothing and
 // asks systemd for nothing.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
-	found, err := e.observe()
+	found, err := e.changes().observe()
 	if err != nil {
 		return Resumed{}, err
 	}
 
 	var r Resumed
 	if found.lost() {
-		r.Mended, err = e.replaceCurrent(ctx, found)
+		r.Mended, err = e.changes().replaceCurrent(ctx, found)
 		if err != nil {
 			return r, err
 		}
 		// The change that was cut off may have ended with it.
-		found, err = e.observe()
+		found, err = e.changes().observe()
 		if err != nil {
 			return r, err
 		}
@@ -52,7 +51,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 		}
 	}
 
-	r.Repaired, err = e.removeStale(found.current)
+	r.Repaired, err = e.files().removeStale(found.current)
 	if err != nil {
 		return r, err
 	}
@@ -61,12 +60,12 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	switch recovery.step {
 	case stepComplete, stepRevert:
 		r.Finished = found.journal.To
-		if err := e.completeOrRevert(ctx, found.journal, recovery); err != nil {
+		if err := e.changes().completeOrRevert(ctx, found.journal, recovery); err != nil {
 			return r, err
 		}
 		return r, e.store().Sweep()
 	case stepAbandon:
-		if err := e.abandon(ctx, found, recovery); err != nil {
+		if err := e.changes().abandon(ctx, found, recovery); err != nil {
 			return r, err
 		}
 	}
@@ -90,47 +89,47 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 // abandon ends a change whose generation is not current: it never was, or it has
 // been taken back. It removes what the change may have placed, and the change
 // itself.
-func (e *Executor) abandon(ctx context.Context, found situation, r recovery) error {
+func (cs changes) abandon(ctx context.Context, found situation, r recovery) error {
 	j := found.journal
-	to, err := e.before(j.To)
+	to, err := cs.candidates.load(j.To)
 	if err != nil {
 		return err
 	}
 	exists := to.Name() != ""
 
 	if exists {
-		e.reload = true
-		if err := e.files().clean(to, found.current); err != nil {
+		*cs.units.reload = true
+		if err := cs.files.clean(to, found.current); err != nil {
 			return err
 		}
 	}
 
 	if exists && found.current.Name() != "" && r.rebooted {
-		if err := e.restartLate(ctx, to, found.current, j); err != nil {
+		if err := cs.restartLate(ctx, to, found.current, j); err != nil {
 			return err
 		}
 	}
 
-	if err := e.store().RemoveJournal(); err != nil {
+	if err := cs.store.RemoveJournal(); err != nil {
 		return err
 	}
 	if !exists {
 		return nil
 	}
-	return e.store().Delete(to.Name())
+	return cs.store.Delete(to.Name())
 }
 
 // restartLate restarts the units that have started, in this boot, with files of
 // have outside of /etc. If those of want cannot be had, that is not said here:
 // the next apply may be what mends it.
-func (e *Executor) restartLate(
+func (cs changes) restartLate(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal,
 ) error {
-	if _, err := e.files().repair(want, nil); err != nil {
+	if _, err := cs.files.repair(want, nil); err != nil {
 		return nil
 	}
 
-	c, err := e.planner().between(ctx, have, want)
+	c, err := cs.planner.between(ctx, have, want)
 	if err != nil {
 		return err
 	}
@@ -139,18 +138,18 @@ func (e *Executor) restartLate(
 		return a.Verb != plan.Restart && a.Verb != plan.Reload
 	})
 
-	failed := e.units().run(ctx, late, j)
+	failed := cs.units.run(ctx, late, j)
 	return errors.Join(joined(failed), ctx.Err())
 }
 
 // completeOrRevert completes a change. A change whose files cannot be placed is
 // reverted, as Apply would have done.
-func (e *Executor) completeOrRevert(ctx context.Context, j generation.Journal, r recovery) error {
-	err := e.complete(ctx, j, r)
+func (cs changes) completeOrRevert(ctx context.Context, j generation.Journal, r recovery) error {
+	err := cs.complete(ctx, j, r)
 	if j.Good == "" || r.step == stepRevert || !errors.As(err, new(*placeError)) {
 		return err
 	}
-	if _, revertErr := e.revert(ctx, j, err.Error()); revertErr != nil {
+	if _, revertErr := cs.revert(ctx, j, err.Error()); revertErr != nil {
 		return errors.Join(err, revertErr)
 	}
 	return nil
@@ -158,54 +157,54 @@ func (e *Executor) completeOrRevert(ctx context.Context, j generation.Journal, r
 
 // complete does again all that comes after the flip of a change, and the flip of
 // a revert that was cut off before it.
-func (e *Executor) complete(ctx context.Context, j generation.Journal, r recovery) error {
-	want, err := e.store().Load(j.To)
+func (cs changes) complete(ctx context.Context, j generation.Journal, r recovery) error {
+	want, err := cs.store.Load(j.To)
 	if err != nil {
 		return unfinished(err)
 	}
 
 	if r.activate {
-		if err := e.activateRevert(j); err != nil {
+		if err := cs.activateRevert(j); err != nil {
 			return unfinished(err)
 		}
 	}
 
-	have, err := e.before(j.From)
+	have, err := cs.candidates.load(j.From)
 	if err != nil {
 		return unfinished(err)
 	}
 
-	all := e.units().progressOf(j).All
-	if err := e.files().placeAll(have, want, stopOf(j)); err != nil && !all {
+	all := cs.units.progressOf(j).All
+	if err := cs.files.placeAll(have, want, stopOf(j)); err != nil && !all {
 		return unfinished(&placeError{err})
 	}
 
 	if all && r.step == stepComplete {
-		e.watch(want, j, nil)
+		cs.watch(want, j, nil)
 		return nil
 	}
 
-	c, err := e.planner().between(ctx, have, want)
+	c, err := cs.planner.between(ctx, have, want)
 	if err != nil {
 		return unfinished(err)
 	}
 	if r.rebooted {
 		c.plan.Units = afterBoot(c)
 	}
-	return e.finish(ctx, c, j)
+	return cs.finish(ctx, c, j)
 }
 
 // activateRevert flips to j.To, where a revert was cut off before its flip. If
 // the node has booted since, it has booted with j.From: the journal then names
 // this boot as the one in which the revert began.
-func (e *Executor) activateRevert(j generation.Journal) error {
-	if j.BootID != e.BootID {
-		j.BootID = e.BootID
-		if err := e.store().WriteJournal(j); err != nil {
+func (cs changes) activateRevert(j generation.Journal) error {
+	if j.BootID != cs.bootID {
+		j.BootID = cs.bootID
+		if err := cs.store.WriteJournal(j); err != nil {
 			return err
 		}
 	}
-	return e.store().Activate(e.OSVersion, j.To)
+	return cs.store.Activate(cs.osVersion, j.To)
 }
 
 // afterBoot is what is left to do with units in a boot that began with c.want:
@@ -238,127 +237,77 @@ func (e *placeError) Unwrap() error { return e.error }
 // the change is undone, as the next one may be what repairs the node. It returns
 // the journal of a change that is complete and has not proven itself, or the zero
 // Journal.
-func (e *Executor) finishPending(ctx context.Context) (generation.Journal, error) {
-	j, pending, err := e.store().Journal()
+func (cs changes) finishPending(ctx context.Context) (generation.Journal, error) {
+	j, pending, err := cs.store.Journal()
 	if err != nil || !pending {
 		return generation.Journal{}, err
 	}
 
 	// The change is complete and only its verdict is missing: the next change
 	// replaces it.
-	if e.gate != nil {
+	if *cs.gate != nil {
 		return j, nil
 	}
 
-	found, err := e.observe()
+	found, err := cs.observe()
 	if err != nil {
 		return generation.Journal{}, err
 	}
 
-	r := decideResume(found, e.BootID)
+	r := decideResume(found, cs.bootID)
 	switch r.step {
 	case stepReplace: // The next generation takes its place.
 		return generation.Journal{}, nil
 	case stepAbandon:
-		return generation.Journal{}, unfinished(e.abandon(ctx, found, r))
+		return generation.Journal{}, unfinished(cs.abandon(ctx, found, r))
 	}
 
-	failed := e.complete(ctx, j, r)
+	failed := cs.complete(ctx, j, r)
 
 	// Units that did not come up are part of the next plan.
-	if e.gate != nil {
+	if *cs.gate != nil {
 		return j, nil
 	}
 
-	if _, still, err := e.store().Journal(); err != nil || !still {
+	if _, still, err := cs.store.Journal(); err != nil || !still {
 		return generation.Journal{}, err
 	}
 
-	started := len(e.units().progressOf(j).Done) > 0
+	started := len(cs.units.progressOf(j).Done) > 0
 	if !errors.As(failed, new(*placeError)) || r.step == stepRevert || started {
 		return generation.Journal{}, fmt.Errorf("complete the apply before: %w", failed)
 	}
 
-	have, err := e.before(j.From)
+	have, err := cs.candidates.load(j.From)
 	if err != nil {
 		return generation.Journal{}, err
 	}
-	if err := e.abandonFlipped(change{have: have, want: found.current}); err != nil {
+	if err := cs.abandonFlipped(change{have: have, want: found.current}); err != nil {
 		return generation.Journal{}, errors.Join(failed, err)
 	}
-	e.reload = true
-	return generation.Journal{}, unfinished(e.units().reloadPending(ctx))
-}
-
-// before is the generation called name, the zero Manifest for "" or if it
-// cannot be read any more.
-func (e *Executor) before(name string) (generation.Manifest, error) {
-	if name == "" {
-		return generation.Manifest{}, nil
-	}
-	m, err := e.store().Load(name)
-	if errors.Is(err, generation.ErrTorn) {
-		return generation.Manifest{}, nil
-	}
-	return m, err
+	*cs.units.reload = true
+	return generation.Journal{}, unfinished(cs.units.reloadPending(ctx))
 }
 
 // replaceCurrent puts another generation in the place of a current one that is
 // corrupt or lost, and returns its name: the last that has proven itself, or else
 // the newest that is not held. On a node that has none, it returns "".
-func (e *Executor) replaceCurrent(ctx context.Context, found situation) (string, error) {
-	want, err := e.newest(found.journal)
+func (cs changes) replaceCurrent(ctx context.Context, found situation) (string, error) {
+	want, err := cs.candidates.newest(found.journal)
 	if err != nil {
 		return "", err
 	}
 
 	if want.Name() == "" {
 		if found.corrupt {
-			err = e.store().Deactivate(e.OSVersion)
+			err = cs.store.Deactivate(cs.osVersion)
 		}
 		return "", err
 	}
 
-	_, err = e.rollback(ctx, generation.Manifest{}, want, generation.Journal{},
+	_, err = cs.rollback(ctx, generation.Manifest{}, want, generation.Journal{},
 		"the current generation was damaged")
 	return want.Name(), err
-}
-
-// newest is the generation to go on with when the current one is lost, the zero
-// Manifest if there is none.
-func (e *Executor) newest(j generation.Journal) (generation.Manifest, error) {
-	names, err := e.store().List()
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-
-	proven, err := e.ledger().proven()
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-
-	var unproven generation.Manifest
-	for _, name := range slices.Backward(append(names, j.From, j.Good)) {
-		m, err := e.before(name)
-		if err != nil {
-			return m, err
-		}
-
-		_, held, err := e.ledger().Held(digestOf(name))
-		if err != nil {
-			return generation.Manifest{}, err
-		}
-
-		switch {
-		case m.Name() == "" || m.OSVersion != e.OSVersion || held:
-		case proven(name) || name == j.Good:
-			return m, nil
-		case unproven.Name() == "":
-			unproven = m
-		}
-	}
-
-	return unproven, nil
 }
 
 // Repair makes those of paths that the current generation manages, or that its
@@ -407,48 +356,4 @@ func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
 	}
 
 	return []string{path.Join(generation.Dir, repaired)}, nil
-}
-
-// osVersionName is the file that names the OS version that ran last.
-const osVersionName = "os-version"
-
-// removeStale takes away what the OS version that ran last placed outside of
-// /etc, which is made anew at each boot: after an update or a fallback of the
-// OS, its configuration finds what the other one left. Only what is exactly as
-// that generation had it goes. Under the same OS version there is nothing to
-// do.
-func (e *Executor) removeStale(current generation.Manifest) ([]string, error) {
-	text, err := e.State.Root().ReadFile(osVersionName)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the last OS version: %w", err)
-	}
-
-	last := strings.TrimSpace(string(text))
-	if last == e.OSVersion {
-		return nil, nil
-	}
-
-	var removed []string
-	if last != "" {
-		removed, err = e.removeOther(last, current)
-		if err != nil {
-			return removed, err
-		}
-	}
-
-	_, err = e.State.WriteFile(osVersionName, []byte(e.OSVersion+"\n"), 0o644)
-	return removed, err
-}
-
-// removeOther is removeStale for the generation that osVersion has as its
-// current one, if it has one.
-func (e *Executor) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
-	other, ok, err := e.store().Current(osVersion)
-	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e.files().removePlaced(other, current, "/etc/")
 }

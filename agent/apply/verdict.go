@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/loam-os/loam/agent/generation"
@@ -13,15 +11,15 @@ import (
 )
 
 // watch begins to watch how the units of a new generation do.
-func (e *Executor) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
-	e.gate = &health.Gate{
+func (cs changes) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
+	*cs.gate = &health.Gate{
 		Want:   want,
 		Well:   j.Well,
 		Broken: j.Broken,
 		Failed: failed,
-		Since:  e.Uptime(),
-		Steady: e.Steady,
-		Limit:  e.Limit,
+		Since:  cs.uptime(),
+		Steady: cs.steady,
+		Limit:  cs.limit,
 	}
 }
 
@@ -96,13 +94,13 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 
 	switch v.Word {
 	case health.Good:
-		return e.accept(j, v.Reason)
+		return e.changes().accept(j, v.Reason)
 	case health.Bad:
-		m, err := e.revert(ctx, j, v.Reason)
+		m, err := e.changes().revert(ctx, j, v.Reason)
 		if err != nil {
 			return m, err
 		}
-		return m, unfinished(e.prune())
+		return m, unfinished(e.changes().prune())
 	}
 
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
@@ -110,33 +108,33 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 
 // accept ends a change that stays. reason says which units are not well all the
 // same.
-func (e *Executor) accept(j generation.Journal, reason string) (generation.Manifest, error) {
-	if err := e.conclude(j, Applied, reason); err != nil {
+func (cs changes) accept(j generation.Journal, reason string) (generation.Manifest, error) {
+	if err := cs.conclude(j, Applied, reason); err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
-	m, err := e.store().Load(j.To)
-	return m, unfinished(errors.Join(err, e.store().Prune(kept)))
+	m, err := cs.store.Load(j.To)
+	return m, unfinished(errors.Join(err, cs.store.Prune(kept)))
 }
 
 // revert takes a change back. Without a generation to go back to, or with one
 // that cannot be used any more, it stays, and the history says so.
-func (e *Executor) revert(
+func (cs changes) revert(
 	ctx context.Context, j generation.Journal, why string,
 ) (generation.Manifest, error) {
-	have, err := e.store().Load(j.To)
+	have, err := cs.store.Load(j.To)
 	if err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
 
-	good, err := e.before(j.Good)
+	good, err := cs.candidates.load(j.Good)
 	if err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
 	if good.Name() == "" {
-		return have, unfinished(e.conclude(j, Failed, why))
+		return have, unfinished(cs.conclude(j, Failed, why))
 	}
 
-	m, err := e.rollback(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
+	m, err := cs.rollback(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
@@ -146,58 +144,58 @@ func (e *Executor) revert(
 
 // concludeRevert ends a way back: what the node went back from is not applied
 // again by itself.
-func (e *Executor) concludeRevert(j generation.Journal) error {
+func (cs changes) concludeRevert(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
-		err := e.ledger().Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
+		err := cs.ledger.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
 		if err != nil {
 			return err
 		}
 	}
-	return e.conclude(j, Reverted, j.Back)
+	return cs.conclude(j, Reverted, j.Back)
 }
 
 // record adds to the history what became of the change j.
-func (e *Executor) record(j generation.Journal, outcome Outcome, reason string) error {
+func (cs changes) record(j generation.Journal, outcome Outcome, reason string) error {
 	r := Record{
 		At:         j.Began,
-		Took:       max(0, e.Now().Sub(j.Began)).Round(time.Millisecond),
+		Took:       max(0, cs.now().Sub(j.Began)).Round(time.Millisecond),
 		From:       j.From,
 		Generation: j.To,
-		OSVersion:  e.OSVersion,
+		OSVersion:  cs.osVersion,
 		Outcome:    outcome,
 		Reason:     reason,
 	}
-	if m, err := e.store().Load(j.To); err == nil {
+	if m, err := cs.store.Load(j.To); err == nil {
 		r.Source = m.Source
 	}
-	return e.ledger().Add(r)
+	return cs.ledger.Add(r)
 }
 
 // conclude writes down what became of a change and ends it.
-func (e *Executor) conclude(j generation.Journal, outcome Outcome, reason string) error {
-	if err := e.record(j, outcome, reason); err != nil {
+func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string) error {
+	if err := cs.record(j, outcome, reason); err != nil {
 		return err
 	}
-	e.gate = nil
-	return e.store().RemoveJournal()
+	*cs.gate = nil
+	return cs.store.RemoveJournal()
 }
 
 // rollback is the change from have to an earlier generation. An error that is not
 // ErrUnfinished, of no generation, came before it began.
-func (e *Executor) rollback(
+func (cs changes) rollback(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
 ) (generation.Manifest, error) {
-	c, err := e.planner().between(ctx, have, want)
+	c, err := cs.planner.between(ctx, have, want)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
-	return e.activate(ctx, c, generation.Journal{
+	return cs.activate(ctx, c, generation.Journal{
 		From:     have.Name(),
 		To:       want.Name(),
 		Good:     want.Name(),
 		Back:     why,
-		BootID:   e.BootID,
-		Began:    e.Now().UTC().Truncate(time.Second),
+		BootID:   cs.bootID,
+		Began:    cs.now().UTC().Truncate(time.Second),
 		Boots:    j.Boots,
 		Operator: j.Operator,
 	})
@@ -229,7 +227,7 @@ func (e *Executor) Confirm() (generation.Manifest, error) {
 // the one before, as an operator wants it. What the node goes back from is
 // held.
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
-	before, err := e.finishPending(ctx)
+	before, err := e.changes().finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -242,72 +240,16 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 		return generation.Manifest{}, errors.New("roll back: the node has no generation yet")
 	}
 
-	want, err := e.earlier(have, name, before.Good)
+	want, err := e.changes().candidates.earlier(have, name, before.Good)
 	if err != nil {
 		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
 	}
 
-	m, err := e.rollback(ctx, have, want, generation.Journal{Operator: true},
+	m, err := e.changes().rollback(ctx, have, want, generation.Journal{Operator: true},
 		"rolled back by the operator")
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)
 	}
 
 	return m, err
-}
-
-// earlier is the generation to roll back to from have: the one with that name
-// or number, or for "" good, if it is one, or else the newest before have that
-// has proven itself and is not held.
-func (e *Executor) earlier(
-	have generation.Manifest, name, good string,
-) (generation.Manifest, error) {
-	if name == "" && good != "" {
-		return e.store().Load(good)
-	}
-
-	names, err := e.store().List()
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-
-	proven, err := e.ledger().proven()
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-
-	for _, candidate := range slices.Backward(names) {
-		m, err := e.store().Load(candidate)
-		if err != nil {
-			return generation.Manifest{}, err
-		}
-		_, held, err := e.ledger().Held(m.Digest)
-		switch {
-		case err != nil:
-			return generation.Manifest{}, err
-		case name == "" &&
-			(m.Number >= have.Number || m.OSVersion != e.OSVersion || held || !proven(candidate)):
-		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
-			return m, e.usable(have, m)
-		}
-	}
-
-	if name == "" {
-		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
-	}
-
-	return generation.Manifest{}, fmt.Errorf(
-		"generation %s: not on this node; hint: `loam history` lists them", name,
-	)
-}
-
-func (e *Executor) usable(have, m generation.Manifest) error {
-	switch {
-	case m.Name() == have.Name():
-		return fmt.Errorf("generation %s: it is the current one", m.Name())
-	case m.OSVersion != e.OSVersion:
-		return fmt.Errorf("generation %s: made for OS version %s, and this is %s",
-			m.Name(), m.OSVersion, e.OSVersion)
-	}
-	return nil
 }

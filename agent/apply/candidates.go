@@ -1,0 +1,123 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/loam-os/loam/agent/generation"
+)
+
+// candidates chooses among the generations in the store the one to go back to.
+type candidates struct {
+	store     *generation.Store
+	ledger    Ledger
+	osVersion string
+}
+
+// load returns the generation called name, the zero Manifest for "" or if it
+// cannot be read any more.
+func (c candidates) load(name string) (generation.Manifest, error) {
+	if name == "" {
+		return generation.Manifest{}, nil
+	}
+	m, err := c.store.Load(name)
+	if errors.Is(err, generation.ErrTorn) {
+		return generation.Manifest{}, nil
+	}
+	return m, err
+}
+
+// newest is the generation to go on with when the current one is lost, the zero
+// Manifest if there is none.
+func (c candidates) newest(j generation.Journal) (generation.Manifest, error) {
+	names, err := c.store.List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+
+	proven, err := c.ledger.proven()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+
+	var unproven generation.Manifest
+	for _, name := range slices.Backward(append(names, j.From, j.Good)) {
+		m, err := c.load(name)
+		if err != nil {
+			return m, err
+		}
+
+		_, held, err := c.ledger.Held(digestOf(name))
+		if err != nil {
+			return generation.Manifest{}, err
+		}
+
+		switch {
+		case m.Name() == "" || m.OSVersion != c.osVersion || held:
+		case proven(name) || name == j.Good:
+			return m, nil
+		case unproven.Name() == "":
+			unproven = m
+		}
+	}
+
+	return unproven, nil
+}
+
+// earlier is the generation to roll back to from have: the one with that name
+// or number, or for "" good, if it is one, or else the newest before have that
+// has proven itself and is not held.
+func (c candidates) earlier(
+	have generation.Manifest, name, good string,
+) (generation.Manifest, error) {
+	if name == "" && good != "" {
+		return c.store.Load(good)
+	}
+
+	names, err := c.store.List()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+
+	proven, err := c.ledger.proven()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+
+	for _, candidate := range slices.Backward(names) {
+		m, err := c.store.Load(candidate)
+		if err != nil {
+			return generation.Manifest{}, err
+		}
+		_, held, err := c.ledger.Held(m.Digest)
+		switch {
+		case err != nil:
+			return generation.Manifest{}, err
+		case name == "" &&
+			(m.Number >= have.Number || m.OSVersion != c.osVersion || held || !proven(candidate)):
+		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
+			return m, c.usable(have, m)
+		}
+	}
+
+	if name == "" {
+		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
+	}
+
+	return generation.Manifest{}, fmt.Errorf(
+		"generation %s: not on this node; hint: `loam history` lists them", name,
+	)
+}
+
+func (c candidates) usable(have, m generation.Manifest) error {
+	switch {
+	case m.Name() == have.Name():
+		return fmt.Errorf("generation %s: it is the current one", m.Name())
+	case m.OSVersion != c.osVersion:
+		return fmt.Errorf("generation %s: made for OS version %s, and this is %s",
+			m.Name(), m.OSVersion, c.osVersion)
+	}
+	return nil
+}
