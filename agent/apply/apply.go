@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Units is what the executor asks of systemd. Start, Stop, Restart and
+// Units is systemd, as far as the executor uses it. Start, Stop, Restart and
 // ReloadUnit return when the job is finished.
 type Units interface {
 	Observer
@@ -28,10 +28,11 @@ type Units interface {
 	ResetFailed(ctx context.Context, name string)
 }
 
-// Executor changes one node. One goroutine uses it at a time.
+// Executor changes the configuration of one node. It is not safe for concurrent
+// use.
 type Executor struct {
-	// State is /var/lib/loam, Node the running root directory, Image the
-	// image's own, without anything mounted over it.
+	// State is /var/lib/loam, Node the running root directory, Image the root
+	// directory of the image without anything mounted over it.
 	State *durable.Dir
 	Node  *durable.Dir
 	Image fs.FS
@@ -42,15 +43,16 @@ type Executor struct {
 	OSVersion string
 	BootID    string
 
-	// JobWait is how long one stage of units may take; a job that takes longer
-	// goes on and counts as an error.
+	// JobWait limits one stage of units. A job that takes longer goes on in
+	// systemd and counts as an error.
 	JobWait time.Duration
 
-	// Steady is how long all units have to be well for a change to be good,
-	// Limit how long they may take to get there.
+	// Steady is how long all units must be well before a change is good, Limit
+	// how long they may take to get there.
 	Steady, Limit time.Duration
 
-	// Now is the wall clock, for the history; Uptime the time since boot.
+	// Now returns the wall clock, for the history. Uptime returns the time
+	// since boot.
 	Now    func() time.Time
 	Uptime func() time.Duration
 
@@ -63,16 +65,17 @@ type Executor struct {
 
 	owed owed
 
-	// reload says that a repair is on disk which systemd has not read yet.
+	// reload is set while systemd has not read a repaired unit file yet.
 	reload bool
 }
 
-// changes is the state machine of a change. A change begins with its journal, is
-// activated by the flip, finished when its units have run, and concluded with its
-// verdict. There are three ways back:
+// changes is the state machine of a change. A change begins with its journal,
+// is activated by the flip, finished when its units have run, and concluded
+// with its verdict. There are three ways back:
 //
 //   - abandon ends a change whose generation is not current, and abandonFlipped
-//     a change after the flip whose units have not run yet. Neither leaves a trace.
+//     a change after the flip whose units have not run yet. Neither leaves a
+//     trace.
 //   - rollback is a change of its own, to an earlier generation.
 //   - revert takes a change back that is bad, by a rollback.
 type changes struct {
@@ -94,15 +97,15 @@ type changes struct {
 	gate **health.Gate
 }
 
-// kept is how many generations stay on disk besides the current ones.
+// kept is the number of old generations that stay on disk.
 const kept = 5
 
-// crowded is how many generations may be on disk before Tidy prunes them
-// without waiting for a verdict.
+// crowded is the number of generations above which Tidy prunes without waiting
+// for a verdict.
 const crowded = 16
 
-// ErrUnfinished says that the node is between two generations: the journal
-// stays, and Resume completes what is left.
+// ErrUnfinished means that the node is between two generations. The journal
+// stays, and Resume does the rest.
 var ErrUnfinished = errors.New("apply is unfinished")
 
 // Current returns the generation that the node runs; false if it has none.
@@ -110,17 +113,18 @@ func (e *Executor) Current() (generation.Manifest, bool, error) {
 	return e.running().current()
 }
 
-// Owed lists the units of the current generation that systemd could not start or
-// restart when they changed, and that have not come up since: see Retry. Without
-// any, a configuration is applied.
+// Owed lists the units of the current generation that systemd could not start
+// or restart when they changed, and that have not come up since: see Retry.
+// Without any, a configuration is applied.
 func (e *Executor) Owed() ([]string, error) { return e.units().owed.list() }
 
-// Retry starts once more what is owed, and returns what still is, with why. A
-// unit that has come up by itself is owed no more. A start that takes longer than
-// retryWait goes on, and its unit is still owed until it is up.
+// Retry starts the owed units again, and returns the ones that are still owed,
+// and why. A unit that has come up by itself is no longer owed. A start that
+// takes longer than retryWait goes on in systemd, and its unit stays owed until
+// it is up.
 func (e *Executor) Retry(ctx context.Context) ([]string, error) { return e.units().retry(ctx) }
 
-// Plan says what Apply would do. It changes nothing.
+// Plan returns what Apply would do. It changes nothing.
 func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
 	return e.planner().Plan(ctx, d, source)
 }
@@ -132,22 +136,21 @@ type Request struct {
 	// Source names the document, for people.
 	Source string
 
-	// Try is how long the configuration stays unless it is confirmed; 0 is for
-	// good.
+	// Try is how long the configuration stays without being confirmed. Zero
+	// means for good.
 	Try time.Duration
 }
 
-// ErrNothingBefore says that a change cannot be tried, as the node has nothing
-// yet that it could go back to.
+// ErrNothingBefore means that a change cannot be tried, because the node has no
+// earlier configuration to go back to.
 var ErrNothingBefore = errors.New("the node has no configuration yet that it could go back to; " +
 	"hint: apply it without --try")
 
-// Apply makes the node what r says. An error before the flip has changed
-// nothing on the node; an error in bringing files about has been undone. A unit
-// that systemd could not start, stop or restart is an error too, after all else
-// is done: the generation stays until Judge and Settle have decided, and
-// *unit.JobError tells which unit. An apply that was cut off before is
-// completed first.
+// Apply makes the configuration of r the current generation. It first completes
+// a change that was cut off. After an error before the flip, the node is as it
+// was. An error in placing files is undone. If systemd cannot start, stop or
+// restart a unit, Apply does all the rest and returns a *unit.JobError with the
+// name of the unit; the generation stays until Judge and Settle have decided.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
 	before, err := e.changes().finishPending(ctx)
 	if err != nil {
@@ -197,8 +200,8 @@ func (cs changes) write(c change) error {
 	return cs.store.Write(c.want, c.content)
 }
 
-// journal is that of a new change. before is that of one that had not proven
-// itself yet when this one came, the zero Journal if there is none.
+// journal returns the journal of the new change c. before is the journal of the
+// change that it replaces before its verdict, or the zero Journal.
 func (cs changes) journal(c change, before generation.Journal) generation.Journal {
 	j := generation.Journal{
 		From:   c.have.Name(),
@@ -209,16 +212,18 @@ func (cs changes) journal(c change, before generation.Journal) generation.Journa
 	}
 	j.Well, j.Broken = health.Before(c.have, c.states, cs.uptime())
 	if before.To != "" {
-		j.Good, j.Well, j.Broken = before.Good, wellBefore(before, c.have, j.Well), before.Broken
+		j.Good = before.Good
+		j.Well = wellBefore(before, c.have, j.Well)
+		j.Broken = before.Broken
 	}
 	return j
 }
 
-// wellBefore returns the units that were well when the last generation that has
-// proven itself was replaced. before is the journal of the change to have,
-// which replaced it and has not proven itself, and well are the units that are
-// well under have. What have lists was observed before that change; of other
-// units, such as those of the image, it is not known that they were down.
+// wellBefore returns the units that were well when the last good generation was
+// replaced. before is the journal of the change to have, which replaced it and
+// has no verdict yet, and well are the units that are well under have. For the
+// units in have, before already has the answer. Other units, such as those of
+// the image, count as they are now, as nothing shows that they were down.
 func wellBefore(before generation.Journal, have generation.Manifest, well []string) []string {
 	all := slices.Clone(before.Well)
 	for _, name := range well {
@@ -232,8 +237,8 @@ func wellBefore(before generation.Journal, have generation.Manifest, well []stri
 	return all
 }
 
-// activate makes c.want, which the store has, the current generation, and the node
-// like it.
+// activate makes c.want the current generation and then changes the node
+// accordingly. The store must have c.want already.
 func (cs changes) activate(
 	ctx context.Context, c change, j generation.Journal,
 ) (generation.Manifest, error) {
@@ -254,13 +259,14 @@ func (cs changes) activate(
 	case err == nil:
 		return c.want, cs.finish(ctx, c, j)
 	case j.Direction() == generation.Revert:
-		return generation.Manifest{}, unfinished(err) // There is no other way to go.
+		return generation.Manifest{}, unfinished(err) // A revert has no other way to go.
 	}
 
 	return generation.Manifest{}, errors.Join(err, cs.abandonFlipped(c))
 }
 
-// begin notes what is to be done, before anything is.
+// begin writes the progress and the journal before anything on the node
+// changes.
 func (cs changes) begin(j generation.Journal) error {
 	if _, err := cs.files.linkCurrent(); err != nil {
 		return err
@@ -271,9 +277,9 @@ func (cs changes) begin(j generation.Journal) error {
 	return cs.store.WriteJournal(j)
 }
 
-// abandonFlipped goes back to the generation that a change began with, before any unit
-// has seen the other. If it cannot, the journal stays and the next start tries
-// again.
+// abandonFlipped goes back to the generation that the change began with, before
+// any unit has seen the new one. If it cannot, the journal stays and the next
+// start tries again.
 func (cs changes) abandonFlipped(c change) error {
 	flip := func() error {
 		if c.have.Name() == "" {
@@ -295,7 +301,7 @@ func (cs changes) abandonFlipped(c change) error {
 	return cs.store.Delete(c.want.Name())
 }
 
-// unfinished marks err, if it is one, as ErrUnfinished.
+// unfinished wraps an error with ErrUnfinished. It returns nil for nil.
 func unfinished(err error) error {
 	if err == nil || errors.Is(err, ErrUnfinished) {
 		return err
@@ -303,8 +309,8 @@ func unfinished(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnfinished, err)
 }
 
-// finish does what comes after the files are in place. After going back that is
-// the end of it; otherwise the change is watched from now on.
+// finish runs the units once the files are in place. A revert is then
+// concluded; any other change is watched until its verdict.
 func (cs changes) finish(ctx context.Context, c change, j generation.Journal) error {
 	if c.plan.Reload {
 		if err := cs.units.systemd.Reload(ctx); err != nil {
@@ -314,7 +320,7 @@ func (cs changes) finish(ctx context.Context, c change, j generation.Journal) er
 
 	failed := cs.units.run(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
-		return errors.Join(joined(failed), unfinished(err)) // Cut off, not done: the journal stays.
+		return errors.Join(joined(failed), unfinished(err)) // Cut off, so the journal stays.
 	}
 	if err := cs.units.owed.add(j.To, failed); err != nil {
 		return errors.Join(joined(failed), unfinished(err))

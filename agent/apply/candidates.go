@@ -29,8 +29,8 @@ func (c candidates) load(name string) (generation.Manifest, error) {
 	return m, err
 }
 
-// newest is the generation to go on with when the current one is lost, the zero
-// Manifest if there is none.
+// newest returns the generation to use when the current one is lost, or the
+// zero Manifest if no generation is fit.
 func (c candidates) newest(j generation.Journal) (generation.Manifest, error) {
 	names, err := c.store.List()
 	if err != nil {
@@ -66,9 +66,10 @@ func (c candidates) newest(j generation.Journal) (generation.Manifest, error) {
 	return unproven, nil
 }
 
-// earlier is the generation to roll back to from have: the one with that name
-// or number, or for "" good, if it is one, or else the newest before have that
-// has proven itself and is not held.
+// earlier returns the generation to roll back to from have. It is the
+// generation with this name or number. Without a name, it is good, if set, or
+// else the newest generation before have that has proven itself and is not
+// held.
 func (c candidates) earlier(
 	have generation.Manifest, name, good string,
 ) (generation.Manifest, error) {

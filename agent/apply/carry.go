@@ -1,7 +1,7 @@
 package apply
 
-// Carry makes the configuration that runs now the one that another version of
-// the system starts with; with own, only if that has none of its own.
+// Carry makes another OS version start with the current configuration. With
+// own, a configuration that the other version already has stays.
 func (e *Executor) Carry(osVersion string, own bool) error {
 	if own {
 		if _, ok, err := e.store().Current(osVersion); err != nil || ok {

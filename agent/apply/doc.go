@@ -1,35 +1,56 @@
-// Package apply carries out plans: it writes a generation, flips to it, brings
-// its files about on the node, has systemd do what the plan says, and watches
-// whether the node is the worse for it, with a journal from which the next
-// start goes on where this one was cut off.
+// Package apply changes the configuration of a node. It writes a generation,
+// flips to it, places its files, makes systemd do what the plan says, and
+// watches whether the units stay well. A journal tells the next start how to
+// end a change that was cut off.
 //
 // # One change
 //
-//  1. Observe: the image's units (generation.ReadVendor), the current
-//     generation, the states of the units.
+//  1. Observe: the units of the image (generation.ReadVendor), the current
+//     generation, the states of its units.
 //  2. Decide: generation.Expand makes the entries on disk from the desired
-//     state, and plan.Diff the plan. What stands in the way on the node (a
-//     directory in the place of a file, a link that something else made) is an
-//     error here, before anything is touched. [Planner] has only readers: loam
-//     plan cannot change the node.
+//     state, and plan.Diff makes the plan. An obstacle on the node, such as a
+//     directory in the place of a file or a link that something else made, is
+//     an error here, before anything is touched. [Planner] has only readers:
+//     loam plan cannot change the node.
 //  3. Apply ([Executor]): write the generation, write the journal, flip, place
 //     what changed, one daemon-reload, then the units stage by stage: stops,
-//     sockets, containerd, the rest, kubelet. Progress within this boot is kept
+//     sockets, containerd, the rest, kubelet. The progress within this boot is
 //     in /run.
 //  4. Judge (agent/health). A start that failed is owed (owed.json): it is
-//     tried again, with a backoff, across reboots. A configuration counts as
+//     retried with a backoff, across reboots. A configuration counts as
 //     applied, and the Node gets its checksum, when nothing is owed and all
-//     units that count are well; the reference sets it when every job is done,
-//     too.
-//  5. Record: append to the history and remove the journal. Old generations are
-//     pruned with every change: five stay, the current one, and the one to go
+//     units that count are well; the reference implementation sets it when
+//     every job is done, too.
+//  5. Record: append to the history and remove the journal. Each change prunes
+//     old generations. Five stay, besides the current one and the one to go
 //     back to.
 //
-// The way back is a change like any other, from the store. The digest of what
-// was reverted is then held: it is not tried again until the source says
-// something else, or an operator asks. loam rollback goes to the newest
-// generation before the current one that has proved itself.
+// A revert is a change like any other, from the store. The digest of the
+// configuration that was reverted is then held: it is not applied again until
+// the source has another one, or an operator asks. loam rollback goes to the
+// newest generation before the current one that has proven itself.
 //
-// A change that is cut off is completed or reverted at the next start,
-// whichever the flip says.
+// # How a value flows
+//
+//	Request -> Planner -> change -> changes -> Judge -> Settle -> Record
+//	                                |     |
+//	                              files units
+//
+// [Executor] is what package agent calls. It keeps what has to outlive a call
+// and hands each step to a type with only the fields that the step uses:
+//
+//   - [Planner] makes a change (two manifests and a plan) from a [Request].
+//   - changes is the state machine: it begins a change with a journal
+//     (generation.Journal), activates, finishes and concludes it, or takes it
+//     back.
+//   - files places, removes, repairs and verifies paths.
+//   - units runs the actions of the plan and keeps progress.json; owedUnits
+//     keeps owed.json.
+//   - candidates chooses the generation to go back to.
+//   - [Ledger] keeps the history and the holds.
+//
+// At a start, [Executor.Resume] observes a situation, the pure function
+// decideResume makes a recovery from it, and changes carries that out: a change
+// that was cut off before the flip is abandoned, after the flip it is
+// completed, and a revert always goes on.
 package apply

@@ -11,9 +11,9 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// fakeSystemd keeps units in memory. Like systemd it knows a unit only once it
-// has been told to reload, and gives each start a new invocation id. A unit
-// whose text says "exit 3" fails to start.
+// fakeSystemd keeps units in memory. Like systemd, it knows a unit only after a
+// reload, and gives each start a new invocation ID. A unit whose text has "exit
+// 3" fails to start.
 type fakeSystemd struct {
 	root, image *os.Root
 	mu          sync.Mutex
@@ -21,7 +21,7 @@ type fakeSystemd struct {
 	states      map[string]unit.State
 	starts      int
 	reloads     []string
-	// conf is what /etc/app/a.conf said when a unit was last started.
+	// conf is the content of /etc/app/a.conf when a unit was last started.
 	conf map[string]string
 }
 

@@ -21,16 +21,18 @@ type files struct {
 	// without anything mounted over it.
 	node  *durable.Dir
 	image fs.FS
+
 	// state is /var/lib/loam, with the generations in store.
 	state *durable.Dir
 	store *generation.Store
+
 	// osVersion is the running image's IMAGE_VERSION.
 	osVersion string
 }
 
-// place brings about what changes, and nothing else. Paths that go are taken
-// away before others come: in this order a file can become a directory, and a
-// directory a file.
+// place brings the changed files of c to the node, and touches nothing else. It
+// removes paths before it adds others, so that a file can become a directory
+// and a directory a file.
 func (f files) place(c change, stop func(error) bool) error {
 	changed := map[string]bool{}
 	removes := false
@@ -51,9 +53,9 @@ func (f files) place(c change, stop func(error) bool) error {
 	return nil
 }
 
-// put brings about those of placements whose paths are wanted, nil for all, and
-// returns the ones that were not as they should be. One that cannot be had does
-// not keep it from the others, unless stop says so.
+// put makes the wanted paths what placements say, or all of them if wanted is
+// nil. It returns the paths that were different. An error of one path ends it
+// only if stop reports true.
 func (f files) put(
 	placements []generation.Placement, wanted map[string]bool, stop func(error) bool,
 ) (did []string, err error) {
@@ -81,10 +83,10 @@ func (f files) put(
 	return did, err
 }
 
-// placeAll is place without trust in what is there: every path of want is
-// looked at, and what a write that was cut off has left goes. A path that is
-// the same in both and cannot be had is drift, for Repair to report; stop is
-// for the others.
+// placeAll is like place, but does not trust what is on the node. It checks
+// every path of want, and removes what interrupted writes have left. An error
+// of a path that is the same in have and want is drift, which Repair reports;
+// stop decides about the errors of the others.
 func (f files) placeAll(have, want generation.Manifest, stop func(error) bool) error {
 	if err := f.clean(have, want); err != nil {
 		return err
@@ -108,8 +110,8 @@ func (f files) placeAll(have, want generation.Manifest, stop func(error) bool) e
 	return nil
 }
 
-// clean is clear, and takes away what a write of either that was cut off has
-// left.
+// clean removes what interrupted writes of have or want have left, and then
+// what removeOld removes.
 func (f files) clean(have, want generation.Manifest) error {
 	for _, entry := range slices.Concat(have.Entries, want.Entries) {
 		if err := f.node.Discard(entry.Path[1:]); err != nil {
@@ -119,7 +121,7 @@ func (f files) clean(have, want generation.Manifest) error {
 	return f.removeOld(have, want)
 }
 
-// removeOld takes away what have placed and want does not have.
+// removeOld removes the paths of have that want does not have.
 func (f files) removeOld(have, want generation.Manifest) error {
 	if have.Name() == "" {
 		return nil
@@ -130,10 +132,10 @@ func (f files) removeOld(have, want generation.Manifest) error {
 	return f.removeDirs(have.Dirs, want.Dirs)
 }
 
-// removePlaced takes away the paths that are just as m has them and that
-// current does not have, those beneath except left alone ("" for none). What
-// another wrote over them stays, unless current has something beneath it, and
-// so does what the sync of a token writes.
+// removePlaced removes the paths of m that current does not have, except those
+// with the prefix except ("" for none). It leaves a path alone if its content
+// is no longer as m had it, unless current needs a directory there, or if a
+// token sync writes it.
 func (f files) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
 	wanted := pathsOf(current)
 	above := parentsOf(current)
@@ -149,7 +151,8 @@ func (f files) removePlaced(m, current generation.Manifest, except string) ([]st
 		if above[p.Path] {
 			did, err = f.removeObstacle(p.Path)
 		} else if generation.Placed(f.node.Root().FS(), p) {
-			did, err = true, f.removePath(p.Path)
+			did = true
+			err = f.removePath(p.Path)
 		}
 
 		if err != nil {
@@ -164,18 +167,19 @@ func (f files) removePlaced(m, current generation.Manifest, except string) ([]st
 	return removed, nil
 }
 
-// removeObstacle removes a managed file or link whose path is to be a directory, and
-// reports whether it had to.
+// removeObstacle removes a managed file or link where a directory must come,
+// and reports whether there was one.
 func (f files) removeObstacle(name string) (bool, error) {
 	info, err := f.node.Root().Lstat(name[1:])
 	if err != nil || info.IsDir() {
-		return false, nil // Put says what is wrong with the path, if anything is.
+		return false, nil // If the path is wrong, Put returns the error.
 	}
 	return true, f.node.Remove(name[1:])
 }
 
-// repair makes the paths of m what they should be and returns those that were
-// not. Paths nil are all of them; the zero Manifest has none.
+// repair makes the given paths of m what they should be, or all paths if paths
+// is nil, and returns the ones that were different. The zero Manifest has no
+// paths.
 func (f files) repair(m generation.Manifest, paths []string) ([]string, error) {
 	if m.Name() == "" {
 		return nil, nil
@@ -202,9 +206,9 @@ func (f files) repair(m generation.Manifest, paths []string) ([]string, error) {
 	return repaired, err
 }
 
-// linkCurrent makes /run/loam/current lead to this OS version's current generation,
-// and reports whether it had to. On a node /init has done so; after a first
-// apply under a plain systemd it is not there.
+// linkCurrent makes /run/loam/current lead to the current generation of this OS
+// version, and reports whether it had to. On a node, /init has made the link;
+// under a plain systemd it is absent until the first apply.
 func (f files) linkCurrent() (bool, error) {
 	name := strings.TrimPrefix(generation.Link, "/")
 	if err := f.node.MkdirAll(path.Dir(name)); err != nil {
@@ -213,8 +217,8 @@ func (f files) linkCurrent() (bool, error) {
 	return f.node.Symlink(generation.CurrentTarget(f.node.Root().FS(), f.osVersion), name)
 }
 
-// removePath removes a path that is no longer managed; where the image has
-// something of its own there, that comes back.
+// removePath removes a path that is no longer managed. If the image has a file
+// or link at this path, it restores that.
 func (f files) removePath(name string) error {
 	name = strings.TrimPrefix(name, "/")
 	info, err := fs.Lstat(f.image, name)
@@ -280,7 +284,7 @@ func pathsOf(m generation.Manifest) map[string]bool {
 	return paths
 }
 
-// parentsOf are the directories above the entries of m.
+// parentsOf returns the directories above the entries of m.
 func parentsOf(m generation.Manifest) map[string]bool {
 	parents := map[string]bool{}
 	for _, entry := range m.Entries {
@@ -294,11 +298,10 @@ func parentsOf(m generation.Manifest) map[string]bool {
 // osVersionName is the file that names the OS version that ran last.
 const osVersionName = "os-version"
 
-// removeStale takes away what the OS version that ran last placed outside of
-// /etc, which is made anew at each boot: after an update or a fallback of the
-// OS, its configuration finds what the other one left. Only what is exactly as
-// that generation had it goes. Under the same OS version there is nothing to
-// do.
+// removeStale removes what the OS version that ran last placed outside of /etc,
+// after an update or a fallback of the OS. (/etc begins again at each boot.) It
+// removes only what is exactly as that generation had it. If the OS version is
+// the same, there is nothing to do.
 func (f files) removeStale(current generation.Manifest) ([]string, error) {
 	text, err := f.state.Root().ReadFile(osVersionName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -322,8 +325,8 @@ func (f files) removeStale(current generation.Manifest) ([]string, error) {
 	return removed, err
 }
 
-// removeOther is removeStale for the generation that osVersion has as its
-// current one, if it has one.
+// removeOther is removeStale for the current generation of osVersion, if it has
+// one.
 func (f files) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
 	other, ok, err := f.store.Current(osVersion)
 	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
@@ -335,9 +338,9 @@ func (f files) removeOther(osVersion string, current generation.Manifest) ([]str
 	return f.removePlaced(other, current, "/etc/")
 }
 
-// removeAll takes away what generations have placed: of the current one every
-// path, whatever is there now, of the others what is just as they have it. One
-// path that stays does not keep it from the others.
+// removeAll removes what all generations have placed. It removes a path of the
+// current one whatever its content is, and a path of the others if it is as
+// they placed it. It goes on after an error.
 func (f files) removeAll(current generation.Manifest, all []generation.Manifest) error {
 	var errs []error
 	for _, m := range all {
@@ -357,8 +360,8 @@ func (f files) removeAll(current generation.Manifest, all []generation.Manifest)
 	return errors.Join(errs...)
 }
 
-// stopOf says which errors of a path end the change j. A way back goes round
-// what cannot be had, as there is no other way to go: that is drift then.
+// stopOf returns which errors of a path end the change j. A revert has no other
+// way to go, so it goes on, and a path that it cannot place is drift.
 func stopOf(j generation.Journal) func(error) bool {
 	if j.Direction() == generation.Revert {
 		return Transient
@@ -366,8 +369,8 @@ func stopOf(j generation.Journal) func(error) bool {
 	return func(err error) bool { return err != nil }
 }
 
-// Transient reports whether err is of a file system as a whole, such as that it
-// has no room: it may go another time.
+// Transient reports whether err comes from the file system as a whole, such as
+// a lack of space, so that a retry may succeed.
 func Transient(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO},
 		func(e error) bool { return errors.Is(err, e) })

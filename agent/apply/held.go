@@ -17,7 +17,8 @@ type Held struct {
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
 
-	// Operator says that a person wanted it so, and nothing is wrong.
+	// Operator is set if an operator asked for the hold; the configuration
+	// itself is then good.
 	Operator bool      `json:"operator,omitempty"`
 	At       time.Time `json:"at"`
 }
@@ -27,8 +28,9 @@ const (
 	heldKept = 32
 )
 
-// HeldList reads what is held on a node, oldest first, from its /var/lib/loam.
-// A list that cannot be decoded is empty: what is tried again fails again.
+// HeldList reads the holds of a node from its /var/lib/loam, oldest first. A
+// list that cannot be decoded counts as empty: a bad configuration that is
+// tried again fails again.
 func HeldList(state fs.FS) ([]Held, error) {
 	text, err := fs.ReadFile(state, heldName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +49,7 @@ func HeldList(state fs.FS) ([]Held, error) {
 	return all, nil
 }
 
-// Held says whether, and why, a configuration is not to be applied by itself.
+// Held returns the hold on the configuration with this digest, if there is one.
 func (l Ledger) Held(digest string) (Held, bool, error) {
 	all, err := HeldList(l.State.Root().FS())
 	i := slices.IndexFunc(all, func(h Held) bool { return strings.HasPrefix(digest, h.Digest) })
@@ -96,7 +98,7 @@ func (l Ledger) writeHeld(digest string, h *Held) error {
 	return nil
 }
 
-// digestOf is the part of a generation's name that tells its configuration.
+// digestOf returns the digest in the name of a generation.
 func digestOf(name string) string {
 	_, digest, _ := strings.Cut(name, "-")
 	return digest

@@ -21,9 +21,9 @@ type Ledger struct {
 	Now func() time.Time
 }
 
-// Record is one line of the node's history: a change and what became of it.
+// Record is one line of the node's history: a change and its outcome.
 type Record struct {
-	// At is when the change began, Took how long it was until its outcome.
+	// At is when the change began, Took how long it took until its outcome.
 	At         time.Time     `json:"at"`
 	Took       time.Duration `json:"took"`
 	From       string        `json:"from,omitempty"`
@@ -31,7 +31,7 @@ type Record struct {
 	OSVersion  string        `json:"osVersion"`
 	Source     string        `json:"source,omitempty"`
 	Outcome    Outcome       `json:"outcome"`
-	// Reason is of every outcome but Applied.
+	// Reason is set for every outcome but Applied.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -39,13 +39,13 @@ type Record struct {
 type Outcome string
 
 const (
-	// Applied has proven itself.
+	// Applied means that the generation has proven itself.
 	Applied Outcome = "applied"
-	// Failed has not, and stays, as there is nothing to go back to.
+	// Failed means that it has not, and stays, as there is no earlier one.
 	Failed Outcome = "failed"
-	// Replaced has not had the time: the next change came.
+	// Replaced means that the next change came before the verdict.
 	Replaced Outcome = "replaced"
-	// Reverted is the way back from a generation to the one before.
+	// Reverted means that the node went back to this generation.
 	Reverted Outcome = "reverted"
 )
 
@@ -55,8 +55,8 @@ const (
 	historyKept = 100
 )
 
-// History is what was applied on a node, oldest first, from its /var/lib/loam.
-// A line that cannot be decoded, as a power cut leaves one, is left out.
+// History reads the changes of a node from its /var/lib/loam, oldest first. It
+// skips a line that cannot be decoded, as a power cut may leave one.
 func History(state fs.FS) ([]Record, error) {
 	text, err := fs.ReadFile(state, historyName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -87,8 +87,8 @@ func (l Ledger) Add(r Record) error {
 	return l.shorten()
 }
 
-// shorten drops the older half of a history that has grown to twice what is
-// kept.
+// shorten drops the older half of the history when it holds twice historyKept
+// records.
 func (l Ledger) shorten() error {
 	text, err := l.State.Root().ReadFile(historyName)
 	if err != nil {
@@ -108,8 +108,9 @@ func (l Ledger) shorten() error {
 	return nil
 }
 
-// proven returns a function that reports whether a generation has proven itself.
-// Without any history, as after it was lost, all of them count as proven.
+// proven returns a function that reports whether a generation has proven
+// itself. Without any history, as after it was lost, all of them count as
+// proven.
 func (l Ledger) proven() (func(name string) bool, error) {
 	records, err := History(l.State.Root().FS())
 	if err != nil {

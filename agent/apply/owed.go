@@ -13,9 +13,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// owed are the units of a generation whose start or restart has not succeeded
-// yet. It is durable: what a change asked for is not done because the machine
-// restarted.
+// owed lists the units of a generation that have not started or restarted yet,
+// as a change asked. It is durable: a reboot does not settle the debt.
 type owed struct {
 	Generation string   `json:"generation"`
 	Units      []string `json:"units"`
@@ -25,11 +24,11 @@ type owed struct {
 
 const owedName = "owed.json"
 
-// owedUnits keeps what is owed for the current generation.
+// owedUnits reads and writes the owed units of the current generation.
 type owedUnits struct {
 	state   *durable.Dir
 	running running
-	// cached is what is on disk, once it was read.
+	// cached is the content of the file, once it was read.
 	cached *owed
 }
 
@@ -46,8 +45,9 @@ func (o owedUnits) list() ([]string, error) {
 	return o.cached.of(current), nil
 }
 
-// of are the units that are still to be up. A unit that the configuration wants
-// stopped is owed no start, and one that it does not list is the image's.
+// of returns the units of m that are owed a start. A unit that the
+// configuration wants stopped is owed none, and a unit that it does not list
+// belongs to the image.
 func (o owed) of(m generation.Manifest) []string {
 	if o.Generation != m.Name() {
 		return nil
@@ -71,7 +71,7 @@ func (o owedUnits) add(name string, failed map[string]error) error {
 
 	next := owed{Generation: name, Units: owing(failed)}
 
-	// The rest of a change that was cut off.
+	// A change that was cut off may have added units before.
 	if o.cached.Generation == name {
 		next.Units = append(next.Units, o.cached.Units...)
 		slices.Sort(next.Units)
@@ -80,8 +80,8 @@ func (o owedUnits) add(name string, failed map[string]error) error {
 	return o.write(next)
 }
 
-// addDuring is add in the middle of the change to the generation called name. If
-// that generation is not current any more, nothing is owed.
+// addDuring is add in the middle of the change to the generation called name.
+// If that generation is not current any more, nothing is owed.
 func (o owedUnits) addDuring(name string, failed map[string]error) error {
 	if len(owing(failed)) == 0 {
 		return nil
@@ -94,8 +94,9 @@ func (o owedUnits) addDuring(name string, failed map[string]error) error {
 	return o.add(name, failed)
 }
 
-// owing are the units whose job has failed. One that takes long goes on, and
-// one that the end of the agent has cut off is asked for again.
+// owing returns the units whose job has failed. A job that takes too long goes
+// on in systemd, and a job that the end of the agent cut off is asked for
+// again.
 func owing(failed map[string]error) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
@@ -108,8 +109,8 @@ func owing(failed map[string]error) []string {
 	return names
 }
 
-// read reads what is owed, once. A file that cannot be decoded owes nothing: the
-// units that are down can be seen.
+// read reads the file once. If it cannot be decoded, nothing is owed: the state
+// of the units shows which are down.
 func (o owedUnits) read() error {
 	if o.cached.known {
 		return nil
@@ -124,12 +125,13 @@ func (o owedUnits) read() error {
 	if json.Unmarshal(text, &on) != nil {
 		on = owed{}
 	}
+
 	on.known = true
 	*o.cached = on
 	return nil
 }
 
-// write replaces what is owed. There is no file if nothing is.
+// write replaces the owed units. If there are none, it removes the file.
 func (o owedUnits) write(next owed) error {
 	before := *o.cached
 	next.known = true
@@ -137,6 +139,7 @@ func (o owedUnits) write(next owed) error {
 	if len(next.Units) == 0 && len(before.Units) == 0 {
 		return nil
 	}
+
 	if len(next.Units) == 0 {
 		return o.state.Remove(owedName)
 	}
@@ -145,8 +148,10 @@ func (o owedUnits) write(next owed) error {
 	if err == nil {
 		_, err = o.state.WriteFile(owedName, append(text, '\n'), 0o644)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the units that are owed: %w", err)
 	}
+
 	return nil
 }

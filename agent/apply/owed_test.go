@@ -316,8 +316,8 @@ func TestOwedThatCannotBeReadIsNothing(t *testing.T) {
 	owes(t, n.executor(t, nil))
 }
 
-// TestAFailedStartIsOwedWhereverTheAgentIsKilled: what is done is not asked for
-// again, so that it has failed must be on disk before.
+// TestAFailedStartIsOwedWhereverTheAgentIsKilled: a done action is not asked
+// for again, so its failure must be on disk before.
 func TestAFailedStartIsOwedWhereverTheAgentIsKilled(t *testing.T) {
 	changed := 0
 	for step, cut := 0, true; cut; step++ {

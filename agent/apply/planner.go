@@ -20,8 +20,8 @@ type Observer interface {
 // Planner works out what an apply would do. It has nothing with which it could
 // change the node.
 type Planner struct {
-	// State is /var/lib/loam, Node the running root directory, Image the
-	// image's own, without anything mounted over it.
+	// State is /var/lib/loam, Node the running root directory, Image the root
+	// directory of the image without anything mounted over it.
 	State generation.Reader
 	Node  fs.FS
 	Image fs.FS
@@ -34,7 +34,7 @@ type Planner struct {
 	OSVersion string
 }
 
-// Plan says what Apply would do.
+// Plan returns what Apply would do.
 func (p Planner) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
 	c, err := p.change(ctx, d, source)
 	return c.plan, err
@@ -49,7 +49,7 @@ type change struct {
 	states []unit.State
 }
 
-// change observes and decides.
+// change observes the node and decides on the change to d.
 func (p Planner) change(ctx context.Context, d config.Desired, source string) (change, error) {
 	vendor, err := p.Catalog.Read(d)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 	return c, err
 }
 
-// between is the change from one generation to another.
+// between decides on the change from one generation to another.
 func (p Planner) between(ctx context.Context, have, want generation.Manifest) (change, error) {
 	states, err := p.observe(ctx, plan.Names(have, want))
 	if err != nil {
@@ -115,7 +115,8 @@ func (p Planner) between(ctx context.Context, have, want generation.Manifest) (c
 	}, nil
 }
 
-// observe looks at the units called names and at those that are bound by them.
+// observe returns the states of the named units, and of the units bound by
+// them.
 func (p Planner) observe(ctx context.Context, names []string) ([]unit.State, error) {
 	var all []unit.State
 	seen := map[string]bool{}

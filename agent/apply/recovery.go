@@ -10,9 +10,11 @@ import (
 // off, if any, and the generation that the current link leads to.
 type situation struct {
 	journal generation.Journal
+
 	// pending reports whether there is a journal. A journal that cannot be
 	// decoded is pending and zero.
 	pending bool
+
 	// current is zero if there is no current generation or if it is corrupt.
 	current generation.Manifest
 	corrupt bool
@@ -38,12 +40,14 @@ const (
 // recovery is the decision of decideResume.
 type recovery struct {
 	step step
+
 	// activate says that the current link does not lead to the change yet. Only
 	// a revert that was cut off before its flip needs this.
 	activate bool
+
 	// rebooted says that the units of this boot have started with the files of
-	// the current generation: systemd has read its /etc, but files elsewhere may
-	// have changed since.
+	// the current generation: systemd has read its /etc, but files elsewhere
+	// may have changed since.
 	rebooted bool
 }
 
@@ -77,6 +81,7 @@ func decideResume(s situation, bootID string) recovery {
 	case isCurrent:
 		return recovery{step: stepComplete, rebooted: rebooted}
 	}
+
 	return recovery{step: stepAbandon, rebooted: rebooted}
 }
 
@@ -100,9 +105,15 @@ func (cs changes) observe() (situation, error) {
 	if err != nil && !corrupt {
 		return situation{}, err
 	}
+
 	if corrupt {
 		current = generation.Manifest{}
 	}
 
-	return situation{journal: journal, pending: pending, current: current, corrupt: corrupt}, nil
+	return situation{
+		journal: journal,
+		pending: pending,
+		current: current,
+		corrupt: corrupt,
+	}, nil
 }

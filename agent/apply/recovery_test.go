@@ -15,19 +15,35 @@ func TestDecideResumeAtEachCut(t *testing.T) {
 	none := generation.Manifest{}
 
 	first := generation.Journal{To: old.Name(), BootID: thisBoot}
-	forward := generation.Journal{From: old.Name(), To: next.Name(), Good: old.Name(), BootID: thisBoot}
-	revert := generation.Journal{From: next.Name(), To: old.Name(), Good: old.Name(), Back: "bad", BootID: thisBoot}
+	forward := generation.Journal{
+		From:   old.Name(),
+		To:     next.Name(),
+		Good:   old.Name(),
+		BootID: thisBoot,
+	}
+
+	revert := generation.Journal{
+		From:   next.Name(),
+		To:     old.Name(),
+		Good:   old.Name(),
+		Back:   "bad",
+		BootID: thisBoot,
+	}
+
 	corrupt := generation.Journal{} // See generation.Reader.Journal.
 
 	cut := func(j generation.Journal, current generation.Manifest) situation {
 		return situation{journal: j, pending: true, current: current}
 	}
+
 	rebooted := func(s situation) situation {
 		s.journal.BootID = otherBoot
 		return s
 	}
+
 	unreadable := func(s situation) situation {
-		s.current, s.corrupt = none, true
+		s.current = none
+		s.corrupt = true
 		return s
 	}
 

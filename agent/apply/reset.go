@@ -9,15 +9,15 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Reset takes away what generations have brought, and then them with all their
-// content: the node is as one that has had none. There is no verdict to wait
+// Reset removes what all generations have placed, and then the generations with
+// their content, as if the node had never had one. There is no verdict to wait
 // for, and no way back.
 //
-// It keeps no journal: cut off anywhere, it is done again from its beginning,
-// before any Resume, which would mend the node. An error that is ErrUnfinished
-// says that something is still there; the generations then stay, as they know
-// what there is to take away. Any other is of units of the image that did not
-// come up without what they were given.
+// It keeps no journal: if it is cut off, it begins again, before any Resume,
+// which would repair the node. If the error is ErrUnfinished, something is
+// still there; the generations then stay, as they know what to remove. Any
+// other error comes from a unit of the image that did not come up without its
+// configuration.
 func (e *Executor) Reset(ctx context.Context) error {
 	ran, all, err := e.everything()
 	if err != nil {
@@ -25,8 +25,11 @@ func (e *Executor) Reset(ctx context.Context) error {
 	}
 
 	_, left := e.leave(ctx, ran, true) // Before its unit goes, a unit stops in its own way.
-	left = errors.Join(left, e.Node.Together(func() error { return e.files().removeAll(ran[0], all) }),
-		e.Units.Reload(ctx))
+	left = errors.Join(left,
+		e.Node.Together(func() error {
+			return e.files().removeAll(ran[0], all)
+		}), e.Units.Reload(ctx))
+
 	down, again := e.leave(ctx, ran, false)
 	left = errors.Join(left, again, ctx.Err())
 	if left == nil {
@@ -40,8 +43,9 @@ func (e *Executor) Reset(ctx context.Context) error {
 	return errors.Join(unfinished(left), down)
 }
 
-// everything are the generations whose units may run, the current one first and
-// with it that of a change that is under way, and all that can be read.
+// everything returns the generations whose units may run (the current one
+// first, then the generation before a pending change), and all generations that
+// can be read.
 func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 	current, _, err := e.Current()
 	if err != nil && !errors.Is(err, generation.ErrTorn) {
@@ -73,10 +77,10 @@ func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 	return ran, all, nil
 }
 
-// leave does with units what follows from there being no generation any more:
-// of the first that ran all of it, or the stops alone; of another the stops.
-// left is what could not be stopped or observed, down what could not be
-// started.
+// leave runs the units as if no generation came after those in ran: for the
+// first all actions, or only the stops with stopsOnly; for the others only the
+// stops. left has the units that could not be stopped or observed, down the
+// units that could not be started.
 func (e *Executor) leave(
 	ctx context.Context, ran []generation.Manifest, stopsOnly bool,
 ) (down, left error) {

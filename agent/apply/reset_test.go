@@ -103,7 +103,7 @@ func TestResetOfANewNodeChangesNothing(t *testing.T) {
 	n, fake := fakeNode(t)
 	starts := fake.starts
 	e := n.executor(t, func(s durable.Step) error {
-		if s.Op != durable.Remove { // of what is not there
+		if s.Op != durable.Remove { // nothing there
 			t.Errorf("%s", s)
 		}
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Resumed is what Resume found to do.
+// Resumed is what Resume has done.
 type Resumed struct {
 	// Finished names the generation whose apply was cut off and is now done.
 	Finished string
@@ -21,14 +21,13 @@ type Resumed struct {
 	Repaired []string
 	// Drift says which paths are not, and cannot be had.
 	Drift error
-	// Mended names the generation that took the place of one that is damaged.
+	// Mended names the generation that replaced a corrupt or lost one.
 	Mended string
 }
 
-// Resume completes what an earlier run was cut off in: the node is then exactly
-// the current generation, the one before the cut or the one after it. On a
-// node where nothing was cut off and nothing has drifted it writes nothing and
-// asks systemd for nothing.
+// Resume ends a change that was cut off. The node then runs exactly the current
+// generation, the one before the change or the one after it. If nothing was cut
+// off and nothing has drifted, it writes nothing and does not call systemd.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	found, err := e.changes().observe()
 	if err != nil {
@@ -41,6 +40,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 		if err != nil {
 			return r, err
 		}
+
 		// The change that was cut off may have ended with it.
 		found, err = e.changes().observe()
 		if err != nil {
@@ -83,18 +83,20 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 	if err == nil {
 		err = e.store().Sweep()
 	}
+
 	return r, err
 }
 
-// abandon ends a change whose generation is not current: it never was, or it has
-// been taken back. It removes what the change may have placed, and the change
-// itself.
+// abandon ends a change whose generation is not current: it never was, or it
+// has been taken back. It removes what the change may have placed, and the
+// change itself.
 func (cs changes) abandon(ctx context.Context, found situation, r recovery) error {
 	j := found.journal
 	to, err := cs.candidates.load(j.To)
 	if err != nil {
 		return err
 	}
+
 	exists := to.Name() != ""
 
 	if exists {
@@ -116,12 +118,13 @@ func (cs changes) abandon(ctx context.Context, found situation, r recovery) erro
 	if !exists {
 		return nil
 	}
+
 	return cs.store.Delete(to.Name())
 }
 
 // restartLate restarts the units that have started, in this boot, with files of
-// have outside of /etc. If those of want cannot be had, that is not said here:
-// the next apply may be what mends it.
+// have outside of /etc. If the files of want cannot be placed, it does nothing:
+// the next apply may repair them.
 func (cs changes) restartLate(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal,
 ) error {
@@ -155,8 +158,8 @@ func (cs changes) completeOrRevert(ctx context.Context, j generation.Journal, r 
 	return nil
 }
 
-// complete does again all that comes after the flip of a change, and the flip of
-// a revert that was cut off before it.
+// complete does again all that comes after the flip of a change, and the flip
+// of a revert that was cut off before it.
 func (cs changes) complete(ctx context.Context, j generation.Journal, r recovery) error {
 	want, err := cs.store.Load(j.To)
 	if err != nil {
@@ -188,15 +191,17 @@ func (cs changes) complete(ctx context.Context, j generation.Journal, r recovery
 	if err != nil {
 		return unfinished(err)
 	}
+
 	if r.rebooted {
 		c.plan.Units = afterBoot(c)
 	}
+
 	return cs.finish(ctx, c, j)
 }
 
-// activateRevert flips to j.To, where a revert was cut off before its flip. If
-// the node has booted since, it has booted with j.From: the journal then names
-// this boot as the one in which the revert began.
+// activateRevert flips to j.To, if a revert was cut off before its flip. If the
+// node has booted since, it has booted with j.From: the journal then names this
+// boot as the one in which the revert began.
 func (cs changes) activateRevert(j generation.Journal) error {
 	if j.BootID != cs.bootID {
 		j.BootID = cs.bootID
@@ -207,9 +212,9 @@ func (cs changes) activateRevert(j generation.Journal) error {
 	return cs.store.Activate(cs.osVersion, j.To)
 }
 
-// afterBoot is what is left to do with units in a boot that began with c.want:
-// systemd has started with its /etc, so that nothing runs the old one. What is
-// elsewhere may have come only now.
+// afterBoot returns the unit actions that are left in a boot that began with
+// c.want. systemd has started with its /etc, so no unit runs with the old one.
+// Files elsewhere may have changed only after that.
 func afterBoot(c change) []plan.Action {
 	late := map[string]bool{}
 	for _, f := range c.plan.Files {
@@ -227,16 +232,16 @@ func afterBoot(c change) []plan.Action {
 	})
 }
 
-// placeError is an error in bringing the files of a generation about.
+// placeError is an error in placing the files of a generation.
 type placeError struct{ error }
 
 func (e *placeError) Unwrap() error { return e.error }
 
-// finishPending ends a change that was cut off, so that the next one begins at a
-// complete generation. If its files cannot be placed and no unit has seen it yet,
-// the change is undone, as the next one may be what repairs the node. It returns
-// the journal of a change that is complete and has not proven itself, or the zero
-// Journal.
+// finishPending ends a change that was cut off, so that the next one begins at
+// a complete generation. If its files cannot be placed and no unit has seen it
+// yet, it abandons the change, as the next one may repair the node. It returns
+// the journal of a change that is complete and waits for its verdict, or the
+// zero Journal.
 func (cs changes) finishPending(ctx context.Context) (generation.Journal, error) {
 	j, pending, err := cs.store.Journal()
 	if err != nil || !pending {
@@ -285,13 +290,14 @@ func (cs changes) finishPending(ctx context.Context) (generation.Journal, error)
 	if err := cs.abandonFlipped(change{have: have, want: found.current}); err != nil {
 		return generation.Journal{}, errors.Join(failed, err)
 	}
+
 	*cs.units.reload = true
 	return generation.Journal{}, unfinished(cs.units.reloadPending(ctx))
 }
 
-// replaceCurrent puts another generation in the place of a current one that is
-// corrupt or lost, and returns its name: the last that has proven itself, or else
-// the newest that is not held. On a node that has none, it returns "".
+// replaceCurrent replaces a corrupt or lost current generation and returns the
+// name of the new one: the last that has proven itself, or else the newest that
+// is not held. It returns "" if the node has no other.
 func (cs changes) replaceCurrent(ctx context.Context, found situation) (string, error) {
 	want, err := cs.candidates.newest(found.journal)
 	if err != nil {
@@ -310,14 +316,14 @@ func (cs changes) replaceCurrent(ctx context.Context, found situation) (string, 
 	return want.Name(), err
 }
 
-// Repair makes those of paths that the current generation manages, or that its
-// links lead through, what they should be, and returns the ones that were not.
-// content is by digest: what the store has lost is written anew from it. A path
-// that cannot be had does not keep it from the others.
+// Repair makes the given paths what the current generation says, and returns
+// the ones that were different. Paths in /var/lib/loam, which links lead
+// through, are restored in the store, with content (by digest) where the store
+// has lost it. An error of one path does not keep Repair from the others.
 func (e *Executor) Repair(
 	ctx context.Context, paths []string, content map[string]config.Content,
 ) ([]string, error) {
-	repaired, err := e.relink(content)
+	repaired, err := e.restoreCurrent(content)
 	if err != nil {
 		return repaired, err
 	}
@@ -334,9 +340,9 @@ func (e *Executor) Repair(
 	return repaired, errors.Join(mendErr, placeErr, e.units().reloadFor(ctx, repaired))
 }
 
-// relink brings the current generation back if something took the link to it,
-// or that to its files.
-func (e *Executor) relink(content map[string]config.Content) ([]string, error) {
+// restoreCurrent restores the current generation if something removed the link
+// to it, or its link to its files.
+func (e *Executor) restoreCurrent(content map[string]config.Content) ([]string, error) {
 	_, ok, err := e.Current()
 	if ok || e.last.Name() == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
 		return nil, err

@@ -37,8 +37,8 @@ func withUnit(value, text string) config.Desired {
 	return d
 }
 
-// goOn is what the loop does after an error: complete what is left, and carry
-// out the verdict that then comes.
+// goOn is what the loop does after an error: complete the rest, and carry out
+// the verdict that comes then.
 func goOn(t *testing.T, e *apply.Executor) {
 	t.Helper()
 	if _, err := e.Resume(t.Context()); err != nil && errors.Is(err, apply.ErrUnfinished) {

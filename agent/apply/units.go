@@ -24,18 +24,18 @@ type units struct {
 	// wait is how long one stage may take.
 	wait time.Duration
 	owed owedUnits
-	// reload says that a repair is on disk which systemd has not read yet.
+	// reload is set while systemd has not read a repaired unit file yet.
 	reload *bool
 }
 
-// progress is what has been done of a change in this boot. It is in /run, as
-// another boot starts with the new files.
+// progress says how far a change is in this boot. It is in /run, because the
+// next boot starts with the new files.
 type progress struct {
 	To     string `json:"to"`
 	BootID string `json:"bootID"`
 	// Done lists the unit actions that are finished, as "restart foo.service".
 	Done []string `json:"done,omitempty"`
-	// All says that there is nothing left to do.
+	// All is set when nothing is left to do.
 	All bool `json:"all,omitempty"`
 }
 
@@ -43,8 +43,8 @@ const progressName = "run/loam/progress.json"
 
 func doneName(a plan.Action) string { return string(a.Verb) + " " + a.Unit }
 
-// progressOf reads how far the change j is. One that cannot be read is as good
-// as none: an action that is done again does no harm.
+// progressOf reads how far the change j is. A file that cannot be read counts
+// as no progress: doing an action again does no harm.
 func (u units) progressOf(j generation.Journal) progress {
 	var p progress
 	text, err := u.node.Root().ReadFile(progressName)
@@ -62,9 +62,9 @@ func (u units) writeProgress(p progress) error {
 	return u.node.WriteVolatile(progressName, text, 0o644)
 }
 
-// run does the actions, a stage at a time and those of a stage at once, and
-// keeps which are done: those are left out. It goes on after an action that did
-// not succeed and returns the errors by unit.
+// run does the actions stage by stage, and records the ones it has done, so
+// that it skips them after a cut. It goes on after an action that fails, and
+// returns the errors by unit.
 func (u units) run(
 	ctx context.Context, actions []plan.Action, j generation.Journal,
 ) map[string]error {
@@ -81,7 +81,7 @@ func (u units) run(
 	return failed
 }
 
-// runAlone is act without a journal.
+// runAlone is run without a journal.
 func (u units) runAlone(ctx context.Context, actions []plan.Action) map[string]error {
 	failed := map[string]error{}
 	p := progress{BootID: u.bootID}
@@ -93,19 +93,20 @@ func (u units) runAlone(ctx context.Context, actions []plan.Action) map[string]e
 	return failed
 }
 
-// finish notes that there is nothing left to do of the change j.
+// finish records that nothing is left to do for the change j.
 func (u units) finish(j generation.Journal) error {
 	p := u.progressOf(j)
 	p.All = true
 	return u.writeProgress(p)
 }
 
-// stages are the actions by stage, those that systemd does by itself left out.
-// In each, what is started comes after the rest: a restart of what it requires
-// would take it along, and with it what is part of it. Last, what systemd
-// restarts by itself is started, which is nothing to do for a unit that is up:
-// as it reads its units, systemd may stop one that is bound to what is still to
-// come, and what that takes along is then not restarted with it.
+// stages groups the actions by stage, without those that systemd does by
+// itself. In each stage, starts come after the rest: a restart of a unit that
+// they require would stop them, and with them their parts. The last stage
+// starts what systemd restarts by itself, which does nothing for a unit that is
+// up. It is needed because systemd may stop a unit while it reads its files, if
+// the unit is bound to another that is still to come, and does not restart its
+// dependents then.
 func stages(actions []plan.Action) [][]plan.Action {
 	var all [][]plan.Action
 	var starts, last []plan.Action
@@ -135,7 +136,7 @@ func stages(actions []plan.Action) [][]plan.Action {
 	return append(all, starts, last)
 }
 
-// stage does actions at once, and keeps that they are done.
+// stage does the actions at once, and records the ones it has done.
 func (u units) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
 	failed := map[string]error{}
 	for _, r := range u.together(ctx, actions) {
@@ -148,7 +149,8 @@ func (u units) stage(ctx context.Context, actions []plan.Action, p *progress) ma
 		p.Done = append(p.Done, doneName(r.action))
 	}
 
-	// What is done is not asked for again, so what has failed is noted before.
+	// A done action is not asked for again, so a failure must be on disk
+	// before.
 	if err := u.owed.addDuring(p.To, failed); err != nil {
 		failed[""] = err
 		return failed
@@ -167,8 +169,8 @@ type result struct {
 	err    error
 }
 
-// together asks systemd for everything at once, so that systemd orders the jobs
-// as the units say, and waits for all of it.
+// together asks systemd for all actions at once, so that systemd orders the
+// jobs as the units say, and waits for all of them.
 func (u units) together(ctx context.Context, actions []plan.Action) []result {
 	ctx, cancel := context.WithTimeout(ctx, u.wait)
 	defer cancel()
@@ -200,11 +202,11 @@ func (u units) do(ctx context.Context, a plan.Action) error {
 	return u.systemd.Restart(ctx, a.Unit)
 }
 
-// retryWait is how long Retry waits for the jobs that it has started: it is the
-// one thing that changes the node meanwhile.
+// retryWait limits how long Retry waits for its jobs, as nothing else can
+// change the node in that time.
 const retryWait = 10 * time.Second
 
-// retry starts once more what is owed. See [Executor.Retry].
+// retry starts the owed units again; see [Executor.Retry].
 func (u units) retry(ctx context.Context) ([]string, error) {
 	names, err := u.owed.list()
 	if err != nil || len(names) == 0 {
@@ -246,7 +248,7 @@ func (u units) retry(ctx context.Context) ([]string, error) {
 	return o.Units, errors.Join(joined(failed), err)
 }
 
-// joined is all errors as one, in the order of the units.
+// joined returns all errors as one, in the order of the units.
 func joined(failed map[string]error) error {
 	var all []error
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
@@ -255,7 +257,8 @@ func joined(failed map[string]error) error {
 	return errors.Join(all...)
 }
 
-// reloadFor has systemd read its units again if one of the paths is of them.
+// reloadFor makes systemd read its units again if one of the paths is a unit
+// file.
 func (u units) reloadFor(ctx context.Context, repaired []string) error {
 	if slices.ContainsFunc(repaired, func(p string) bool {
 		return strings.HasPrefix(p, "/etc/systemd/system/")
@@ -265,7 +268,7 @@ func (u units) reloadFor(ctx context.Context, repaired []string) error {
 	return u.reloadPending(ctx)
 }
 
-// reloadPending has systemd read its units if a repair asks for it.
+// reloadPending makes systemd read its units again if a repair needs it.
 func (u units) reloadPending(ctx context.Context) error {
 	if !*u.reload {
 		return nil

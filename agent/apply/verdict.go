@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 )
 
-// watch begins to watch how the units of a new generation do.
+// watch begins to watch the units of a new generation.
 func (cs changes) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
 	*cs.gate = &health.Gate{
 		Want:   want,
@@ -26,19 +26,19 @@ func (cs changes) watch(want generation.Manifest, j generation.Journal, failed m
 // Pending is a change that has not proven itself, or is not confirmed.
 type Pending struct {
 	generation.Journal
-	// Watched says that all of it is done, and only the verdict is missing.
+	// Watched is set when the change is complete and only its verdict is
+	// missing.
 	Watched bool
 }
 
-// Pending reads what is under way; false if nothing is.
+// Pending returns the change that is under way; false if there is none.
 func (e *Executor) Pending() (Pending, bool, error) {
 	j, ok, err := e.store().Journal()
 	return Pending{j, e.gate != nil}, ok, err
 }
 
-// Judge looks at the units of a change that is watched. The verdict is final
-// when Settle has been told. Without a change, or with one that is not done
-// yet, there is no verdict to come.
+// Judge observes the units of the watched change. Settle carries out the
+// verdict. If no change is watched, the verdict is zero.
 func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	if e.gate == nil {
 		return health.Verdict{}, nil
@@ -65,7 +65,7 @@ func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	return e.judgeTry(j, v), nil
 }
 
-// judgeTry is the verdict on a change that nobody has confirmed yet.
+// judgeTry returns the verdict on a change that is not confirmed yet.
 func (e *Executor) judgeTry(j generation.Journal, v health.Verdict) health.Verdict {
 	try := *j.Try
 	if e.Uptime() >= try.Deadline || j.BootID != e.BootID {
@@ -84,8 +84,8 @@ func (e *Executor) judgeTry(j generation.Journal, v health.Verdict) health.Verdi
 	return v
 }
 
-// Settle carries out a verdict: a change that is good stays, one that is bad is
-// taken back. The generation is the one that the node then runs.
+// Settle carries out a verdict: a good change stays, and a bad one is reverted.
+// It returns the generation that the node then runs.
 func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
 	j, ok, err := e.store().Journal()
 	if err != nil || !ok {
@@ -106,8 +106,8 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
 }
 
-// accept ends a change that stays. reason says which units are not well all the
-// same.
+// accept ends a change that stays. reason lists the units that are not well but
+// were not well before either.
 func (cs changes) accept(j generation.Journal, reason string) (generation.Manifest, error) {
 	if err := cs.conclude(j, Applied, reason); err != nil {
 		return generation.Manifest{}, unfinished(err)
@@ -116,8 +116,8 @@ func (cs changes) accept(j generation.Journal, reason string) (generation.Manife
 	return m, unfinished(errors.Join(err, cs.store.Prune(kept)))
 }
 
-// revert takes a change back. Without a generation to go back to, or with one
-// that cannot be used any more, it stays, and the history says so.
+// revert takes a bad change back. If there is no generation to go back to, or
+// it cannot be read any more, the change stays, and the history says so.
 func (cs changes) revert(
 	ctx context.Context, j generation.Journal, why string,
 ) (generation.Manifest, error) {
@@ -142,8 +142,8 @@ func (cs changes) revert(
 	return m, err
 }
 
-// concludeRevert ends a way back: what the node went back from is not applied
-// again by itself.
+// concludeRevert ends a revert: the configuration that the node has left is
+// held.
 func (cs changes) concludeRevert(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
 		err := cs.ledger.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
@@ -171,7 +171,7 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 	return cs.ledger.Add(r)
 }
 
-// conclude writes down what became of a change and ends it.
+// conclude records the outcome of a change and removes its journal.
 func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string) error {
 	if err := cs.record(j, outcome, reason); err != nil {
 		return err
@@ -180,8 +180,9 @@ func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string)
 	return cs.store.RemoveJournal()
 }
 
-// rollback is the change from have to an earlier generation. An error that is not
-// ErrUnfinished, of no generation, came before it began.
+// rollback is a change from have to an earlier generation. If it fails before
+// it begins, it returns the zero Manifest and an error that is not
+// ErrUnfinished.
 func (cs changes) rollback(
 	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
 ) (generation.Manifest, error) {
@@ -201,11 +202,11 @@ func (cs changes) rollback(
 	})
 }
 
-// ErrNothingToConfirm says that no change waits to be confirmed.
+// ErrNothingToConfirm means that no change waits to be confirmed.
 var ErrNothingToConfirm = errors.New("no change waits to be confirmed")
 
-// Confirm makes a change stay that was on trial. It is still watched until all
-// its units have been well for long enough.
+// Confirm ends the trial of a change, so that it stays. Its units are still
+// watched until all of them have been well for long enough.
 func (e *Executor) Confirm() (generation.Manifest, error) {
 	j, ok, err := e.store().Journal()
 	if err != nil {
@@ -223,9 +224,9 @@ func (e *Executor) Confirm() (generation.Manifest, error) {
 	return e.store().Load(j.To)
 }
 
-// Rollback goes back to an earlier generation of the running OS version, "" for
-// the one before, as an operator wants it. What the node goes back from is
-// held.
+// Rollback goes back, for an operator, to an earlier generation of the running
+// OS version, or to the one before if name is "". The configuration that the
+// node leaves is held.
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
 	before, err := e.changes().finishPending(ctx)
 	if err != nil {

@@ -14,28 +14,28 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// Verified is what Verify found.
+// Verified is the result of Verify.
 type Verified struct {
-	// Checked counts the paths of all generations and of the node, Bytes what
-	// of their content was read.
+	// Checked counts the paths of all generations and of the node, Bytes the
+	// content that was read.
 	Checked int
 	Bytes   int64
 	Bad     []Fault
 }
 
-// Fault is a path that is not what it should be.
+// Fault is a path that differs from its manifest.
 type Fault struct {
-	// Path is on the node; of what only an older generation has, it is in that
-	// generation's directory.
+	// Path is on the node, or in the directory of the generation if only an
+	// older one has it.
 	Path     string
 	Problem  string
 	Repaired bool
 }
 
 // Verify reads all content of all generations, and every managed path of the
-// node, and compares them with the manifests. With repair it repairs what it can:
-// the node from the store; the store from content, from its own other copies and
-// from real files on the node.
+// node, and compares them with the manifests. With repair it repairs what it
+// can: the node from the store; the store from content, from its own other
+// copies and from real files on the node.
 func (e *Executor) Verify(
 	ctx context.Context, content map[string]config.Content, repair bool,
 ) (Verified, error) {
@@ -55,6 +55,7 @@ func (e *Executor) Verify(
 			repaired = append(repaired, bad.Path)
 		}
 	}
+
 	return v, e.units().reloadFor(ctx, repaired)
 }
 
@@ -81,7 +82,7 @@ func (f files) verify(
 	return v, f.verifyPlaced(&v, current, repair)
 }
 
-// verifyStored looks at the store's content and links of one generation.
+// verifyStored checks the content and links of one generation in the store.
 func (f files) verifyStored(
 	v *Verified,
 	m generation.Manifest,
@@ -120,13 +121,14 @@ func (f files) verifyStored(
 	}
 
 	if errors.Is(repairErr, fs.ErrNotExist) {
-		return nil // Nobody has the content any more; the findings say so.
+		return nil // The content is lost, as the faults say.
 	}
 
 	return repairErr
 }
 
-// sources is content, and what of damaged files the node has elsewhere.
+// sources returns content, and copies of damaged files from elsewhere on the
+// node.
 func (f files) sources(
 	damaged []generation.Entry, content map[string]config.Content,
 ) map[string]config.Content {
@@ -140,7 +142,8 @@ func (f files) sources(
 	return sources
 }
 
-// otherCopy is the content of a damaged file as a real file on the node has it.
+// otherCopy returns the content of a damaged file if a real file on the node
+// has it.
 func (f files) otherCopy(entry generation.Entry) (config.Content, bool) {
 	for _, p := range generation.Place(generation.Manifest{Entries: []generation.Entry{entry}}) {
 		if p.Kind == generation.PlaceCopy && generation.Placed(f.node.Root().FS(), p) {
@@ -151,7 +154,7 @@ func (f files) otherCopy(entry generation.Entry) (config.Content, bool) {
 	return config.Content{}, false
 }
 
-// verifyPlaced looks at the managed paths of the node.
+// verifyPlaced checks the managed paths of the node.
 func (f files) verifyPlaced(v *Verified, m generation.Manifest, repair bool) error {
 	if m.Name() == "" {
 		return nil
@@ -181,7 +184,7 @@ func (f files) verifyPlaced(v *Verified, m generation.Manifest, repair bool) err
 	return nil
 }
 
-// repairStored makes the links and the content whole again that ways are of.
+// repairStored restores the given links and content in the store.
 func (f files) repairStored(
 	m generation.Manifest, ways []string, content map[string]config.Content,
 ) ([]string, error) {
