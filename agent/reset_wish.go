@@ -71,8 +71,8 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 		return control.Outcome{}, errors.New("this node cannot be upgraded\nhint: it was not started from a disk of its own; see `loam status`")
 	}
 	atOnce := r.Now || r.Back || r.Drill != ""
-	wish := upgrade.Wish{Ref: r.From, Again: r.Again, Now: r.Now, AtOnce: atOnce, Stay: r.Stay}
-	version, err := p.upgrades.Ask(ctx, upgrade.Request{Wish: wish, Version: r.Version, Permit: r.Permit, Plan: r.Plan, Back: r.Back, Drill: r.Drill})
+	wish := upgrade.Options{Ref: r.From, Again: r.Again, Now: r.Now, AtOnce: atOnce, Stay: r.Stay}
+	version, err := p.upgrades.Ask(ctx, upgrade.Request{Options: wish, Version: r.Version, Permit: r.Permit, Plan: r.Plan, Rollback: r.Back, Drill: r.Drill})
 	o := control.Outcome{Result: control.Armed, Version: version}
 	if opens := p.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
 		o.Reason = opens.Format(" on Mon at 15:04 MST")

@@ -103,7 +103,7 @@ func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *u
 	s := upgrade.New(&upgrade.Service{
 		Upgrader: u,
 		Machine:  upgradeNode{n},
-		Offers: upgrade.Offers{
+		Releases: upgrade.Releases{
 			Ref:   from.Repository,
 			Root:  []byte(from.Root),
 			Keep:  u.Records,
@@ -122,7 +122,7 @@ func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *u
 
 	if n.cluster != nil {
 		n.cluster.Upgrade = func(ctx context.Context, version string) error {
-			_, err := s.Ask(ctx, upgrade.Request{Wish: upgrade.Wish{AtOnce: true}, Version: version})
+			_, err := s.Ask(ctx, upgrade.Request{Options: upgrade.Options{AtOnce: true}, Version: version})
 			return err
 		}
 	}

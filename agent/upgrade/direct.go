@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directAlign is what O_DIRECT asks of memory, offsets and lengths on every
-// disk that the kernel knows.
+// directAlign is the alignment that O_DIRECT wants for memory, offsets and
+// lengths, on every disk that the kernel supports.
 const directAlign = 4096
 
 // directBuffer is how much is read or written at once.
@@ -65,7 +65,7 @@ func aligned(p []byte, off int64) bool {
 		(uintptr(unsafe.Pointer(&p[0]))|uintptr(off)|uintptr(len(p)))%directAlign == 0
 }
 
-// ReadAt is io.ReaderAt.
+// ReadAt implements [io.ReaderAt].
 func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 	if aligned(p, off) {
 		return d.f.ReadAt(p, off)
@@ -97,7 +97,8 @@ func (d *direct) ReadAt(p []byte, off int64) (done int, err error) {
 	return done, nil
 }
 
-// WriteAt is io.WriterAt. What is not whole sectors is read before.
+// WriteAt implements [io.WriterAt]. Sectors that p covers in part are read
+// first.
 func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 	if aligned(p, off) {
 		return d.f.WriteAt(p, off)
@@ -131,10 +132,10 @@ func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 	return done, nil
 }
 
-// Sync is Device's.
+// Sync implements [Device].
 func (d *direct) Sync() error { return unix.Fdatasync(int(d.f.Fd())) }
 
-// Close is io.Closer.
+// Close implements [io.Closer].
 func (d *direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,20 +23,20 @@ type Device interface {
 	Sync() error
 }
 
-// Closer is a Device that somebody holds.
+// Closer is a Device that has to be closed.
 type Closer interface {
 	Device
 	io.Closer
 }
 
-// Disk is the disk that the system runs from.
+// Disk is the disk from which the system runs.
 type Disk struct {
-	// Arch is the machine's, as Go names it.
+	// Arch is the machine's architecture, as Go names it.
 	Arch string
 	// Size and SectorSize are in bytes.
 	Size       int64
 	SectorSize int
-	// Whole is all of it, for the partition table.
+	// Whole is the entire disk, for the partition table.
 	Whole Device
 	Partitions
 }
@@ -50,7 +50,8 @@ type Partitions interface {
 	OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error)
 }
 
-// table reads the partition table. One with a damaged copy is repaired first.
+// table reads the partition table. If one copy is damaged, it is repaired
+// first.
 func (d Disk) table() (gpt.Table, error) {
 	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
 	if err != nil || table.Source.Healthy() {
@@ -107,7 +108,7 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 	}, log)
 }
 
-// slots are the slot of the running system and the other.
+// slots returns the slot of the running system and the other slot.
 func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot, err error) {
 	slots, err := partitions.Slots(table, d.Arch)
 	if err != nil {
@@ -123,8 +124,8 @@ func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot
 		running.RootHash)
 }
 
-// locals is the content of the slot that runs, for as long as done is not
-// called. What was found before an error is there, too.
+// locals returns the content of the running slot, which can be read until done
+// is called. After an error it has what was found before.
 func (d Disk) locals(
 	table gpt.Table, running partitions.Slot,
 ) (all []fill.Local, done func(), err error) {

@@ -17,13 +17,13 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// do does one op.
+// do carries out one step.
 func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) error {
 	switch op.Kind {
 	case Drop:
 		return u.esp.Remove(fat.BootDir + "/" + op.File)
 	case Relink:
-		if err := u.newTry(v.Journal); err != nil {
+		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
 		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
@@ -32,13 +32,13 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 			return err
 		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
-	case Rest: // The loader would count what is at rest, too, in two sectors.
-		if err := u.newTry(v.Journal); err != nil {
+	case Park: // The loader would count the tries of a parked entry, too, in two sectors.
+		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
 		return u.esp.Rename(fat.BootDir, op.File, op.To, true)
-	case Prove:
-		return u.proveSlot(v)
+	case Verify:
+		return u.verifySlot(v)
 	case Restore:
 		return recovery{u.esp, u.Log}.restore(v.Running, op.To)
 	case Empty, Seal:
@@ -54,7 +54,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 	case Link:
 		return u.link(op.To, *v.Journal)
 	case Remember:
-		return u.remember(ctx, *v.Journal, op.Reason)
+		return u.recordFailure(ctx, *v.Journal, op.Reason)
 	case Crash:
 		if err := u.Node.Panic(); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 	return fmt.Errorf("%s: no such step", op.Kind)
 }
 
-// arm notes how the node is, for the trial to be compared with.
+// arm records the health of the node, as the baseline of the trial.
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 	j.Phase = Armed
 	j.Boot = u.Boot.ID
@@ -78,7 +78,7 @@ func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 		return records.Save(u.Records, journalName, j)
 	}
 
-	err := u.Node.HandOver(j.Target.Version, j.Back)
+	err := u.Node.HandOver(j.Target.Version, j.Rollback)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 	return records.Save(u.Records, journalName, j)
 }
 
-// renewBaseline renews the baseline of what is armed: it may have waited for
-// days.
+// renewBaseline records the health again before the restart: an armed upgrade
+// may have waited for days.
 func (u *Upgrader) renewBaseline(ctx context.Context) error {
 	j, err := ReadJournal(u.Records)
 	if err != nil || j == nil || j.Phase != Armed || j.From != u.Boot.Running || j.Drill != nil {
@@ -105,16 +105,17 @@ func (u *Upgrader) renewBaseline(ctx context.Context) error {
 	return records.Save(u.Records, journalName, j)
 }
 
-// link makes the entry, after which the loader is to start it.
+// link makes the boot entry. From now on the loader starts the target.
 func (u *Upgrader) link(name string, j Journal) error {
-	if err := errors.Join(u.newTry(&j), u.drills().rename(&j, name)); err != nil {
+	if err := errors.Join(u.resetMissed(&j), u.drills().rename(&j, name)); err != nil {
 		return err
 	}
 	return u.esp.link(name)
 }
 
-// newTry notes that the loader could not start the target before now.
-func (u *Upgrader) newTry(j *Journal) error {
+// resetMissed starts the count of missed boots again, because the loader could
+// not start the target before now.
+func (u *Upgrader) resetMissed(j *Journal) error {
 	if j == nil || j.Missed == 0 {
 		return nil
 	}
@@ -122,9 +123,9 @@ func (u *Upgrader) newTry(j *Journal) error {
 	return records.Save(u.Records, journalName, j)
 }
 
-// proveSlot makes sure of a target that has been there all along. One that is
-// damaged is brought anew, if its index is there.
-func (u *Upgrader) proveSlot(v View) error {
+// verifySlot verifies a target that was in the slot before. If it is damaged,
+// its entry goes, and the slot is filled again if there is an index.
+func (u *Upgrader) verifySlot(v View) error {
 	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (u *Upgrader) proveSlot(v View) error {
 	return nil
 }
 
-// finish takes the upgrade away, done or given up.
+// finish removes the records of the upgrade, whether it is done or abandoned.
 func (u *Upgrader) finish(v View) error {
 	if v.Running == v.Journal.Target && v.Journal.Drill == nil {
 		u.renewBoot(v)
@@ -163,7 +164,8 @@ func (u *Upgrader) finish(v View) error {
 		}
 	}
 
-	// The journal goes last: as long as it is there, this is done again.
+	// The journal is removed last: while it is there, all of this is done
+	// again.
 	for _, name := range []string{scratchName, indexName, journalName} {
 		if err := u.Records.Remove(name); err != nil {
 			return err
@@ -172,23 +174,24 @@ func (u *Upgrader) finish(v View) error {
 	return nil
 }
 
-// hold has what a person has gone back from not come back by itself.
+// hold keeps a system from coming back by itself after an operator has rolled
+// it back.
 func (u *Upgrader) hold(j Journal) error {
-	if !j.Back {
+	if !j.Rollback {
 		return nil
 	}
-	return remember(u.Records, Failure{
+	return recordFailure(u.Records, Failure{
 		Version:  j.From.Version,
 		RootHash: j.From.RootHash,
-		Reason:   goneBack,
+		Reason:   rolledBack,
 		At:       u.Now().UTC(),
 	})
 }
 
-const goneBack = "somebody has gone back"
+const rolledBack = "an operator has gone back"
 
-// remember notes that the target is not to be tried again.
-func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error {
+// recordFailure records that the target must not be tried again.
+func (u *Upgrader) recordFailure(ctx context.Context, j Journal, reason string) error {
 	f := Failure{
 		Version:  j.Target.Version,
 		RootHash: j.Target.RootHash,
@@ -196,13 +199,13 @@ func (u *Upgrader) remember(ctx context.Context, j Journal, reason string) error
 		At:       u.Now().UTC(),
 	}
 	f.Evidence = u.Node.Evidence(ctx, j)
-	if err := ctx.Err(); err != nil { // There may be more, at the next start.
+	if err := ctx.Err(); err != nil { // The next start may find more.
 		return err
 	}
-	return remember(u.Records, f)
+	return recordFailure(u.Records, f)
 }
 
-// mark writes in the partition table what the target slot holds.
+// mark writes into the partition table what the target slot holds.
 func (u *Upgrader) mark(kind OpKind, v View) error {
 	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {
@@ -213,8 +216,8 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	table.Source = gpt.Source{Used: gpt.Primary}
 
 	if kind == Empty {
-		// If that failed when the running system had proven itself, it is still
-		// of the system that goes.
+		// If this failed when the running system proved itself, the recovery
+		// entry still starts the system that is about to be emptied.
 		if err := u.renewRecovery(v); err != nil {
 			u.Log.Warn("renew the recovery entry", zap.Error(err))
 		}
@@ -239,9 +242,9 @@ func (u *Upgrader) mark(kind OpKind, v View) error {
 	return slot.Seal(table, u.Disk.Arch, hash, label, signed).Write(u.Disk.Whole)
 }
 
-// sign writes the signature of the target's root hash beside it, if it has one,
-// and the disk a place for it. Nothing on the node needs it: systemd's tools
-// do. So that it cannot is no reason against the target.
+// sign writes the signature of the target's root hash beside it, if the release
+// has one and the disk has room for it. Nothing on the node needs the
+// signature, but systemd's tools do: a failure says nothing against the target.
 func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
 	idx, err := index(u.Records)
 	if err != nil || idx.Signature == nil || slot.Sig == 0 {
@@ -259,8 +262,8 @@ func (u *Upgrader) sign(table gpt.Table, slot partitions.Slot) (signed bool, err
 	return err == nil, err
 }
 
-// fillSlot makes the target slot what the index says, from what this machine
-// has and then from the pack, and proves it against the root hash.
+// fillSlot fills the target slot as the index says, from this machine first and
+// then from the sources, and verifies it against the root hash.
 func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) error {
 	idx, err := index(u.Records)
 	if err != nil {
@@ -290,7 +293,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 	locals, done, err := u.Disk.locals(table, running)
 	defer done()
 	var own fill.Contents
-	if err != nil { // Another system is what it needs, then.
+	if err != nil { // Then it needs another system.
 		u.Log.Warn("read the running system", zap.Error(err))
 	} else {
 		own = fill.Contents{
@@ -301,7 +304,7 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 	}
 
 	had, err := fill.Exchange(u.Records, j.Replaces, own)
-	if err != nil { // The slot tells as well.
+	if err != nil { // The slot can be read instead.
 		u.Log.Warn("what the other slot holds", zap.Error(err))
 	}
 
@@ -312,10 +315,10 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 			hash:  hash,
 			index: idx,
 		}
-		err := u.bring(ctx, s, had, locals, from)
-		if had.RootHash != "" && errors.Is(err, errUnproven) {
+		err := u.fillAndVerify(ctx, s, had, locals, from)
+		if had.RootHash != "" && errors.Is(err, errNotVerified) {
 			u.Log.Warn("the other slot did not hold what it was to", zap.Error(err))
-			err = u.bring(ctx, s, fill.Contents{}, locals, from)
+			err = u.fillAndVerify(ctx, s, fill.Contents{}, locals, from)
 		}
 		return err
 	})
@@ -324,18 +327,19 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 	return err
 }
 
-// system is one that is to be in a slot.
+// system is what a slot has to hold.
 type system struct {
 	root, tree Device
 	hash       [32]byte
 	index      bundle.Index
 }
 
-// errUnproven is a slot that is not what its root hash says.
-var errUnproven = errors.New("the slot does not prove itself")
+// errNotVerified says that a slot does not hold what its root hash says.
+var errNotVerified = errors.New("the slot does not verify")
 
-// bring fills a slot, of which what it had is known or not, and proves it.
-func (u *Upgrader) bring(
+// fillAndVerify fills a slot and verifies it. had is what the slot is known to
+// hold, empty if that is not known.
+func (u *Upgrader) fillAndVerify(
 	ctx context.Context, s system, had fill.Contents, locals []fill.Local, from fill.Sources,
 ) error {
 	root := fill.Job{
@@ -360,9 +364,9 @@ func (u *Upgrader) bring(
 		return err
 	}
 
-	err := errors.Join(fill.Prove(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash))
+	err := errors.Join(fill.Verify(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnproven, err)
+		return fmt.Errorf("%w: %w", errNotVerified, err)
 	}
 
 	return nil
@@ -380,8 +384,9 @@ func (u *Upgrader) fill(ctx context.Context, name string, job fill.Job) error {
 	return nil
 }
 
-// stageUKI makes the UKI in a file of the state partition, where it can go on
-// after a cut, and writes it to the ESP, where no entry names it yet.
+// stageUKI assembles the UKI in a file of the state partition, so that it can
+// resume after a cut, and then writes it to the ESP, where no entry names it
+// yet.
 func (u *Upgrader) stageUKI(ctx context.Context, v View, from fill.Sources) error {
 	idx, err := index(u.Records)
 	if err != nil {
@@ -397,7 +402,7 @@ func (u *Upgrader) stageUKI(ctx context.Context, v View, from fill.Sources) erro
 func (u *Upgrader) stageFrom(
 	ctx context.Context, file Device, v View, idx bundle.Index, from fill.Sources,
 ) error {
-	if err := u.esp.Reclaim(); err != nil { // What an earlier try left.
+	if err := u.esp.Reclaim(); err != nil { // An earlier try may have left clusters.
 		return err
 	}
 
@@ -412,7 +417,7 @@ func (u *Upgrader) stageFrom(
 	}
 
 	whole := io.NewSectionReader(file, 0, idx.UKI.Size)
-	if err := errors.Join(fill.Prove(file, idx.UKI), checkUKI(whole, idx)); err != nil {
+	if err := errors.Join(fill.Verify(file, idx.UKI), checkUKI(whole, idx)); err != nil {
 		return err
 	}
 

@@ -51,8 +51,8 @@
 // Firmware is asked before anything is written: the index has the UKI's
 // Authenticode digest and its signers' certificates (firmware/authenticode),
 // and firmware/secureboot decides by db and dbx (firmware/efivar) as EDK2 does.
-// A loader that the firmware would not start does not replace one that it does.
-// agent/power knows the battery.
+// A loader that the firmware would not start does not replace a loader that it
+// starts. agent/power knows the battery.
 //
 // # Boot entries
 //
@@ -89,16 +89,16 @@
 // the one that the new system starts with; a fallback finds its own.
 //
 // The way back (loam rollback --os, --downgrade) meets a loader that starts the
-// newest entry. So the newer entry is disabled: it is called +0-0, bad without
+// newest entry. So the newer entry is parked: it is called +0-0, bad without
 // a try, and read-only, all in one sector. Bad entries sort last. The firmware
 // counts their boots as well, by a rename in two sectors, but not of a
 // read-only entry. The older entry gets three tries. If it fails, both are bad,
-// the newest sorts first again, and is enabled. An entry that exists already is
-// disabled, then linked again with its tries: only so is it the last of the
+// the newest sorts first again, and is unparked. An entry that exists already is
+// parked, then linked again with its tries: only so is it the last of the
 // directory.
 //
 // A drill (loam drill) is a second entry of the running system, with tries,
-// while all others are disabled: the running one is the newest of them. The
+// while all others are parked: the running one is the newest of them. The
 // entry's name tells which of both a boot is: whether the loader has counted
 // since the previous boot. The system is not copied to the other slot: a slot
 // is found by its root hash, which would be in both, and the system there is

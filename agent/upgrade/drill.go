@@ -10,25 +10,25 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
-// A drill proves on this very machine that a system which fails is left:
+// A drill shows on this very machine that it leaves a system which fails:
 // another entry of the running system, with tries, is booted and fails on
-// purpose. Firmware, loader and ESP do what they would do for another system;
-// no slot is written.
+// purpose. Firmware, loader and ESP do what they would do for another system.
+// No slot is written.
 const (
-	// DrillCheck fails by a check that is never well, DrillPanic by a panic of
-	// the kernel in each try.
+	// DrillCheck fails by a check that is never well, DrillPanic by a kernel
+	// panic in each try.
 	DrillCheck = "check"
 	DrillPanic = "panic"
 )
 
-// drillName has how the last drill went.
+// drillName is the file that has the result of the last drill.
 const drillName = "upgrade-drill.json"
 
-// Drill is how one went.
+// Drill is the result of a drill.
 type Drill = status.Drill
 
-// Drill notes that a drill is wanted, after all reasons against it were looked
-// at.
+// Drill begins a drill, unless there is a reason against it. With plan it
+// changes nothing.
 func (u *Upgrader) Drill(by string, plan bool) error {
 	if by != DrillCheck && by != DrillPanic {
 		return refuse(CodeDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
@@ -46,7 +46,7 @@ func (u *Upgrader) Drill(by string, plan bool) error {
 	return u.begin(v, nil, Journal{Target: u.Boot.Running, AtOnce: true, Drill: &Drilling{By: by}})
 }
 
-// preflightDrill is nil or a *Refusal.
+// preflightDrill returns why there cannot be a drill: nil or a *Refusal.
 func preflightDrill(v View, f Facts) error {
 	if r := free(v, v.Running); r != nil {
 		return r
@@ -60,7 +60,7 @@ func preflightDrill(v View, f Facts) error {
 	run := find(v, v.Running.RootHash)
 	for _, e := range v.Entries {
 		if e.RootHash != run.RootHash &&
-			(e.ImageID != run.ImageID || bootentry.Compare(atRest(e.Name), atRest(run.Name)) < 0) {
+			(e.ImageID != run.ImageID || bootentry.Compare(parked(e.Name), parked(run.Name)) < 0) {
 			return refuse(CodeNewer,
 				"upgrade to it first, or bring a version that is older than "+
 					v.Running.Version, "the loader would fall back to %s", e.File)
@@ -79,8 +79,8 @@ func preflightDrill(v View, f Facts) error {
 	return nil
 }
 
-// atRest is n put to rest.
-func atRest(n bootentry.Name) bootentry.Name {
+// parked returns the name of a parked entry.
+func parked(n bootentry.Name) bootentry.Name {
 	n.Counted = true
 	n.TriesLeft = 0
 	n.TriesDone = 0
@@ -91,21 +91,21 @@ func atRest(n bootentry.Name) bootentry.Name {
 type Drilling struct {
 	By string `json:"by"`
 
-	// Last is how the entry that is there to fail was called when this boot was
-	// looked at first; Tried says that this boot is one of it.
+	// Last is the name that the failing entry had when this boot was first
+	// observed; Tried says that this is a boot of the failing entry.
 	Last  string `json:"last,omitempty"`
 	Tried bool   `json:"tried,omitempty"`
 
-	// Boots are those of it so far.
+	// Boots is how often the failing entry was booted.
 	Boots int `json:"boots,omitempty"`
 
-	// Left is the wall clock when the entry was made.
+	// Left is when the failing entry was made.
 	Left time.Time `json:"left,omitzero"`
 }
 
-// drill is what to do next in one. All other entries are at rest meanwhile:
-// then the loader starts the one that is there to fail, and after that the
-// newest, which runs.
+// drill returns the next step of a drill. All other entries are parked
+// meanwhile: then the loader starts the failing entry, and after that the
+// newest of the others, which is the running system's.
 func drill(v View) Op {
 	j := v.Journal
 	safe, e := drilled(v)
@@ -128,12 +128,12 @@ func drill(v View) Op {
 		return Op{Kind: Conclude, Reason: notStarted}
 	case !j.Drill.Tried:
 		for _, o := range v.Entries {
-			if o.RootHash != j.Target.RootHash && o.ImageID != "" && !o.Resting() {
-				return rest(o, "the loader would fall back to it")
+			if o.RootHash != j.Target.RootHash && o.ImageID != "" && !o.Parked() {
+				return park(o, "the loader would fall back to it")
 			}
 		}
-		if !safe.Resting() {
-			return rest(*safe, "the loader starts the first of two that are alike")
+		if !safe.Parked() {
+			return park(*safe, "the loader starts the first of two that are alike")
 		}
 		return Op{Kind: Reboot, Reason: "to fail in a drill"}
 	case j.Drill.By == DrillPanic:
@@ -143,28 +143,29 @@ func drill(v View) Op {
 	return judged(v, *e)
 }
 
-// afterDrill makes the entries what they were.
+// afterDrill restores the entries as they were.
 func afterDrill(v View, e *Entry) Op {
 	if e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the drill is over"}
 	}
 	for _, hash := range []string{v.Journal.Target.RootHash, ""} {
 		for _, o := range v.Entries {
-			if o.Resting() && (hash == "" || o.RootHash == hash) {
-				return wake(o)
+			if o.Parked() && (hash == "" || o.RootHash == hash) {
+				return unpark(o)
 			}
 		}
 	}
 	return Op{Kind: Finish, Reason: "the drill is over"}
 }
 
-// drilled are the entries of the system in a drill: the one that it falls back
-// to, and the one that is there to fail; nil for one that is not there.
+// drilled returns the two entries of the system in a drill: the safe one, to
+// which the loader falls back, and the failing one. Either is nil if it is
+// absent.
 func drilled(v View) (safe, failing *Entry) {
 	for i, e := range v.Entries {
 		switch {
 		case e.RootHash != v.Journal.Target.RootHash || e.Orphan:
-		case e.Counted && !e.Resting():
+		case e.Counted && !e.Parked():
 			failing = &v.Entries[i]
 		default:
 			safe = &v.Entries[i]
@@ -180,8 +181,8 @@ type drillKeeper struct {
 	now     func() time.Time
 }
 
-// follow records, once in each boot, whether this is a boot of the entry that
-// is there to fail: then the loader has counted a try.
+// follow records, once in each boot, whether this is a boot of the failing
+// entry: then the loader has counted a try.
 func (k drillKeeper) follow(v View) error {
 	j := v.Journal
 	if j == nil || j.Drill == nil || j.Phase != Armed || j.Boot == k.bootID {
@@ -205,8 +206,7 @@ func (k drillKeeper) follow(v View) error {
 	return records.Save(k.records, journalName, j)
 }
 
-// rename records the name that the entry that is there to fail is about to get
-// from us.
+// rename records the name that the upgrader is about to give the failing entry.
 func (k drillKeeper) rename(j *Journal, name string) error {
 	if j == nil || j.Drill == nil {
 		return nil
@@ -234,13 +234,13 @@ func (k drillKeeper) conclude(j Journal, problem string) error {
 	return records.Save(k.records, journalName, j)
 }
 
-// The health of a drill before and in it.
+// The health before a drill, and in it.
 var (
 	beforeDrill = Health{"drill": {State: Well}}
 	inDrill     = Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
 )
 
-// LastDrill is how the last drill went, nil if there was none.
+// LastDrill returns the result of the last drill, nil if there was none.
 func LastDrill(s records.Store) (*Drill, error) {
 	var d Drill
 	if err := records.Load(s, drillName, &d); err != nil || d.At.IsZero() {
@@ -249,7 +249,7 @@ func LastDrill(s records.Store) (*Drill, error) {
 	return &d, nil
 }
 
-// Panic has the kernel panic (Documentation/admin-guide/sysrq.rst).
+// Panic makes the kernel panic (Documentation/admin-guide/sysrq.rst).
 func Panic() error {
 	if err := os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0); err != nil {
 		return fmt.Errorf("have the kernel panic: %w", err)

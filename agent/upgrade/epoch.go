@@ -11,16 +11,16 @@ import (
 
 const epochName = "upgrade-epoch.json"
 
-// Anchor has a number beside the disk that only rises: the machine's TPM. Where
-// there is none, errors are fs.ErrNotExist.
+// Anchor keeps a number that only rises outside of the disk: in the machine's
+// TPM. Without a TPM, the errors are fs.ErrNotExist.
 type Anchor interface {
 	Read() (int, error)
-	// Raise makes the number as high as that, or as it can.
+	// Raise raises the number to that value, or as high as it can.
 	Raise(to int) error
 }
 
-// epochs are the security epochs of the systems on the disk, as far as they
-// came by upgrades, and the lowest that may run here.
+// epochs are the security epochs of the systems on the disk that came by
+// upgrades, and the lowest epoch that may run here.
 type epochs struct {
 	Floor int            `json:"floor"`
 	Of    map[string]int `json:"of"` // by root hash
@@ -32,8 +32,9 @@ func readEpochs(s records.Store) (epochs, error) {
 	return e, err
 }
 
-// with is e after a system has proven itself while the other slot holds
-// another. The floor rises to what both have: the way back is never refused.
+// with returns e after a system has proved itself while the other slot holds
+// another system. The floor rises to the lower of the two epochs: a rollback is
+// never refused.
 func (e epochs) with(running string, epoch int, other string) epochs {
 	of := map[string]int{running: epoch}
 	if other != "" {
@@ -86,8 +87,8 @@ func (k floorKeeper) raise(running string, epoch int, other string) error {
 	return nil
 }
 
-// warn logs, once, that the anchor cannot be used. Nothing waits for it: a node
-// that took no updates for want of it would be worse off.
+// warn logs, once, that the anchor cannot be used. Upgrades go on: a node that
+// took none would be worse off.
 func (k floorKeeper) warn(err error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) || *k.warned {
 		return

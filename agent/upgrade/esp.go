@@ -89,7 +89,7 @@ func (e *esp) copy(from *Entry) error {
 	return e.stage(io.NewSectionReader(r, 0, from.size), from.size)
 }
 
-// image reads what the firmware goes by of an entry's UKI.
+// image reads the part of an entry's UKI that the firmware judges.
 func (e *esp) image(of *Entry) (*authenticode.Image, error) {
 	r, err := e.Open(of.path())
 	if err != nil {
@@ -102,8 +102,8 @@ func (e *esp) image(of *Entry) (*authenticode.Image, error) {
 	return &im, nil
 }
 
-// locals returns the chunks of the UKIs of entries. One that cannot be read
-// gives nothing.
+// locals returns the chunks of the UKIs of entries. A UKI that cannot be read
+// is left out.
 func (e *esp) locals(all []Entry) []fill.Local {
 	var locals []fill.Local
 	for _, entry := range all {
@@ -118,12 +118,12 @@ func (e *esp) locals(all []Entry) []fill.Local {
 	return locals
 }
 
-// path is where the UKI of an entry is on the ESP.
+// path returns the path of the entry's UKI on the ESP.
 func (e Entry) path() string { return fat.BootDir + "/" + e.File }
 
-// entries are the UKIs in the directory of boot entries. Files that are none,
-// such as its fillers, are left out; a UKI of another name, or that cannot be
-// read, is an entry all the same, as the loader shows it.
+// entries returns the UKIs in the directory of boot entries. Other files, such
+// as fillers, are left out. A UKI with another name, or one that cannot be
+// read, is an entry all the same, because the loader shows it.
 func entries(fs *fat.FS) ([]Entry, error) {
 	files, err := fs.ReadDir(fat.BootDir)
 	if err != nil {
@@ -150,7 +150,7 @@ func entries(fs *fat.FS) ([]Entry, error) {
 	return all, nil
 }
 
-// hashOf is the root hash that a UKI boots, "" if it does not say.
+// hashOf returns the root hash that a UKI boots, "" if it has none.
 func hashOf(r io.ReaderAt) string {
 	text, err := uki.ReadSection(r, ".cmdline")
 	if err != nil {
@@ -160,7 +160,7 @@ func hashOf(r io.ReaderAt) string {
 	return hash
 }
 
-// checkUKI makes sure that a UKI boots the system that the index describes: one
+// checkUKI checks that a UKI boots the system that the index describes: a UKI
 // without a root hash boots whatever is newest.
 func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 	if hash := hashOf(r); hash != idx.RootHash {
@@ -174,7 +174,7 @@ func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 	}
 
 	version := osrelease.Parse(release)[osrelease.ImageVersion]
-	if version != idx.Version { // The loader orders by it.
+	if version != idx.Version { // The loader sorts by it.
 		return fmt.Errorf("the UKI is of version %q, the index about %s", version, idx.Version)
 	}
 

@@ -10,28 +10,29 @@ import (
 	"time"
 )
 
-// State is how one part of a node is.
+// State is the health of one part of a node.
 type State string
 
 const (
-	// Well works.
+	// Well says that the part works.
 	Well State = "well"
-	// Ill does not.
+	// Ill says that it does not work.
 	Ill State = "ill"
-	// Unclear cannot be told now, as what would tell cannot be reached.
+	// Unclear says that it cannot be told, because the judge cannot be reached.
 	Unclear State = "unclear"
 )
 
-// Health is how the parts of a node are, by their names: "unit
-// kubelet.service", "node ready", "gateway".
+// Health is the state of the parts of a node, by name: "unit kubelet.service",
+// "node ready", "gateway".
 type Health map[string]Check
 
-// Check is one of them.
+// Check is the state of one part.
 type Check struct {
 	State State `json:"state"`
-	// Detail says what was seen, for a person.
+	// Detail says what was observed, for an operator.
 	Detail string `json:"detail,omitempty"`
-	// Life is another each time that it begins anew; "" for what does not.
+	// Life changes each time that the part starts again; "" if it is not
+	// something that starts.
 	Life string `json:"-"`
 }
 
@@ -39,55 +40,57 @@ type Check struct {
 type Word string
 
 const (
-	// Wait is none yet.
+	// Wait is no verdict yet.
 	Wait Word = ""
 	Good Word = "good"
 	Bad  Word = "bad"
 )
 
-// Verdict is a judgement on a trial at one time.
+// Verdict is the judgement on a trial at one time.
 type Verdict struct {
 	Word   Word
 	Reason string
 }
 
 const (
-	// trialSteady is how long nothing may be worse than before for the trial to
-	// be good, illSteady how long something has to be, after its time is over,
-	// for it to be bad: a server that comes back tells old news at first.
+	// trialSteady is how long nothing may be worse than before until the trial
+	// is good. illSteady is how long something has to be worse, after the time
+	// limit, until the trial is bad: a server that comes back reports an old
+	// state at first.
 	trialSteady = 30 * time.Second
 	illSteady   = time.Minute
-	// loops is at how many looks in a row something may have begun anew.
-	loops = 3
+	// restartLoop is in how many polls in a row a part may have started again.
+	restartLoop = 3
 )
 
-// Trial watches a system that was booted to be tried.
+// Trial judges a system that was booted to be tried.
 type Trial struct {
-	// Baseline is how the node was before; without one, all has to be well.
+	// Baseline is the health before the restart; without it, everything has to
+	// be well.
 	Baseline Health
 
-	// Limit is how long after the start of the kernel the system may take to be
-	// as well as that.
+	// Limit is how long after kernel start the system may take to be as well as
+	// the baseline.
 	Limit time.Duration
 
-	// Drill fails it, however the node is.
+	// Drill makes the trial fail, however the node is.
 	Drill bool
 
-	// since is when what is seen now began: well, or ill.
+	// since is when the node became well, or ill.
 	since         time.Duration
 	isWell, isIll bool
 	lives         map[string]life
 }
 
-// life is how something lives on: at how many looks in a row it had begun anew.
+// life counts in how many polls in a row a part had started again.
 type life struct {
 	id  string
 	new int
 }
 
-// Judge takes in how the node is at uptime; nil is a look that failed. Only
-// what was well before counts against the new system, and what cannot be told
-// now is no verdict: a server that is away says nothing about this node.
+// Judge takes the health at that uptime, nil if it could not be observed. Only
+// what was well before counts against the new system. What cannot be told is no
+// verdict: a server that is away says nothing about this node.
 func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 	if t.Drill {
 		now = inDrill
@@ -97,7 +100,7 @@ func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 		return Verdict{Reason: "the agent is busy"}
 	}
 
-	worse, unclear := compare(t.Baseline, t.alive(now))
+	worse, unclear := compare(t.Baseline, t.withRestarts(now))
 	well := len(worse)+len(unclear) == 0
 	ill := len(worse) > 0 && len(unclear) == 0
 	if well && !t.isWell || ill && !t.isIll {
@@ -121,8 +124,8 @@ func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 	return Verdict{Reason: "all is as well as before"}
 }
 
-// alive is now, in which what begins anew all the time is ill.
-func (t *Trial) alive(now Health) Health {
+// withRestarts returns now, with parts that start again all the time as ill.
+func (t *Trial) withRestarts(now Health) Health {
 	next := map[string]life{}
 	seen := maps.Clone(now)
 	for name, c := range now {
@@ -139,7 +142,7 @@ func (t *Trial) alive(now Health) Health {
 		l.id = c.Life
 		next[name] = l
 
-		if l.new >= loops {
+		if l.new >= restartLoop {
 			seen[name] = Check{State: Ill, Detail: "it does not stay up"}
 		}
 	}
@@ -148,19 +151,19 @@ func (t *Trial) alive(now Health) Health {
 	return seen
 }
 
-// compare says what is worse than before, and what cannot be told.
+// compare returns what is worse than before, and what cannot be told.
 func compare(before, now Health) (worse, unclear []string) {
 	for _, name := range slices.Sorted(maps.Keys(merged(before, now))) {
 		was := before[name].State
 		is := now[name].State
 		switch {
-		case was != Well && was != "": // It was ill, or nobody could tell.
+		case was != Well && was != "": // It was not well before, or that could not be told.
 		case (was == "" || is == "" && ofConfiguration(name)) && len(before) > 0:
 			// A new configuration has its own verdict.
 		case is == Unclear:
-			unclear = append(unclear, said(name, now[name], "cannot be told"))
+			unclear = append(unclear, describe(name, now[name], "cannot be told"))
 		case is != Well:
-			worse = append(worse, said(name, now[name], "is not there"))
+			worse = append(worse, describe(name, now[name], "is not there"))
 		}
 	}
 	return worse, unclear
@@ -172,13 +175,13 @@ func ofConfiguration(name string) bool {
 	return strings.HasPrefix(name, UnitCheck) || strings.HasPrefix(name, AnswerCheck)
 }
 
-// UnitCheck and AnswerCheck begin the names of checks of units.
+// UnitCheck and AnswerCheck are the prefixes of the names of unit checks.
 const (
 	UnitCheck   = "unit "
 	AnswerCheck = "answer of "
 )
 
-func said(name string, c Check, without string) string {
+func describe(name string, c Check, without string) string {
 	if c.Detail == "" {
 		return name + " " + without
 	}
@@ -195,21 +198,21 @@ func merged(a, b Health) Health {
 }
 
 const (
-	// baselineLooks is how often the node is looked at for a baseline while
-	// something of it is not well, baselinePause the time between.
-	baselineLooks = 6
+	// baselinePolls is how often the health is polled for a baseline while a
+	// part is not well, baselinePause the time between two polls.
+	baselinePolls = 6
 	baselinePause = 5 * time.Second
 )
 
-// errBusy says that nobody could tell how the node is.
+// errBusy says that the health could not be observed.
 var errBusy = errors.New("the agent is too busy to tell how the node is")
 
-// baseline is how the node is at its best within half a minute: what is not
-// well then, the next system need not make well.
+// baseline returns the best health within half a minute. The next system need
+// not be better.
 func baseline(ctx context.Context, look func(ctx context.Context) Health) (Health, error) {
 	best := Health{}
 	seen := false
-	for i := range baselineLooks {
+	for i := range baselinePolls {
 		now := look(ctx)
 		seen = seen || now != nil
 
@@ -220,7 +223,7 @@ func baseline(ctx context.Context, look func(ctx context.Context) Health) (Healt
 			}
 			all = all && best[name].State == Well
 		}
-		if all || i == baselineLooks-1 {
+		if all || i == baselinePolls-1 {
 			break
 		}
 

@@ -8,71 +8,73 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 )
 
-// OpKind is what an Op does.
+// OpKind is the kind of a step.
 type OpKind string
 
 const (
-	// Nothing is to be done.
+	// Nothing is left to do.
 	Nothing OpKind = ""
-	// Observe the trial until there is a verdict.
+	// Observe waits for a verdict on the trial.
 	Observe OpKind = "observe the trial"
 	// Relink makes another entry, To, of the UKI of File.
 	Relink OpKind = "relink"
-	// Drop takes an entry away, and its UKI unless another entry has the same.
+	// Drop removes an entry, and its UKI unless another entry has it, too.
 	Drop OpKind = "drop"
-	// Empty marks the slot as holding nothing.
+	// Empty marks the slot as empty.
 	Empty OpKind = "empty the slot"
-	// Fill makes the slot's content what the target is, and proves it.
+	// Fill fills the slot with the target, and verifies it.
 	Fill OpKind = "fill the slot"
 	// Seal marks the slot as holding the target.
 	Seal OpKind = "seal the slot"
-	// StageUKI writes the target's UKI where nothing boots it yet.
+	// StageUKI writes the target's UKI to the ESP without an entry.
 	StageUKI OpKind = "stage the UKI"
-	// Arm notes in the journal that the entry comes next, with the node's
+	// Arm records in the journal that the entry comes next, with the node's
 	// health.
 	Arm OpKind = "arm"
-	// Prove makes sure that the slot holds the target, which has been there all
-	// along.
-	Prove OpKind = "prove the slot"
-	// Link makes the entry To of the staged UKI: from then on it is booted.
+	// Verify checks that the slot holds a target that was there before.
+	Verify OpKind = "verify the slot"
+	// Link makes the entry To of the staged UKI. From then on it is booted.
 	Link OpKind = "link"
-	// Rest gives an entry the name of one that is booted only if all others are
-	// bad.
-	Rest OpKind = "put to rest"
-	// Rename gives an entry other tries, or none.
+	// Park renames an entry so that it is booted only if all others are bad.
+	Park OpKind = "park"
+	// Rename changes the tries of an entry.
 	Rename OpKind = "rename"
-	// CopyUKI is StageUKI with that of the running system, Conclude notes how a
-	// drill went, Crash has the kernel panic.
-	CopyUKI  OpKind = "copy the UKI"
+	// CopyUKI is StageUKI with the UKI of the running system.
+	CopyUKI OpKind = "copy the UKI"
+	// Conclude records how a drill went.
 	Conclude OpKind = "conclude the drill"
-	Crash    OpKind = "panic"
-	// Restore makes the entry To of the running system of the recovery entry's
-	// UKI, in a new directory if that cannot be read.
+	// Crash makes the kernel panic.
+	Crash OpKind = "panic"
+	// Restore makes the entry To of the running system from the recovery
+	// entry's UKI, in a new directory if the old one cannot be read.
 	Restore OpKind = "restore the boot entry"
-	// Reboot is to be asked for, at the time that the node's owner allows.
+	// Reboot wants a restart, when the policy allows it.
 	Reboot OpKind = "reboot"
-	// Remember notes that the target has failed, and why.
+	// Remember records that the target failed, and why.
 	Remember OpKind = "remember the failure"
-	// Finish forgets the journal.
+	// Finish removes the journal.
 	Finish OpKind = "finish"
 )
 
-// Op is one step, which is done or not done after a power cut.
+// Op is one step. After a power cut it is done or not done.
 type Op struct {
 	Kind OpKind
-	// File is the entry that it is about, To what that becomes.
-	File, To string
-	// Reason says why, for a person.
+	// File is the entry that the step is about.
+	File string
+	// To is the name that the step gives.
+	To string
+	// Reason says why, for an operator.
 	Reason string
 }
 
-// Tries is how often the loader boots a system that does not say it is well.
+// Tries is how often the loader boots a system that does not report that it is
+// well.
 const Tries = 3
 
-// Next is what to do now. It mends before it goes on: an entry that is torn, or
-// there twice, could be booted for ever.
+// Next returns the next step. It repairs first: a corrupt or double entry could
+// be booted for ever.
 func Next(v View) Op {
-	if op := mend(v); op.Kind != Nothing {
+	if op := repair(v); op.Kind != Nothing {
 		return op
 	}
 
@@ -100,9 +102,9 @@ func Next(v View) Op {
 	return stage(v)
 }
 
-// mend settles what a torn write of the firmware's has left. What is not Loam's
-// it leaves alone.
-func mend(v View) Op {
+// repair returns the step that repairs what a torn write of the firmware left.
+// It leaves entries alone that are not Loam's.
+func repair(v View) Op {
 	found := find(v, v.Running.RootHash)
 	if found == nil && v.Recovery == v.Running.RootHash &&
 		!slices.ContainsFunc(v.Entries, func(e Entry) bool { return e.RootHash == v.Recovery }) {
@@ -152,8 +154,8 @@ func mend(v View) Op {
 	return Op{}
 }
 
-// entryToMake is a name for the running system's entry: one that is on trial
-// goes on being so.
+// entryToMake returns a name for the running system's entry. A system that is
+// on trial stays on trial.
 func (v View) entryToMake() string {
 	n, err := bootentry.Parse(v.Entry)
 	if err != nil || v.Journal != nil && v.Journal.Target == v.Running {
@@ -170,14 +172,14 @@ func (v View) entryToMake() string {
 	return v.Entry
 }
 
-// worse is the one of two entries of one system that says less of what became
-// of it: the one with more tries left, as the loader had begun to take one
-// away; a blessed one stays, one at rest does not.
+// worse returns the entry of two of one system that says less about what
+// happened: the one with more tries left, because the loader had begun to take
+// one. A blessed entry is never worse, a parked one always.
 func worse(a, b Entry) Entry {
 	switch {
-	case !a.Counted, b.Resting():
+	case !a.Counted, b.Parked():
 		return b
-	case !b.Counted, a.Resting():
+	case !b.Counted, a.Parked():
 		return a
 	case a.TriesLeft < b.TriesLeft:
 		return b
@@ -194,7 +196,7 @@ func find(v View, rootHash string) *Entry {
 	return nil
 }
 
-// rename gives an entry those tries, none if it is not counted.
+// rename gives an entry that many tries, or none if counted is false.
 func rename(e Entry, counted bool, left, done int, reason string) Op {
 	n := e.Name
 	n.Counted = counted
@@ -214,32 +216,32 @@ func rename(e Entry, counted bool, left, done int, reason string) Op {
 	}
 }
 
-// withoutJournal is a node with nothing under way. A system that still counts
-// its tries is on trial, whoever brought it.
+// withoutJournal returns the next step of a node with nothing under way. A
+// system whose entry counts tries is on trial, however it came.
 func withoutJournal(v View) Op {
 	e := find(v, v.Running.RootHash)
 	switch {
 	case e == nil || !e.Counted:
 		return Op{}
-	case e.Resting():
-		return wake(*e)
+	case e.Parked():
+		return unpark(*e)
 	}
 	return judged(v, *e)
 }
 
-// rest has another entry go first, wake ends that.
-func rest(e Entry, reason string) Op {
+// park makes the loader start another entry first; unpark ends that.
+func park(e Entry, reason string) Op {
 	op := rename(e, true, 0, 0, reason)
 	if op.Kind == Rename {
-		op.Kind = Rest
+		op.Kind = Park
 	}
 	return op
 }
 
-func wake(e Entry) Op { return rename(e, false, 0, 0, "it goes first again") }
+func unpark(e Entry) Op { return rename(e, false, 0, 0, "it goes first again") }
 
-// judged is what a verdict on the running system leads to. One that is bad goes
-// only if the loader has another to go to.
+// judged returns what follows from a verdict on the running system. A bad
+// system is left only if the loader has another one to start.
 func judged(v View, e Entry) Op {
 	bad := e.Name
 	bad.TriesLeft = 0
@@ -265,11 +267,11 @@ func judged(v View, e Entry) Op {
 	return Op{Kind: Observe, Reason: v.Verdict.Reason}
 }
 
-// onTrial is the target that runs.
+// onTrial returns the next step while the target runs.
 func onTrial(v View) Op {
 	e := find(v, v.Running.RootHash)
 	switch {
-	case e == nil: // Started by other means than its entry.
+	case e == nil: // It was not started by an entry.
 		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
 	case e.Counted:
 		return judged(v, *e)
@@ -277,20 +279,21 @@ func onTrial(v View) Op {
 	return Op{Kind: Finish, Reason: "the upgrade is done"}
 }
 
-// armed is the old system, with the target's entry there or about to be.
+// armed returns the next step in the old system when the target's entry is
+// there or about to be.
 func armed(v View) Op {
 	e := find(v, v.Journal.Target.RootHash)
 	switch {
 	case e == nil:
-		return stage(v) // The cut was before the entry.
-	case e.Resting():
+		return stage(v) // The power was cut before the entry was made.
+	case e.Parked():
 		return Op{
 			Kind:   Relink,
 			File:   e.File,
 			To:     tried(*e),
 			Reason: "it was there before, and gets tries",
 		}
-	case !e.Counted: // It was good once, and somebody has gone back since.
+	case !e.Counted: // It has proved itself, and was rolled back since.
 		return Op{Kind: Finish, Reason: "the target was blessed before"}
 	case e.TriesDone > 0 || e.Bad():
 		return Op{
@@ -301,8 +304,8 @@ func armed(v View) Op {
 	}
 
 	run := find(v, v.Running.RootHash)
-	if run != nil && !run.Resting() && bootentry.Compare(run.Name, e.Name) <= 0 {
-		return rest(*run, "the loader starts the newest")
+	if run != nil && !run.Parked() && bootentry.Compare(run.Name, e.Name) <= 0 {
+		return park(*run, "the loader starts the newest")
 	}
 
 	if v.Journal.Missed >= maxMissed {
@@ -312,13 +315,13 @@ func armed(v View) Op {
 	return Op{Kind: Reboot, Reason: "to try " + v.Journal.Target.Version}
 }
 
-// maxMissed is how many restarts may come back to the old system without a try.
+// maxMissed is how many restarts may end in the old system without a try.
 const maxMissed = 2
 
 const notStarted = "the loader does not start it\n" +
 	"hint: does the firmware boot from another disk, or by the network?"
 
-// tried is the name of an entry that was never tried.
+// tried returns the name of an entry with all its tries.
 func tried(e Entry) string {
 	n := e.Name
 	n.Counted = true
@@ -327,40 +330,41 @@ func tried(e Entry) string {
 
 	name, err := bootentry.Format(n)
 	if err != nil {
-		return e.File // It has such a name: it was parsed.
+		return e.File // Cannot be: the name was parsed.
 	}
 
 	return name
 }
 
-// stage fills the slot and makes the entry, or takes those that are there.
+// stage returns the next step towards a filled slot and an entry, or uses what
+// is there already.
 func stage(v View) Op {
 	j := v.Journal
-	if find(v, v.Running.RootHash) == nil { // One of the others may be what starts it.
+	if find(v, v.Running.RootHash) == nil { // One of the others may be the running system's.
 		return Op{Kind: Nothing, Reason: "the running system has no boot entry"}
 	}
 
 	sealed := v.Holds == j.Target.RootHash
 	there := find(v, j.Target.RootHash)
-	if there != nil && (!sealed || there.ImageID == "" || there.Counted && !there.Resting()) {
+	if there != nil && (!sealed || there.ImageID == "" || there.Counted && !there.Parked()) {
 		there = nil
 	}
 
 	for _, e := range v.Entries {
 		if e.RootHash != v.Running.RootHash && (there == nil || e.File != there.File) {
-			// It boots what the slot holds, or nothing.
+			// Such an entry boots what the slot holds, or nothing.
 			return Op{Kind: Drop, File: e.File, Reason: "its slot is to hold another system"}
 		}
 	}
 
 	switch {
 	case there != nil && !v.Filled:
-		return Op{Kind: Prove}
-	case there != nil && !there.Resting():
-		return rest(*there, "it gets tries when all else is ready")
+		return Op{Kind: Verify}
+	case there != nil && !there.Parked():
+		return park(*there, "it gets tries when all else is ready")
 	case there != nil:
 		return Op{Kind: Arm}
-	case j.Back:
+	case j.Rollback:
 		return Op{Kind: Finish, Reason: "the system to go back to is gone"}
 	case v.Holds != "" && !sealed:
 		return Op{Kind: Empty}
@@ -381,17 +385,17 @@ func stage(v View) Op {
 	}
 
 	if err != nil {
-		return Op{Kind: Nothing, Reason: err.Error()} // Refused before; see Preflight.
+		return Op{Kind: Nothing, Reason: err.Error()} // Preflight has refused it before.
 	}
 
 	return Op{Kind: Link, To: v.Entry}
 }
 
-// afterFailure is the old system that has noted why the target is not tried
-// again, and takes the rest of it away.
+// afterFailure returns the next step in the old system once the failure is
+// recorded: it removes what is left of the target.
 func afterFailure(v View) Op {
-	if run := find(v, v.Running.RootHash); run != nil && run.Resting() {
-		return wake(*run)
+	if run := find(v, v.Running.RootHash); run != nil && run.Parked() {
+		return unpark(*run)
 	}
 	if e := find(v, v.Journal.Target.RootHash); e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the system has failed"}

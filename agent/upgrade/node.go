@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// OpenDisk opens the disk that the partition root is on, a device node such as
-// /dev/vda3. What is written to Whole is the partition table only.
+// OpenDisk opens the disk that has the partition root, a device node such as
+// /dev/vda3. Only the partition table is written through Whole.
 func OpenDisk(root string) (Disk, io.Closer, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Join("/sys/class/block", filepath.Base(root)))
 	if err != nil {

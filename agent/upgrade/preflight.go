@@ -53,62 +53,61 @@ const (
 	CodeBattery   = "battery-low"
 )
 
-// Room is what the disk has for another system, in bytes.
+// Room is what the disk has for another system. Sizes are in bytes.
 type Room struct {
+	// Root and Verity are the sizes of the partitions of a slot.
 	Root, Verity int64
-
-	// ESP is what is free there; Entries are how many more boot entries the
-	// directory takes.
-	ESP     int64
+	// ESP is the free space of the ESP.
+	ESP int64
+	// Entries is how many more boot entries the ESP's directory takes.
 	Entries int
-
-	// State is what is free on the state partition, where the UKI is made.
+	// State is the free space of the state partition, where the UKI is assembled.
 	State int64
-
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
 }
 
-// Wish is what somebody wants of an upgrade.
-type Wish struct {
-	// Ref is where the bundle is, for people and for the next start.
+// Options say how an operator wants an upgrade.
+type Options struct {
+	// Ref is the repository of the release, for messages and for the next start.
 	Ref string
-
-	// Again tries a system that has failed, Now one that comes too soon after
-	// another, Downgrade one that is older than the running one.
-	Again, Now, Downgrade bool
-
-	// Stay leaves the restart to somebody else, AtOnce does not wait for the
-	// window of restarts.
-	Stay, AtOnce bool
+	// Again tries a system that has failed before.
+	Again bool
+	// Now does not wait until the pace allows another upgrade.
+	Now bool
+	// Downgrade allows a release that is older than the running one.
+	Downgrade bool
+	// Stay leaves the restart to the operator.
+	Stay bool
+	// AtOnce does not wait for the window of restarts.
+	AtOnce bool
 }
 
-// Facts are what Preflight goes by besides the View.
+// Facts are the inputs of Preflight besides the View.
 type Facts struct {
-	Arch, ImageID string
-	Room          Room
-
+	Arch    string
+	ImageID string
+	Room    Room
 	// Epoch is the lowest security epoch that may run.
 	Epoch int
-
-	// Last is when the last upgrade began, zero if none did; Pace is the time
-	// between two.
+	// Last is when the last upgrade began, the zero time if none did.
 	Last time.Time
+	// Pace is the least time between two.
 	Pace time.Duration
 	Now  time.Time
-
-	// Firmware is which images it starts, Power what the machine runs on.
+	// Firmware says which images the firmware starts.
 	Firmware secureboot.State
-	Power    power.State
+	// Power says what the machine runs on.
+	Power power.State
 }
 
 // minCharge is the percentage of a battery below which no upgrade begins,
 // unless the machine has other power.
 const minCharge = 30
 
-// Preflight says why the system of an index cannot, or is not to, be brought
-// onto this node: nil, or a *Refusal, before anything is written.
-func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
+// Preflight returns why an upgrade to the system of an index must not begin:
+// nil, or a *Refusal. Nothing has been written yet.
+func Preflight(v View, f Facts, idx bundle.Index, w Options) error {
 	target := System{idx.Version, idx.RootHash}
 	for _, check := range []func() *Refusal{
 		func() *Refusal { return fits(v, f, idx) },
@@ -124,7 +123,7 @@ func Preflight(v View, f Facts, idx bundle.Index, w Wish) error {
 	return nil
 }
 
-// fits is whether the disk can take it.
+// fits checks that the disk has room for the release.
 func fits(v View, f Facts, idx bundle.Index) *Refusal {
 	name := bootentry.Name{
 		ImageID:   idx.ImageID,
@@ -140,7 +139,7 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 
 	space := f.Room.ESP
 	for _, e := range v.Entries {
-		if e.RootHash != v.Running.RootHash { // It is taken away first.
+		if e.RootHash != v.Running.RootHash { // Its entry is removed first.
 			space += e.size
 		}
 	}
@@ -162,27 +161,28 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 			idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
 		return otherDisk()
-	case 2*idx.UKI.Size > space: // It is to be the recovery entry's, too.
+	case 2*idx.UKI.Size > space: // The recovery entry gets a copy.
 		return espFull(space, 2*idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
-	case v.Journal == nil && idx.UKI.Size+notes > r.State: // One under way has its files there.
-		return stateFull(r.State, idx.UKI.Size+notes)
+	case v.Journal == nil && idx.UKI.Size+recordsSize > r.State: // An upgrade under way has its files there already.
+		return stateFull(r.State, idx.UKI.Size+recordsSize)
 	}
 
 	return nil
 }
 
-// notes is room for an index and what else is noted of an upgrade, in bytes.
-const notes = 8 << 20
+// recordsSize is the room for an index and the other records of an upgrade, in
+// bytes.
+const recordsSize = 8 << 20
 
-// PreflightBack says why a node cannot go back to the system in its other slot,
-// which has that security epoch and UKI. What firmware starts may have changed
-// since it ran.
-func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System, error) {
+// PreflightRollback returns why a node cannot roll back to the system in its
+// other slot, which has that security epoch and UKI. What the firmware starts
+// may have changed since that system ran.
+func PreflightRollback(v View, f Facts, epoch int, uki *authenticode.Image) (System, error) {
 	e := find(v, v.Holds)
-	again := v.Journal != nil && v.Journal.Back && v.Journal.Target.RootHash == v.Holds
-	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Resting() && !again {
+	again := v.Journal != nil && v.Journal.Rollback && v.Journal.Target.RootHash == v.Holds
+	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Parked() && !again {
 		return System{}, refuse(CodeNoOther,
 			"`loam upgrade --to VERSION --downgrade PERMIT` brings one",
 			"the other slot holds no system that this node has run")
@@ -205,7 +205,8 @@ func PreflightBack(v View, f Facts, epoch int, uki *authenticode.Image) (System,
 	return target, nil
 }
 
-// started is whether the firmware starts a UKI, of which nil says nothing.
+// started checks that the firmware would start a UKI. Nothing is known about a
+// nil UKI.
 func started(by secureboot.State, version string, uki *authenticode.Image) *Refusal {
 	if uki == nil {
 		return nil
@@ -227,8 +228,8 @@ func started(by secureboot.State, version string, uki *authenticode.Image) *Refu
 	}
 }
 
-// powered is whether the machine will not run out of power meanwhile, as far as
-// that is known.
+// powered checks that the machine will not run out of power, as far as that is
+// known.
 func powered(s power.State) *Refusal {
 	if !s.OnBattery || s.Charge < 0 || s.Charge >= minCharge {
 		return nil
@@ -258,12 +259,12 @@ func stateFull(free, size int64) *Refusal {
 }
 
 func directoryFull() *Refusal {
-	return refuse(CodeDirectory, "flash the machine anew: its ESP has had some hundred upgrades",
+	return refuse(CodeDirectory, "flash the machine again: its ESP has had some hundred upgrades",
 		"the directory of boot entries is full")
 }
 
-// allowed is whether it is to run here.
-func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
+// allowed checks that the release may run on this node.
+func allowed(v View, f Facts, idx bundle.Index, w Options) *Refusal {
 	at := slices.IndexFunc(v.Failed, func(b Failure) bool { return b.RootHash == idx.RootHash })
 	older := bootentry.CompareVersions(idx.Version, v.Running.Version) < 0
 	switch {
@@ -292,8 +293,8 @@ func allowed(v View, f Facts, idx bundle.Index, w Wish) *Refusal {
 	return nil
 }
 
-// permitted is whether a permit is one for a release on a node; a nil permit is
-// none.
+// permitted reports whether a permit allows a release on a node; nil is no
+// permit.
 func permitted(news repository.News, permit []byte, idx bundle.Index, node string) (bool, error) {
 	if permit == nil {
 		return false, nil
@@ -320,7 +321,7 @@ func permitHint(version string) string {
 		"` signs a permit, which --downgrade takes"
 }
 
-// free is whether nothing else is under way.
+// free checks that nothing else is under way.
 func free(v View, target System) *Refusal {
 	run := find(v, v.Running.RootHash)
 	switch {
@@ -333,9 +334,9 @@ func free(v View, target System) *Refusal {
 	case run.ImageID == "":
 		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi",
 			"the boot entry of the running system is called %s", run.File)
-	case run.Counted && !run.Resting():
+	case run.Counted && !run.Parked():
 		return refuse(CodeUnproven, "`loam status` says what it waits for",
-			"the running system has not proven itself yet")
+			"the running system has not proved itself yet")
 	}
 
 	return nil

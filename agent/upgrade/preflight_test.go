@@ -73,115 +73,115 @@ func TestPreflight(t *testing.T) {
 	signed := signedImage(t)
 	for _, test := range []struct {
 		name   string
-		change func(v *View, f *Facts, idx *bundle.Index, w *Wish)
+		change func(v *View, f *Facts, idx *bundle.Index, w *Options)
 		code   string
 	}{
-		{"all is well", func(*View, *Facts, *bundle.Index, *Wish) {}, ""},
-		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"all is well", func(*View, *Facts, *bundle.Index, *Options) {}, ""},
+		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Arch = "arm64"
 		}, CodeArch},
-		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.ImageID = "other-node-os"
 		}, CodeImage},
-		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "2.0.0-rc.1.build.77"
 		}, CodeName},
-		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Root = 1 << 27
 		}, CodeSlot},
-		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Verity = 1
 		}, CodeSlot},
-		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.ESP = 1 << 20
 		}, CodeESP},
-		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Entries = 0
 		}, CodeDirectory},
-		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.State = 1 << 25
 		}, CodeState},
 		{
 			"one that is full, of what is under way",
-			func(v *View, f *Facts, idx *bundle.Index, _ *Wish) {
+			func(v *View, f *Facts, idx *bundle.Index, _ *Options) {
 				v.Journal = &Journal{Target: System{idx.Version, idx.RootHash}, From: v.Running}
 				f.Room.State = 0
 			},
 			"",
 		},
-		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.OtherDisk = true
 		}, CodeOtherDisk},
-		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.RootHash = "aa"
 			idx.Version = "1.0.0"
 		}, CodeSame},
-		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "1.0.0"
 		}, CodeSame},
-		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Epoch = 1
 		}, CodeEpoch},
 		{
 			"an old epoch, however much it is wanted",
-			func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+			func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
 				idx.Epoch = 1
 				w.Again = true
 			},
 			CodeEpoch,
 		},
-		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
 		}, CodeFailed},
-		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Wish) {
+		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Options) {
 			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
 			w.Again = true
 		}, ""},
-		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "0.9.0"
 		}, CodeDowngrade},
 		{
 			"an older one of an old epoch, however much it is permitted",
-			func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+			func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
 				idx.Version = "0.9.0"
 				idx.Epoch = 1
 				w.Downgrade = true
 			},
 			CodeEpoch,
 		},
-		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Wish) {
+		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
 			idx.Version = "0.9.0"
 			w.Downgrade = true
 		}, ""},
-		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Last = f.Now.Add(-time.Minute)
 		}, CodePaced},
-		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) {
+		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Options) {
 			f.Last = f.Now.Add(-time.Minute)
 			w.Now = true
 		}, ""},
 		{
 			"a clock that was set back since the last",
-			func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Last = f.Now.Add(time.Hour) },
+			func(_ *View, f *Facts, _ *bundle.Index, _ *Options) { f.Last = f.Now.Add(time.Hour) },
 			"",
 		},
-		{"another one that is armed", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"another one that is armed", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
 		}, CodeUnderWay},
-		{"another one that is not", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"another one that is not", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
 		}, ""},
-		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"the same one under way", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Journal = &Journal{Target: System{"2.0.0", "bb"}}
 		}, ""},
-		{"firmware that knows the signer", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+		{"firmware that knows the signer", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1])}
 			idx.Authenticode = &signed
 		}, ""},
-		{"firmware that knows nobody", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+		{"firmware that knows nobody", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &signed
 		}, CodeNotInDB},
-		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Wish) {
+		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Options) {
 			f.Firmware = secureboot.State{
 				On:        true,
 				Allowed:   db(signed.Signatures[0][1]),
@@ -192,51 +192,51 @@ func TestPreflight(t *testing.T) {
 			w.Now = true
 			w.Downgrade = true
 		}, CodeForbidden},
-		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Wish) {
+		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &authenticode.Image{SHA256: signed.SHA256}
 		}, CodeUnsigned},
 		{
 			"an unsigned UKI, and Secure Boot is off",
-			func(_ *View, _ *Facts, idx *bundle.Index, _ *Wish) {
+			func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 				idx.Authenticode = &authenticode.Image{}
 			},
 			"",
 		},
 		{
 			"an index that does not say who has signed",
-			func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) { f.Firmware.On = true },
+			func(_ *View, f *Facts, _ *bundle.Index, _ *Options) { f.Firmware.On = true },
 			"",
 		},
-		{"a battery that is low", func(_ *View, f *Facts, _ *bundle.Index, w *Wish) {
+		{"a battery that is low", func(_ *View, f *Facts, _ *bundle.Index, w *Options) {
 			f.Power = power.State{OnBattery: true, Charge: 29}
 			w.Now = true
 		}, CodeBattery},
-		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Power = power.State{OnBattery: true, Charge: 30}
 		}, ""},
-		{"a battery that does not tell", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a battery that does not tell", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Power = power.State{OnBattery: true, Charge: -1}
 		}, ""},
-		{"a battery that is low, and charged", func(_ *View, f *Facts, _ *bundle.Index, _ *Wish) {
+		{"a battery that is low, and charged", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Power = power.State{Charge: 3}
 		}, ""},
-		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Entries = nil
 		}, CodeNoEntry},
 		{
 			"a system that has used up its tries, and runs for want of another",
-			func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+			func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 				v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
 			},
 			CodeUnproven,
 		},
-		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Wish) {
+		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
 		}, CodeUnproven},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, f, idx := ready()
-			var w Wish
+			var w Options
 			test.change(&v, &f, &idx, &w)
 			refusedWith(t, Preflight(v, f, idx, w), test.code)
 		})
@@ -303,7 +303,7 @@ func TestPreflightBack(t *testing.T) {
 			v.Holds = "0.9.0"
 			test.change(&v, &f)
 
-			target, err := PreflightBack(v, f, 2, &signed)
+			target, err := PreflightRollback(v, f, 2, &signed)
 			if err == nil && target != (System{"0.9.0", "0.9.0"}) {
 				t.Errorf("back to %v", target)
 			}

@@ -8,13 +8,13 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// Records are the small files of an upgrade on the state partition, and the
-// file in which its UKI is made.
+// Records are the small files of upgrades on the state partition, and the file
+// in which a UKI is assembled.
 type Records interface {
 	records.Store
 
-	// Scratch opens the file for a UKI of that size. What it held before may be
-	// in it.
+	// Scratch opens the file for a UKI of that size. It may still have older
+	// content.
 	Scratch(size int64) (Closer, error)
 
 	// Free returns how many bytes the state partition has left.
@@ -25,17 +25,17 @@ const (
 	journalName  = "upgrade.json"
 	indexName    = "upgrade-index.json"
 	failuresName = "upgrade-failed.json"
-	// lastName has the time at which the last upgrade began.
+	// lastName is the file with the time at which the last upgrade began.
 	lastName = "upgrade-last.json"
-	// scratchName is where the UKI of an upgrade is made.
+	// scratchName is the file in which a UKI is assembled.
 	scratchName = "upgrade-uki"
 )
 
 // maxFailures is how many failures are remembered.
 const maxFailures = 32
 
-// ReadJournal is the upgrade under way, nil without one. One that cannot be
-// read is none: what is on the disk says the rest.
+// ReadJournal returns the upgrade under way, nil if there is none. A journal
+// that cannot be read counts as none: the disk tells the rest.
 func ReadJournal(s records.Store) (*Journal, error) {
 	var j Journal
 	err := records.Load(s, journalName, &j)
@@ -45,14 +45,14 @@ func ReadJournal(s records.Store) (*Journal, error) {
 	return &j, nil
 }
 
-// Failures are the systems that are not tried again.
+// Failures returns the systems that are not tried again.
 func Failures(s records.Store) ([]Failure, error) {
 	var all []Failure
 	err := records.Load(s, failuresName, &all)
 	return all, err
 }
 
-// Forget has a system be tried again.
+// Forget allows a system to be tried again.
 func Forget(s records.Store, rootHash string) error {
 	all, err := Failures(s)
 	if err != nil {
@@ -69,8 +69,9 @@ func Forget(s records.Store, rootHash string) error {
 	return records.Save(s, failuresName, left)
 }
 
-// remember adds a failure; it takes the place of an earlier one of that system.
-func remember(s records.Store, f Failure) error {
+// recordFailure adds a failure. It replaces an earlier failure of the same
+// system.
+func recordFailure(s records.Store, f Failure) error {
 	all, err := Failures(s)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func remember(s records.Store, f Failure) error {
 	return records.Save(s, failuresName, all[max(0, len(all)-maxFailures):])
 }
 
-// index is that of the upgrade under way.
+// index returns the index of the upgrade under way.
 func index(s records.Store) (bundle.Index, error) {
 	text, err := s.Read(indexName)
 	if err != nil {

@@ -19,22 +19,23 @@ import (
 )
 
 const (
-	// lookEvery is how often a trial is looked at.
-	lookEvery = 2 * time.Second
-	// fetchAgain is when a bundle that could not be reached is asked for again,
-	// at first and at last.
-	fetchAgain, fetchLast = 10 * time.Second, 10 * time.Minute
+	// pollInterval is how often a trial is judged.
+	pollInterval = 2 * time.Second
+	// retryMin is the first wait before a bundle that could not be reached is
+	// requested again, retryMax the longest.
+	retryMin = 10 * time.Second
+	retryMax = 10 * time.Minute
 )
 
-// Service is the node's upgrades: a goroutine that goes on with what is under
-// way, and does what it is asked for.
+// Service runs the node's upgrades: one goroutine continues what is under way,
+// and handles requests.
 type Service struct {
 	Upgrader *Upgrader
 	Machine  Machine
-	Offers   Offers
+	Releases Releases
 	Policy   Policy
 
-	// Hostname is what a permit may be for.
+	// Hostname is the name of the node that a permit may be for.
 	Hostname string
 
 	// Trial judges the system that runs, if it is on trial.
@@ -46,11 +47,12 @@ type Service struct {
 	mu      sync.Mutex
 	state   status.Upgrade
 
-	// waiting is told when what it asked for, wanted, is ready; gone says that
-	// the operator wants the trial to be over. All are of Run's goroutine.
+	// waiting gets the answer when the version of its request, wanted, is ready.
+	// Only Run's goroutine uses these and abandoned.
 	waiting chan<- answer
 	wanted  string
-	gone    bool
+	// abandoned says that the operator wants the trial to end.
+	abandoned bool
 }
 
 // Machine is what the service does to the machine beside its disk.
@@ -67,37 +69,37 @@ type Machine interface {
 
 // Policy is what machine.yaml says about upgrades.
 type Policy struct {
-	// Version is what the node is to run, "" for any.
+	// Version is what the node should run, "" for any.
 	Version string
 
-	// Mirrors are asked for chunks before the repository is: directories and
-	// URLs of copies of it, and of nodes that share what they run.
+	// Mirrors are asked for chunks before the repository: directories and URLs
+	// of copies of it, and of nodes that share what they run.
 	Mirrors []string
 
-	// Pace is the least time from one upgrade to the next, unless an operator
-	// is in a hurry.
+	// Pace is the least time between the starts of two upgrades, unless an
+	// operator is in a hurry.
 	Pace time.Duration
 
 	// Window is when the machine may restart with another system.
 	Window window.Window
 }
 
-// Request is what somebody asks of the Service.
+// Request is what an operator, the cluster or machine.yaml wants.
 type Request struct {
-	Wish
+	Options
 
 	// Version is "" for the newest.
 	Version string
 
-	// Permit is the text of one for a release that is older than the running
-	// one, nil for none: it decides about Wish.Downgrade.
+	// Permit is the text of the permit for a release that is older than the
+	// running one, nil without. It decides about Options.Downgrade.
 	Permit []byte
 
-	// Plan only says whether it would be done.
+	// Plan only checks whether the request would be handled.
 	Plan bool
 
-	// Back is to the system in the other slot.
-	Back bool
+	// Rollback is for the system in the other slot.
+	Rollback bool
 
 	// Drill is DrillCheck or DrillPanic for a drill, "" for none.
 	Drill string
@@ -108,20 +110,20 @@ type request struct {
 	answer chan<- answer
 }
 
-// answer is the version that was brought, or is to be.
+// answer is the version that is ready, or why it is not.
 type answer struct {
 	version string
 	err     error
 }
 
-// New completes s, whose exported fields are set; Run is its goroutine.
+// New completes s, whose exported fields must be set. Run is its goroutine.
 func New(s *Service) *Service {
 	s.asked = make(chan request)
 	s.changed = make(chan struct{}, 1)
 	return s
 }
 
-// State is how the upgrade stands, Changed tells when that is another.
+// State returns how the upgrade stands.
 func (s *Service) State() *status.Upgrade {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +131,7 @@ func (s *Service) State() *status.Upgrade {
 	return &state
 }
 
-// Changed tells when State is another.
+// Changed is signalled when State changes.
 func (s *Service) Changed() <-chan struct{} { return s.changed }
 
 func (s *Service) publish(edit func(u *status.Upgrade)) {
@@ -142,8 +144,8 @@ func (s *Service) publish(edit func(u *status.Upgrade)) {
 	}
 }
 
-// Ask has the Service bring a system, and returns its version when the machine
-// is to restart with it, or why it is not.
+// Ask hands a request to Run. It returns the version when the machine is about
+// to restart with it, or why it will not.
 func (s *Service) Ask(ctx context.Context, r Request) (version string, err error) {
 	got := make(chan answer, 1)
 	select {
@@ -159,36 +161,36 @@ func (s *Service) Ask(ctx context.Context, r Request) (version string, err error
 	}
 }
 
-// Run goes on with what is under way until ctx ends.
+// Run continues what is under way, and handles requests, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	s.Upgrader.Listener = listener{s}
-	s.show(Op{}, nil) // Filling a slot takes its time.
-	op, err := s.goOn(ctx, Verdict{})
-	pause := fetchAgain
+	s.report(Op{}, nil) // Filling a slot takes its time.
+	op, err := s.step(ctx, Verdict{})
+	pause := retryMin
 	for ctx.Err() == nil {
 		again := s.next(ctx, op, err, pause)
 		select {
 		case <-ctx.Done():
 		case r := <-s.asked:
-			if granted, grantErr, begun := s.grant(ctx, r); begun {
-				op = granted
-				err = grantErr
-				pause = fetchAgain
+			if handled, handleErr, begun := s.handle(ctx, r); begun {
+				op = handled
+				err = handleErr
+				pause = retryMin
 			}
 		case <-again:
-			pause = min(2*pause, fetchLast)
+			pause = min(2*pause, retryMax)
 			if err == nil {
-				pause = fetchAgain
+				pause = retryMin
 			}
-			op, err = s.goOn(ctx, s.judge(ctx))
+			op, err = s.step(ctx, s.judge(ctx))
 		}
 	}
 
-	s.carry() // What was applied since it was armed is to be there, too.
+	s.handOver() // The other system also gets what was applied since it was armed.
 }
 
-// next does what the last op asks for beside the disk, and says when to look
-// again; nil is when somebody asks for something.
+// next does what the last step wants beside the disk, and returns when to
+// continue; nil waits for a request.
 func (s *Service) next(
 	ctx context.Context, op Op, err error, pause time.Duration,
 ) <-chan time.Time {
@@ -196,29 +198,30 @@ func (s *Service) next(
 	case err != nil:
 		return time.After(pause)
 	case op.Kind == Observe:
-		return time.After(lookEvery)
+		return time.After(pollInterval)
 	case op.Kind == Reboot && !s.stays():
-		if wait := s.waits(); wait > 0 {
-			return time.After(min(wait, fetchLast)) // By a clock that may be set.
+		if wait := s.untilWindow(); wait > 0 {
+			return time.After(min(wait, retryMax)) // The clock may be set meanwhile.
 		}
 		s.restart(ctx, op)
-		return time.After(fetchLast) // It should be down by then.
-	case op.Kind == Nothing && s.goesOn():
-		return time.After(fetchLast)
-	case op.Kind == Nothing && s.wants():
+		return time.After(retryMax) // By then it should be down.
+	case op.Kind == Nothing && s.hasWork():
+		return time.After(retryMax)
+	case op.Kind == Nothing && s.wantsOther():
 		got := make(chan answer, 1)
-		if _, _, begun := s.grant(ctx, request{Request{Version: s.Policy.Version}, got}); begun {
+		if _, _, begun := s.handle(ctx, request{Request{Version: s.Policy.Version}, got}); begun {
 			return time.After(0)
 		}
-		s.refused(<-got)
-		return time.After(fetchLast)
+		s.reportRefusal(<-got)
+		return time.After(retryMax)
 	}
 
 	return nil
 }
 
-// goOn does what is next, shows how that went, and tells those who wait for it.
-func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
+// step does what is next, reports how that went, and answers the request that
+// waits for it.
+func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
 	op, err := s.Upgrader.Run(ctx, v, fill.Open(underWay{s}, s.Policy.Mirrors, s.Log))
 	if ctx.Err() != nil {
 		return op, err
@@ -227,7 +230,7 @@ func (s *Service) goOn(ctx context.Context, v Verdict) (Op, error) {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
 
-	s.show(op, err)
+	s.report(op, err)
 	if err == nil && op.Kind == Nothing && s.waiting != nil {
 		err = ErrDamaged
 		if op.Reason != "" {
@@ -253,7 +256,7 @@ func (u underWay) Pack() (ref, name string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	ref = u.s.Offers.Ref
+	ref = u.s.Releases.Ref
 	if j, err := ReadJournal(u.s.Upgrader.Records); err == nil && j != nil && j.Ref != "" {
 		ref = j.Ref
 	}
@@ -298,26 +301,27 @@ func (l listener) Progress(p Progress) {
 }
 
 func (s *Service) judge(ctx context.Context) Verdict {
-	if s.gone {
-		return Verdict{Word: Bad, Reason: goneBack}
+	if s.abandoned {
+		return Verdict{Word: Bad, Reason: rolledBack}
 	}
 	return s.Trial.Judge(s.Upgrader.Node.Health(ctx), s.Machine.Uptime())
 }
 
-func (s *Service) goesOn() bool {
+func (s *Service) hasWork() bool {
 	j, err := ReadJournal(s.Upgrader.Records)
 	return err == nil && j != nil && !s.stays()
 }
 
-// stays reports whether the restart into the target is somebody else's; the one
-// out of it never is.
+// stays reports whether the restart into the target is left to the operator.
+// The restart out of it never is.
 func (s *Service) stays() bool {
 	j, err := ReadJournal(s.Upgrader.Records)
 	return err == nil && j != nil && j.Stay && j.From == s.Upgrader.Boot.Running
 }
 
-// Opens is when a wish that is ready is tried, the zero time for at once.
-func (s *Service) Opens(w Wish) time.Time {
+// Opens returns when an upgrade that is ready may restart the machine, the zero
+// time for at once.
+func (s *Service) Opens(w Options) time.Time {
 	now := s.Upgrader.Now().UTC()
 	if opens := s.Policy.Window.Opens(now); opens.After(now) && !w.AtOnce {
 		return opens
@@ -325,14 +329,15 @@ func (s *Service) Opens(w Wish) time.Time {
 	return time.Time{}
 }
 
-// waits is how long the restart waits for the window, and shows that it does.
-func (s *Service) waits() time.Duration {
+// untilWindow returns how long the restart has to wait for the window, and
+// publishes that it waits.
+func (s *Service) untilWindow() time.Duration {
 	j, err := ReadJournal(s.Upgrader.Records)
 	if err != nil || j == nil || j.From != s.Upgrader.Boot.Running {
 		return 0
 	}
 
-	opens := s.Opens(Wish{AtOnce: j.AtOnce})
+	opens := s.Opens(Options{AtOnce: j.AtOnce})
 	if opens.IsZero() {
 		return 0
 	}
@@ -341,13 +346,14 @@ func (s *Service) waits() time.Duration {
 	return opens.Sub(s.Upgrader.Now())
 }
 
-// wants reports whether the node is to run another version than it does.
-func (s *Service) wants() bool {
+// wantsOther reports whether machine.yaml names another version than the
+// running one.
+func (s *Service) wantsOther() bool {
 	return s.Policy.Version != "" && s.Policy.Version != s.Upgrader.Boot.Running.Version
 }
 
-// passing are the refusals that go away by themselves.
-var passing = []string{
+// transient are the refusals that may go away by themselves.
+var transient = []string{
 	CodePaced,
 	CodeUnproven,
 	CodeNoEntry,
@@ -356,15 +362,15 @@ var passing = []string{
 	CodeBattery,
 }
 
-// refused shows why machine.yaml's version is not brought. What does not pass
-// by itself is not asked for again.
-func (s *Service) refused(a answer) {
+// reportRefusal publishes why the version of machine.yaml is refused. A refusal
+// that is not transient ends the attempts.
+func (s *Service) reportRefusal(a answer) {
 	if a.err == nil {
 		return
 	}
 
 	refusal, is := errors.AsType[*Refusal](a.err)
-	if is && !slices.Contains(passing, refusal.Code) {
+	if is && !slices.Contains(transient, refusal.Code) {
 		s.Policy.Version = ""
 	}
 
@@ -374,9 +380,9 @@ func (s *Service) refused(a answer) {
 	})
 }
 
-// grant begins what somebody asks for, if nothing is against it. Who asks is
-// told when it is ready, or cannot be.
-func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun bool) {
+// handle begins what is requested, if nothing is against it. The request is
+// answered when the version is ready, or cannot be.
+func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begun bool) {
 	version, err := s.begin(ctx, r.Request)
 	if err != nil || r.Plan {
 		r.answer <- answer{version, err}
@@ -401,24 +407,24 @@ func (s *Service) grant(ctx context.Context, r request) (op Op, err error, begun
 	})
 
 	v := Verdict{}
-	if s.gone {
+	if s.abandoned {
 		v = s.judge(ctx)
 	}
 
-	op, err = s.goOn(ctx, v)
+	op, err = s.step(ctx, v)
 	return op, err, true
 }
 
-// begin notes what is asked for, unless it is only a plan.
+// begin records what is requested, unless it is only a plan.
 func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
 	switch {
 	case r.Drill != "":
 		return s.Upgrader.Boot.Running.Version, s.Upgrader.Drill(r.Drill, r.Plan)
-	case r.Back:
-		return s.back(r)
+	case r.Rollback:
+		return s.rollback(r)
 	}
 
-	idx, news, err := s.look(ctx, r)
+	idx, news, err := s.find(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -430,49 +436,49 @@ func (s *Service) begin(ctx context.Context, r Request) (version string, err err
 
 	facts := Facts{Pace: s.Policy.Pace, Last: s.last()}
 	if r.Plan {
-		return idx.Version, s.Upgrader.Check(idx, r.Wish, facts)
+		return idx.Version, s.Upgrader.Check(idx, r.Options, facts)
 	}
 
-	return idx.Version, s.Upgrader.Begin(idx, r.Wish, facts)
+	return idx.Version, s.Upgrader.Begin(idx, r.Options, facts)
 }
 
-// back goes to the other system. From one on trial, that ends the trial.
-func (s *Service) back(r Request) (version string, err error) {
+// rollback goes back to the other system. During a trial that ends the trial.
+func (s *Service) rollback(r Request) (version string, err error) {
 	if j, err := ReadJournal(s.Upgrader.Records); err == nil && j != nil &&
 		j.Target == s.Upgrader.Boot.Running && j.Drill == nil && !r.Stay {
-		s.gone = s.gone || !r.Plan
+		s.abandoned = s.abandoned || !r.Plan
 		return j.From.Version, nil
 	}
-	target, err := s.Upgrader.Back(r.Wish, r.Plan)
+	target, err := s.Upgrader.Rollback(r.Options, r.Plan)
 	return target.Version, err
 }
 
 // ErrDamaged says that the system in the other slot does not verify.
 var ErrDamaged = errors.New("the system in the other slot is damaged\n" +
-	"hint: `loam upgrade --to VERSION --downgrade PERMIT` brings it anew")
+	"hint: `loam upgrade --to VERSION --downgrade PERMIT` brings it again")
 
-var errReplaced = errors.New("somebody has asked for another upgrade since")
+var errReplaced = errors.New("another upgrade was requested since")
 
-// look is the system that is asked for, and what the repository says.
-func (s *Service) look(
+// find returns the release that is requested, and what the repository says.
+func (s *Service) find(
 	ctx context.Context, r Request,
 ) (idx bundle.Index, news repository.News, err error) {
-	offers := s.Offers
+	releases := s.Releases
 	if r.Ref != "" {
-		offers.Ref = r.Ref
+		releases.Ref = r.Ref
 	}
 
 	switch {
-	case offers.Ref == "":
+	case releases.Ref == "":
 		return idx, news, errors.New("this node knows no repository\n" +
 			"hint: machine.yaml upgrade.repository, or --from")
-	case len(offers.Root) == 0:
-		return idx, news, errors.New("this node trusts nobody's updates\n" +
+	case len(releases.Root) == 0:
+		return idx, news, errors.New("no trusted update keys on this node\n" +
 			"hint: machine.yaml upgrade.root has the root.json of the repository")
 	}
 
 	now := s.Upgrader.Now()
-	idx, news, err = offers.find(ctx, s.Upgrader.Boot.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
+	idx, news, err = releases.find(ctx, s.Upgrader.Boot.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
 	if news.Time.After(now) {
 		s.Log.Warn("the clock is behind: expiries go by what is proven",
 			zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
@@ -481,14 +487,14 @@ func (s *Service) look(
 	return idx, news, err
 }
 
-// last is when the last upgrade began, the zero time if that is not known.
+// last returns when the last upgrade began, the zero time if that is not known.
 func (s *Service) last() (at time.Time) {
-	_ = records.Load(s.Upgrader.Records, lastName, &at) // Which is the zero time, then.
+	_ = records.Load(s.Upgrader.Records, lastName, &at) // The zero time, then.
 	return at
 }
 
-// show publishes how the upgrade stands after op.
-func (s *Service) show(op Op, err error) {
+// report publishes how the upgrade stands after a step.
+func (s *Service) report(op Op, err error) {
 	j, journalErr := ReadJournal(s.Upgrader.Records)
 	failed, failedErr := Failures(s.Upgrader.Records)
 	last, drillErr := LastDrill(s.Upgrader.Records)
@@ -522,11 +528,11 @@ func (s *Service) show(op Op, err error) {
 	})
 }
 
-// restart restarts the machine. The other system starts with the configuration
-// of now.
+// restart restarts the machine. The other system starts with the current
+// configuration.
 func (s *Service) restart(ctx context.Context, op Op) {
 	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
-	s.carry()
+	s.handOver()
 	if err := s.Upgrader.renewBaseline(ctx); err != nil {
 		s.Log.Error("look at the node once more", zap.Error(err))
 	}
@@ -538,14 +544,14 @@ func (s *Service) restart(ctx context.Context, op Op) {
 	}
 }
 
-// carry does once more what arming did.
-func (s *Service) carry() {
+// handOver hands the configuration over once more, as arming did.
+func (s *Service) handOver() {
 	j, err := ReadJournal(s.Upgrader.Records)
 	if err != nil || j == nil || j.Phase != Armed || j.From != s.Upgrader.Boot.Running ||
 		j.Drill != nil {
 		return
 	}
-	if err := s.Upgrader.Node.HandOver(j.Target.Version, j.Back); err != nil {
+	if err := s.Upgrader.Node.HandOver(j.Target.Version, j.Rollback); err != nil {
 		s.Log.Error("hand the configuration to the other system", zap.Error(err))
 	}
 }

@@ -14,7 +14,7 @@ type System struct {
 	RootHash string `json:"rootHash"`
 }
 
-// Phase is how far an upgrade is.
+// Phase is the stage of an upgrade.
 type Phase string
 
 const (
@@ -31,7 +31,7 @@ type Journal struct {
 	Phase  Phase  `json:"phase"`
 	Target System `json:"target"`
 
-	// From is the system that began it, and that it falls back to.
+	// From is the system that began the upgrade, and the fallback.
 	From System `json:"from"`
 
 	// Ref is where the index that describes Target was.
@@ -41,59 +41,58 @@ type Journal struct {
 	// known.
 	Replaces string `json:"replaces,omitempty"`
 
-	// Boot is the kernel's id of the last boot of From, Missed how many of them
-	// there were since the entry was made in which the loader had not tried it
-	// before.
-	Boot   string `json:"boot,omitempty"`
-	Missed int    `json:"missed,omitempty"`
-
-	// Baseline is how From was when the upgrade was armed.
+	// Boot is the kernel's ID of the last boot of From.
+	Boot string `json:"boot,omitempty"`
+	// Missed is how many boots of From there were since the entry was made that
+	// the loader had not tried it before.
+	Missed int `json:"missed,omitempty"`
+	// Baseline is the health of From when the upgrade was armed.
 	Baseline Health `json:"baseline,omitempty"`
 
-	// Began is the wall clock at the start, Epoch the security epoch of Target.
+	// Began is the wall clock when the upgrade began.
 	Began time.Time `json:"began"`
-	Epoch int       `json:"epoch"`
-
-	// Stay leaves the restart to somebody else.
+	// Epoch is the security epoch of Target.
+	Epoch int `json:"epoch"`
+	// Stay leaves the restart to the operator.
 	Stay bool `json:"stay,omitempty"`
 
-	// Back takes Target as it is in its slot, with its own configuration.
-	Back bool `json:"back,omitempty"`
+	// Rollback uses Target as it is in its slot, with its own configuration.
+	Rollback bool `json:"back,omitempty"`
 
 	// AtOnce does not wait for the window of restarts.
 	AtOnce bool `json:"atOnce,omitempty"`
 
-	// Drill is set in a drill, in which Target is From.
+	// Drill is set during a drill. Target is From then.
 	Drill *Drilling `json:"drill,omitempty"`
 
-	// Reason is why Target, which ran, has failed; "" if it could not tell.
+	// Reason is why Target failed, as it said itself; "" if it could not.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Failure is a system that was tried and is not tried again by itself.
+// Failure is a system that failed and is not tried again by itself.
 type Failure = status.FailedSystem
 
 // Entry is a boot entry: a UKI in \EFI\Linux.
 type Entry struct {
 	bootentry.Name
 
-	// File is the name in the directory, RootHash what the UKI boots, "" if
-	// that cannot be read.
-	File     string
+	// File is the name in the directory.
+	File string
+	// RootHash is what the UKI boots, "" if that cannot be read.
 	RootHash string
 	size     int64
 
-	// Orphan is an entry whose long name is torn: the loader sees it under a
-	// short one, without tries.
+	// Orphan says that the long name of the entry is corrupt: the loader sees a
+	// short name, without tries.
 	Orphan bool
 }
 
-// View is what Next goes by.
+// View is the input of [Next].
 type View struct {
 	// Running is the system of this boot.
 	Running System
 
-	// Entry is the name that an entry of Running has which was never tried.
+	// Entry is the name of an entry of Running before its first try.
 	Entry string
 
 	// Holds is the root hash of the system that the other slot is marked to
@@ -102,18 +101,19 @@ type View struct {
 	Entries []Entry
 
 	// Recovery is the root hash of the system that the recovery entry starts,
-	// "" without.
+	// "" for none.
 	Recovery string
 
 	// Journal is nil without an upgrade.
 	Journal *Journal
 	Failed  []Failure
 
-	// Filled says that this process has compared all of that slot with what the
-	// journal wants, StagedUKI that its UKI is on the ESP, for an entry to be
-	// made of it.
-	Filled, StagedUKI bool
+	// Filled says that this process has verified the other slot against the
+	// journal's target.
+	Filled bool
+	// StagedUKI says that the target's UKI is on the ESP, ready for an entry.
+	StagedUKI bool
 
-	// Verdict is on the trial, if there is one.
+	// Verdict is the judgement on the trial, if there is one.
 	Verdict Verdict
 }

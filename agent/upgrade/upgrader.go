@@ -28,7 +28,7 @@ type Upgrader struct {
 	Node   Node
 	// Sys is sysfs, for what the firmware starts and what the machine runs on.
 	Sys fs.FS
-	// Listener hears how it goes on; nil for nobody.
+	// Listener is told about steps and progress; nil for none.
 	Listener Listener
 	// Decide replaces [Next] in tests that seed bugs; nil otherwise.
 	Decide func(View) Op
@@ -37,7 +37,7 @@ type Upgrader struct {
 
 	// esp is open while Run is under way.
 	esp *esp
-	// filled is of this process; see [View].
+	// filled is [View.Filled].
 	filled bool
 	// anchorWarned says that the anchor's failure is in the log.
 	anchorWarned bool
@@ -45,7 +45,7 @@ type Upgrader struct {
 
 // Boot describes this boot of the machine.
 type Boot struct {
-	// ID is the kernel's.
+	// ID is the kernel's boot ID.
 	ID string
 	// Running is the system, and ImageID its IMAGE_ID.
 	Running System
@@ -58,15 +58,15 @@ type Boot struct {
 
 // Node is what an upgrade needs of the node beside its disk.
 type Node interface {
-	// Health returns how the node is, nil if that cannot be told now.
+	// Health returns the health of the node, nil if it cannot be observed now.
 	Health(ctx context.Context) Health
 
 	// Evidence returns lines about the last boot of a system that has failed.
 	Evidence(ctx context.Context, j Journal) []string
 
-	// HandOver makes the running configuration the one that another version
-	// starts with; if keepOwn, only unless that version has a configuration of
-	// its own.
+	// HandOver gives the running configuration to another version, to start
+	// with. With keepOwn, a version that has a configuration of its own keeps
+	// it.
 	HandOver(version string, keepOwn bool) error
 
 	// Loader returns the boot loader that came with the running system,
@@ -77,7 +77,7 @@ type Node interface {
 	Panic() error
 }
 
-// Listener hears how an upgrade goes on.
+// Listener is told about the steps and the progress of an upgrade.
 type Listener interface {
 	// Done is called after each step. j is the upgrade that it belongs to, nil
 	// for none.
@@ -95,9 +95,9 @@ type Progress struct {
 	fill.Stats
 }
 
-// Begin notes that the system of an index is wanted, after all reasons against
-// it were looked at.
-func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
+// Begin begins an upgrade to the system of an index, unless there is a reason
+// against it.
+func (u *Upgrader) Begin(idx bundle.Index, w Options, f Facts) error {
 	v, err := u.check(idx, w, f)
 	if err != nil {
 		return err
@@ -117,10 +117,9 @@ func (u *Upgrader) Begin(idx bundle.Index, w Wish, f Facts) error {
 	})
 }
 
-// Back notes that the system in the other slot is wanted, after all reasons
-// against it were looked at, and says which it is. With plan it changes
-// nothing.
-func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
+// Rollback begins the way back to the system in the other slot, unless there is
+// a reason against it, and returns that system. With plan it changes nothing.
+func (u *Upgrader) Rollback(w Options, plan bool) (target System, err error) {
 	var f Facts
 	v, err := u.observe(&f)
 	if err != nil {
@@ -143,22 +142,22 @@ func (u *Upgrader) Back(w Wish, plan bool) (target System, err error) {
 	}
 
 	epoch := e.Of[v.Holds]
-	target, err = PreflightBack(v, f, epoch, uki)
+	target, err = PreflightRollback(v, f, epoch, uki)
 	if err != nil || plan {
 		return target, err
 	}
 
 	return target, u.begin(v, nil, Journal{
-		Target: target,
-		Epoch:  epoch,
-		Stay:   w.Stay,
-		AtOnce: true,
-		Back:   true,
+		Target:   target,
+		Epoch:    epoch,
+		Stay:     w.Stay,
+		AtOnce:   true,
+		Rollback: true,
 	})
 }
 
-// begin writes the journal of an upgrade, and its index, nil for none. The same
-// once more goes on where it is, by the index of where it comes from now.
+// begin writes the journal of an upgrade, and its index, nil without. A second
+// request for the same target continues the upgrade, with the new index.
 func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 	describe := func() error {
 		if index == nil {
@@ -167,7 +166,7 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 		return u.Records.Write(indexName, index)
 	}
 
-	if now := v.Journal; now != nil && now.Target == j.Target && now.Back == j.Back {
+	if now := v.Journal; now != nil && now.Target == j.Target && now.Rollback == j.Rollback {
 		now.Stay = j.Stay
 		now.AtOnce = j.AtOnce
 		now.Ref = j.Ref
@@ -180,14 +179,14 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 		return records.Save(u.Records, journalName, now)
 	}
 
-	// One that is not armed makes room: without a journal, its index is
-	// nothing.
+	// An upgrade that is not armed makes room. Its index means nothing without
+	// a journal.
 	err := u.Records.Remove(journalName)
 	for _, f := range []func() error{
 		func() error { return Forget(u.Records, j.Target.RootHash) },
 		describe,
 		func() error {
-			if j.Drill != nil { // It brings nothing.
+			if j.Drill != nil { // A drill is no upgrade.
 				return nil
 			}
 			return records.Save(u.Records, lastName, u.Now().UTC())
@@ -209,13 +208,13 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 	return records.Save(u.Records, journalName, j)
 }
 
-// Check says whether Begin would refuse it, and changes nothing.
-func (u *Upgrader) Check(idx bundle.Index, w Wish, f Facts) error {
+// Check returns why Begin would refuse, and changes nothing.
+func (u *Upgrader) Check(idx bundle.Index, w Options, f Facts) error {
 	_, err := u.check(idx, w, f)
 	return err
 }
 
-func (u *Upgrader) check(idx bundle.Index, w Wish, f Facts) (View, error) {
+func (u *Upgrader) check(idx bundle.Index, w Options, f Facts) (View, error) {
 	v, err := u.observe(&f)
 	if err != nil {
 		return v, err
@@ -251,7 +250,7 @@ func (u *Upgrader) otherUKI(v View) (*authenticode.Image, error) {
 	return im, errors.Join(err, closeESP())
 }
 
-// observe returns how the disk is, and adds to f what Preflight goes by.
+// observe returns the state of the disk, and completes f for Preflight.
 func (u *Upgrader) observe(f *Facts) (v View, err error) {
 	closeESP, err := u.open()
 	if err != nil {
@@ -286,8 +285,8 @@ func (u *Upgrader) floor() floorKeeper {
 // drills returns the keeper of the journal of a drill.
 func (u *Upgrader) drills() drillKeeper { return drillKeeper{u.Records, u.Boot.ID, u.Now} }
 
-// Run does what is next until that is to wait for something else: it returns
-// Nothing, Observe or Reboot.
+// Run takes steps until the next one has to wait: it returns Nothing, Observe
+// or Reboot.
 func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) (op Op, err error) {
 	closeESP, err := u.open()
 	if err != nil {
@@ -329,7 +328,8 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 	}
 }
 
-// Trial judges the system that runs by what the journal says of the one before.
+// Trial returns the judge of the running system, with the baseline from the
+// journal.
 func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	j, err := ReadJournal(u.Records)
 	if err != nil || j == nil || j.Target != u.Boot.Running {
@@ -341,7 +341,7 @@ func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
 	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
 }
 
-// view is how the disk is now.
+// view returns the state of the disk.
 func (u *Upgrader) view(verdict Verdict) (View, error) {
 	v := View{
 		Running:   u.Boot.Running,
@@ -380,8 +380,8 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 	return v, u.drills().follow(v)
 }
 
-// journal is the upgrade under way. It counts the boots of the old system since
-// it was armed: each should have been one of the new.
+// journal returns the upgrade under way. It counts the boots of the old system
+// since the upgrade was armed: each should have been a boot of the new one.
 func (u *Upgrader) journal() (*Journal, error) {
 	j, err := ReadJournal(u.Records)
 	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Boot.Running ||
@@ -393,8 +393,8 @@ func (u *Upgrader) journal() (*Journal, error) {
 	return j, records.Save(u.Records, journalName, j)
 }
 
-// note leaves, for the system that the machine falls back to, what the one on
-// trial knows of its failure. That it cannot is no reason to stay.
+// note leaves the reason of a failure for the system to which the machine falls
+// back. Best effort: an error must not keep the bad system running.
 func (u *Upgrader) note(v View) {
 	j := v.Journal
 	if j == nil || j.Target != u.Boot.Running || v.Verdict.Word != Bad || j.Reason != "" {
@@ -406,7 +406,7 @@ func (u *Upgrader) note(v View) {
 	}
 }
 
-// open opens the ESP until close is called.
+// open opens the ESP. The caller must call close.
 func (u *Upgrader) open() (close func() error, err error) {
 	u.esp, err = u.Disk.openESP()
 	if err != nil {
@@ -419,7 +419,7 @@ func (u *Upgrader) open() (close func() error, err error) {
 	}, nil
 }
 
-// room returns what another system could take.
+// room returns the room for another system.
 func (u *Upgrader) room() (Room, error) {
 	table, slot, err := u.Disk.target(u.Boot.Running)
 	if err != nil {

@@ -37,7 +37,7 @@ func (w world) String() string {
 	}
 
 	if j := w.journal; j != nil {
-		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Back))
+		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Rollback))
 		if j.Drill != nil {
 			parts = append(parts, j.Drill.By, flag(j.Drill.Tried))
 		}
@@ -107,7 +107,7 @@ func (w world) do(op Op) world {
 		w.entries = slices.Delete(w.entries, at, at+1)
 	case Empty:
 		w.slots[target] = ""
-	case Fill, Prove:
+	case Fill, Verify:
 		w.filled = true
 	case Seal:
 		w.slots[target] = w.journal.Target.Version
@@ -128,7 +128,7 @@ func (w world) do(op Op) world {
 			panic(err)
 		}
 		w.entries = append(w.entries, Entry{Name: n, File: op.To, RootHash: w.entries[at].RootHash})
-	case Rename, Rest:
+	case Rename, Park:
 		n, err := bootentry.Parse(op.To)
 		if err != nil {
 			panic(err)
@@ -142,7 +142,7 @@ func (w world) do(op Op) world {
 	case Finish:
 		j := w.journal
 		w.journal = nil
-		if j.Back && j.Target.Version == w.slots[w.running] &&
+		if j.Rollback && j.Target.Version == w.slots[w.running] &&
 			!slices.Contains(w.failed, j.From.Version) {
 			w.failed = append(w.failed, j.From.Version)
 			slices.Sort(w.failed)
@@ -180,7 +180,7 @@ func (w world) boot() (next world, chosen Entry, ok bool) {
 	w = w.cut()
 	w.down = false
 	if w.journal != nil && w.journal.Drill != nil {
-		w.journal.Drill.Tried = chosen.Counted && !chosen.Resting()
+		w.journal.Drill.Tried = chosen.Counted && !chosen.Parked()
 	}
 
 	if chosen.Counted && chosen.TriesLeft > 0 {
@@ -236,7 +236,7 @@ func (w world) after() (all []world) {
 		}
 		if op := Next(w.view(verdict)); op.Kind != Nothing && op.Kind != Observe {
 			all = append(all, w.do(op))
-			if op.Kind == Prove { // Or it is damaged.
+			if op.Kind == Verify { // Or it is damaged.
 				all = append(all,
 					w.do(Op{Kind: Drop, File: find(w.view(Wait), w.journal.Target.RootHash).File}))
 			}
@@ -259,7 +259,7 @@ func (w world) after() (all []world) {
 			}
 		}
 
-		target, err := PreflightBack(w.view(Wait),
+		target, err := PreflightRollback(w.view(Wait),
 			Facts{ImageID: "loam-node-os", Room: Room{Entries: 1}}, 0, nil)
 		if err == nil {
 			all = append(all, w.want(target.Version, true))
@@ -275,10 +275,10 @@ func (w world) want(version string, back bool) world {
 	from := w.slots[w.running]
 	n.failed = slices.DeleteFunc(n.failed, func(f string) bool { return f == version })
 	n.journal = &Journal{
-		Phase:  Staging,
-		Target: System{version, version},
-		From:   System{from, from},
-		Back:   back,
+		Phase:    Staging,
+		Target:   System{version, version},
+		From:     System{from, from},
+		Rollback: back,
 	}
 
 	return n
@@ -294,7 +294,7 @@ func check(t *testing.T, w world) {
 		n := off
 		trial := ""
 		j := w.journal
-		if j != nil && j.Drill == nil && !(j.Back && find(w.view(Wait), j.Target.RootHash) == nil) {
+		if j != nil && j.Drill == nil && !(j.Rollback && find(w.view(Wait), j.Target.RootHash) == nil) {
 			trial = j.Target.Version
 		}
 

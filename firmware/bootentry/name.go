@@ -112,9 +112,9 @@ func Format(n Name) (string, error) {
 		strings.TrimSuffix(blessed, ".efi"), n.TriesLeft, n.TriesDone), nil
 }
 
-// Resting reports whether the entry was put to rest: bad without a try, as no
-// loader leaves one. It is booted if all are bad and it is the newest.
-func (n Name) Resting() bool { return n.Bad() && n.TriesDone == 0 }
+// Parked reports whether the entry is bad without a try, as no loader leaves
+// one. It is booted if all entries are bad and it is the newest.
+func (n Name) Parked() bool { return n.Bad() && n.TriesDone == 0 }
 
 // Bad reports whether all tries are used up: systemd-boot boots it only if
 // there is nothing else.

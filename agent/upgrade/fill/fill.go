@@ -17,22 +17,21 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// stride is how much is looked at, fetched, written and made durable at once.
-// Two of them may be fetched and not durable yet when the machine goes down.
-const stride = 2 << 20
+// blockSize is how much is read, fetched, written and made durable at once. Two
+// blocks may be fetched but not durable when the power is cut.
+const blockSize = 2 << 20
 
-// gap is how many bytes of the pack are fetched for nothing rather than asking
-// twice.
-const gap = bundle.ChunkSize
+// maxGap is how many unwanted bytes of the pack are fetched rather than sending
+// a second request.
+const maxGap = bundle.ChunkSize
 
 // Pack reads the pack of a bundle.
 type Pack interface {
-	// Range reads n bytes from off on.
+	// Range reads n bytes at off.
 	Range(ctx context.Context, off, n int64) (io.ReadCloser, error)
 }
 
-// Local is content of this machine that a system may have in common with
-// another.
+// Local is content of this machine that another system may have in common.
 type Local struct {
 	r      io.ReaderAt
 	size   int64
@@ -40,12 +39,12 @@ type Local struct {
 	chunks []bundle.Digest // in their order
 }
 
-// Locate reads size bytes and notes where which chunk is.
+// Locate reads size bytes and indexes their chunks.
 func Locate(r io.ReaderAt, size int64) (Local, error) {
 	l := Local{r: r, size: size, at: map[bundle.Digest]int64{}}
-	buf := make([]byte, stride)
-	for off := int64(0); off < size; off += stride {
-		n := min(stride, size-off)
+	buf := make([]byte, blockSize)
+	for off := int64(0); off < size; off += blockSize {
+		n := min(blockSize, size-off)
 		if got, err := r.ReadAt(buf[:n], off); int64(got) < n {
 			return l, err
 		}
@@ -63,8 +62,8 @@ func chunksOf(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, bundle.
 // Digests returns the digests of the chunks, in their order.
 func (l Local) Digests() []bundle.Digest { return l.chunks }
 
-// Chunk returns the chunk of that digest; nil if it is not there, or not any
-// more.
+// Chunk returns the chunk with that digest; nil if it is absent, or no longer
+// what it was.
 func (l Local) Chunk(want bundle.Digest) []byte {
 	off, ok := l.at[want]
 	if !ok {
@@ -79,9 +78,16 @@ func (l Local) Chunk(want bundle.Digest) []byte {
 
 // Stats counts what filling a part took, in bytes.
 type Stats struct {
-	// Kept were there, Local elsewhere on this machine, Near at a mirror;
-	// Fetched is what came of the pack, Written what was written.
-	Kept, Local, Near, Fetched, Written int64
+	// Kept was there already.
+	Kept int64
+	// Local came from elsewhere on this machine.
+	Local int64
+	// Near came from a mirror.
+	Near int64
+	// Fetched came from the pack.
+	Fetched int64
+	// Written is what was written.
+	Written int64
 }
 
 // Target is the device that is filled. Sync returns when all that was written
@@ -115,52 +121,51 @@ type Job struct {
 	Target Target
 	Part   bundle.Part
 
-	// Known are the chunks that the target has, if that is known without
+	// Known are the chunks that the target holds, if that is known without
 	// reading it; nil if not.
 	Known []bundle.Digest
 
-	// Locals are looked through before the sources are asked.
+	// Locals are tried before the sources.
 	Locals  []Local
 	Sources Sources
 
-	// Progress is called after each write; nil for nobody.
+	// Progress is called after each write; nil for none.
 	Progress func(Stats)
 
-	// Stats is what Run has done so far.
+	// Stats counts what Run has done so far.
 	Stats Stats
 }
 
-// piece is a stride of a part on its way: what is there is read, and compared,
-// what is missing got, and what differs written, each while others are at the
-// next step.
+// piece is one block of a part in flight: it is read, compared, fetched where
+// it differs, and written, while other pieces are at other steps.
 type piece struct {
 	off        int64
 	have, want []byte
-	unread     bool   // nobody knows what is there
+	unread     bool   // could not be read
 	differs    []bool // by chunk
 	done       Stats
 	err        error
 }
 
-// ahead is how many pieces are in memory.
-const ahead = 5
+// maxInFlight is how many pieces are in memory.
+const maxInFlight = 5
 
-// Run goes on wherever an earlier one stopped: what is on the device tells. All
-// bytes are verified before they are written, and those that are right already
-// are not written. What was got before an error is written, too.
+// Run resumes wherever an earlier Run stopped: the device tells. All bytes are
+// verified before they are written. Bytes that are right already are not
+// written. What was fetched before an error is written, too.
 func (j *Job) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
-	free := make(chan *piece, ahead)
-	size := min(stride, j.Part.Size)
-	for range ahead {
+	free := make(chan *piece, maxInFlight)
+	size := min(blockSize, j.Part.Size)
+	for range maxInFlight {
 		free <- &piece{
 			have:    make([]byte, size),
 			want:    make([]byte, size),
-			differs: make([]bool, stride/bundle.ChunkSize),
+			differs: make([]bool, blockSize/bundle.ChunkSize),
 		}
 	}
 
@@ -189,16 +194,15 @@ func (j *Job) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pieces are those of the part, in turn, with the memory of those that are
-// free.
+// pieces sends the pieces of the part in order, in the memory of free ones.
 func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *piece) <-chan *piece {
 	out := make(chan *piece)
 	group.Go(func() {
 		defer close(out)
-		for off := int64(0); off < j.Part.Size && ctx.Err() == nil; off += stride {
+		for off := int64(0); off < j.Part.Size && ctx.Err() == nil; off += blockSize {
 			select {
 			case p := <-free:
-				n := min(stride, j.Part.Size-off)
+				n := min(blockSize, j.Part.Size-off)
 				*p = piece{
 					off:     off,
 					have:    p.have[:n],
@@ -214,7 +218,7 @@ func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *pi
 	return out
 }
 
-// each does a step with each piece that has no error yet.
+// each runs a step on each piece that has no error yet.
 func each(
 	ctx context.Context,
 	group *sync.WaitGroup,
@@ -249,8 +253,8 @@ func (d *Stats) add(o Stats) {
 	d.Written += o.Written
 }
 
-// read reads what is there, unless that is known. What cannot be read is to be
-// written: a disk puts a good sector in the place of a bad one then.
+// read reads what is there, unless that is known. What cannot be read is
+// written: a disk replaces a bad sector then.
 func (j *Job) read(_ context.Context, p *piece) error {
 	if j.Known == nil {
 		n, _ := j.Target.ReadAt(p.have, p.off)
@@ -259,7 +263,7 @@ func (j *Job) read(_ context.Context, p *piece) error {
 	return nil
 }
 
-// compare finds the chunks that differ. Beyond what is known all do.
+// compare finds the chunks that differ. Chunks beyond Known do.
 func (j *Job) compare(_ context.Context, p *piece) error {
 	for i, c := range chunksOf(p.have) {
 		var have bundle.Digest
@@ -276,15 +280,15 @@ func (j *Job) compare(_ context.Context, p *piece) error {
 	return nil
 }
 
-// index is which chunk of the part the i-th of a piece is.
+// index returns the chunk of the part that the i-th of a piece is.
 func (j *Job) index(p *piece, i int) int { return int(p.off/bundle.ChunkSize) + i }
 
-// chunk is what the i-th chunk of a piece has to be.
+// chunk returns what the i-th chunk of a piece has to be.
 func (j *Job) chunk(p *piece, i int) bundle.Chunk {
 	return j.Part.Chunks[j.index(p, i)]
 }
 
-// get gets what differs from where it is nearest.
+// get copies or fetches what differs from the nearest place.
 func (j *Job) get(ctx context.Context, p *piece) error {
 	var missing []int
 	for i, room := range chunksOf(p.want) {
@@ -316,8 +320,7 @@ func (j *Job) local(c bundle.Chunk, n int) []byte {
 	return nil
 }
 
-// nearby is a chunk of a mirror; nil if none has it, or what it has is not
-// that.
+// nearby returns a chunk of a mirror; nil if no mirror has the right one.
 func (j *Job) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 	if j.Sources.Nearby == nil {
 		return nil
@@ -329,7 +332,7 @@ func (j *Job) nearby(ctx context.Context, c bundle.Chunk, n int) []byte {
 	return b
 }
 
-// fetch gets chunks out of the pack, those that are next to each other at once.
+// fetch fetches chunks of the pack, neighbours with one request.
 func (j *Job) fetch(ctx context.Context, p *piece, missing []int) error {
 	at := func(i int) bundle.Chunk { return j.chunk(p, i) }
 	slices.SortFunc(missing, func(a, b int) int { return int(at(a).At - at(b).At) })
@@ -337,7 +340,7 @@ func (j *Job) fetch(ctx context.Context, p *piece, missing []int) error {
 	for len(missing) > 0 {
 		run := 1
 		end := at(missing[0]).At + at(missing[0]).Len
-		for run < len(missing) && at(missing[run]).At <= end+gap {
+		for run < len(missing) && at(missing[run]).At <= end+maxGap {
 			end = max(end, at(missing[run]).At+at(missing[run]).Len)
 			run++
 		}
@@ -385,8 +388,8 @@ func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) erro
 	return group.Wait()
 }
 
-// inPlace is where the chunks of a run are to be, if the pack has them stored,
-// one after the other; else nil.
+// inPlace returns the memory where the chunks of a run belong, if the pack has
+// them stored one after the other; otherwise nil.
 func (j *Job) inPlace(p *piece, run []int) []byte {
 	first := j.chunk(p, run[0])
 	for n, i := range run {
@@ -411,7 +414,7 @@ func readPack(ctx context.Context, pack Pack, off int64, into []byte) (n int, er
 	return n, errors.Join(err, r.Close())
 }
 
-// write writes what differs, neighbours at once, and makes it durable.
+// write writes what differs, neighbours with one call, and makes it durable.
 func (j *Job) write(p *piece) error {
 	for i := 0; i < len(p.differs); i++ {
 		if !p.differs[i] {
@@ -438,11 +441,11 @@ func (j *Job) write(p *piece) error {
 	return j.Target.Sync()
 }
 
-// Prove reads all of a part again and compares it with its digest.
-func Prove(r io.ReaderAt, p bundle.Part) error {
+// Verify reads all of a part again and compares it with its digest.
+func Verify(r io.ReaderAt, p bundle.Part) error {
 	sum := sha256.New()
 	_, err := io.CopyBuffer(struct{ io.Writer }{sum}, io.NewSectionReader(r, 0, p.Size),
-		make([]byte, stride))
+		make([]byte, blockSize))
 	if err != nil {
 		return fmt.Errorf("read it again: %w", err)
 	}

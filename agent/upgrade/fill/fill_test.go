@@ -85,7 +85,7 @@ func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errors.New("it 
 
 func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 	const k = bundle.ChunkSize
-	content := noise(1, 3*stride+k/2)
+	content := noise(1, 3*blockSize+k/2)
 	clear(content[2*k : 3*k])
 
 	part, pack := partOf(content)
@@ -142,7 +142,7 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 			if !bytes.Equal(d[:len(content)], content) || j.Stats != test.want {
 				t.Errorf("%+v, want %+v", j.Stats, test.want)
 			}
-			if err := Prove(d, part); err != nil {
+			if err := Verify(d, part); err != nil {
 				t.Error(err)
 			}
 
@@ -157,11 +157,11 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 }
 
 func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
-	content := noise(2, 4*stride)
+	content := noise(2, 4*blockSize)
 	part, pack := partOf(content)
 	d := make(bytesDevice, len(content))
 	fetched := int64(0)
-	for try, left := range []int{stride / 2, stride + 1000, 2 * stride, -1} {
+	for try, left := range []int{blockSize / 2, blockSize + 1000, 2 * blockSize, -1} {
 		j := Job{Target: d, Part: part, Sources: Sources{Pack: &counted{packed: pack, left: left}}}
 		err := j.Run(t.Context())
 		fetched += j.Stats.Fetched
@@ -173,13 +173,13 @@ func TestAFillThatIsCutOffFetchesAWindowTwiceAtMost(t *testing.T) {
 	if !bytes.Equal(d, content) {
 		t.Error("the content is another")
 	}
-	if limit := int64(len(pack)) + 3*stride; fetched > limit {
+	if limit := int64(len(pack)) + 3*blockSize; fetched > limit {
 		t.Errorf("fetched %d bytes of %d in 4 tries, more than %d", fetched, len(pack), limit)
 	}
 }
 
 func TestAPackThatLiesIsNotWritten(t *testing.T) {
-	content := noise(3, stride)
+	content := noise(3, blockSize)
 	part, pack := partOf(content)
 	pack[len(pack)/2]++
 	d := make(bytesDevice, len(content))
@@ -190,11 +190,11 @@ func TestAPackThatLiesIsNotWritten(t *testing.T) {
 }
 
 func TestADiskThatLiesIsFound(t *testing.T) {
-	content := noise(4, stride)
+	content := noise(4, blockSize)
 	part, _ := partOf(content)
 	d := append(bytesDevice(nil), content...)
 	d[1000]++
-	if err := Prove(d, part); err == nil {
+	if err := Verify(d, part); err == nil {
 		t.Error("another content has proven itself")
 	}
 }

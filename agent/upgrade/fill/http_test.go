@@ -18,7 +18,7 @@ import (
 // is written all the same is right, and the next try, when the server is well
 // again, fetches what is missing.
 func TestFaultsOfThePacksServer(t *testing.T) {
-	content := noise(5, 3*stride)
+	content := noise(5, 3*blockSize)
 	part, pack := partOf(content)
 
 	// A bad chunk is not the network's doing: the server's file is another.
@@ -35,10 +35,10 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, true, "503"},
 		{"404, as of a file that is replaced", http.NotFound, true, "404"},
-		{"a pack that is shorter now", served(pack[:stride], "new"), true, "416"},
+		{"a pack that is shorter now", served(pack[:blockSize], "new"), true, "416"},
 		{
 			"one that ends in the range",
-			served(pack[:stride+stride/2], "new"),
+			served(pack[:blockSize+blockSize/2], "new"),
 			true,
 			"Content-Range",
 		},
@@ -96,7 +96,7 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 
 			j.Stats = Stats{}
 			if err := j.Run(t.Context()); err != nil || !bytes.Equal(d, content) ||
-				j.Stats.Kept < stride {
+				j.Stats.Kept < blockSize {
 				t.Errorf("the next try: %+v, %v", j.Stats, err)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// Mirrors are places near by that may have chunks of the upgrade under way:
-// copies of the repository, or nodes that share what they run. None of them is
-// trusted: the signed index tells what a chunk has to be.
+// Mirrors are places close by that may have chunks of the upgrade under way:
+// copies of the repository, or nodes that share what they run. None is trusted:
+// the signed index says what a chunk has to be.
 type Mirrors struct {
 	all  []*mirror
 	pack string
@@ -25,17 +25,18 @@ type Mirrors struct {
 type mirror struct {
 	ref   string
 	store repository.Store
-	// shared says that it is a node, with single chunks in place of the pack.
+	// shared says that the mirror is a node, with single chunks in place of a
+	// pack.
 	shared bool
 	misses int
 }
 
-// maxMisses is how many chunks in a row a node may not have until it is not
-// asked any more: it runs something else.
+// maxMisses is how many chunks in a row a node may lack until it is no longer
+// asked: it runs something else.
 const maxMisses = 64
 
-// OpenMirrors opens the mirrors of a pack. One that cannot be opened is left
-// out.
+// OpenMirrors opens the mirrors of a pack. Mirrors that cannot be opened are
+// left out.
 func OpenMirrors(refs []string, pack string, log *zap.Logger) *Mirrors {
 	m := &Mirrors{pack: pack, log: log}
 	for _, ref := range refs {
@@ -49,15 +50,15 @@ func OpenMirrors(refs []string, pack string, log *zap.Logger) *Mirrors {
 	return m
 }
 
-// maxChunk is how long a mirror may take for one chunk: one that is slower than
-// that is not near.
-const maxChunk = 10 * time.Second
+// chunkTimeout is how long a mirror may take for one chunk. A slower one is no
+// help.
+const chunkTimeout = 10 * time.Second
 
 // Chunk implements [Nearby]. A mirror that fails is not asked again.
 func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 	for i := 0; i < len(m.all); i++ {
 		at := m.all[i]
-		limited, cancel := context.WithTimeout(ctx, maxChunk)
+		limited, cancel := context.WithTimeout(ctx, chunkTimeout)
 		b, err := at.read(limited, m.pack, c, n)
 		cancel()
 
@@ -80,7 +81,7 @@ func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 	return nil
 }
 
-// errOther is a chunk that is not what the index says.
+// errOther says that a chunk is not what the index says.
 var errOther = errors.New("it has another content under that name")
 
 func (m *mirror) read(

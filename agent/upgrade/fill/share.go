@@ -11,13 +11,13 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// sharedChunks is where a node serves the chunks of the system that it runs,
-// each by its SHA-256.
+// sharedChunks is the path under which a node serves the chunks of its running
+// system, each by its SHA-256.
 const sharedChunks = "chunks/"
 
-// Share serves the chunks of the system that a node runs, for other nodes,
-// whose mirror it is then. open returns what the slot holds, which takes
-// seconds: it is called with the first request, and what it returns stays open.
+// Share serves the chunks of a node's running system to other nodes, which use
+// it as a mirror. open returns the content of the slot, which takes seconds. It
+// is called with the first request, and its result stays open.
 func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 	s := &share{open: open, log: log, ready: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -31,7 +31,7 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 		s.once.Do(func() { go s.locate() })
 		select {
 		case <-s.ready:
-		case <-time.After(maxLook):
+		case <-time.After(locateTimeout):
 			http.NotFound(w, r)
 			return
 		case <-r.Context().Done():
@@ -42,7 +42,7 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 			if b := l.Chunk(want); b != nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
 				w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-				_, _ = w.Write(b) // It is the other's loss.
+				_, _ = w.Write(b) // The other node asks elsewhere.
 				return
 			}
 		}
@@ -53,9 +53,9 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 	return mux
 }
 
-// maxLook is how long those who ask first wait: less than they would by
-// themselves.
-const maxLook = maxChunk * 8 / 10
+// locateTimeout is how long the first requests wait for open: less than
+// chunkTimeout.
+const locateTimeout = chunkTimeout * 8 / 10
 
 type share struct {
 	open func() ([]Local, error)

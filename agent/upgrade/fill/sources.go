@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// Release says where the release is published that is under way.
+// Release says where the release under way is published.
 type Release interface {
 	// Pack returns the repository of the pack and the name of the pack in it.
 	Pack() (ref, name string, err error)

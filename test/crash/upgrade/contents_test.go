@@ -32,7 +32,7 @@ func (d *unreadUntilWritten) WriteAt(p []byte, off int64) (int, error) {
 
 func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	_, slot, err := c.target()
@@ -50,7 +50,7 @@ func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 		return d, err
 	}}
 
-	c.upgrade("3.0.0", upgrade.Wish{})
+	c.upgrade("3.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	if c.running.Version != "3.0.0" || reads.Load() > 0 {
@@ -60,7 +60,7 @@ func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 
 func TestASlotThatIsNotWhatItWasIsRead(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	one := c.releases[0]
 	three := c.releases[2]
@@ -75,7 +75,7 @@ func TestASlotThatIsNotWhatItWasIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c.upgrade("3.0.0", upgrade.Wish{})
+	c.upgrade("3.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	if c.running.Version != "3.0.0" {

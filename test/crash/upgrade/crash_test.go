@@ -17,7 +17,7 @@ import (
 
 // crashes are the moments at which the power was cut.
 type crashes struct {
-	plant
+	fixture
 	t testing.TB
 
 	mu sync.Mutex
@@ -45,19 +45,19 @@ func TestCrashStates(t *testing.T) {
 		oneIn = 1
 	}
 
-	p, disk := newPlant(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
+	p, disk := newFixture(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
 	c := &crashes{
-		plant: p,
-		t:     t,
-		seen:  map[uint64]bool{},
-		ended: map[uint64]bool{},
+		fixture: p,
+		t:       t,
+		seen:    map[uint64]bool{},
+		ended:   map[uint64]bool{},
 	}
 
 	t.Run("lives", func(t *testing.T) {
-		for _, name := range slices.Sorted(maps.Keys(lives)) {
+		for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				c.live(p.course(t, disk), lives[name], oneIn)
+				c.live(p.course(t, disk), scenarios[name], oneIn)
 			})
 		}
 		for n := range runtime.NumCPU() {
@@ -128,7 +128,7 @@ func (c *crashes) cut(s stretch, random int, oneIn uint64) {
 	})
 }
 
-func (c *crashes) first(of map[uint64]bool, m moment) bool {
+func (c *crashes) first(of map[uint64]bool, m crashState) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := !of[m.sum]
@@ -137,7 +137,7 @@ func (c *crashes) first(of map[uint64]bool, m moment) bool {
 }
 
 // goOn ends a moment well and badly, and cuts that.
-func (c *crashes) goOn(m moment) {
+func (c *crashes) goOn(m crashState) {
 	for _, good := range []bool{true, false} {
 		events, err := c.finishes(c.t, m, good)
 		if err != nil {

@@ -39,7 +39,7 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	a := &anchor{}
 	bring := func(i, epoch int) error {
 		c.u.Anchor = a
-		err := c.u.Begin(epochOf(c.releases[i], epoch), upgrade.Wish{}, upgrade.Facts{})
+		err := c.u.Begin(epochOf(c.releases[i], epoch), upgrade.Options{}, upgrade.Facts{})
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Wish{}, upgrade.Facts{}),
+	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Options{}, upgrade.Facts{}),
 		upgrade.CodeEpoch)
 	if err := bring(3, 3); err != nil || a.number != 3 {
 		t.Errorf("one of epoch 3: %d, %v", a.number, err)
@@ -74,13 +74,13 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 	for err, told := range map[error]int{errors.New("it has failed"): 1, fs.ErrNotExist: 0} {
 		c := newCourse(t, "1.0.0", "2.0.0")
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		core, logs := observer.New(zap.WarnLevel)
 		c.u.Log, c.u.Anchor = zap.New(core), &anchor{err: err}
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 
 		for range 3 {
-			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Wish{Downgrade: true},
+			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Options{Downgrade: true},
 				upgrade.Facts{}); err != nil {
 				t.Error(err)
 			}

@@ -16,7 +16,7 @@ import (
 
 // boot is one start of the machine: which system the loader starts, with the
 // try that it counts on the disk. An error is a machine that does not come up.
-func (p plant) boot(disk firmware.Disk) (upgrade.System, error) {
+func (p fixture) boot(disk firmware.Disk) (upgrade.System, error) {
 	table, err := gpt.Read(disk, p.table.DiskSize, sector)
 	if err != nil {
 		return upgrade.System{}, err
@@ -36,7 +36,7 @@ func (p plant) boot(disk firmware.Disk) (upgrade.System, error) {
 }
 
 // releaseOf is the release whose UKI that is.
-func (p plant) releaseOf(content []byte) (release, error) {
+func (p fixture) releaseOf(content []byte) (release, error) {
 	at := slices.IndexFunc(p.releases, func(r release) bool { return bytes.Equal(r.uki, content) })
 	if at < 0 {
 		return release{}, errors.New("no UKI that anybody made")

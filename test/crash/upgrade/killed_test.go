@@ -135,7 +135,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		return op, err
 	}
 
-	plant, _ := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
+	fixture, _ := newFixture(t, "1.0.0", "2.0.0", "3.0.0")
 	files := upgrade.Files{Dir: durable.New(root, func(s durable.Step) error {
 		if s.Op == durable.Rename || s.Op == durable.Remove {
 			reached.at(s.String())
@@ -143,7 +143,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		return nil
 	})}
 
-	u := plant.upgraderOn(disk, files, p.Running)
+	u := fixture.upgraderOn(disk, files, p.Running)
 	u.Boot.ID = fmt.Sprint(p.Boot)
 	u.Decide = func(v upgrade.View) upgrade.Op {
 		op := upgrade.Next(v)
@@ -156,15 +156,15 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		progress: func(p upgrade.Progress) { reached.at("filling " + p.Part) },
 	}
 
-	if err := p.ask(u, plant); err != nil {
+	if err := p.ask(u, fixture); err != nil {
 		return op, err
 	}
 
-	return u.Run(t.Context(), p.Verdict, packOnly(noPackFor(plant, files)))
+	return u.Run(t.Context(), p.Verdict, packOnly(noPackFor(fixture, files)))
 }
 
 // ask begins what is wanted.
-func (p process) ask(u *upgrade.Upgrader, plant plant) error {
+func (p process) ask(u *upgrade.Upgrader, fixture fixture) error {
 	if j, err := upgrade.ReadJournal(u.Records); err != nil || j != nil {
 		return err
 	}
@@ -172,13 +172,13 @@ func (p process) ask(u *upgrade.Upgrader, plant plant) error {
 	case "", "restore":
 		return nil
 	case "back":
-		_, err := u.Back(upgrade.Wish{}, false)
+		_, err := u.Rollback(upgrade.Options{}, false)
 		return err
 	case "drill":
 		return u.Drill(upgrade.DrillPanic, false)
 	}
-	at := slices.IndexFunc(plant.releases, func(r release) bool { return r.Version == p.Want })
-	return u.Begin(plant.releases[at].index, upgrade.Wish{}, upgrade.Facts{})
+	at := slices.IndexFunc(fixture.releases, func(r release) bool { return r.Version == p.Want })
+	return u.Begin(fixture.releases[at].index, upgrade.Options{}, upgrade.Facts{})
 }
 
 // outcome is what is left of an upgrade.
@@ -192,7 +192,7 @@ type outcome struct {
 
 // box is a machine whose agent is a process.
 type box struct {
-	plant
+	fixture
 	t    testing.TB
 	dir  string
 	boot int
@@ -214,7 +214,7 @@ func (m *box) goes(want string, word upgrade.Word, kill int) outcome {
 
 	started := false
 	for range 4 * upgrade.Tries {
-		runs, err := m.plant.starts(disk)
+		runs, err := m.fixture.starts(disk)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -346,18 +346,18 @@ func (m *box) copied(t *testing.T) *box {
 	}
 
 	return &box{
-		plant: m.plant,
-		t:     t,
-		dir:   to,
-		boot:  m.boot,
+		fixture: m.fixture,
+		t:       t,
+		dir:     to,
+		boot:    m.boot,
 	}
 }
 
 // newMachine has a disk of one system, and no files.
 func newMachine(t *testing.T) *box {
 	t.Helper()
-	p, disk := newPlant(t, "1.0.0", "2.0.0", "3.0.0")
-	m := &box{plant: p, t: t, dir: t.TempDir()}
+	p, disk := newFixture(t, "1.0.0", "2.0.0", "3.0.0")
+	m := &box{fixture: p, t: t, dir: t.TempDir()}
 	f, err := os.Create(filepath.Join(m.dir, "disk"))
 	if err == nil {
 		err = errors.Join(f.Truncate(p.table.DiskSize),
@@ -495,7 +495,7 @@ func (p process) fill(t *testing.T) error {
 		Progress: func(fill.Stats) { reached.at("progress") },
 	}
 
-	return errors.Join(job.Run(t.Context()), fill.Prove(disk, part))
+	return errors.Join(job.Run(t.Context()), fill.Verify(disk, part))
 }
 
 // stride is how much a fill takes at once.

@@ -92,7 +92,7 @@ func TestASystemThatIsWellBringsItsLoader(t *testing.T) {
 				return files.WriteFile(loader.Path(arch), tc.there)
 			})
 
-			c.upgrade("2.0.0", upgrade.Wish{})
+			c.upgrade("2.0.0", upgrade.Options{})
 			if got := c.fileOnESP(loader.Path(arch)); !bytes.Equal(got, tc.there) {
 				t.Error("it is there before the system is well")
 			}

@@ -18,7 +18,7 @@ import (
 // survives is what has to hold of any moment: all entries that the loader shows
 // are whole systems, and it starts one of them; if what is on trial never comes
 // up, what has been well does within the tries.
-func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
+func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 	j, err := upgrade.ReadJournal(keeper(files))
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p plant) survives(disk firmware.Disk, files map[string][]byte) error {
 
 // spare makes sure of what is started beside the entries: the loader itself is
 // one that somebody made, and the recovery entry starts a whole system.
-func (p plant) spare(disk firmware.Disk) error {
+func (p fixture) spare(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (p plant) spare(disk firmware.Disk) error {
 }
 
 // whole makes sure that no cluster of an entry is anything else's.
-func (p plant) whole(disk firmware.Disk) error {
+func (p fixture) whole(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p plant) whole(disk firmware.Disk) error {
 
 // own makes sure that an entry has the content of the release that it is named
 // for.
-func (p plant) own(l firmware.Loader, e firmware.Entry) error {
+func (p fixture) own(l firmware.Loader, e firmware.Entry) error {
 	content, err := l.Read(e)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (p plant) own(l firmware.Loader, e firmware.Entry) error {
 
 // within makes sure that nothing is written but the partition tables, the ESP
 // and slots: what is in the state partition stays.
-func (p plant) within(events []event) error {
+func (p fixture) within(events []event) error {
 	for _, e := range events {
 		for _, w := range e.writes {
 			at := w.Sector * sector
@@ -138,7 +138,7 @@ func (p plant) within(events []event) error {
 }
 
 // blessed reports whether a system has an entry that does not count.
-func (p plant) blessed(disk firmware.Disk, s upgrade.System) bool {
+func (p fixture) blessed(disk firmware.Disk, s upgrade.System) bool {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return false
@@ -152,7 +152,7 @@ func (p plant) blessed(disk firmware.Disk, s upgrade.System) bool {
 // finishes goes on from a moment with a target that is good or not, until
 // nothing is left to do, and checks that this is as it should be. It returns
 // what was done.
-func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
+func (p fixture) finishes(t testing.TB, m crashState, good bool) ([]event, error) {
 	r := newRecorder(m.disk.Flat(), m.files)
 	j, err := upgrade.ReadJournal(r)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p plant) finishes(t testing.TB, m moment, good bool) ([]event, error) {
 }
 
 // clean checks a machine that has nothing left to do.
-func (p plant) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good bool) error {
+func (p fixture) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, good bool) error {
 	err := p.onESP(r, func(files *fat.FS) error {
 		if err := files.Reclaim(); err != nil {
 			return err

@@ -74,7 +74,7 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	dir, keys := published(t, c.releases, c.u.Now())
 	root, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
@@ -84,7 +84,7 @@ func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
 
 	return upgrade.New(&upgrade.Service{
 		Upgrader: c.u,
-		Offers:   upgrade.Offers{Ref: dir, Root: root, Keep: c.recorder},
+		Releases: upgrade.Releases{Ref: dir, Root: root, Keep: c.recorder},
 		Machine:  machine{func() {}},
 		Hostname: "node-1",
 		Log:      zap.NewNop(),
@@ -112,7 +112,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	s, keys := serviceOf(t)
 	now := s.Upgrader.Now()
 	permit := func(keys repository.Keys, version, node string, good time.Duration) []byte {
-		_, text, err := repository.SignPermit(s.Offers.Ref, keys, version, node, now.Add(good))
+		_, text, err := repository.SignPermit(s.Releases.Ref, keys, version, node, now.Add(good))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			// Whoever asks cannot allow it by a word.
 			version, err := ask(t, s, upgrade.Request{
-				Wish:    upgrade.Wish{Downgrade: true, Again: true},
+				Options: upgrade.Options{Downgrade: true, Again: true},
 				Version: "1.0.0",
 				Permit:  test.permit,
 				Plan:    true,
@@ -153,7 +153,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 // is.
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
-	s.Offers.Keep = keeper{}
+	s.Releases.Keep = keeper{}
 	_, err := ask(t, s, upgrade.Request{Plan: true})
 	if !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
 		t.Errorf("error %v", err)

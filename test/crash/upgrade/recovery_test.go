@@ -57,7 +57,7 @@ func (c *course) breakBootDir(fats int64) {
 
 // starts is boot, or the system of the recovery entry if the loader has no
 // other.
-func (p plant) starts(disk firmware.Disk) (upgrade.System, error) {
+func (p fixture) starts(disk firmware.Disk) (upgrade.System, error) {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return upgrade.System{}, err
@@ -78,7 +78,7 @@ func (p plant) starts(disk firmware.Disk) (upgrade.System, error) {
 // recovers starts the machine, by the recovery entry.
 func (c *course) recovers() {
 	c.t.Helper()
-	if _, err := c.plant.boot(c.Recorder); err == nil {
+	if _, err := c.fixture.boot(c.Recorder); err == nil {
 		c.t.Fatal("the loader has an entry")
 	}
 	runs, err := c.starts(c.Recorder)
@@ -93,7 +93,7 @@ func (c *course) recovers() {
 func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 	write := func(path string, content []byte) func(c *course) error {
 		return func(c *course) error {
-			return c.plant.onESP(c.recorder, func(files *fat.FS) error {
+			return c.fixture.onESP(c.recorder, func(files *fat.FS) error {
 				return files.WriteFile(path, content)
 			})
 		}
@@ -137,7 +137,7 @@ func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
 	}
 
 	has(0)
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	has(0)
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	has(1)
@@ -145,7 +145,7 @@ func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
 	has(1)
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	has(0)
-	c.upgrade("3.0.0", upgrade.Wish{})
+	c.upgrade("3.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 	c.boot()
 	c.run(upgrade.Verdict{})
@@ -169,7 +169,7 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-			c.upgrade("2.0.0", upgrade.Wish{})
+			c.upgrade("2.0.0", upgrade.Options{})
 			c.run(upgrade.Verdict{Word: upgrade.Good})
 			tc.breaks(c)
 			c.recovers()
@@ -187,7 +187,7 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 			}
 
 			c.boot()
-			c.upgrade("3.0.0", upgrade.Wish{})
+			c.upgrade("3.0.0", upgrade.Options{})
 			c.run(upgrade.Verdict{Word: upgrade.Good})
 			c.back("2.0.0")
 		})
@@ -198,14 +198,14 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 // time.
 func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	c.onESP(func(files *fat.FS) error {
 		return files.WriteFile(loader.RecoveryUKI, c.releases[0].uki)
 	})
 
-	c.upgrade("3.0.0", upgrade.Wish{})
+	c.upgrade("3.0.0", upgrade.Options{})
 	if err := c.spare(c.Recorder); err != nil {
 		t.Error(err)
 	}
@@ -215,12 +215,12 @@ func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 // name says.
 func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	name := fat.BootDir + "/" + imageID + "_2.0.0_x86-64.efi"
 	c.onESP(func(files *fat.FS) error { return files.WriteFile(name, make([]byte, 1000)) })
 	c.run(upgrade.Verdict{})
-	c.upgrade("3.0.0", upgrade.Wish{})
+	c.upgrade("3.0.0", upgrade.Options{})
 
 	if !bytes.Equal(c.fileOnESP(name), c.releases[1].uki) {
 		t.Error("it is as it was")
@@ -229,7 +229,7 @@ func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 
 func TestADirectoryThatIsLostInATrialEndsIt(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.breakBootDir(2)
 
 	_, err := c.u.Run(t.Context(), upgrade.Verdict{Word: upgrade.Good}, packOnly(noPack{}))
@@ -265,7 +265,7 @@ func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
 		return disk.Open(p)
 	}}
 
-	if err := c.u.Begin(c.releases[1].index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
+	if err := c.u.Begin(c.releases[1].index, upgrade.Options{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Reboot {

@@ -143,7 +143,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 	n := 0
 	for name, bug := range seeded {
 		found := t.Run(name, func(t *testing.T) {
-			for life, live := range lives {
+			for life, live := range scenarios {
 				if found := lived(t, live, bug); found != "" {
 					t.Logf("%s: %s", life, found)
 					return

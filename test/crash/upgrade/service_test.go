@@ -18,7 +18,7 @@ import (
 // TestGoingBackEndsATrial has somebody not wait for the verdict.
 func TestGoingBackEndsATrial(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	rebooted := make(chan struct{})
 	done := make(chan struct{})
@@ -35,7 +35,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	}()
 
 	for _, plan := range []bool{true, false} {
-		version, err := s.Ask(ctx, upgrade.Request{Back: true, Plan: plan})
+		version, err := s.Ask(ctx, upgrade.Request{Rollback: true, Plan: plan})
 		if err != nil || version != "1.0.0" {
 			t.Errorf("back to %q: %v", version, err)
 		}
@@ -53,7 +53,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	c.run(upgrade.Verdict{})
 	c.remembers("2.0.0")
 
-	if failed, _ := upgrade.Failures(c.recorder); failed[0].Reason != "somebody has gone back" {
+	if failed, _ := upgrade.Failures(c.recorder); failed[0].Reason != "an operator has gone back" {
 		t.Errorf("remembers %v", failed)
 	}
 }
@@ -62,16 +62,16 @@ func TestGoingBackEndsATrial(t *testing.T) {
 // then not.
 func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	down := c.releases[0].index
-	if err := c.u.Begin(down, upgrade.Wish{Downgrade: true}, upgrade.Facts{}); err != nil {
+	if err := c.u.Begin(down, upgrade.Options{Downgrade: true}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 
 	c.run(upgrade.Verdict{})
-	if err := c.u.Begin(down, upgrade.Wish{Downgrade: true, AtOnce: true},
+	if err := c.u.Begin(down, upgrade.Options{Downgrade: true, AtOnce: true},
 		upgrade.Facts{}); err != nil {
 		t.Errorf("a downgrade, once more and at once: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 		t.Errorf("journal %+v, %v", j, err)
 	}
 
-	if err := c.u.Begin(c.releases[2].index, upgrade.Wish{}, upgrade.Facts{}); err == nil {
+	if err := c.u.Begin(c.releases[2].index, upgrade.Options{}, upgrade.Facts{}); err == nil {
 		t.Error("another one is taken while that is armed")
 	}
 
@@ -89,7 +89,7 @@ func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 
 	for range 2 {
-		if _, err := c.u.Back(upgrade.Wish{Stay: true}, false); err != nil {
+		if _, err := c.u.Rollback(upgrade.Options{Stay: true}, false); err != nil {
 			t.Errorf("back, and once more: %v", err)
 		}
 		c.run(upgrade.Verdict{})
@@ -104,7 +104,7 @@ func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
 	elsewhere := two
 	elsewhere.Pack.Size++
 
-	if err := c.u.Begin(elsewhere, upgrade.Wish{Ref: "there"}, upgrade.Facts{}); err != nil {
+	if err := c.u.Begin(elsewhere, upgrade.Options{Ref: "there"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -114,7 +114,7 @@ func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
 	}
 
 	two.Epoch = 3
-	if err := c.u.Begin(two, upgrade.Wish{Ref: "here"}, upgrade.Facts{}); err != nil {
+	if err := c.u.Begin(two, upgrade.Options{Ref: "here"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -141,7 +141,7 @@ func (failing) OpenRunning(gpt.Partition) (io.ReaderAt, io.Closer, error) {
 func TestASlotThatCannotBeReadIsNoReasonToStay(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.u.Disk.Partitions = failing{c.u.Disk.Partitions}
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	if c.running.Version != "2.0.0" {
 		t.Errorf("%s runs", c.running.Version)
 	}
@@ -150,7 +150,7 @@ func TestASlotThatCannotBeReadIsNoReasonToStay(t *testing.T) {
 // TestAWayBackThatIsDamagedIsToldOf damages the other slot.
 func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	if _, err := c.recorder.WriteAt([]byte("damage"),
 		c.table.Partitions[2].Start+5000); err != nil {
@@ -170,7 +170,7 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 		s.Run(ctx)
 	}()
 
-	if _, err := s.Ask(ctx, upgrade.Request{Back: true}); !errors.Is(err, upgrade.ErrDamaged) {
+	if _, err := s.Ask(ctx, upgrade.Request{Rollback: true}); !errors.Is(err, upgrade.ErrDamaged) {
 		t.Errorf("error %v", err)
 	}
 

@@ -30,13 +30,13 @@ func (c *countedMirrors) Chunk(ctx context.Context, chunk bundle.Chunk, n int) [
 // pack.
 func TestANodeSharesWhatItRuns(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	s := httptest.NewServer(c.u.Disk.Share(c.running, zap.NewNop()))
 	t.Cleanup(s.Close)
 
 	other := newCourse(t, "1.0.0", "2.0.0")
-	if err := other.u.Begin(other.releases[1].index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
+	if err := other.u.Begin(other.releases[1].index, upgrade.Options{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -38,7 +38,7 @@ func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
 	} {
 		for at := range int64(2) { // The first half of the root is the same in all versions.
 			c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-			c.upgrade("2.0.0", upgrade.Wish{})
+			c.upgrade("2.0.0", upgrade.Options{})
 			c.run(upgrade.Verdict{Word: upgrade.Good})
 
 			if !known {
@@ -60,7 +60,7 @@ func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
 				return d, err
 			}}
 
-			c.upgrade("3.0.0", upgrade.Wish{})
+			c.upgrade("3.0.0", upgrade.Options{})
 			if bad >= 0 || c.running.Version != "3.0.0" {
 				t.Errorf("%s: byte %d is as it was, %s runs", name, bad, c.running.Version)
 			}

@@ -27,7 +27,7 @@ func step(t testing.TB, u *upgrade.Upgrader, v upgrade.Verdict, from fill.Source
 }
 
 func TestAnUpgradeThatIsGoodStays(t *testing.T) {
-	p, disk := newPlant(t, "1.0.0", "2.0.0")
+	p, disk := newFixture(t, "1.0.0", "2.0.0")
 	one := p.releases[0]
 	two := p.releases[1]
 	r := newRecorder(disk, nil)
@@ -36,7 +36,7 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 		t.Fatalf("a node with nothing to do: %v", op)
 	}
 
-	if err := u.Begin(two.index, upgrade.Wish{Ref: "r"}, upgrade.Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Options{Ref: "r"}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 	if op := step(t, u, upgrade.Verdict{}, packOnly(p.pack("2.0.0"))); op.Kind != upgrade.Reboot {
@@ -68,19 +68,19 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 			t.Fatalf("later boots %v %v", runs, err)
 		}
 	}
-	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); !errors.As(err,
+	if err := u.Begin(two.index, upgrade.Options{}, upgrade.Facts{}); !errors.As(err,
 		new(*upgrade.Refusal)) {
 		t.Errorf("the same once more: %v", err)
 	}
 }
 
 func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
-	p, disk := newPlant(t, "1.0.0", "2.0.0")
+	p, disk := newFixture(t, "1.0.0", "2.0.0")
 	one := p.releases[0]
 	two := p.releases[1]
 	r := newRecorder(disk, nil)
 	u := p.upgrader(r, one.System)
-	if err := u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Options{}, upgrade.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -107,13 +107,13 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 		t.Errorf("remembers %v %v", failed, err)
 	}
 
-	err = u.Begin(two.index, upgrade.Wish{}, upgrade.Facts{})
+	err = u.Begin(two.index, upgrade.Options{}, upgrade.Facts{})
 	refusal, is := errors.AsType[*upgrade.Refusal](err)
 	if !is || refusal.Code != upgrade.CodeFailed {
 		t.Errorf("the same once more: %v", err)
 	}
 
-	if err := u.Begin(two.index, upgrade.Wish{Again: true}, upgrade.Facts{}); err != nil {
+	if err := u.Begin(two.index, upgrade.Options{Again: true}, upgrade.Facts{}); err != nil {
 		t.Errorf("as a person wants it: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 // it.
 func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 	c.boot()
 	ctx, stop := context.WithCancel(t.Context())
@@ -149,7 +149,7 @@ func TestAFailureIsRememberedWithItsEvidence(t *testing.T) {
 // TestVersionsMayRankTheSame: the loader would start either.
 func TestVersionsMayRankTheSame(t *testing.T) {
 	c := newCourse(t, "1.0.0", "01.0.0")
-	c.upgrade("01.0.0", upgrade.Wish{})
+	c.upgrade("01.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	if c.running.Version != "01.0.0" {
 		t.Errorf("%s runs", c.running.Version)
@@ -167,7 +167,7 @@ func TestVersionsMayRankTheSame(t *testing.T) {
 // variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
-	c.upgrade("2.0.0", upgrade.Wish{})
+	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
 	signed := signedImage(t)
 	next := c.releases[2].index
@@ -186,8 +186,8 @@ func TestARefusalWritesNothing(t *testing.T) {
 			attribute] = &fstest.MapFile{Data: []byte(value + "\n")}
 	}
 
-	begin := func() error { return c.u.Begin(next, upgrade.Wish{}, upgrade.Facts{}) }
-	back := func() error { _, err := c.u.Back(upgrade.Wish{}, false); return err }
+	begin := func() error { return c.u.Begin(next, upgrade.Options{}, upgrade.Facts{}) }
+	back := func() error { _, err := c.u.Rollback(upgrade.Options{}, false); return err }
 	for _, test := range []struct {
 		name string
 		sys  fstest.MapFS

@@ -18,7 +18,7 @@ import (
 
 // course is a machine's life with everything that was written in it.
 type course struct {
-	plant
+	fixture
 	t testing.TB
 	*recorder
 	base    firmware.Sectors
@@ -32,13 +32,13 @@ type course struct {
 }
 
 func newCourse(t testing.TB, versions ...string) *course {
-	p, disk := newPlant(t, versions...)
+	p, disk := newFixture(t, versions...)
 	return p.course(t, disk)
 }
 
-func (p plant) course(t testing.TB, disk firmware.Sectors) *course {
+func (p fixture) course(t testing.TB, disk firmware.Sectors) *course {
 	c := &course{
-		plant:    p,
+		fixture:  p,
 		t:        t,
 		recorder: newRecorder(disk, nil),
 		base:     disk,
@@ -51,7 +51,7 @@ func (p plant) course(t testing.TB, disk firmware.Sectors) *course {
 // boot starts the machine, with the try that the firmware counts in one flush.
 func (c *course) boot() {
 	c.t.Helper()
-	runs, err := c.plant.boot(c.Recorder)
+	runs, err := c.fixture.boot(c.Recorder)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func (c *course) runs(s upgrade.System) {
 
 func (c *course) run(v upgrade.Verdict) upgrade.Op {
 	c.t.Helper()
-	return step(c.t, c.u, v, fill.Sources{Nearby: c.near, Pack: noPackFor(c.plant, c.recorder)})
+	return step(c.t, c.u, v, fill.Sources{Nearby: c.near, Pack: noPackFor(c.fixture, c.recorder)})
 }
 
 // node is what the upgrader of this boot knows as its node.
@@ -76,19 +76,19 @@ func (c *course) node() *node { return c.u.Node.(*node) }
 
 // target is the slot that does not run.
 func (c *course) target() (gpt.Table, partitions.Slot, error) {
-	return c.plant.target(c.recorder, c.running)
+	return c.fixture.target(c.recorder, c.running)
 }
 
 // onESP calls do with the file system of the ESP.
 func (c *course) onESP(do func(files *fat.FS) error) {
 	c.t.Helper()
-	if err := c.plant.onESP(c.recorder, do); err != nil {
+	if err := c.fixture.onESP(c.recorder, do); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // noPackFor is the pack of what is under way.
-func noPackFor(p plant, k records.Store) fill.Pack {
+func noPackFor(p fixture, k records.Store) fill.Pack {
 	if j, err := upgrade.ReadJournal(k); err == nil && j != nil {
 		return p.pack(j.Target.Version)
 	}
@@ -99,7 +99,7 @@ func noPackFor(p plant, k records.Store) fill.Pack {
 func packOnly(pack fill.Pack) fill.Sources { return fill.Sources{Pack: pack} }
 
 // upgrade stages a version, and starts it.
-func (c *course) upgrade(version string, w upgrade.Wish) {
+func (c *course) upgrade(version string, w upgrade.Options) {
 	c.t.Helper()
 	at := slices.IndexFunc(c.releases, func(r release) bool { return r.Version == version })
 	if err := c.u.Begin(c.releases[at].index, w, upgrade.Facts{}); err != nil {
@@ -120,7 +120,7 @@ func (c *course) restarts() {
 // back goes to the system in the other slot, which is of that version.
 func (c *course) back(version string) {
 	c.t.Helper()
-	target, err := c.u.Back(upgrade.Wish{}, false)
+	target, err := c.u.Rollback(upgrade.Options{}, false)
 	if err != nil || target.Version != version {
 		c.t.Fatalf("back to %s: %v", target.Version, err)
 	}
@@ -183,12 +183,12 @@ func (c *course) wander(rng *rand.Rand) {
 		err := error(nil)
 		switch rng.IntN(6) {
 		case 0:
-			_, err = c.u.Back(upgrade.Wish{}, false)
+			_, err = c.u.Rollback(upgrade.Options{}, false)
 		case 1:
 			err = c.u.Drill([]string{upgrade.DrillCheck, upgrade.DrillPanic}[rng.IntN(2)], false)
 		default:
 			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index,
-				upgrade.Wish{Again: true, Downgrade: true}, upgrade.Facts{})
+				upgrade.Options{Again: true, Downgrade: true}, upgrade.Facts{})
 		}
 
 		if errors.As(err, new(*upgrade.Refusal)) {
@@ -224,7 +224,7 @@ func (c *course) settle(rng *rand.Rand) {
 			}
 		}
 
-		op, err := c.u.Run(c.t.Context(), v, packOnly(noPackFor(c.plant, c.recorder)))
+		op, err := c.u.Run(c.t.Context(), v, packOnly(noPackFor(c.fixture, c.recorder)))
 		switch {
 		case err != nil && !errors.Is(err, errPanics):
 			c.t.Fatal(err)
@@ -238,14 +238,14 @@ func (c *course) settle(rng *rand.Rand) {
 	c.t.Fatal("it does not come to an end")
 }
 
-// lives are courses that have everything in them.
-var lives = map[string]func(c *course){
+// scenarios are courses that have everything in them.
+var scenarios = map[string]func(c *course){
 	"good, good, and a third that fails": func(c *course) {
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
-		c.upgrade("3.0.0", upgrade.Wish{})
+		c.upgrade("3.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
-		c.upgrade("4.0.0", upgrade.Wish{})
+		c.upgrade("4.0.0", upgrade.Options{})
 
 		for range upgrade.Tries {
 			c.boot()
@@ -255,10 +255,10 @@ var lives = map[string]func(c *course){
 		c.remembers("4.0.0")
 	},
 	"nobody can tell, then good; nobody can tell in all boots": func(c *course) {
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		c.undecided()
 		c.run(upgrade.Verdict{Word: upgrade.Good})
-		c.upgrade("3.0.0", upgrade.Wish{})
+		c.upgrade("3.0.0", upgrade.Options{})
 
 		for range upgrade.Tries {
 			c.undecided()
@@ -269,7 +269,7 @@ var lives = map[string]func(c *course){
 		c.remembers("3.0.0")
 	},
 	"back, forward again, and down to one that fails": func(c *course) {
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.back("1.0.0")
 		c.run(upgrade.Verdict{Word: upgrade.Good})
@@ -281,9 +281,9 @@ var lives = map[string]func(c *course){
 		c.boot()
 		c.run(upgrade.Verdict{})
 		c.remembers("1.0.0")
-		c.upgrade("3.0.0", upgrade.Wish{})
+		c.upgrade("3.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
-		c.upgrade("1.0.0", upgrade.Wish{Downgrade: true, Again: true})
+		c.upgrade("1.0.0", upgrade.Options{Downgrade: true, Again: true})
 
 		for range upgrade.Tries {
 			c.boot()
@@ -293,7 +293,7 @@ var lives = map[string]func(c *course){
 		c.remembers("1.0.0")
 	},
 	"a drill by a check, and one by a panic, beside another system": func(c *course) {
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 		c.drill(upgrade.DrillCheck)
 		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "on purpose"})
@@ -325,11 +325,11 @@ var lives = map[string]func(c *course){
 		c.drilled(1)
 	},
 	"bad by its own word, then again and good": func(c *course) {
-		c.upgrade("2.0.0", upgrade.Wish{})
+		c.upgrade("2.0.0", upgrade.Options{})
 		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "ill"})
 		c.boot()
 		c.run(upgrade.Verdict{})
-		c.upgrade("2.0.0", upgrade.Wish{Again: true})
+		c.upgrade("2.0.0", upgrade.Options{Again: true})
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 	},
 }

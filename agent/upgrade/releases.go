@@ -13,24 +13,24 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// Offers is where bundles are published.
-type Offers struct {
+// Releases says where releases are published.
+type Releases struct {
 	// Ref is a directory or a URL (image/repository, Open), Root the root.json
 	// that is trusted first.
 	Ref  string
 	Root []byte
 	Keep repository.Keeper
 
-	// Built is a time after which the running system was built.
+	// Built is a time after the running system was built.
 	Built time.Time
 }
 
-// ErrNoOffer says that there is no such release.
-var ErrNoOffer = errors.New("not in the repository")
+// ErrNoRelease says that there is no such release.
+var ErrNoRelease = errors.New("not in the repository")
 
-// find is the release of that version, the newest for "", of an image for an
-// architecture, and what else the repository says of it.
-func (o Offers) find(
+// find returns the release of a version ("" for the newest) of an image for an
+// architecture, and what else the repository says.
+func (o Releases) find(
 	ctx context.Context, imageID, arch, version string, now time.Time,
 ) (bundle.Index, repository.News, error) {
 	store, err := repository.Open(o.Ref)
@@ -54,7 +54,7 @@ func (o Offers) find(
 	})
 	if at < 0 {
 		return bundle.Index{}, news, fmt.Errorf("%s %s for %s: %w%s",
-			imageID, version, arch, ErrNoOffer, others(all))
+			imageID, version, arch, ErrNoRelease, others(all))
 	}
 
 	idx, err := all[at].Fetch(ctx, store)

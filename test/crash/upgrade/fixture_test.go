@@ -115,16 +115,16 @@ func smallUKI(cmdline, release string, random *rand.Rand) []byte {
 		}, uki.Section{Name: ".cmdline", Data: []byte(cmdline)})
 }
 
-// plant is a machine's disk with one system, and bundles of others.
-type plant struct {
+// fixture is a machine's disk with one system, and bundles of others.
+type fixture struct {
 	table    gpt.Table
 	releases []release
 }
 
-// newPlant lays out a disk as an image has it, but for the sizes of slots.
-func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
+// newFixture lays out a disk as an image has it, but for the sizes of slots.
+func newFixture(t testing.TB, versions ...string) (fixture, firmware.Sectors) {
 	t.Helper()
-	var p plant
+	var p fixture
 	for _, v := range versions {
 		p.releases = append(p.releases, newRelease(t, v))
 	}
@@ -204,12 +204,12 @@ func newPlant(t testing.TB, versions ...string) (plant, firmware.Sectors) {
 }
 
 // upgrader is one on a disk on which a system runs.
-func (p plant) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader {
+func (p fixture) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader {
 	return p.upgraderOn(r, r, running)
 }
 
 // upgraderOn is one on any disk, with its files.
-func (p plant) upgraderOn(
+func (p fixture) upgraderOn(
 	disk upgrade.Device, files upgrade.Records, running upgrade.System,
 ) *upgrade.Upgrader {
 	entry, _ := bootentry.Format(bootentry.Name{
@@ -241,7 +241,7 @@ func (p plant) upgraderOn(
 }
 
 // target is the slot that does not run.
-func (p plant) target(
+func (p fixture) target(
 	disk firmware.Disk, running upgrade.System,
 ) (gpt.Table, partitions.Slot, error) {
 	table, err := gpt.Read(disk, p.table.DiskSize, sector)
@@ -264,7 +264,7 @@ func (p plant) target(
 }
 
 // onESP calls do with the file system of the ESP.
-func (p plant) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
+func (p fixture) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
 	part := p.table.Partitions[0]
 	files, err := fat.Open(section{disk, part.Start, part.End()}, part.Size, sector)
 	if err != nil {
@@ -286,7 +286,7 @@ var loaders = map[string]string{
 var errPanics = errors.New("the kernel panics")
 
 // pack is that of a version.
-func (p plant) pack(version string) fill.Pack {
+func (p fixture) pack(version string) fill.Pack {
 	for _, r := range p.releases {
 		if r.Version == version {
 			return packed(r.pack)

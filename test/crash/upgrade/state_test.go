@@ -14,9 +14,9 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// moment is the machine as a power cut leaves it: what is on the disk, and the
+// crashState is the machine as a power cut leaves it: what is on the disk, and the
 // files of its state partition.
-type moment struct {
+type crashState struct {
 	disk  firmware.Memory
 	files map[string][]byte
 
@@ -26,8 +26,8 @@ type moment struct {
 }
 
 // beginning is a machine with a disk, and no files.
-func beginning(disk firmware.Sectors) moment {
-	m := moment{disk: firmware.NewMemory(disk), files: map[string][]byte{}}
+func beginning(disk firmware.Sectors) crashState {
+	m := crashState{disk: firmware.NewMemory(disk), files: map[string][]byte{}}
 	for n, b := range disk {
 		m.sum += summed(strconv.FormatInt(n, 10), b)
 	}
@@ -54,12 +54,12 @@ func summedFile(name string, data []byte) uint64 {
 }
 
 // cut is the moment's disk, to be changed.
-func (m moment) cut() firmware.Memory {
+func (m crashState) cut() firmware.Memory {
 	return firmware.Memory{Base: m.disk.Base, Over: maps.Clone(m.disk.Over)}
 }
 
 // flat is the moment with a disk of its own.
-func (m moment) flat() moment {
+func (m crashState) flat() crashState {
 	m.disk = firmware.NewMemory(m.disk.Flat())
 	return m
 }
@@ -73,7 +73,7 @@ func (keeper) Remove(string) error                { return errors.New("read only
 
 // stretch is what was made durable from a moment on.
 type stretch struct {
-	from   moment
+	from   crashState
 	events []event
 }
 
@@ -105,7 +105,7 @@ func (s stretch) each(do func(e *epoch)) {
 
 // epoch is what was written up to a flush, over what was there.
 type epoch struct {
-	base   moment
+	base   crashState
 	writes []firmware.Written
 	// sums are what a write adds to the base's sum.
 	sums map[*byte]uint64
@@ -113,7 +113,7 @@ type epoch struct {
 	views []view
 }
 
-func newEpoch(base moment, writes []firmware.Written) *epoch {
+func newEpoch(base crashState, writes []firmware.Written) *epoch {
 	e := &epoch{base: base, writes: writes, sums: map[*byte]uint64{}}
 	for _, w := range writes {
 		name := strconv.FormatInt(w.Sector, 10)
@@ -123,7 +123,7 @@ func newEpoch(base moment, writes []firmware.Written) *epoch {
 }
 
 // with is the moment at which the disk has that of it.
-func (e *epoch) with(kept firmware.Sectors) moment {
+func (e *epoch) with(kept firmware.Sectors) crashState {
 	m := e.base
 	m.disk = firmware.Memory{Base: m.disk.Base, Over: kept}
 	for _, b := range kept {
@@ -140,7 +140,7 @@ type view struct {
 
 // see is what do says of a moment of the epoch. What reads the same says the
 // same.
-func (e *epoch) see(m moment, do func(disk firmware.Disk) error) error {
+func (e *epoch) see(m crashState, do func(disk firmware.Disk) error) error {
 	for _, v := range e.views {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(v.read)), func(n int64) bool {
 			return !bytes.Equal(m.disk.Sector(n), v.read[n])
