@@ -42,12 +42,12 @@ func TestAliasIsRefused(t *testing.T) {
 		{
 			"the same of two units",
 			[]config.Unit{alias("a.service", "x.service"), alias("b.service", "x.service")},
-			"[Install] makes it x.service, and so does that of a.service",
+			"[Install] makes it x.service, as does [Install] of a.service",
 		},
 		{
 			"the same of two units, put together from the names",
 			[]config.Unit{alias("a-x.service", "%j.service"), alias("b-x.service", "%j.service")},
-			"[Install] makes it x.service, and so does that of a-x.service",
+			"[Install] makes it x.service, as does [Install] of a-x.service",
 		},
 	}
 
@@ -69,7 +69,7 @@ func TestAliasIsRefused(t *testing.T) {
 	}
 }
 
-func TestAliasOfAUnitThatIsDisabledIsFree(t *testing.T) {
+func TestAliasOfADisabledUnitIsFree(t *testing.T) {
 	const text = "[Install]\nAlias=x.service\n"
 	_, err := Expand(
 		config.Desired{Units: []config.Unit{

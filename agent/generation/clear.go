@@ -6,9 +6,10 @@ import (
 	"io/fs"
 )
 
-// Clear leaves no generation, and no content. That a generation is current, or
-// was to become it, goes first: cut off anywhere, none comes back without what
-// it refers to. With nothing to delete it writes nothing.
+// Clear deletes all generations and all content. The links that make a
+// generation current, and the journal, go first: after an interruption no
+// generation comes back without its content. With nothing to delete it writes
+// nothing.
 func (s *Store) Clear() error {
 	for _, forget := range []func() error{s.RemoveJournal, s.removeCurrent, s.removeObjects} {
 		if err := forget(); err != nil {
@@ -28,7 +29,7 @@ func (s *Store) removeCurrent() error {
 	return s.dir.SyncDir(".")
 }
 
-// removeObjects deletes all that is stored, durably: it may be secret.
+// removeObjects deletes all stored objects durably, since they may be secret.
 func (s *Store) removeObjects() error {
 	*s.inventory = inventory{}
 	clear(s.links)

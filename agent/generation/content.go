@@ -14,15 +14,15 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// contentName is where the store has a file's content. Mode is part of it, as
+// contentName is the store's name of a file's content. Mode is part of it, as
 // hard links share one mode.
 func contentName(e Entry) string {
 	mode := strconv.FormatUint(uint64(Octal(e.Mode)), 8)
 	return contentDir + "/" + e.Digest + "-" + "0000"[min(4, len(mode)):] + mode
 }
 
-// Octal is mode as chmod(1) writes it: permission bits, and setuid, setgid and
-// sticky in the digit above them.
+// Octal returns mode as chmod(1) writes it: permission bits, and setuid, setgid
+// and sticky in the digit above them.
 func Octal(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	if mode&fs.ModeSetuid != 0 {
@@ -38,10 +38,10 @@ func Octal(mode fs.FileMode) uint32 {
 	return bits
 }
 
-// errContent says that bytes are not what their digest promises.
-var errContent = errors.New("content is not what its digest says")
+// errContent is returned for content that does not match its digest.
+var errContent = errors.New("content does not match its digest")
 
-// checked reads content and, at its end, compares it with the digest.
+// checked reads content and compares it with the digest at the end.
 type checked struct {
 	from   io.ReadCloser
 	digest string
@@ -78,13 +78,14 @@ func isContent(fsys fs.FS, name string, mode fs.FileMode, digest string, size in
 	return err == nil && have == digest
 }
 
-// isOurs reports whether a file belongs to who runs this: root, on a node.
+// isOurs reports whether a file belongs to the user of this process, which is
+// root on a node.
 func isOurs(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
 }
 
-// digestOf is the SHA-256 of a file in hex.
+// digestOf returns the SHA-256 of a file in hex.
 func digestOf(fsys fs.FS, name string) (string, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

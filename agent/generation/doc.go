@@ -16,9 +16,9 @@
 // The initramfs uses this package before systemd starts, so it stays small:
 // no D-Bus, no logger, no child processes.
 //
-// Besides these, /var/lib/loam has held.json (what is not tried again) and
-// owed.json (units whose start has not succeeded yet). On the node the links
-// lead through
+// Besides these, /var/lib/loam has held.json (configurations that are not tried
+// again) and owed.json (units whose start has not succeeded yet). On the node
+// the links lead through
 //
 //	/run/loam/state        /var/lib/loam once more, read-only
 //	/run/loam/current      -> /run/loam/state/os/<version>/current
@@ -32,18 +32,18 @@
 // with the reasons is in place.go. /opt/bin is links, not real files, so that a
 // kubelet of 80 MB is stored once.
 //
-// A change looks only at what it changes: the image's units are read once, the
-// store knows its generations, and of the managed paths only those that are new
-// on the node are inspected, because the others are watched throughout. Where a
-// watch has ended, all are inspected.
+// A change inspects only what it changes: the image's units are read once, the
+// store caches its generations, and of the managed paths only those that are
+// new on the node are inspected, because the others are watched throughout.
+// Where a watch has ended, all are inspected.
 //
 // Generations share every directory that is the same in both, as trees do in
-// git: a change costs what it changes, whatever else there is.
+// git, so the cost of a change does not depend on the size of the
+// configuration.
 //
 // Enablement (*.wants, aliases) is part of the generation, computed from
-// [Install] by a pure function. Units stay links: a test against real systemd
-// shows that FragmentPath, drop-ins, templates, aliases and masks come out
-// right.
+// [Install] by a pure function. Units stay links: a test with real systemd
+// shows that FragmentPath, drop-ins, templates, aliases and masks are right.
 //
 // All durable writes go through agent/durable.
 //
@@ -51,7 +51,7 @@
 //
 // In a boot that finds a change under way, /init decides before systemd starts
 // (Journal.AtBoot): a trial (loam apply --try) ends with any restart, and a
-// change under which the machine restarts a second time is reverted. A damaged
+// change under which the machine restarts a second time is reverted. A corrupt
 // or lost state file is derived again from the rest: the newest complete
 // generation that has proved itself takes over.
 package generation

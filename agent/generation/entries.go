@@ -10,12 +10,12 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// AgentUnit is the agent's own unit. A configuration cannot change it: the
-// agent would end itself half way.
+// AgentUnit is the agent's own unit. A configuration cannot change it, because
+// the agent would stop itself halfway.
 const AgentUnit = "loam-agent.service"
 
-// Tree is a configuration worked out: what will be on disk, and the content
-// for it by digest.
+// Tree is an expanded configuration: the entries on disk, and their content by
+// digest.
 type Tree struct {
 	Entries []Entry
 	Units   []Unit
@@ -23,14 +23,14 @@ type Tree struct {
 	Content map[string]config.Content
 }
 
-// Expand works out which files and links a configuration consists of: its
-// files, its units' texts and drop-ins, and the links that enable its units. It
-// is pure. An *Error says which unit cannot be had.
+// Expand returns the files and links of a configuration: its files, its units'
+// texts and drop-ins, and the links that enable its units. It is pure. An
+// *Error names a unit that cannot be had.
 //
-// A unit that is disabled gets no links, and where the image itself wants it
-// (a link in a .wants directory of /usr/lib or of the image's /etc), a link of
-// that name to /dev/null takes the image's place: systemd then ignores that one
-// dependency. The unit is not masked: who starts it on purpose still can.
+// A disabled unit gets no links. Where the image itself wants it (a link in a
+// .wants directory of /usr/lib or of the image's /etc), a link of that name to
+// /dev/null overrides the image's, and systemd ignores that one dependency. The
+// unit is not masked: it can still be started by hand.
 func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 	t := Tree{Content: map[string]config.Content{}}
 	links := map[string]string{}
@@ -71,8 +71,9 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 	return t, nil
 }
 
-// addTo adds the links of unit to all: none over those of another unit, and
-// none in the name of Loam's own units, which systemd would follow instead.
+// addTo adds the links of unit to all. It refuses links over those of another
+// unit, and links with the names of Loam's own units, which systemd would
+// follow instead.
 func addTo(all, links map[string]string, unit string) error {
 	for name, target := range links {
 		base := path.Base(name)
@@ -86,9 +87,10 @@ func addTo(all, links map[string]string, unit string) error {
 
 		if other, ok := all[name]; ok && other != target {
 			return &Error{
-				Unit:    unit,
-				Problem: "[Install] makes it " + base + ", and so does that of " + path.Base(other),
-				Hint:    "give the name to one of them",
+				Unit: unit,
+				Problem: "[Install] makes it " + base + ", as does [Install] of " +
+					path.Base(other),
+				Hint: "give the name to one of them",
 			}
 		}
 
@@ -109,8 +111,8 @@ func (t *Tree) add(f config.File) {
 	})
 }
 
-// unitMode is the mode of unit files and drop-ins, as Gardener's node agent has
-// it: Environment= may be secret, and only systemd has to read them.
+// unitMode is the mode of unit files and drop-ins, the same as with Gardener's
+// node agent: Environment= may be secret, and only systemd has to read them.
 const unitMode = 0o600
 
 func (t *Tree) addUnitFiles(u config.Unit) {
@@ -143,7 +145,7 @@ func (t *Tree) addLinks(links map[string]string) {
 	}
 }
 
-// bindRequired binds units to those whose links make them require those.
+// bindRequired binds units to the units that their links require.
 func (t *Tree) bindRequired(links map[string]string) {
 	for i := range t.Units {
 		u := &t.Units[i]
@@ -158,9 +160,9 @@ func (t *Tree) bindRequired(links map[string]string) {
 	}
 }
 
-// enablement is the links for u: those that enable it, with what Also= names
-// besides, or those that take the image's own away.
-func (k known) enablement(u config.Unit) (map[string]string, error) {
+// enablement returns the links for u: the ones that enable it, including the
+// units of Also=, or the ones that override the image's own.
+func (k unitIndex) enablement(u config.Unit) (map[string]string, error) {
 	links := map[string]string{}
 	if !u.Enabled() {
 		for _, link := range k.vendor.Links {
@@ -218,8 +220,8 @@ func missing(name, unit string) string {
 	return "[Install] says Also=" + name + ", which neither the image nor the configuration has"
 }
 
-// enabledAlso leaves out what the configuration itself says to disable.
-func (k known) enabledAlso(also []string) []string {
+// enabledAlso drops the units that the configuration itself disables.
+func (k unitIndex) enabledAlso(also []string) []string {
 	return slices.DeleteFunc(slices.Clone(also), func(name string) bool {
 		u, ok := k.units[name]
 		return ok && !u.Enabled()

@@ -81,7 +81,7 @@ func TestEnablementLinks(t *testing.T) {
 			want:  map[string]string{},
 		},
 		{
-			name: "what Also names, but not what is disabled",
+			name: "the units of Also, except disabled ones",
 			units: []config.Unit{
 				own("a.service", "[Install]\nAlso=a.socket b.service\n"),
 				own("a.socket", "[Install]\nWantedBy=sockets.target\n"),
@@ -146,7 +146,7 @@ func TestExpandRefuses(t *testing.T) {
 		name string
 		unit config.Unit
 	}{
-		{"a unit that nobody has", config.Unit{Name: "a.service"}},
+		{"an unknown unit", config.Unit{Name: "a.service"}},
 		{"the agent's own unit", config.Unit{Name: AgentUnit}},
 		{"an alias of another type", own("a.service", "[Install]\nAlias=a.socket\n")},
 		{"an alias that is a path", own("a.service", "[Install]\nAlias=../../passwd.service\n")},
@@ -155,7 +155,7 @@ func TestExpandRefuses(t *testing.T) {
 			own("a.service", "[Install]\nWantedBy=../../../../usr/x\n"),
 		},
 		{"a specifier of the machine", own("a.service", "[Install]\nWantedBy=%H.target\n")},
-		{"an Also that nobody has", own("a.service", "[Install]\nAlso=b.service\n")},
+		{"an unknown unit in Also", own("a.service", "[Install]\nAlso=b.service\n")},
 	}
 
 	for _, tt := range tests {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzInstall: whatever a unit says of its installation, links stay in the
-// directory of units.
+// Whatever a unit's [Install] section says, its links stay in the directory of
+// units.
 func FuzzInstall(f *testing.F) {
 	f.Add("a.service", "[Install]\nWantedBy=b.target \\\n c.target\nAlias=%p.service\n")
 	f.Add("a@.service", "[Install]\nDefaultInstance=../../x\nWantedBy=%i.target\n")

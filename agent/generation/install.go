@@ -27,14 +27,16 @@ func parseInstall(text string) install {
 	}
 }
 
-// wanted reports whether enabling the unit makes another start it.
-func (in install) wanted() bool { return len(in.wantedBy)+len(in.requiredBy)+len(in.upheldBy) > 0 }
+// isWanted reports whether enabling the unit makes another unit start it.
+func (in install) isWanted() bool {
+	return len(in.wantedBy)+len(in.requiredBy)+len(in.upheldBy) > 0
+}
 
 // setting is one "key=value" of a unit file.
 type setting struct{ section, key, value string }
 
-// settings lists a unit file's settings in order: comments left out, lines that
-// end in a backslash joined with a space.
+// settings returns a unit file's settings in order, without comments. Lines
+// that end in a backslash are joined with a space.
 func settings(text string) []setting {
 	var all []setting
 	var section, held string
@@ -61,12 +63,12 @@ func settings(text string) []setting {
 	return all
 }
 
-// unitDir is where the generation's units and links go: it comes before the
+// unitDir is the directory of the generation's units and links. It precedes the
 // image's own directory in systemd's search path.
 const unitDir = "/etc/systemd/system"
 
-// links are the symbolic links that enable unit name, whose text is at file,
-// by link path: what systemctl(1) "enable" would make.
+// links returns the symbolic links that enable unit name, whose text is at
+// file, by link path: the same as systemctl(1) "enable" makes.
 func (in install) links(name, file string) (map[string]string, error) {
 	links := map[string]string{}
 	base := name
@@ -125,9 +127,9 @@ func (in install) links(name, file string) (map[string]string, error) {
 	return links, nil
 }
 
-// expand replaces the specifiers of systemd.unit(5) that follow from the
-// unit's name. Those that follow from the machine are errors: a generation
-// must not depend on where it is made.
+// expand replaces the specifiers of systemd.unit(5) that depend only on the
+// unit's name. The others are errors, because a generation must not depend on
+// the machine that makes it.
 func expand(text, unit string) (string, error) {
 	stem := strings.TrimSuffix(unit, path.Ext(unit))
 	prefix, instance, _ := strings.Cut(stem, "@")
@@ -166,7 +168,7 @@ func IsTemplate(name string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(name, path.Ext(name)), "@")
 }
 
-// TemplateOf is foo@.service for foo@bar.service, and "" for what is no
+// TemplateOf returns foo@.service for foo@bar.service, and "" if name is not an
 // instance.
 func TemplateOf(name string) string {
 	ext := path.Ext(name)
@@ -187,8 +189,8 @@ func instantiate(template, instance string) string {
 	return prefix + "@" + instance + path.Ext(template)
 }
 
-// environmentFiles are the patterns of glob(7) that EnvironmentFile= in the
-// text of unit name gives, without the "-" that makes one optional. One that
+// environmentFiles returns the glob(7) patterns of EnvironmentFile= in the text
+// of unit name, without the "-" that makes a file optional. A pattern that
 // depends on the machine is left out.
 func environmentFiles(text, name string) []string {
 	var files []string

@@ -8,46 +8,48 @@ import (
 	"time"
 )
 
-// Journal says which change is under way. It is written before the flip and
-// goes when the new generation has proven itself, or when the node is back at
-// the one before.
+// Journal records the change under way. It is written before the flip and
+// removed when the new generation has proved itself or the node has returned to
+// the previous one.
 type Journal struct {
-	// From and To name generations; From is "" for the first.
+	// From and To name generations. From is "" for the first.
 	From string `json:"from"`
 	To   string `json:"to"`
 
-	// Good is the generation to go back to: the last that has proven itself.
+	// Good is the generation to revert to: the last that has proved itself.
 	Good string `json:"good,omitempty"`
 
-	// Well are the units that were as wanted before the change, Broken those
-	// that were certainly not. One that was new, or on its way, is in neither.
+	// Well are the units that were in the desired state before the change,
+	// Broken the units that certainly were not. A new or starting unit is in
+	// neither.
 	Well   []string `json:"well,omitempty"`
 	Broken []string `json:"broken,omitempty"`
 
-	// Try is set for a change that goes back by itself unless it is confirmed.
+	// Try is set for a change that is reverted unless it is confirmed.
 	Try *Try `json:"try,omitempty"`
 
-	// Back says why this change goes back to an earlier generation.
+	// Back is why this change reverts to an earlier generation.
 	Back string `json:"back,omitempty"`
 
-	// Operator says that a person wanted that, and nothing is wrong with From.
+	// Operator says that an operator asked for the revert and that From is not
+	// at fault.
 	Operator bool `json:"operator,omitempty"`
 
 	// Began is the wall clock at the start.
 	Began time.Time `json:"began"`
 
-	// BootID is the boot in which the change began, Boots how many boots have
-	// found it under way since.
+	// BootID is the boot in which the change began. Boots counts the boots
+	// since then that found it under way.
 	BootID string `json:"bootID"`
 	Boots  int    `json:"boots,omitempty"`
 }
 
-// Try is how long a change stays without being confirmed.
+// Try is how long a change stays without confirmation.
 type Try struct {
-	// Until is the end by the wall clock, for people.
+	// Until is the end by the wall clock, for display.
 	Until time.Time `json:"until"`
 	// Deadline is the end as time since the start of boot Journal.BootID. In
-	// any other boot, the try is over.
+	// any other boot, the trial is over.
 	Deadline time.Duration `json:"deadline"`
 }
 
@@ -70,15 +72,15 @@ func (j Journal) Direction() Direction {
 	return Forward
 }
 
-// maxBoots is how many boots a change may be under way in, besides the one it
-// began in, before it counts as what brings the node down: the first may be a
-// power cut like any other.
+// maxBoots is how many further boots a change may be under way before it is
+// held responsible for the restarts. The first restart may be an ordinary power
+// cut.
 const maxBoots = 1
 
-// AtBoot decides, in a boot with the id bootID, before any unit has started,
-// what becomes of the change to the generation that is current: whether the
-// node goes back to j.Good, and the journal to keep, which is then one of going
-// back.
+// AtBoot decides, in a boot with the ID bootID and before any unit has started,
+// what becomes of the change to the current generation. It returns the journal
+// to keep and whether the node reverts to j.Good; the journal is then one of a
+// revert.
 func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 	if j.BootID == bootID || j.To != current || j.To == "" || j.Direction() == Revert {
 		return j, false
@@ -111,8 +113,8 @@ func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 
 const journalName = "journal.json"
 
-// Journal reads the journal; false if there is none. One that cannot be decoded
-// is the zero Journal: what it says can be seen on disk.
+// Journal reads the journal; false if there is none. An unreadable one counts
+// as the zero Journal, because the disk shows the state of the change.
 func (r Reader) Journal() (Journal, bool, error) {
 	text, err := fs.ReadFile(r.fsys, journalName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,5 +145,5 @@ func (s *Store) WriteJournal(j Journal) error {
 	return nil
 }
 
-// RemoveJournal says that no change is under way.
+// RemoveJournal ends the change under way.
 func (s *Store) RemoveJournal() error { return s.dir.Remove(journalName) }

@@ -5,10 +5,10 @@ import (
 	"path"
 )
 
-// Obstructed is an *Error if the node has, at or above a path that is not the
-// same in have, what is neither of the image nor of have and cannot be
-// replaced: a directory where a file is to be, something else where a directory
-// is, or a link that leads out of the directory.
+// Obstructed returns an *Error if the node has, at or above a new path of m, a
+// file that belongs neither to the image nor to have and cannot be replaced: a
+// directory in place of a file, another file in place of a directory, or a link
+// that leads out of the directory.
 func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 	o := obstacles{node: node, image: image, known: map[string]bool{"/": true}}
 	for _, dir := range have.Dirs {
@@ -49,7 +49,7 @@ func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 
 type obstacles struct {
 	node, image fs.FS
-	// known are directories that are in nobody's way.
+	// known are directories that were checked.
 	known map[string]bool
 }
 
@@ -64,13 +64,13 @@ func (o obstacles) above(dir string) error {
 	case info.Mode()&fs.ModeSymlink == 0:
 		return &Error{
 			Path:    dir,
-			Problem: "the node has a file where a directory is to be",
+			Problem: "the node has a file in place of a directory",
 			Hint:    "choose another path, or move the file away",
 		}
 	case !o.ofImage(dir):
 		return &Error{
 			Path:    dir,
-			Problem: "something made a link of the directory",
+			Problem: "the directory was replaced by a link",
 			Hint:    "write the path that it leads to, or remove the link",
 		}
 	}
@@ -79,7 +79,7 @@ func (o obstacles) above(dir string) error {
 	return nil
 }
 
-// ofImage reports whether a link is as the image has it, or leads on from one:
+// ofImage reports whether a link is the image's, or continues one of the image:
 // /opt is one to /var/opt.
 func (o obstacles) ofImage(dir string) bool {
 	target, err := fs.ReadLink(o.node, dir[1:])

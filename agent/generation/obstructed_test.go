@@ -29,7 +29,7 @@ func TestObstructed(t *testing.T) {
 		want       string
 	}{
 		{"nothing there", "/etc/new/file", Manifest{}, ""},
-		{"a file of others, which is replaced", "/etc/file", Manifest{}, ""},
+		{"a foreign file, which is replaced", "/etc/file", Manifest{}, ""},
 		{
 			"a directory of others",
 			"/var/lib/dir",
@@ -42,7 +42,7 @@ func TestObstructed(t *testing.T) {
 			"a file of others above",
 			"/var/lib/file/x",
 			Manifest{},
-			"/var/lib/file: the node has a file where a directory is to be; hint: " +
+			"/var/lib/file: the node has a file in place of a directory; hint: " +
 				"choose another path, or move the file away",
 		},
 		{"a managed file above", "/var/lib/file/x", have, ""},
@@ -51,7 +51,7 @@ func TestObstructed(t *testing.T) {
 			"a link of others above",
 			"/var/lib/link/passwd",
 			Manifest{},
-			"/var/lib/link: something made a link of the directory; hint: " +
+			"/var/lib/link: the directory was replaced by a link; hint: " +
 				"write the path that it leads to, or remove the link",
 		},
 	}

@@ -15,13 +15,13 @@ import (
 // Placement is one managed path of the running node.
 type Placement struct {
 	Kind PlacementKind
-	// Entry is what the generation has at the path; Target of a symlink is what
-	// it says on the node.
+	// Entry is the generation's entry for the path. Target is the target of a
+	// symlink on the node.
 	Entry
 }
 
-// CurrentTarget is what Link says on a node for that OS version: through View,
-// where that is mounted.
+// CurrentTarget returns the target of Link on a node with that OS version:
+// through View, where that is mounted.
 func CurrentTarget(node fs.FS, osVersion string) string {
 	dir := Dir
 	if _, err := fs.Stat(node, path.Join(View, generationsDir)[1:]); err == nil {
@@ -37,12 +37,12 @@ const (
 	// PlaceSymlink follows the current generation, so that one rename changes
 	// all of them at once.
 	PlaceSymlink PlacementKind = "symlink"
-	// PlaceCopy is a regular file, for what symlinks do not reach.
+	// PlaceCopy is a regular file, where symlinks do not work.
 	PlaceCopy PlacementKind = "copy"
 )
 
 // copied are the trees whose files are real, and why: a symbolic link out of a
-// directory leads nowhere for a process that has only that directory mounted.
+// directory is broken for a process that has only that directory mounted.
 var copied = [...]struct{ dir, reason string }{
 	{"/etc/kubernetes", "kubelet and static pods mount manifests, PKI and kubeconfigs by hostPath"},
 	{"/etc/cni", "network plugins' pods mount net.d and write beside our files"},
@@ -58,8 +58,8 @@ var copied = [...]struct{ dir, reason string }{
 	},
 }
 
-// CopiedBecause says why path is a real file on a node, "" if it is a symbolic
-// link into the current generation.
+// CopiedBecause returns why path is a real file on a node, "" if it is a
+// symbolic link into the current generation.
 func CopiedBecause(name string) string {
 	for _, c := range copied {
 		if strings.HasPrefix(name, c.dir+"/") {
@@ -69,8 +69,8 @@ func CopiedBecause(name string) string {
 	return ""
 }
 
-// Place says for every entry of m how it appears on the node, in the order of
-// the entries. It is pure.
+// Place returns how every entry of m appears on the node, in the order of the
+// entries. It is pure.
 func Place(m Manifest) []Placement {
 	placements := make([]Placement, 0, len(m.Entries))
 	for _, e := range m.Entries {
@@ -87,8 +87,8 @@ func Place(m Manifest) []Placement {
 	return placements
 }
 
-// Put brings one placement about on the node that dir is the root directory
-// of, and reports whether it had to. A file or link in the way is replaced; a
+// Put makes one placement on the node with root directory dir and reports
+// whether it had to change anything. It replaces a file or link in the way; a
 // directory in the way is an error.
 func Put(dir *durable.Dir, p Placement, store Reader) (bool, error) {
 	if Placed(dir.Root().FS(), p) {
@@ -120,7 +120,7 @@ func put(dir *durable.Dir, p Placement, store Reader) error {
 	return dir.WriteFrom(name, content, p.Mode)
 }
 
-// Placed reports whether p is already as Put would make it on the node.
+// Placed reports whether p is already on the node as Put would make it.
 func Placed(node fs.FS, p Placement) bool {
 	name := strings.TrimPrefix(p.Path, "/")
 	if p.Kind == PlaceSymlink {
@@ -130,9 +130,9 @@ func Placed(node fs.FS, p Placement) bool {
 	return isContent(node, name, p.Mode, p.Digest, p.Size)
 }
 
-// MissingDirs are the directories above the entries that node does not have,
-// or that have made, sorted: what goes when the entries go. A path that have
-// has as a file or link is no directory yet.
+// MissingDirs returns the directories above the entries that node does not have
+// or that have made, sorted: the ones to remove with the entries. A path that
+// is a file or link in have is not a directory yet.
 func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
 	known := map[string]bool{}
 	files := map[string]bool{}
@@ -157,11 +157,11 @@ func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
 				continue
 			}
 
-			// Not Stat: /opt may be a link of the image to where nothing is
-			// yet.
+			// Lstat, because /opt may be a link of the image to a path that
+			// does not exist yet.
 			_, err := fs.Lstat(node, dir[1:])
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("look at %s: %w", dir, err)
+				return nil, fmt.Errorf("inspect %s: %w", dir, err)
 			}
 
 			missing[dir] = err != nil
@@ -172,7 +172,7 @@ func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
 	return slices.Sorted(maps.Keys(missing)), nil
 }
 
-// dirsAbove are the directories above name, outermost first, "/" left out.
+// dirsAbove returns the directories above name, outermost first, without "/".
 func dirsAbove(name string) []string {
 	var dirs []string
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {

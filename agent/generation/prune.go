@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Prune deletes all but the newest keep generations, those named besides, and
-// those that are current for any OS version, and then sweeps. With nothing to
-// delete it writes nothing.
+// Prune deletes all generations except the newest keep, the named ones, and the
+// current one of each OS version, and then sweeps. With nothing to delete it
+// writes nothing.
 func (s *Store) Prune(keep int, besides ...string) error {
 	names, err := s.names()
 	if err != nil {
@@ -29,8 +29,8 @@ func (s *Store) Prune(keep int, besides ...string) error {
 	deleted, err := s.deleteOthers(generationsDir, kept)
 	if err == nil && deleted {
 		s.inventory.swept = false
-		// Before content goes: no complete generation may come back without its
-		// own.
+		// Before the content: no complete generation may come back without its
+		// content.
 		err = s.dir.SyncDir(generationsDir)
 	}
 
@@ -50,7 +50,8 @@ func (s *Store) Prune(keep int, besides ...string) error {
 	return s.sweep(left)
 }
 
-// Delete deletes one generation that is nobody's current one, and sweeps.
+// Delete deletes a generation that is not current for any OS version, and
+// sweeps.
 func (s *Store) Delete(name string) error {
 	delete(s.loaded, name)
 	s.inventory.swept = false
@@ -63,9 +64,9 @@ func (s *Store) Delete(name string) error {
 	return s.Sweep()
 }
 
-// Sweep deletes what no generation refers to, such as what a write that was cut
-// off has left. While the current generation of some OS version is torn, all
-// stays, as it is unknown what that needs.
+// Sweep deletes objects that no generation refers to, such as those of an
+// interrupted write. It deletes nothing while the current generation of some OS
+// version is corrupt, as its objects are unknown.
 func (s *Store) Sweep() error {
 	if s.inventory.swept {
 		return nil
@@ -94,8 +95,8 @@ func (s *Store) Sweep() error {
 	return s.sweep(names)
 }
 
-// sweep leaves the content and the directories of the generations called names,
-// which are all that there are.
+// sweep deletes all content and directories except those of the generations
+// called names, which must be all that exist.
 func (s *Store) sweep(names []string) error {
 	s.inventory.names = names
 	s.inventory.objects = map[string]bool{}
@@ -123,8 +124,8 @@ func (s *Store) sweep(names []string) error {
 	return nil
 }
 
-// currentNames are the generations that some OS version has as its current, ""
-// for one that is torn.
+// currentNames returns the current generation of each OS version, "" for a
+// corrupt one.
 func (s *Store) currentNames() ([]string, error) {
 	versions, err := fs.ReadDir(s.fsys, "os")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +149,8 @@ func (s *Store) currentNames() ([]string, error) {
 	return names, nil
 }
 
-// deleteOthers deletes what is in dir and not among kept, whose directories do
-// not count, and reports whether there was anything.
+// deleteOthers deletes the names in dir that are not among kept, compared
+// without their directories, and reports whether there were any.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
 	children, err := s.children(dir)
 	if err != nil {
@@ -175,8 +176,8 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 	return deleted, nil
 }
 
-// children are the names in dir, in no order; none if it is not there. To list
-// them as entries would ask the kernel about each.
+// children returns the names in dir in no order, none if dir is absent. It
+// avoids ReadDir, which would query the kernel for each.
 func (s *Store) children(dir string) ([]string, error) {
 	f, err := s.dir.Root().Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,18 +19,18 @@ import (
 type Reader struct {
 	fsys fs.FS
 
-	// loaded are manifests by name, as of the time stamp of their file:
+	// loaded caches manifests by name, with the time stamp of their file:
 	// generations do not change.
 	loaded map[string]loaded
 
-	// inventory is what a Store knows to be there.
+	// inventory is the cache of a Store.
 	inventory *inventory
 }
 
-// inventory is what is in the store, of which there is one writer.
+// inventory caches the content of the store, which has one writer.
 type inventory struct {
-	// swept says that the store holds nothing but what complete generations
-	// refer to: whatever is there is whole. The rest is valid only then.
+	// swept says that the store holds only objects of complete generations, so
+	// each of them is complete. The other fields are valid only then.
 	swept bool
 
 	// names are the complete generations, oldest first, objects the content and
@@ -43,11 +43,11 @@ type loaded struct {
 	manifest Manifest
 	modTime  time.Time
 	size     int64
-	// trees are the digests of its directories, once asked for.
+	// trees are the digests of its directories, nil until they are needed.
 	trees []string
 }
 
-// Read makes a Reader of /var/lib/loam. It reads nothing yet.
+// Read returns a Reader of /var/lib/loam. It reads nothing yet.
 func Read(fsys fs.FS) Reader {
 	return Reader{fsys: fsys, loaded: map[string]loaded{}, inventory: &inventory{}}
 }
@@ -60,8 +60,8 @@ const (
 	rootName       = "root"
 )
 
-// ErrTorn says that a generation cannot be used: its manifest or its files are
-// missing, its manifest does not fit its name, or its name is none.
+// ErrTorn is returned for an incomplete generation: its manifest or its files
+// are missing, its manifest does not match its name, or its name is invalid.
 var ErrTorn = errors.New("generation is incomplete")
 
 var (
@@ -69,8 +69,8 @@ var (
 	versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~^-]*$`)
 )
 
-// Current is the manifest of the current generation of osVersion; false if it
-// has none yet. An error that is ErrTorn says that there is one, damaged.
+// Current returns the manifest of the current generation of osVersion, false if
+// it has none yet. An ErrTorn error says that there is an incomplete one.
 func (r Reader) Current(osVersion string) (Manifest, bool, error) {
 	name, err := r.currentName(osVersion)
 	if err != nil || name == "" {
@@ -80,8 +80,8 @@ func (r Reader) Current(osVersion string) (Manifest, bool, error) {
 	return m, err == nil, err
 }
 
-// currentName is what the link of osVersion says, "" if there is none, and for
-// what is no OS version.
+// currentName returns the target of the link of osVersion, "" if it is absent
+// or osVersion is invalid.
 func (r Reader) currentName(osVersion string) (string, error) {
 	if !versionForm.MatchString(osVersion) {
 		return "", nil
@@ -101,7 +101,7 @@ func (r Reader) currentName(osVersion string) (string, error) {
 // Load reads the manifest of the generation called name.
 func (r Reader) Load(name string) (Manifest, error) {
 	if !nameForm.MatchString(name) {
-		return Manifest{}, fmt.Errorf("generation %q: %w: not a name of one", name, ErrTorn)
+		return Manifest{}, fmt.Errorf("generation %q: %w: invalid name", name, ErrTorn)
 	}
 
 	file := path.Join(generationsDir, name, manifestName)
@@ -130,8 +130,8 @@ func (r Reader) Load(name string) (Manifest, error) {
 	return known.manifest, r.checkRoot(name)
 }
 
-// manifest is a generation that is known to be complete: as it was loaded last,
-// if it was.
+// manifest returns the manifest of a complete generation, from the cache if
+// possible.
 func (r Reader) manifest(name string) (Manifest, error) {
 	if known, ok := r.loaded[name]; ok {
 		return known.manifest, nil
@@ -139,7 +139,7 @@ func (r Reader) manifest(name string) (Manifest, error) {
 	return r.Load(name)
 }
 
-// treesOf are the digests of the directories of m, which was loaded.
+// treesOf returns the digests of the directories of m, which was loaded.
 func (r Reader) treesOf(m Manifest) []string {
 	known := r.loaded[m.Name()]
 	if known.trees == nil {
@@ -151,9 +151,9 @@ func (r Reader) treesOf(m Manifest) []string {
 	return known.trees
 }
 
-// remember keeps a manifest that has just been written, and the digests of its
+// cacheManifest caches a manifest that was just written, and the digests of its
 // directories.
-func (r Reader) remember(m Manifest, digests []string) error {
+func (r Reader) cacheManifest(m Manifest, digests []string) error {
 	info, err := fs.Stat(r.fsys, path.Join(generationsDir, m.Name(), manifestName))
 	if err != nil {
 		return err
@@ -186,12 +186,12 @@ func (r Reader) decode(name, file string) (Manifest, error) {
 	return m, nil
 }
 
-// checkRoot makes sure that the files of a generation can be reached at all.
+// checkRoot makes sure that the files of a generation can be reached.
 func (r Reader) checkRoot(name string) error {
 	root := path.Join(generationsDir, name, rootName)
 	link, err := fs.Lstat(r.fsys, root)
 	if err == nil && link.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("generation %s: %w: %s is no link", name, ErrTorn, rootName)
+		return fmt.Errorf("generation %s: %w: %s is not a link", name, ErrTorn, rootName)
 	}
 
 	info, err := fs.Stat(r.fsys, root)
@@ -206,8 +206,8 @@ func (r Reader) checkRoot(name string) error {
 	return nil
 }
 
-// List names the complete generations, oldest first. One whose manifest is
-// torn is left out.
+// List returns the names of the complete generations, oldest first. Generations
+// with a corrupt manifest are left out.
 func (r Reader) List() ([]string, error) {
 	children, err := fs.ReadDir(r.fsys, generationsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +225,7 @@ func (r Reader) List() ([]string, error) {
 	return names, nil
 }
 
-// names are those that List gives, without looking again where they are known.
+// names returns the result of List, from the cache if possible.
 func (r Reader) names() ([]string, error) {
 	if r.inventory.swept {
 		return r.inventory.names, nil
@@ -233,13 +233,13 @@ func (r Reader) names() ([]string, error) {
 	return r.List()
 }
 
-// Len is the number of complete generations.
+// Len returns the number of complete generations.
 func (r Reader) Len() (int, error) {
 	names, err := r.names()
 	return len(names), err
 }
 
-// Next is the number that the next generation gets: 1 on a new node.
+// Next returns the number of the next generation: 1 on a new node.
 func (r Reader) Next() (int, error) {
 	all, err := r.names()
 	if err != nil || len(all) == 0 {
@@ -269,15 +269,16 @@ func (r Reader) Open(e Entry) (fs.File, error) {
 	return f, nil
 }
 
-// Damaged are the files of m whose content in the store is not what the
-// manifest says, or that the generation's tree does not have. It reads all of
+// Damaged returns the files of m whose content in the store does not match the
+// manifest, or that are missing from the generation's tree. It reads all of
 // them.
 func (r Reader) Damaged(m Manifest) []Entry {
 	return r.damaged(m, trees(m.Entries), func(string) bool { return true })
 }
 
-// DamagedOf is Damaged for files that are reached by one of ways. It reads no
-// others, and of the generation's tree only the directories that have the ways.
+// DamagedOf is Damaged for the files that are reached by one of ways. It reads
+// only those files and the directories of the generation's tree that have the
+// ways.
 func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 	touched := make(map[string]bool, len(ways))
 	for _, way := range ways {
@@ -308,13 +309,14 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 	return r.damaged(m, suspect, func(name string) bool { return wanted[name] })
 }
 
-// damaged looks at the directories that are suspect and at the content that is
-// wanted. Without one of those directories, all files of m count.
+// damaged checks the directories for which suspect returns true and the content
+// for which wanted does. If such a directory is missing, all files of m are
+// damaged.
 func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) bool) []Entry {
 	target, err := fs.ReadLink(r.fsys, path.Join(generationsDir, m.Name(), rootName))
 	lost := err != nil || path.Base(target) != rootOf(m.Entries)
 	for _, t := range suspect {
-		lost = lost || !r.wholeTree(t)
+		lost = lost || !r.hasTree(t)
 	}
 
 	var bad []Entry
@@ -329,9 +331,9 @@ func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) boo
 	return bad
 }
 
-// wholeTree reports whether the store has all of t: the names, and behind them
-// the content and directories of the store itself.
-func (r Reader) wholeTree(t tree) bool {
+// hasTree reports whether the store has all of t: the names, and the content
+// and directories that they refer to.
+func (r Reader) hasTree(t tree) bool {
 	dir := path.Join(treeDir, t.digest)
 	have, err := fs.ReadDir(r.fsys, dir)
 	if err != nil || len(have) != len(t.files)+len(t.dirs) {

@@ -18,11 +18,11 @@ import (
 type Store struct {
 	Reader
 	dir *durable.Dir
-	// links has for the digest of a directory a symbolic link that leads to it.
+	// links has a symbolic link to each directory, by the directory's digest.
 	links map[string]string
 }
 
-// Open makes the store of dir, the root of /var/lib/loam. It reads and writes
+// Open returns the store of dir, the root of /var/lib/loam. It reads and writes
 // nothing yet.
 func Open(dir *durable.Dir) *Store {
 	return &Store{Reader: Read(dir.Root().FS()), dir: dir, links: map[string]string{}}
@@ -30,17 +30,17 @@ func Open(dir *durable.Dir) *Store {
 
 // Write stores the generation that m describes, with the content of its files
 // by digest. It does not make it the current one. Content and directories that
-// the store has already are not written again. The manifest comes last: a
-// directory without one is no generation.
+// the store already has are not written again. The manifest comes last: a
+// directory without one is not a generation.
 func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	if !nameForm.MatchString(m.Name()) || !versionForm.MatchString(m.OSVersion) {
-		return fmt.Errorf("write generation %q for OS version %q: not a form of name",
+		return fmt.Errorf("write generation %q for OS version %q: invalid name",
 			m.Name(), m.OSVersion)
 	}
 
 	digests, err := s.writeObjects(m.Entries, content)
 	if s.inventory.swept && errors.Is(err, fs.ErrNotExist) {
-		digests, err = s.writeUntrusting(m.Entries, content)
+		digests, err = s.rewriteObjects(m.Entries, content)
 	}
 
 	if err == nil {
@@ -55,10 +55,10 @@ func (s *Store) Write(m Manifest, content map[string]config.Content) error {
 	return nil
 }
 
-// writeUntrusting is writeObjects where something else has deleted what the
-// store knows to be there: it looks at all. What the attempt before has written
-// may be in no batch now, so all is synced.
-func (s *Store) writeUntrusting(
+// rewriteObjects is writeObjects without the cache, for a store in which
+// something else has deleted objects. It syncs everything, since the earlier
+// attempt may have written objects that are in no batch now.
+func (s *Store) rewriteObjects(
 	entries []Entry, content map[string]config.Content,
 ) ([]string, error) {
 	s.inventory.swept = false
@@ -69,8 +69,8 @@ func (s *Store) writeUntrusting(
 	return digests, s.dir.SyncAll()
 }
 
-// writeObjects writes what entries need and the store does not have, and
-// returns the digests of their directories, the root last.
+// writeObjects writes the missing objects of entries and returns the digests of
+// their directories, the root last.
 func (s *Store) writeObjects(
 	entries []Entry, content map[string]config.Content,
 ) (digests []string, err error) {
@@ -110,7 +110,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 		if s.inventory.objects[name] {
 			return nil
 		}
-		err := s.copyContent(b, e, content) // It is not there.
+		err := s.copyContent(b, e, content) // It is missing.
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -131,7 +131,7 @@ func (s *Store) addContent(b *durable.Batch, e Entry, content map[string]config.
 	return s.copyContent(b, e, content)
 }
 
-// copyContent makes the content of e, which must not be there.
+// copyContent writes the content of e, which must be absent.
 func (s *Store) copyContent(b *durable.Batch, e Entry, content map[string]config.Content) error {
 	c, ok := content[e.Digest]
 	if !ok {
@@ -152,7 +152,7 @@ func (s *Store) copyContent(b *durable.Batch, e Entry, content map[string]config
 }
 
 // addTree makes a directory of links: to content, and to the symbolic links to
-// the directories in it.
+// its subdirectories.
 func (s *Store) addTree(b *durable.Batch, t tree) error {
 	dir := path.Join(treeDir, t.digest)
 	if s.inventory.swept && s.inventory.objects[dir] {
@@ -160,7 +160,7 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 	}
 
 	if _, err := fs.Lstat(s.fsys, dir); err == nil {
-		if s.wholeTree(t) {
+		if s.hasTree(t) {
 			return nil
 		}
 		if err := s.dir.RemoveAll(dir); err != nil {
@@ -187,10 +187,10 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 	return nil
 }
 
-// addLink makes name a symbolic link to the directory of that digest. One that
-// is there already is linked to again: ext4 takes ten times as long to find an
-// inode while it keeps those that were deleted a short time ago
-// (recently_deleted in fs/ext4/ialloc.c).
+// addLink makes name a symbolic link to the directory of that digest, as a hard
+// link to an existing one if possible: ext4 takes ten times as long to find an
+// inode while it keeps recently deleted ones (recently_deleted in
+// fs/ext4/ialloc.c).
 func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	target := "../" + digest
 	if have := s.links[digest]; have != "" {
@@ -205,14 +205,14 @@ func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	return b.Symlink(target, name)
 }
 
-// rootLink is what leads from a generation's directory to its root directory,
-// the last of digests.
+// rootLink returns the target of the link from a generation's directory to its
+// root directory, the last of digests.
 func rootLink(digests []string) string {
 	return "../../" + path.Join(treeDir, digests[len(digests)-1])
 }
 
-// writeManifest makes the generation's directory. What an earlier attempt left
-// under that name is no generation and goes first.
+// writeManifest makes the generation's directory. It first removes an
+// incomplete one that an earlier attempt left under that name.
 func (s *Store) writeManifest(m Manifest, digests []string) error {
 	base := path.Join(generationsDir, m.Name())
 	if _, err := fs.Lstat(s.fsys, base); err == nil {
@@ -243,7 +243,7 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 	if err := b.Sync(); err != nil {
 		return err
 	}
-	if err := s.remember(m, digests); err != nil {
+	if err := s.cacheManifest(m, digests); err != nil {
 		return err
 	}
 
@@ -256,7 +256,7 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 	return nil
 }
 
-// count adds what m refers to to the objects that the store has.
+// count adds the objects of m to the cached objects of the store.
 func (s *Store) count(m Manifest) {
 	for _, e := range m.Entries {
 		if e.Kind == KindFile {
@@ -299,13 +299,13 @@ func (s *Store) Deactivate(osVersion string) error {
 	return s.dir.Remove(path.Join("os", osVersion, "current"))
 }
 
-// Mend writes the content of damaged files again, and every directory of
-// links that has them, for generations that stay as they are.
+// Mend writes the content of damaged files again, and every directory of links
+// that has them. The generations stay the same.
 func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
 	s.inventory.swept = false
 	digests, err := s.writeObjects(m.Entries, content)
 	if err != nil {
-		return fmt.Errorf("mend generation %s: %w", m.Name(), err)
+		return fmt.Errorf("repair generation %s: %w", m.Name(), err)
 	}
 	_, err = s.dir.Symlink(rootLink(digests), path.Join(generationsDir, m.Name(), rootName))
 	return err

@@ -24,8 +24,8 @@ func newStore(t *testing.T) (*Store, *os.Root) {
 	return Open(durable.New(root, nil)), root
 }
 
-// add writes and activates a generation with one file that says text, and one
-// that never changes.
+// add writes and activates a generation with one file that contains text, and
+// one that never changes.
 func add(t *testing.T, s *Store, osVersion, text string) Manifest {
 	t.Helper()
 	d := config.Desired{Files: []config.File{
@@ -117,13 +117,13 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("changed content passes the check: %v", bad)
 	}
 
-	add(t, s, "1", "two") // finds the store's copy changed and writes it anew
+	add(t, s, "1", "two") // finds the store's copy changed and writes it again
 	if current, _, _ := s.Current("1"); s.Damaged(current) != nil {
 		t.Errorf("content that was changed in the store is used again: %v", s.Damaged(current))
 	}
 }
 
-func TestTornManifestIsNoGeneration(t *testing.T) {
+func TestCorruptManifestIsNoGeneration(t *testing.T) {
 	for _, text := range []string{"", "{", "{}", `{"number":7,"digest":"0123456789abcdef"}`} {
 		s, root := newStore(t)
 		first := add(t, s, "1", "one")
@@ -261,7 +261,7 @@ func TestManifestIsForRootOnly(t *testing.T) {
 	}
 }
 
-func TestDamagedGenerationsAreTorn(t *testing.T) {
+func TestDamagedGenerationsAreIncomplete(t *testing.T) {
 	s, root := newStore(t)
 	old := add(t, s, "1", "one")
 	last := add(t, s, "1", "two")
@@ -289,13 +289,13 @@ func TestDamagedGenerationsAreTorn(t *testing.T) {
 	}
 }
 
-func TestGenerationsShareWhatIsTheSame(t *testing.T) {
+func TestGenerationsShareUnchangedDirectories(t *testing.T) {
 	s, root := newStore(t)
 	first := add(t, s, "1", "one")
 	before := names(t, root, treeDir)
 	add(t, s, "1", "two")
 
-	// The root, /etc and /etc/a are others; nothing else is new.
+	// Only the root, /etc and /etc/a are new.
 	if after := names(t, root, treeDir); len(before) != 3 || len(after) != 6 {
 		t.Errorf("directories: %v, then %v", before, after)
 	}
@@ -335,9 +335,9 @@ func TestWriteChecksContentAndLeavesNothing(t *testing.T) {
 		},
 	}
 
-	if err := s.Write(m,
-		map[string]config.Content{wrong.Digest: wrong}); !errors.Is(err, errContent) {
-		t.Errorf("content that is not what its digest says: %v", err)
+	err := s.Write(m, map[string]config.Content{wrong.Digest: wrong})
+	if !errors.Is(err, errContent) {
+		t.Errorf("content that does not match its digest: %v", err)
 	}
 
 	if after := len(names(t, root, contentDir)) + len(names(t, root, treeDir)); after != before {

@@ -11,32 +11,32 @@ import (
 )
 
 // tree is one directory of a generation's files. Its name in the store is its
-// digest, so that generations share every directory that is the same in both:
-// what a change costs follows from what it changes.
+// digest, so generations share every directory that is the same in both, and
+// the cost of a change depends only on what it changes.
 type tree struct {
 	digest string
 
-	// files are the entries in it, dirs the digests of the directories in it,
-	// both by name.
+	// files are the entries of the directory, dirs the digests of its
+	// subdirectories, both by name.
 	files map[string]Entry
 	dirs  map[string]string
 }
 
-// treeDigits is how much of a directory's SHA-256 is its name, 160 bits: a
-// symbolic link to it then fits into the inode (ext4: 59 bytes), and no block
-// has to be written for each.
+// treeDigits is how many hex digits of a directory's SHA-256 make its name, 160
+// bits: a symbolic link to it then fits into the inode (ext4: 59 bytes) and
+// needs no block.
 const treeDigits = 40
 
-// trees are the directories that the files among entries make up, each after
-// those in it, the root directory last. It is pure.
+// trees returns the directories of the files among entries, each after its
+// subdirectories, the root directory last. It is pure.
 func trees(entries []Entry) []tree {
 	var all []tree
 	grow("", childrenOf(entries), &all)
 	return all
 }
 
-// children are the files and directories directly in each directory, which is
-// a path without a slash at its end.
+// children returns the files and directories directly in each directory, by its
+// path without a trailing slash.
 type children struct {
 	files map[string]Entry
 	dirs  map[string]bool
@@ -67,7 +67,7 @@ func childrenOf(entries []Entry) map[string]*children {
 
 func newChildren() *children { return &children{map[string]Entry{}, map[string]bool{}} }
 
-// grow appends the trees beneath dir and then dir's own, whose digest it
+// grow appends the trees beneath dir and then the tree of dir, whose digest it
 // returns.
 func grow(dir string, all map[string]*children, to *[]tree) string {
 	t := tree{files: all[dir].files, dirs: map[string]string{}}
@@ -86,13 +86,13 @@ func grow(dir string, all map[string]*children, to *[]tree) string {
 	return t.digest
 }
 
-// rootOf is the digest of the root directory of entries.
+// rootOf returns the digest of the root directory of entries.
 func rootOf(entries []Entry) string {
 	all := trees(entries)
 	return all[len(all)-1].digest
 }
 
-// Paths are the managed paths of m on the node.
+// Paths returns the managed paths of m on the node.
 func Paths(m Manifest) []string {
 	var paths []string
 	for _, e := range m.Entries {
@@ -101,9 +101,9 @@ func Paths(m Manifest) []string {
 	return paths
 }
 
-// Changed are the managed paths of after that are not on the node as before has
-// them. A link into the current generation stays as it is, whatever it leads
-// to.
+// Changed returns the managed paths of after that differ on the node from
+// before. A link into the current generation stays the same, whatever its
+// target has.
 func Changed(before, after Manifest) []string {
 	had := make(map[string]Placement, len(before.Entries))
 	for _, p := range Place(before) {
@@ -120,7 +120,7 @@ func Changed(before, after Manifest) []string {
 	return paths
 }
 
-// onNode is what p says of the path itself.
+// onNode returns the part of p that is visible at the path itself.
 func (p Placement) onNode() Placement {
 	if p.Kind == PlaceSymlink {
 		return Placement{Kind: p.Kind, Entry: Entry{Path: p.Path, Target: p.Target}}
@@ -128,8 +128,8 @@ func (p Placement) onNode() Placement {
 	return p
 }
 
-// Ways are the names through which the links on the node lead to the files of
-// m, the content itself included: who writes through a link changes that.
+// Ways returns the names through which the links on the node lead to the files
+// of m, the content included: a write through a link changes that.
 func Ways(m Manifest) []string {
 	ways := []string{
 		Link, path.Join(Dir, "os", m.OSVersion, "current"),

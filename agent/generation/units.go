@@ -11,19 +11,19 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// known is what a configuration and its image have of units.
-type known struct {
+// unitIndex indexes the units of a configuration and its image.
+type unitIndex struct {
 	vendor Vendor
 	units  map[string]config.Unit
 	files  map[string]bool
-	// aliases are the units whose [Install] gives them that other name.
+	// aliases are the units whose [Install] gives them that name.
 	aliases map[string]string
-	// triggers are, by unit, the timers, paths and sockets that start it.
+	// triggers are the timers, paths and sockets that start a unit, by unit.
 	triggers map[string][]string
 }
 
-func newKnown(d config.Desired, vendor Vendor) known {
-	k := known{
+func newKnown(d config.Desired, vendor Vendor) unitIndex {
+	k := unitIndex{
 		vendor:   vendor,
 		units:    map[string]config.Unit{},
 		files:    map[string]bool{},
@@ -60,8 +60,8 @@ func newKnown(d config.Desired, vendor Vendor) known {
 }
 
 // bySocketAlone reports whether only sockets start unit u, whose text is text:
-// no document asks for it, nor does its [Install] section or the image.
-func (k known) bySocketAlone(u config.Unit, text string) bool {
+// neither a document nor its [Install] section nor the image asks for it.
+func (k unitIndex) bySocketAlone(u config.Unit, text string) bool {
 	sockets := k.triggers[u.Name]
 	for _, name := range sockets {
 		if !strings.HasSuffix(name, ".socket") {
@@ -69,14 +69,14 @@ func (k known) bySocketAlone(u config.Unit, text string) bool {
 		}
 	}
 
-	asked := u.Command != "" || k.byImage(u.Name) || parseInstall(text).wanted()
+	asked := u.Command != "" || k.byImage(u.Name) || parseInstall(text).isWanted()
 	return len(sockets) > 0 && !asked
 }
 
-// find is the text of a unit, the configuration's drop-ins appended, and the
-// path it has on the node: its own text before its template's, the
-// configuration's before the image's; last, that of which it is an alias.
-func (k known) find(name string) (text, file string, ok bool) {
+// find returns the text of a unit with the configuration's drop-ins appended,
+// and its path on the node. The unit's own text precedes its template's, the
+// configuration's the image's. The unit that it is an alias of comes last.
+func (k unitIndex) find(name string) (text, file string, ok bool) {
 	for _, of := range []string{name, TemplateOf(name), k.aliases[name]} {
 		if u := k.units[of]; u.Content != nil {
 			return *u.Content + k.dropInText(name), path.Join(unitDir, of), true
@@ -88,10 +88,10 @@ func (k known) find(name string) (text, file string, ok bool) {
 	return "", "", false
 }
 
-// dropInText is what drop-ins of the unit, under whichever of its names, and of
-// its template add, in the order systemd reads them: one of the unit itself
-// comes instead of one of the same name of its template.
-func (k known) dropInText(name string) string {
+// dropInText returns the drop-ins of the unit, under all of its names, and of
+// its template, in the order in which systemd reads them. A drop-in of the unit
+// replaces one of the same name of its template.
+func (k unitIndex) dropInText(name string) string {
 	names := []string{TemplateOf(name), k.aliases[name]}
 	for alias, of := range k.aliases {
 		if of == name {
@@ -116,14 +116,14 @@ func (k known) dropInText(name string) string {
 }
 
 // byImage reports whether the image enables the unit.
-func (k known) byImage(name string) bool {
+func (k unitIndex) byImage(name string) bool {
 	return slices.ContainsFunc(k.vendor.Links, func(link string) bool {
 		return path.Base(link) == name
 	})
 }
 
-// unit is what the generation wants of u.
-func (k known) unit(u config.Unit) Unit {
+// unit returns the desired state of u.
+func (k unitIndex) unit(u config.Unit) Unit {
 	text, _, _ := k.find(u.Name)
 	watched := slices.Clone(u.FilePaths)
 	for _, pattern := range environmentFiles(text, u.Name) {
@@ -161,10 +161,10 @@ func (k known) unit(u config.Unit) Unit {
 // runtime are the units without which a node runs no pods.
 var runtime = []string{"containerd.service", "kubelet.service"}
 
-// markEssential marks those of units that are of the runtime, or that one of it
-// requires (Requires=, Requisite=, BindsTo=, another's RequiredBy=), itself or
-// through others.
-func (k known) markEssential(units []Unit, links map[string]string) {
+// markEssential marks the units of the runtime among units and the ones that
+// they require (Requires=, Requisite=, BindsTo=, another's RequiredBy=),
+// directly or through others.
+func (k unitIndex) markEssential(units []Unit, links map[string]string) {
 	essential := map[string]bool{}
 	for queue := slices.Clone(runtime); len(queue) > 0; queue = queue[1:] {
 		name := cmp.Or(k.aliases[queue[0]], queue[0])
@@ -190,7 +190,7 @@ func (k known) markEssential(units []Unit, links map[string]string) {
 	}
 }
 
-// boundTo are the units whose stop or restart is one of unit name as well:
+// boundTo returns the units with which systemd stops or restarts unit name:
 // systemd.unit(5), Requires=, Requisite=, BindsTo= and PartOf=.
 func boundTo(name, text string) []string {
 	units := unitsIn(name, text, "Requires", "Requisite", "BindsTo", "PartOf")
@@ -198,8 +198,8 @@ func boundTo(name, text string) []string {
 	return slices.Compact(units)
 }
 
-// unitsIn are the units that settings of [Unit] name in the text of unit name.
-// What depends on the machine is left out.
+// unitsIn returns the units that settings of [Unit] name in the text of unit
+// name. Values that depend on the machine are left out.
 func unitsIn(name, text string, keys ...string) []string {
 	var units []string
 	for _, value := range values(text, "Unit", keys...) {
@@ -210,14 +210,16 @@ func unitsIn(name, text string, keys ...string) []string {
 	return units
 }
 
-// trigger is a type of units that start another, and the setting that names it.
+// trigger is a type of units that start another, with the setting that names
+// it.
 type trigger struct{ suffix, section, key string }
 
 var triggers = [...]trigger{
 	{".timer", "Timer", "Unit"}, {".socket", "Socket", "Service"}, {".path", "Path", "Unit"},
 }
 
-// target is the unit that the trigger called name starts, "" if it is none.
+// target returns the unit that the trigger called name starts, "" if it is not
+// a trigger.
 func target(name, text string) string {
 	for _, kind := range triggers {
 		stem, ok := strings.CutSuffix(name, kind.suffix)
@@ -233,8 +235,8 @@ func target(name, text string) string {
 	return ""
 }
 
-// values are the words of the settings called one of keys, in order. An empty
-// value empties the list of its key.
+// values returns the words of the settings called one of keys, in order. An
+// empty value empties the list of its key.
 func values(text, section string, keys ...string) []string {
 	lists := map[string][]string{}
 	for _, s := range settings(text) {

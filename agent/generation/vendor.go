@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// Vendor is what the image knows of the units a configuration names.
+// Vendor is the image's part of the units that a configuration names.
 type Vendor struct {
 	// Texts are unit texts by unit name, templates of instances included.
 	Texts map[string]string
@@ -20,7 +20,7 @@ type Vendor struct {
 	// Masked are the units that the image masks, whose text is empty.
 	Masked map[string]bool
 
-	// Paths are where those texts are in the image, absolute.
+	// Paths are the paths of those texts in the image, absolute.
 	Paths map[string]string
 
 	// Links are the image's own enablement links to those units, such as
@@ -28,43 +28,42 @@ type Vendor struct {
 	Links []string
 }
 
-// vendorDirs are where an image has units, the one that counts more first.
+// vendorDirs are the image's unit directories, highest precedence first.
 var vendorDirs = [...]string{
 	"etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
 }
 
-// Catalog is the units of an image, each read when it is first asked for and
-// then remembered: an image does not change while it runs.
+// Catalog caches the units of an image. Each is read when it is first needed:
+// an image does not change while it runs.
 type Catalog struct {
 	image fs.FS
 
-	// dirs are the names in each of vendorDirs, nil before they were listed:
-	// most units that are looked for are in none. links are the enablement
-	// links.
+	// dirs are the names in each of vendorDirs, nil before they were listed.
+	// Most units are in none of them. links are the enablement links.
 	dirs  *[len(vendorDirs)]map[string]bool
 	links []string
 	units map[string]vendorUnit
 }
 
-// vendorUnit is one unit of the image; the path is "" if it has none of the
-// name.
+// vendorUnit is one unit of the image. Its path is "" if the image does not
+// have it.
 type vendorUnit struct {
 	text, path string
 	masked     bool
 }
 
-// NewCatalog makes a Catalog of the root directory of the image alone. It reads
-// nothing yet.
+// NewCatalog returns a Catalog of the root directory of the image alone. It
+// reads nothing yet.
 func NewCatalog(image fs.FS) *Catalog {
 	return &Catalog{image: image, units: map[string]vendorUnit{}}
 }
 
-// ReadVendor is Read of a new Catalog.
+// ReadVendor calls Read of a new Catalog.
 func ReadVendor(image fs.FS, d config.Desired) (Vendor, error) { return NewCatalog(image).Read(d) }
 
-// Read looks up every unit that d names, with templates and whatever Also=
-// leads to, and the timers, paths and sockets that may start one of them. A
-// unit that is not there is not an error here.
+// Read looks up every unit that d names, with templates and the units of Also=,
+// and the timers, paths and sockets that may start one of them. An absent unit
+// is not an error here.
 func (c *Catalog) Read(d config.Desired) (Vendor, error) {
 	if err := c.list(); err != nil {
 		return Vendor{}, fmt.Errorf("list the image's units: %w", err)
@@ -174,8 +173,8 @@ func (c *Catalog) list() error {
 	return nil
 }
 
-// linksIn are the enablement links in child of dir, which need not be a
-// directory of such.
+// linksIn returns the enablement links in child of dir, which may also be no
+// directory of links.
 func (c *Catalog) linksIn(dir, child string) ([]string, error) {
 	switch path.Ext(child) {
 	case ".wants", ".requires", ".upholds":
@@ -196,7 +195,7 @@ func (c *Catalog) linksIn(dir, child string) ([]string, error) {
 	return links, nil
 }
 
-// unit is the image's unit called name.
+// unit returns the image's unit called name.
 func (c *Catalog) unit(name string) (vendorUnit, error) {
 	if u, known := c.units[name]; known {
 		return u, nil
@@ -223,8 +222,7 @@ func (c *Catalog) unit(name string) (vendorUnit, error) {
 	}
 
 	if u.path != "" {
-		// What the image does not have is no directory to read, and may be of
-		// any name.
+		// Such a directory is not in the image, and its name may be anything.
 		c.units[name] = u
 	}
 
@@ -232,10 +230,10 @@ func (c *Catalog) unit(name string) (vendorUnit, error) {
 }
 
 // readThrough reads a file whose name may be a symbolic link to an absolute
-// path of the same image; an *os.Root does not follow those. A unit that is a
+// path of the same image, which an *os.Root does not follow. A unit that is a
 // link to /dev/null is masked: its text is empty.
 func readThrough(image fs.FS, name string) (text string, masked bool, err error) {
-	for range 8 { // as deep as a chain of aliases gets
+	for range 8 { // the longest chain of aliases
 		target, err := fs.ReadLink(image, name)
 		if err != nil {
 			text, err := fs.ReadFile(image, name)

@@ -23,7 +23,7 @@ func (c *counting) Open(name string) (fs.File, error) {
 func (c *counting) ReadLink(name string) (string, error)   { return fs.ReadLink(c.FS, name) }
 func (c *counting) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(c.FS, name) }
 
-func TestAnImageIsReadOnce(t *testing.T) {
+func TestImageIsReadOnce(t *testing.T) {
 	_, root := newStore(t)
 	for _, dir := range []string{
 		"usr/lib/systemd/system/multi-user.target.wants", "etc/systemd/system",
@@ -53,7 +53,7 @@ func TestAnImageIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestTheNextNumberIsKnownToTheStore(t *testing.T) {
+func TestStoreCachesTheNextNumber(t *testing.T) {
 	s, root := newStore(t)
 	if err := s.Sweep(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestTheNextNumberIsKnownToTheStore(t *testing.T) {
 	}
 }
 
-func TestAWayIsLookedAtAlone(t *testing.T) {
+func TestDamagedOfReadsOnlyItsWays(t *testing.T) {
 	s, root := newStore(t)
 	m := add(t, s, "1.0.0", "one")
 	seen := &counting{FS: root.FS()}
@@ -96,7 +96,7 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 		t.Errorf("the flip: damaged %v, opened %q", bad, seen.opened)
 	}
 
-	// Whatever touches a way is found all the same.
+	// Any kind of change to a way is found.
 	for _, e := range m.Entries {
 		way := path.Join(Dir, contentName(e))
 		if bad := s.DamagedOf(m, []string{way}); len(bad) > 0 {
@@ -123,9 +123,9 @@ func TestAWayIsLookedAtAlone(t *testing.T) {
 	}
 }
 
-// TestWhatSomethingElseDeletedIsWrittenAnew deletes what only an older
-// generation has, which nobody watches, and which the next one would use.
-func TestWhatSomethingElseDeletedIsWrittenAnew(t *testing.T) {
+// Deletes an object that only an older generation has, which nothing watches
+// and the next generation would use.
+func TestDeletedObjectsAreWrittenAgain(t *testing.T) {
 	files := func(number int, texts map[string]string) (Manifest, map[string]config.Content) {
 		var d config.Desired
 		for name, text := range texts {
