@@ -12,13 +12,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// fetch makes containerd have a blob, from where an earlier fetch was cut off.
-// containerd takes it only if it has its digest.
+// fetch downloads a blob into containerd and continues an interrupted download.
+// containerd accepts the blob only if it matches its digest.
 //
-// One that somebody else writes just now is an error: containerd's own helpers
-// would wait for it, and as long for a containerd that has gone.
+// A blob that another client is writing is an error: containerd's own helpers
+// would wait for it, even if its containerd is gone.
 func (p pull) fetch(ctx context.Context, d ocispec.Descriptor) error {
-	d.URLs = nil // Where else a manifest says that layers are is not for it to say.
+	d.URLs = nil // A manifest must not name other sources of its layers.
 	ref := "loam-" + d.Digest.String()
 	w, err := p.content.Writer(ctx, contents.WithRef(ref), contents.WithDescriptor(d))
 	if errdefs.IsAlreadyExists(err) {
@@ -35,14 +35,14 @@ func (p pull) fetch(ctx context.Context, d ocispec.Descriptor) error {
 
 	body, err := p.fetcher.Fetch(ctx, d)
 	if err == nil {
-		limited := limit(body, patience, func() { cancel(errSilent) })
+		limited := limit(body, silenceTimeout, func() { cancel(errSilent) })
 		err = errors.Join(contents.Copy(ctx, w, limited, d.Size, d.Digest), limited.Close())
 	}
 
 	switch {
 	case err == nil:
 		return nil
-	case errdefs.IsFailedPrecondition(err): // These bytes will never be the blob.
+	case errdefs.IsFailedPrecondition(err): // These bytes will never match the digest.
 		err = errors.Join(err, w.Close(), p.content.Abort(ctx, ref))
 	case errors.Is(context.Cause(ctx), errSilent):
 		err = errSilent
@@ -51,7 +51,7 @@ func (p pull) fetch(ctx context.Context, d ocispec.Descriptor) error {
 	return fmt.Errorf("fetch %s: %w", d.Digest, err)
 }
 
-// blob is a blob that containerd has.
+// blob reads a blob that containerd has.
 func (s *session) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	d.Data = nil
 	at, err := s.content.ReaderAt(ctx, d)
@@ -64,26 +64,26 @@ func (s *session) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser
 	}{io.NewSectionReader(at, 0, at.Size()), at}, nil
 }
 
-// limited calls stop when a read takes longer than patience.
+// limited calls stop when a read takes longer than silenceTimeout.
 type limited struct {
 	io.ReadCloser
-	patience time.Duration
-	timer    *time.Timer
+	timeout time.Duration
+	timer   *time.Timer
 }
 
-func limit(r io.ReadCloser, patience time.Duration, stop func()) *limited {
-	timer := time.AfterFunc(patience, stop)
+func limit(r io.ReadCloser, timeout time.Duration, stop func()) *limited {
+	timer := time.AfterFunc(timeout, stop)
 	timer.Stop()
-	return &limited{r, patience, timer}
+	return &limited{r, timeout, timer}
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	l.timer.Reset(l.patience)
+	l.timer.Reset(l.timeout)
 	defer l.timer.Stop()
 	return l.ReadCloser.Read(p)
 }
 
-// Seek is how a fetch goes on in the middle.
+// Seek lets a fetch continue in the middle.
 func (l *limited) Seek(offset int64, whence int) (int64, error) {
 	seeker, ok := l.ReadCloser.(io.Seeker)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// A registry that sends other bytes is found out, and not for ever.
+// Wrong bytes from a registry are detected, and a later pull succeeds.
 func TestWrongBytesAreRefused(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
@@ -47,7 +47,7 @@ func TestContainerdIsAbsent(t *testing.T) {
 	ref := r.Address() + "/a/two:v1"
 	_, err := get(t, provider, ref, "/bin/new")
 	want := "containerd does not answer: dial unix " + c.socket() +
-		": connect: no such file or directory; hint: it is tried again; systemctl status containerd"
+		": connect: no such file or directory; hint: the agent retries; systemctl status containerd"
 	if !errors.Is(err, ErrNotRunning) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -63,7 +63,7 @@ func TestContainerdIsAbsent(t *testing.T) {
 		t.Errorf("open without containerd: %v", err)
 	}
 
-	c.start(t) // What was pulled is still there, though the registry is not.
+	c.start(t) // The pulled image is still there without its registry.
 	r.Stop(t)
 
 	if got, err := get(t, provider, ref, "/bin/new"); err != nil || got != "new" {
@@ -71,7 +71,7 @@ func TestContainerdIsAbsent(t *testing.T) {
 	}
 }
 
-func TestAPullGoesOnWhereItWasCutOff(t *testing.T) {
+func TestInterruptedPullResumes(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
@@ -96,7 +96,7 @@ func TestAPullGoesOnWhereItWasCutOff(t *testing.T) {
 		t.Fatal("half an image was used")
 	}
 
-	c.stop() // A power cut is no reason to begin anew either.
+	c.stop() // A power cut does not restart the pull from the beginning either.
 	c.start(t)
 	r.Start(t)
 	f.asked("")
@@ -115,8 +115,8 @@ func TestAPullGoesOnWhereItWasCutOff(t *testing.T) {
 	}
 }
 
-// What a pull left half done goes with Keep once nobody wants it.
-func TestKeepRemovesHalfAnImage(t *testing.T) {
+// Keep removes what an unfinished pull left, once no reference needs it.
+func TestKeepRemovesAnUnfinishedPull(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
@@ -142,7 +142,7 @@ func TestKeepRemovesHalfAnImage(t *testing.T) {
 		t.Error(err)
 	}
 
-	expect(1) // It was asked for in this look.
+	expect(1) // It was requested since Follow.
 	provider.Follow(nil)
 
 	if err := provider.Keep(t.Context(), nil); err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// containerd is the real one, that of the image, on this host.
+// containerd is the real containerd of the image, run on this host.
 type containerd struct {
-	dir    string // short, as sockets need
+	dir    string // short, since socket paths are limited
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
 func (c *containerd) socket() string { return filepath.Join(c.dir, "c.sock") }
 
-// quiet leaves of containerd what keeps content: nothing that mounts, runs or
-// writes elsewhere.
+// quiet is a configuration with only the content store of containerd: nothing
+// that mounts, runs or writes elsewhere.
 const quiet = `version = 2
 root = "%[1]s/root"
 state = "%[1]s/state"
@@ -41,7 +41,8 @@ address = "%[1]s/d.sock"
 level = "warn"
 `
 
-// newContainerd is one that does not run yet. Its files end with t.
+// newContainerd returns a containerd that does not run yet. Its files are
+// removed with t.
 func newContainerd(t testing.TB) *containerd {
 	t.Helper()
 	judge.Dir(t, "LOAM_ROOT_TREE")
@@ -68,7 +69,7 @@ func startContainerd(t testing.TB) *containerd {
 	return c
 }
 
-// start runs it with the C library of its tree, which may be another than the
+// start runs it with the C library of its own tree, which may differ from the
 // host's.
 func (c *containerd) start(t testing.TB) {
 	t.Helper()
@@ -117,7 +118,7 @@ func one(t testing.TB, pattern string) string {
 	return found[0]
 }
 
-// stop kills it, as a power cut would. It may have ended before.
+// stop kills it, as a power cut would. It may have ended already.
 func (c *containerd) stop() {
 	_ = c.cmd.Process.Kill()
 	<-c.exited
@@ -132,7 +133,7 @@ func (c *containerd) show(t testing.TB) {
 	}
 }
 
-// await waits until it answers; it has no other way to say that it does.
+// await polls until it answers; there is no notification.
 func (c *containerd) await(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)

@@ -13,11 +13,10 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// errSilent is that a registry did not say anything for as long as patience.
-var errSilent = fmt.Errorf("no answer in %s", patience)
+// errSilent is returned if a registry sent nothing for silenceTimeout.
+var errSilent = fmt.Errorf("no answer in %s", silenceTimeout)
 
-// isUnreachable reports whether err leaves open what the registry would have
-// said.
+// isUnreachable reports whether err leaves the registry's answer unknown.
 func isUnreachable(ctx context.Context, err error) bool {
 	var status statuserr.ErrUnexpectedStatus
 	switch {
@@ -31,7 +30,7 @@ func isUnreachable(ctx context.Context, err error) bool {
 	return errors.As(err, &request) || errors.Is(err, errSilent)
 }
 
-// explain says what a person can do about an error of a registry.
+// explain adds a hint to an error of a registry.
 func (m *remote) explain(ctx context.Context, err error) error {
 	var status statuserr.ErrUnexpectedStatus
 	var unknown *tls.CertificateVerificationError
@@ -51,11 +50,11 @@ func (m *remote) explain(ctx context.Context, err error) error {
 		errors.As(err, &status) &&
 			(status.StatusCode == http.StatusUnauthorized ||
 				status.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials, "+
+		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials: "+
 			"let it pull without, or through a mirror in %s",
 			m.Hostname(), err, hosts)
 	case isUnreachable(ctx, err):
-		return fmt.Errorf("the registry %s cannot be reached: %w; hint: it is tried again; "+
+		return fmt.Errorf("the registry %s cannot be reached: %w; hint: the agent retries; "+
 			"its mirrors are in %s", m.Hostname(), err, hosts)
 	}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// find is the regular file at name, through links.
+// find returns the regular file at name, through links.
 func (t *tree) find(name string) (*file, error) {
 	n, real, err := t.walk(name)
 	switch {
@@ -29,8 +29,8 @@ func (t *tree) find(name string) (*file, error) {
 	return n.file, nil
 }
 
-// hint names files of the same name elsewhere, else a link that leads nowhere,
-// a name that is near, or what is in the last directory of name that is there.
+// hint names files of the same name elsewhere, or a dangling link, or a similar
+// name, or the content of the last existing directory of name.
 func (t *tree) hint(name string) string {
 	if same := t.named(path.Base(name)); len(same) > 0 {
 		return "; hint: the image has " + some(same)
@@ -56,8 +56,8 @@ func (t *tree) hint(name string) string {
 	}
 }
 
-// named are the paths of regular files called base, without those that links
-// lead to.
+// named returns the paths of regular files called base, without the paths
+// through links.
 func (t *tree) named(base string) []string {
 	var found []string
 	var search func(dir string, n *node)
@@ -82,7 +82,7 @@ func has(dir *node) string {
 	return "has " + some(slices.Sorted(maps.Keys(dir.entries)))
 }
 
-// some is the first few.
+// some lists the first few names.
 func some(names []string) string {
 	const few = 5
 	if len(names) > few {

@@ -28,7 +28,7 @@ func (imagesOnly) Secret(context.Context, string, string) (config.Content, error
 
 func text(s string) cluster.File { return cluster.File{Content: []byte(s)} }
 
-// get is a file, read twice.
+// get reads a file twice.
 func get(t *testing.T, r *Registry, ref, path string) (string, error) {
 	t.Helper()
 	c, err := r.Image(t.Context(), ref, path)
@@ -57,7 +57,7 @@ func get(t *testing.T, r *Registry, ref, path string) (string, error) {
 	return read.String(), nil
 }
 
-// connected is a session to containerd in a namespace.
+// connected returns a session with containerd in a namespace.
 func connected(t *testing.T, r *Registry, namespace string) (context.Context, *session) {
 	t.Helper()
 	ctx, s, err := r.connect(t.Context())
@@ -68,7 +68,7 @@ func connected(t *testing.T, r *Registry, namespace string) (context.Context, *s
 	return namespaces.WithNamespace(ctx, namespace), s
 }
 
-// names are the images of a namespace of containerd.
+// names returns the images of a namespace of containerd.
 func names(t *testing.T, r *Registry, namespace string) []string {
 	t.Helper()
 	ctx, s := connected(t, r, namespace)

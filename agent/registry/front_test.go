@@ -14,12 +14,13 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// front stands before a real registry: it counts, and spoils what a test says.
+// front is a proxy of a real registry. It counts requests and lets a test spoil
+// them.
 type front struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []string // "GET /v2/… [Range]"
-	// spoil answers instead of the registry if it returns true; nil never does.
+	// spoil answers instead of the registry if it returns true. It may be nil.
 	spoil func(w http.ResponseWriter, q *http.Request) bool
 }
 
@@ -54,7 +55,7 @@ func newFront(t *testing.T, behind *cluster.Registry) *front {
 	return f
 }
 
-// host is what references to it begin with.
+// host returns the registry part of references to it.
 func (f *front) host() string { return strings.TrimPrefix(f.URL, "http://") }
 
 func (f *front) spoilWith(spoil func(w http.ResponseWriter, q *http.Request) bool) {
@@ -63,7 +64,7 @@ func (f *front) spoilWith(spoil func(w http.ResponseWriter, q *http.Request) boo
 	f.spoil = spoil
 }
 
-// asked is how many requests contain text, since it was asked last.
+// asked returns how many requests contain text since its last call.
 func (f *front) asked(text string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +80,7 @@ func (f *front) asked(text string) int {
 	return n
 }
 
-// stopInTheMiddle stops the registry once 4 MiB of a large layer are sent.
+// stopInTheMiddle stops the registry after 4 MiB of a large layer.
 func (f *front) stopInTheMiddle(t *testing.T, behind *cluster.Registry) {
 	f.spoilWith(func(w http.ResponseWriter, q *http.Request) bool {
 		if !strings.Contains(q.URL.Path, "/blobs/") || q.Header.Get("Range") != "" {

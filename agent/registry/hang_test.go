@@ -13,8 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// hanging is a containerd that answers the version, if that, and nothing else.
-// It counts what it is asked.
+// hanging is a containerd that answers at most the version request. It counts
+// requests.
 func hanging(t *testing.T, version bool) (socket string, asked chan string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -51,7 +51,7 @@ func hanging(t *testing.T, version bool) (socket string, asked chan string) {
 
 const anImage = "registry.local/a@sha256:6a5d547248f7508056915aa05f3436e0d10f4509edc40cdb0175bb8719cf0ff0"
 
-func TestAContainerdThatHangsIsWaitedForOnceInALook(t *testing.T) {
+func TestHangingContainerdIsWaitedForOnce(t *testing.T) {
 	socket, asked := hanging(t, false)
 	r := New(socket)
 	r.limits = limits{answer: 50 * time.Millisecond, work: time.Hour}
@@ -61,7 +61,7 @@ func TestAContainerdThatHangsIsWaitedForOnceInALook(t *testing.T) {
 		for range 3 {
 			_, err := r.Image(t.Context(), anImage, "/a")
 			if !errors.Is(err, errHangs) || errors.Is(err, ErrNotRunning) ||
-				!strings.Contains(err.Error(), "hint: it is restarted after a minute") {
+				!strings.Contains(err.Error(), "hint: the agent restarts it after a minute") {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestAContainerdThatHangsIsWaitedForOnceInALook(t *testing.T) {
 	}
 }
 
-func TestWhatContainerdDoesNotAnswerIsGivenUp(t *testing.T) {
+func TestRequestsToAHangingContainerdTimeOut(t *testing.T) {
 	socket, _ := hanging(t, true)
 	r := New(socket)
 	r.limits.work = 50 * time.Millisecond
@@ -82,8 +82,8 @@ func TestWhatContainerdDoesNotAnswerIsGivenUp(t *testing.T) {
 		ask  func() error
 	}{
 		{"a call", func() error { _, err := r.Image(t.Context(), anImage, "/a"); return err }},
-		{"what is left of images", func() error { return r.Keep(t.Context(), nil) }},
-		{"a file, opened by one who has no limit", func() error {
+		{"unused images", func() error { return r.Keep(t.Context(), nil) }},
+		{"a file, opened without a deadline", func() error {
 			_, err := r.open(d, &file{})
 			return err
 		}},
@@ -93,8 +93,8 @@ func TestWhatContainerdDoesNotAnswerIsGivenUp(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := test.ask(); err == nil || !strings.Contains(err.Error(),
-				"containerd hangs: no answer in 50ms; hint: systemctl status containerd") {
+			const want = "containerd hangs: no answer in 50ms; hint: systemctl status containerd"
+			if err := test.ask(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Error(err)
 			}
 		})

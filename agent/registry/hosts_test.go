@@ -28,7 +28,11 @@ func TestHosts(t *testing.T) {
 		"ca = [%q]\n", secure.URL(), ca)
 	for _, row := range []struct{ name, ref, hosts, err string }{
 		{name: "TLS with an authority of hosts.toml", ref: secure.Address(), hosts: trusted},
-		{name: "a mirror for a registry that is nowhere", ref: "registry.example", hosts: trusted},
+		{
+			name:  "a mirror for a registry that does not exist",
+			ref:   "registry.example",
+			hosts: trusted,
+		},
 		{
 			name: "a mirror that is down, then the registry",
 			ref:  plain.Address(),
@@ -61,13 +65,13 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A configuration may have the machine trust the authority of the registry that
-// its images are in.
-func TestAuthoritiesThatAreNotInPlaceYet(t *testing.T) {
+// A configuration may bring the authority of the registry that its own images
+// are in.
+func TestAuthoritiesOfANewConfiguration(t *testing.T) {
 	c := startContainerd(t)
 	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
 	secure.Push(t, "a/two:v1", two)
-	dir := t.TempDir() // Without a hosts.toml, any authority of this host is good enough.
+	dir := t.TempDir() // Without a hosts.toml, every authority that this host trusts is accepted.
 	write(t, filepath.Join(dir, secure.Address(), "hosts.toml"),
 		fmt.Sprintf("server = %q\n", secure.URL()))
 

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// two is an image with everything that layers do to each other.
+// two is an image whose layers interact in every way.
 var two = cluster.Image{Layers: []cluster.Layer{
 	{
 		"bin/old": text("old"), "bin/gone": text("gone"), "etc/conf/a": text("lower"),
@@ -58,7 +58,7 @@ func TestImage(t *testing.T) {
 			want: "new",
 		},
 		{
-			name: "by a tag that is another by now, and digest",
+			name: "by a moved tag and digest",
 			ref:  "/a/two:v0@" + manifest,
 			path: "/bin/new",
 			want: "new",
@@ -106,7 +106,7 @@ func TestImage(t *testing.T) {
 			err:  "there is none; hint: /etc/conf has a",
 		},
 		{
-			name: "a link that leads out",
+			name: "a link out of the image",
 			ref:  "/a/two:v1",
 			path: "/out",
 			err:  "there is none; /out is a link to ../../../../etc/hostname",
@@ -126,18 +126,18 @@ func TestImage(t *testing.T) {
 				"has it been pushed?",
 		},
 		{
-			name: "an index for others",
+			name: "an index for other platforms",
 			ref:  "/a/others:v1",
 			path: "/kubelet",
 			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH +
-				"; hint: name an image for that, or an index that has one",
+				"; hint: name an image for it, or an index that has one",
 		},
 		{
-			name: "an image for others",
+			name: "an image for another platform",
 			ref:  "/a/other:v1",
 			path: "/kubelet",
 			err: "the image is for linux/" + other + ", this node is linux/" + runtime.GOARCH +
-				"; hint: name an image for that, or an index that has one",
+				"; hint: name an image for it, or an index that has one",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Whoever resolves contents gets image, path and cause.
+// Errors name the image, the path and the cause.
 func TestErrorsNameImageAndPath(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})

@@ -13,14 +13,14 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Keep removes all images but those that refs name and those asked for since
-// Follow, with what was pulled for them. It returns when the space is free.
+// Keep removes all images except the ones that refs name or that were requested
+// since Follow, with their content. It returns when the space is free.
 func (r *Registry) Keep(ctx context.Context, refs []string) error {
-	if err := r.take(ctx); err != nil {
+	if err := r.acquire(ctx); err != nil {
 		return err
 	}
 
-	defer r.give()
+	defer r.release()
 	keep, err := r.kept(refs)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (r *Registry) Keep(ctx context.Context, refs []string) error {
 	return errors.Join(s.releaseOthers(ctx, keep), s.remove(ctx, unused))
 }
 
-// kept are the names of the images that stay.
+// kept returns the names of the images that stay.
 func (r *Registry) kept(refs []string) (map[string]bool, error) {
 	keep := map[string]bool{}
 	for _, ref := range refs {
@@ -72,14 +72,15 @@ func (r *Registry) kept(refs []string) (map[string]bool, error) {
 	return keep, nil
 }
 
-// forget drops what is known of images that are not used.
+// forget drops unused images from the cache.
 func (r *Registry) forget(used map[digest.Digest]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.images, func(target digest.Digest, _ image) bool { return !used[target] })
 }
 
-// remove removes images. With the last, containerd collects what only they had.
+// remove removes images. With the last one, containerd collects the content
+// that only they had.
 func (s *session) remove(ctx context.Context, names []string) error {
 	var errs []error
 	for i, name := range names {
@@ -93,11 +94,11 @@ func (s *session) remove(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// releaseOthers gives up pulls that were not finished and are not wanted.
+// releaseOthers abandons unfinished pulls of other images.
 func (s *session) releaseOthers(ctx context.Context, keep map[string]bool) error {
 	all, err := s.leases.List(ctx)
 	if err != nil {
-		return fmt.Errorf("ask containerd for leases: %w", err)
+		return fmt.Errorf("list containerd's leases: %w", err)
 	}
 
 	var errs []error
@@ -105,8 +106,8 @@ func (s *session) releaseOthers(ctx context.Context, keep map[string]bool) error
 		if keep[lease.ID] {
 			continue
 		}
-		if err := s.leases.Delete(ctx, lease, leases.SynchronousDelete); err != nil &&
-			!errdefs.IsNotFound(err) {
+		err := s.leases.Delete(ctx, lease, leases.SynchronousDelete)
+		if err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("end the lease for the image %s: %w", lease.ID, err))
 		}
 	}

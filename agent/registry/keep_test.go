@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// What no configuration refers to goes, with its content; what others have in
-// containerd, even the same image, stays.
+// Images without a reference are removed with their content; images of other
+// namespaces stay, even the same image.
 func TestKeep(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
@@ -48,7 +48,7 @@ func TestKeep(t *testing.T) {
 	expect("k8s.io", 3, host+"/b:v1")
 	keep()
 
-	// All were asked for in this look.
+	// All were requested since Follow.
 	expect(namespace, 9, host+"/a:v1", host+"/b:v1", host+"/c:v1")
 	provider.Follow(nil)
 	keep(host+"/a:v1", host+"/other:v1")
@@ -65,8 +65,8 @@ func TestKeep(t *testing.T) {
 	expect("k8s.io", 3, host+"/b:v1")
 }
 
-// lend makes another namespace have an image of ours, as kubelet's does when it
-// pulls the same.
+// lend gives an image of ours to another namespace, as when the kubelet pulls
+// the same image.
 func lend(t *testing.T, r *Registry, name, namespace string) {
 	t.Helper()
 	other := New(r.socket)
@@ -92,8 +92,8 @@ func lend(t *testing.T, r *Registry, name, namespace string) {
 	}
 }
 
-// A layer that rots on the disk is noticed, and pulled again.
-func TestADamagedImageHeals(t *testing.T) {
+// A layer that is damaged on the disk is detected and pulled again.
+func TestDamagedLayerIsPulledAgain(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a:v1", cluster.Image{Layers: []cluster.Layer{{"f": text("1")}}})

@@ -18,15 +18,15 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// large is a kubelet of n bytes that no compression makes smaller.
+// large is an incompressible kubelet of n bytes.
 func large(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	return data
 }
 
-// A kubelet is never in memory, neither pulled nor looked for nor read.
-func TestALargeFileIsStreamed(t *testing.T) {
+// A kubelet is never read into memory: not when it is pulled, found or read.
+func TestLargeFileIsStreamed(t *testing.T) {
 	const size, most = 80 << 20, 32 << 20
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
@@ -64,7 +64,7 @@ func pushLarge(t *testing.T, r *cluster.Registry, size int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// startPeak is the resident memory, from which VmHWM counts anew (proc(5),
+// startPeak resets VmHWM and returns the present resident memory (proc(5),
 // /proc/pid/clear_refs).
 func startPeak(t *testing.T) int {
 	t.Helper()
@@ -75,7 +75,7 @@ func startPeak(t *testing.T) int {
 	return status(t, "VmRSS")
 }
 
-// status is a size in /proc/self/status.
+// status returns a size from /proc/self/status.
 func status(t *testing.T, name string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -92,29 +92,29 @@ func status(t *testing.T, name string) int {
 	return kib << 10
 }
 
-// body answers each read after a time.
+// body answers each read after a delay.
 type body struct{ each time.Duration }
 
 func (b body) Read(p []byte) (int, error) { time.Sleep(b.each); return len(p), nil }
 
 func (body) Close() error { return nil }
 
-// The clock is synctest's: nobody waits.
-func TestSilenceEndsAFetch(t *testing.T) {
+// The clock is synctest's, so the test does not wait.
+func TestSilentRegistryTimesOut(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		each time.Duration
 		want bool
 	}{
-		{"slow is not silent", patience - time.Second, false},
-		{"silent for longer than patience", patience + time.Second, true},
+		{"slow but not silent", silenceTimeout - time.Second, false},
+		{"silent for longer than the timeout", silenceTimeout + time.Second, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 
-				l := limit(body{row.each}, patience, stop)
+				l := limit(body{row.each}, silenceTimeout, stop)
 				for range 3 {
 					if _, err := l.Read(make([]byte, 1)); err != nil {
 						t.Fatal(err)

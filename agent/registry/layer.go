@@ -13,11 +13,12 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// chunk is how much of a layer is asked of containerd at a time.
+// chunk is how much of a layer is requested from containerd at a time.
 const chunk = 1 << 20
 
-// maxWindow is how much of a zstd layer must be in memory to unpack it: that of
-// zstd --ultra -22, 128 MiB, is the most that is in use (RFC 8878, 3.1.1.1.2).
+// maxWindow is the largest window of a zstd layer, which must be in memory to
+// unpack it. zstd --ultra -22 has the largest in use, 128 MiB (RFC 8878,
+// 3.1.1.1.2).
 const maxWindow = 128 << 20
 
 // archive reads the members of a layer.
@@ -27,8 +28,8 @@ type archive struct {
 	member   int // the next one
 }
 
-// openArchive unpacks by the layer's first bytes, not by its media type: images
-// exist in which the two differ.
+// openArchive detects the compression from the layer's first bytes, not from
+// its media type: in some images the two differ.
 func openArchive(layer io.Reader) (*archive, error) {
 	packed := bufio.NewReaderSize(layer, chunk)
 	magic, err := packed.Peek(4)
@@ -67,15 +68,14 @@ func (a *archive) next() (*tar.Header, error) {
 
 func (a *archive) Close() error { return a.unpacked.Close() }
 
-// add places all members of a layer. One pass gives every file's digest and
-// that of the layer, which must be want.
+// add places all members of a layer. One pass computes the digest of every file
+// and of the layer, which must be want.
 func (t *tree) add(layer int, blob io.Reader, want digest.Digest) error {
 	sum := want.Verifier()
 	blob = io.TeeReader(blob, sum)
 	wrong := t.addMembers(layer, blob)
 
-	// What follows the archive, or what is wrong in it, belongs to the digest
-	// too.
+	// The digest includes trailing data and the rest of an invalid archive.
 	if _, err := io.Copy(io.Discard, blob); err != nil {
 		return err
 	}
@@ -112,9 +112,10 @@ func (t *tree) addMembers(layer int, blob io.Reader) error {
 	}
 }
 
-var errDamaged = errors.New("the bytes on this node do not have that digest")
+var errDamaged = errors.New("the bytes on this node do not match the digest")
 
-// file reads the member that next returned; nil if it is no regular file.
+// file reads the member that next returned. It returns nil if that is not a
+// regular file.
 func (a *archive) file(layer int, header *tar.Header) (*file, error) {
 	if !isRegular(header) {
 		return nil, nil
@@ -142,7 +143,7 @@ func isRegular(header *tar.Header) bool {
 	return false
 }
 
-// seek goes to a member.
+// seek advances to a member.
 func (a *archive) seek(member int) error {
 	for {
 		if _, err := a.next(); err != nil {

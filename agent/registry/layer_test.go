@@ -13,8 +13,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// pack is a layer of members that are written so: "dir/", "file=content",
-// "symbolic -> target", "hard => target", "device!".
+// pack makes a layer of members written as "dir/", "file=content", "symbolic ->
+// target", "hard => target", "device!".
 func pack(t testing.TB, members ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -98,8 +98,8 @@ func content1(t *testing.T, layers [][]byte, name string) (string, error) {
 	return string(text), err
 }
 
-// The first bytes say how a layer is packed.
-func TestLayersArePackedInSeveralWays(t *testing.T) {
+// The first bytes determine the compression of a layer.
+func TestCompressionOfLayers(t *testing.T) {
 	plain := pack(t, "a=1")
 	var gzipped, zstded bytes.Buffer
 	g := gzip.NewWriter(&gzipped)
@@ -125,7 +125,7 @@ func TestLayersArePackedInSeveralWays(t *testing.T) {
 	}
 }
 
-func TestADamagedLayerIsNotUsed(t *testing.T) {
+func TestDamagedLayerIsAnError(t *testing.T) {
 	whole := pack(t, "a=1")
 	want := digest.FromBytes(whole)
 	for i := 0; i < len(whole); i += 7 {
@@ -137,15 +137,14 @@ func TestADamagedLayerIsNotUsed(t *testing.T) {
 	}
 
 	for _, cut := range []int{0, 1, 600, len(whole) - 1} {
-		if err := newTree().add(0, bytes.NewReader(whole[:cut]),
-			want); !errors.Is(err, errDamaged) {
+		err := newTree().add(0, bytes.NewReader(whole[:cut]), want)
+		if !errors.Is(err, errDamaged) {
 			t.Errorf("%d bytes of %d: error %v, want %v", cut, len(whole), err, errDamaged)
 		}
 	}
 }
 
-// Layers come from strangers: whatever is in one, reading it ends without a
-// panic.
+// Layers are untrusted input: reading one must not panic.
 func FuzzLayer(f *testing.F) {
 	f.Add(pack(f, "d/a=1", "l -> d", "h => d/a", "l/b=2", ".wh.d=", "d/.wh..wh..opq="), "/l/a")
 	f.Fuzz(func(t *testing.T, layer []byte, name string) {

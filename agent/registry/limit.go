@@ -13,23 +13,23 @@ import (
 	"github.com/loam-os/loam/agent/liveness"
 )
 
-// A job begins with a question that containerd answers at once if it does not
-// hang, within AnswerLimit. After that, workLimit is for each call and for each
-// message of a transfer: to collect garbage, or to bring a large layer to a
-// slow disk, may take minutes. While the agent's loop waits here, nobody
-// restarts a containerd that hangs; after AnswerLimit the loop is free, and
-// agent/liveness has it restart that.
+// A job begins with a request that a healthy containerd answers at once, within
+// AnswerLimit. After that, workLimit applies to each call and to each message
+// of a transfer: collecting garbage, or writing a large layer to a slow disk,
+// may take minutes. While the agent's loop waits here, a hanging containerd is
+// not restarted. After AnswerLimit the loop is free, and agent/liveness
+// restarts it.
 const (
 	AnswerLimit = 10 * time.Second
 	workLimit   = 2 * time.Minute
 )
 
-// errHangs means that containerd takes requests and does not answer.
+// errHangs means that containerd accepts requests and does not answer.
 var errHangs = errors.New("containerd hangs")
 
 type limits struct{ answer, work time.Duration }
 
-// answers reports whether containerd answers.
+// answers returns an error if containerd does not answer.
 func (r *Registry) answers(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.limits.answer)
 	defer cancel()
@@ -37,7 +37,7 @@ func (r *Registry) answers(ctx context.Context) error {
 	err := liveness.Containerd(r.socket)(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return fmt.Errorf(
-			"%w: %w; hint: it is restarted after a minute; systemctl status containerd",
+			"%w: %w; hint: the agent restarts it after a minute; see systemctl status containerd",
 			errHangs, err,
 		)
 	}
@@ -45,8 +45,8 @@ func (r *Registry) answers(ctx context.Context) error {
 	return err
 }
 
-// connectOnce is connect unless containerd hangs since Follow: a configuration
-// may refer to many files.
+// connectOnce is connect, unless containerd has hung since Follow: a
+// configuration may refer to many files.
 func (r *Registry) connectOnce(ctx context.Context) (context.Context, *session, error) {
 	r.mu.Lock()
 	hangs := r.hangs
@@ -65,7 +65,7 @@ func (r *Registry) connectOnce(ctx context.Context) (context.Context, *session, 
 	return ctx, s, err
 }
 
-// call is a grpc.UnaryClientInterceptor.
+// call implements grpc.UnaryClientInterceptor.
 func (l limits) call(
 	ctx context.Context,
 	method string,
@@ -79,7 +79,7 @@ func (l limits) call(
 	return l.explain(limited, call(limited, method, question, answer, conn, options...))
 }
 
-// stream is a grpc.StreamClientInterceptor.
+// stream implements grpc.StreamClientInterceptor.
 func (l limits) stream(
 	ctx context.Context,
 	kind *grpc.StreamDesc,
@@ -103,8 +103,8 @@ func (l limits) stream(
 	return t, nil
 }
 
-// explain says of a request that was given up that containerd hangs, in the way
-// of gRPC: its callers translate errors from that.
+// explain adds to a request that timed out that containerd hangs. It returns a
+// gRPC error, which its callers translate.
 func (l limits) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errHangs) {
 		return rpcstatus.Errorf(codes.DeadlineExceeded,

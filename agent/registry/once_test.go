@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-func TestAnImageIsPulledOnce(t *testing.T) {
+func TestImageIsPulledOnce(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
@@ -55,8 +55,8 @@ func TestAnImageIsPulledOnce(t *testing.T) {
 	}
 }
 
-// A tag is what it was in one look, and what it has become in the next.
-func TestATagMoves(t *testing.T) {
+// A tag is resolved once between two calls of Follow.
+func TestMovedTag(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	provider := New(c.socket())
@@ -82,7 +82,7 @@ func TestATagMoves(t *testing.T) {
 	expect("2")
 	r.Stop(t)
 	provider.Follow(nil)
-	expect("2") // The last that it named.
+	expect("2") // The tag's latest image.
 	provider = New(c.socket())
 	expect("2")
 
@@ -90,12 +90,12 @@ func TestATagMoves(t *testing.T) {
 	if err == nil ||
 		!strings.HasPrefix(err.Error(), "the registry "+r.Address()+" cannot be reached: ") ||
 		!strings.Contains(err.Error(),
-			"connection refused; hint: it is tried again; its mirrors are in ") {
+			"connection refused; hint: the agent retries; its mirrors are in ") {
 		t.Errorf("a tag that was never resolved: %v", err)
 	}
 }
 
-// What the registry says counts; what it cannot say leaves the tag as it was.
+// The registry's answer counts; without one the tag stays as it was.
 func TestAnswersOfARegistry(t *testing.T) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})

@@ -9,10 +9,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// open reads a file of a layer once more. Closing it ends all that it needs.
+// open reads a file of a layer again. Closing the reader closes the session.
 func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error) {
-	// It is read after who opens it has returned; a containerd that hangs ends
-	// that.
+	// The reader outlives the caller's context. A timeout ends it if containerd
+	// hangs.
 	ctx, s, err := r.connect(context.Background())
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (o *opened) open(ctx context.Context, s *session, layer ocispec.Descriptor,
 	return o.seek(member)
 }
 
-// Close has no error of reading: whoever reads compares the digest.
+// Close reports no read error: the reader compares the digest.
 func (o *opened) Close() error {
 	for _, close := range o.closers {
 		_ = close()

@@ -11,9 +11,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// choose is the manifest of an index that suits this node best. One that does
-// not say what it is for is the last resort: its configuration says it.
-func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
+// chooseManifest returns the manifest of an index that suits this node best. A
+// manifest without a platform comes last: its configuration names the platform.
+func chooseManifest(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	node := platforms.Only(platforms.DefaultSpec())
 	var best *ocispec.Descriptor
 	var others []string
@@ -52,11 +52,11 @@ func wrongPlatform(others []string) error {
 		return strings.HasPrefix(name, "unknown/")
 	})
 	if len(others) == 0 {
-		return errors.New("the image is for no platform")
+		return errors.New("the image has no platform")
 	}
 
 	slices.Sort(others)
-	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for that, "+
+	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for it, "+
 		"or an index that has one",
 		strings.Join(slices.Compact(others), ", "), node)
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// pull is one image on its way into containerd. What is there already is not
-// asked for, so a pull that was cut off goes on where it was.
+// pull is one image on its way into containerd. Existing content is not
+// requested, so an interrupted pull resumes.
 type pull struct {
 	*session
 	fetcher remotes.Fetcher
@@ -53,7 +53,7 @@ func (s *session) pull(ctx context.Context, m *remote, target ocispec.Descriptor
 		return image{}, err
 	}
 
-	if err := s.keep(held, m.name(), target); err != nil {
+	if err := s.save(held, m.name(), target); err != nil {
 		return image{}, err
 	}
 
@@ -68,7 +68,7 @@ func (p pull) layers(ctx context.Context, target ocispec.Descriptor) ([]ocispec.
 		}
 
 		if !images.IsIndexType(target.MediaType) {
-			return nil, fmt.Errorf("%s is of type %q, which is no image",
+			return nil, fmt.Errorf("%s is of type %q, which is not an image",
 				target.Digest, target.MediaType)
 		}
 
@@ -77,7 +77,7 @@ func (p pull) layers(ctx context.Context, target ocispec.Descriptor) ([]ocispec.
 			return nil, err
 		}
 
-		manifest, err := choose(index.Manifests)
+		manifest, err := chooseManifest(index.Manifests)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (p pull) manifest(
 	return manifest.Layers, group.Wait()
 }
 
-// document pulls a part of the image that is JSON, and reads it.
+// document pulls and decodes a JSON part of the image.
 func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) error {
 	if d.Size > maxDocument {
 		return fmt.Errorf("%s %s has %d bytes, more than %d",
@@ -134,7 +134,7 @@ func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) erro
 		return err
 	}
 
-	d.Data = nil // Only what containerd has verified counts.
+	d.Data = nil // Only verified content counts.
 	text, err := contents.ReadBlob(ctx, p.content, d)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", d.Digest, err)
@@ -146,8 +146,8 @@ func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) erro
 	return nil
 }
 
-// refer has containerd keep parts for as long as it keeps whole
-// (containerd docs/garbage-collection.md).
+// refer makes containerd keep parts as long as whole (containerd
+// docs/garbage-collection.md).
 func (p pull) refer(
 	ctx context.Context, whole ocispec.Descriptor, parts ...ocispec.Descriptor,
 ) error {
@@ -165,8 +165,8 @@ func (p pull) refer(
 	return nil
 }
 
-// read lists the files of the layers. A layer that is damaged on the disk is
-// removed, so that the next pull brings it again.
+// read lists the files of the layers. It removes a layer that is damaged on the
+// disk, so that the next pull fetches it again.
 func (p pull) read(ctx context.Context, name string, layers []ocispec.Descriptor) (*tree, error) {
 	files := newTree()
 	for i, layer := range layers {

@@ -13,7 +13,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// record is what the image name was when it was pulled last, whole.
+// record returns the image that name had when its last pull was complete.
 func (s *session) record(ctx context.Context, name string) (ocispec.Descriptor, bool, error) {
 	answer, err := s.images.Get(ctx, &images.GetImageRequest{Name: name})
 	err = errgrpc.ToNative(err)
@@ -22,15 +22,15 @@ func (s *session) record(ctx context.Context, name string) (ocispec.Descriptor, 
 	}
 
 	if err != nil {
-		return ocispec.Descriptor{}, false, fmt.Errorf("ask containerd for the image %s: %w",
+		return ocispec.Descriptor{}, false, fmt.Errorf("look up the image %s in containerd: %w",
 			name, err)
 	}
 
 	return descriptor(answer.Image), true, nil
 }
 
-// having is an image of whatever name with that digest.
-func (s *session) having(
+// withDigest returns an image with that digest, under any name.
+func (s *session) withDigest(
 	ctx context.Context, want digest.Digest,
 ) (ocispec.Descriptor, bool, error) {
 	all, err := s.list(ctx, "target.digest=="+want.String())
@@ -43,7 +43,7 @@ func (s *session) having(
 func (s *session) list(ctx context.Context, filters ...string) ([]*images.Image, error) {
 	answer, err := s.images.List(ctx, &images.ListImagesRequest{Filters: filters})
 	if err != nil {
-		return nil, fmt.Errorf("ask containerd for images: %w", errgrpc.ToNative(err))
+		return nil, fmt.Errorf("list containerd's images: %w", errgrpc.ToNative(err))
 	}
 	return answer.Images, nil
 }
@@ -56,8 +56,9 @@ func descriptor(i *images.Image) ocispec.Descriptor {
 	}
 }
 
-// keep makes name the image target. What target refers to is kept with it.
-func (s *session) keep(ctx context.Context, name string, target ocispec.Descriptor) error {
+// save gives the image target a name. The content that target refers to is kept
+// with it.
+func (s *session) save(ctx context.Context, name string, target ocispec.Descriptor) error {
 	i := &images.Image{
 		Name: name,
 		Target: &types.Descriptor{
@@ -74,17 +75,18 @@ func (s *session) keep(ctx context.Context, name string, target ocispec.Descript
 	}
 
 	if err != nil {
-		return fmt.Errorf("keep the image %s: %w", name, errgrpc.ToNative(err))
+		return fmt.Errorf("save the image %s: %w", name, errgrpc.ToNative(err))
 	}
 
 	return nil
 }
 
-// hold keeps what is pulled for the image name, also half of it, until release.
+// hold keeps the content that is pulled for the image name, even if incomplete,
+// until release.
 func (s *session) hold(ctx context.Context, name string) (context.Context, error) {
 	_, err := s.leases.Create(ctx, leases.WithID(name))
 	if err != nil && !errdefs.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("lease for the image %s: %w", name, err)
+		return nil, fmt.Errorf("create a lease for the image %s: %w", name, err)
 	}
 	return leases.WithLease(ctx, name), nil
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/reference"
 )
 
-// parse is the image that ref names, with all that a reference may leave out:
-// no host is docker.io, no tag is latest (distribution/reference, Named).
+// parse returns the image that ref names. It completes the parts that a
+// reference may leave out: the host is docker.io, the tag latest
+// (distribution/reference, Named).
 func parse(ref string) (reference.Spec, error) {
 	host, rest, ok := strings.Cut(ref, "/")
 	switch {

@@ -3,9 +3,9 @@
 // nothing is unpacked or mounted.
 //
 // It is the only importer of containerd's client. Images are pulled into a
-// containerd namespace of Loam's own, through the mirrors that the same
-// configuration brings. Certificates in /var/lib/ca-certificates-local of a
-// configuration are trusted for the pull, before any of its files is in place.
+// containerd namespace of Loam's own, through the mirrors of the same
+// configuration. Certificates in /var/lib/ca-certificates-local of a
+// configuration are trusted for the pull before its files are in place.
 package registry
 
 import (
@@ -27,53 +27,54 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// Socket is containerd's, HostsDir where it finds mirrors and authorities.
+// Socket is containerd's socket, HostsDir its directory of mirrors and
+// authorities.
 const (
 	Socket   = "/run/containerd/containerd.sock"
 	HostsDir = "/etc/containerd/certs.d"
 )
 
-// Registry is a content.Provider for files of images.
+// Registry implements [content.Provider] for files of images.
 type Registry struct {
 	socket string
 	hosts  []string
 	limits limits
 
-	// turn is held by who asks a registry or changes what containerd has:
-	// whoever wants the same image meanwhile finds it there.
-	turn chan struct{}
+	// lock serializes requests to registries and changes of containerd's
+	// content. A second request for the same image then finds it there.
+	lock chan struct{}
 
 	mu     sync.Mutex
-	named  map[string]ocispec.Descriptor // what each reference names since Follow
-	images map[digest.Digest]image       // by what a reference names
-	hangs  error                         // that containerd did not answer since Follow
+	named  map[string]ocispec.Descriptor // the digest of each reference since Follow
+	images map[digest.Digest]image       // images by digest
+	hangs  error                         // set if containerd did not answer since Follow
 
-	// authorities are trusted besides the machine's, as PEM.
+	// authorities are trusted in addition to the machine's, as PEM.
 	authorities []byte
 }
 
-// image is one whose layers containerd has.
+// image is an image whose layers containerd has.
 type image struct {
 	layers []ocispec.Descriptor // the lowest first
 	files  *tree
 }
 
-// New is the provider that asks the containerd at socket. A registry's
-// hosts.toml is that of the first directory of hosts that has one for it.
+// New returns a provider that uses the containerd at socket. A registry's
+// hosts.toml is read from the first directory of hosts that has one for it.
 func New(socket string, hosts ...string) *Registry {
 	return &Registry{
 		socket: socket,
 		hosts:  hosts,
 		limits: limits{answer: AnswerLimit, work: workLimit},
-		turn:   make(chan struct{}, 1),
+		lock:   make(chan struct{}, 1),
 		named:  map[string]ocispec.Descriptor{},
 		images: map[digest.Digest]image{},
 	}
 }
 
-// Follow begins a new look at a configuration, which refers to references: in
-// it, each tag is asked for once, so that all files of an image are of one, and
-// a containerd that hangs is waited for once.
+// Follow starts a new round of lookups for a configuration. Each tag is
+// resolved once in a round, so that all files of an image are from the same
+// one, and a hanging containerd is waited for once.
 func (r *Registry) Follow([]osc.Reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,15 +82,15 @@ func (r *Registry) Follow([]osc.Reference) {
 	r.hangs = nil
 }
 
-// Trust has authorities be trusted, as PEM, besides the machine's and those of
-// hosts.toml, and no others from before.
+// Trust sets the authorities, as PEM, that are trusted in addition to the
+// machine's and those in hosts.toml.
 func (r *Registry) Trust(authorities []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.authorities = authorities
 }
 
-// trust adds authorities to those that transport trusts.
+// trust adds authorities to the ones that transport trusts.
 func trust(transport *http.Transport, authorities []byte) error {
 	if len(authorities) == 0 || transport.TLSClientConfig == nil {
 		return nil
@@ -109,7 +110,7 @@ func trust(transport *http.Transport, authorities []byte) error {
 	return nil
 }
 
-// Files are those that make a difference to whether the references are found:
+// Files returns the files that decide whether the references can be resolved:
 // containerd's socket and the hosts.toml of their registries.
 func (r *Registry) Files(references []osc.Reference) []string {
 	files := map[string]bool{}
@@ -131,7 +132,7 @@ func (r *Registry) Files(references []osc.Reference) []string {
 	return slices.Sorted(maps.Keys(files))
 }
 
-// directoryOf is host:port as containerd also names a directory
+// directoryOf returns host:port as containerd may also name a directory
 // (docs/hosts.md).
 func directoryOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > 0 {
@@ -140,10 +141,9 @@ func directoryOf(host string) string {
 	return host
 }
 
-// Image implements content.Provider. An image that is not on the node is
-// pulled. One with a digest that is there is not asked for; one with a tag is,
-// but if its registry cannot be reached, what the tag named last is good
-// enough.
+// Image implements [content.Provider]. It pulls an image that is not on the
+// node. The registry is asked for a tag, but not for a digest that is present.
+// If the registry cannot be reached, the tag's previous image is used.
 func (r *Registry) Image(ctx context.Context, ref, path string) (config.Content, error) {
 	i, err := r.image(ctx, ref)
 	if err != nil {
@@ -165,11 +165,11 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 		return image{}, err
 	}
 
-	if err := r.take(ctx); err != nil {
+	if err := r.acquire(ctx); err != nil {
 		return image{}, err
 	}
 
-	defer r.give()
+	defer r.release()
 	ctx, s, err := r.connectOnce(ctx)
 	if err != nil {
 		return image{}, err
@@ -196,7 +196,8 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 	return i, nil
 }
 
-// present is the image target, pulled unless containerd has it under the name.
+// present returns the image target and pulls it unless containerd has it under
+// the name.
 func (r *Registry) present(
 	ctx context.Context, s *session, remote *remote, target ocispec.Descriptor,
 ) (image, error) {
@@ -213,13 +214,13 @@ func (r *Registry) present(
 	return s.pull(ctx, remote, target)
 }
 
-func (r *Registry) take(ctx context.Context) error {
+func (r *Registry) acquire(ctx context.Context) error {
 	select {
-	case r.turn <- struct{}{}:
+	case r.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for another image: %w", ctx.Err())
 	}
 }
 
-func (r *Registry) give() { <-r.turn }
+func (r *Registry) release() { <-r.lock }

@@ -17,10 +17,10 @@ import (
 	"github.com/loam-os/loam/agent/content"
 )
 
-// patience is how long a registry may say nothing.
-const patience = time.Minute
+// silenceTimeout is how long a registry may send nothing.
+const silenceTimeout = time.Minute
 
-// remote is an image where its registry or a mirror has it.
+// remote is an image at its registry or a mirror.
 type remote struct {
 	reference.Spec
 	resolver   remotes.Resolver
@@ -48,7 +48,8 @@ func (r *Registry) remote(ctx context.Context, spec reference.Spec) *remote {
 	return m
 }
 
-// hostDir is where the hosts.toml of a registry is, or its authorities are.
+// hostDir returns the directory with the hosts.toml or the authorities of a
+// registry.
 func (r *Registry) hostDir(host string) (string, error) {
 	for _, dir := range r.hosts {
 		found, err := config.HostDirFromRoot(dir)(host)
@@ -61,14 +62,14 @@ func (r *Registry) hostDir(host string) (string, error) {
 
 func (m *remote) name() string { return m.String() }
 
-// close leaves no connection behind.
+// close closes all connections.
 func (m *remote) close() {
 	for _, transport := range m.transports {
 		transport.CloseIdleConnections()
 	}
 }
 
-// target is what the reference names, the same until Follow.
+// target returns the digest of the reference, the same until Follow.
 func (r *Registry) target(ctx context.Context, s *session, m *remote) (ocispec.Descriptor, error) {
 	r.mu.Lock()
 	target, ok := r.named[m.name()]
@@ -89,11 +90,11 @@ func (r *Registry) target(ctx context.Context, s *session, m *remote) (ocispec.D
 	return target, nil
 }
 
-// target asks containerd for a digest, the registry for a tag; if that cannot
-// be reached, containerd for what the tag named last.
+// target looks up a digest in containerd and a tag in the registry. If the
+// registry cannot be reached, containerd has the previous image of the tag.
 func (m *remote) target(ctx context.Context, s *session) (ocispec.Descriptor, error) {
 	if want := m.Digest(); want != "" {
-		if target, ok, err := s.having(ctx, want); ok || err != nil {
+		if target, ok, err := s.withDigest(ctx, want); ok || err != nil {
 			return target, err
 		}
 	}
@@ -117,7 +118,7 @@ func (m *remote) target(ctx context.Context, s *session) (ocispec.Descriptor, er
 }
 
 func (m *remote) resolve(ctx context.Context) (ocispec.Descriptor, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, silenceTimeout, errSilent)
 	defer cancel()
 	_, target, err := m.resolver.Resolve(ctx, m.name())
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) {

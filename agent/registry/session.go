@@ -20,28 +20,28 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// namespace is ours in containerd: kubelet, which tidies k8s.io, does not see
-// our images, and nobody sees those of others through us.
+// namespace is our namespace of containerd. The kubelet, which cleans up
+// k8s.io, does not see our images, and other clients' images do not become
+// visible through ours.
 const namespace = "loam"
 
-// ErrNotRunning is that nothing answers at containerd's socket, as before its
-// service has started.
+// ErrNotRunning is returned if nothing answers at containerd's socket, as
+// before its service has started.
 var ErrNotRunning = errors.New("containerd does not answer")
 
-// session is one connection to containerd. A new one for each job: one that is
-// kept would, after containerd was away, go on failing for as long as it backs
-// off.
+// session is one connection to containerd. Each job makes a new one: after an
+// outage of containerd, an old one would keep failing until its backoff ends.
 type session struct {
 	content content.Store
 	images  images.ImagesClient
 	leases  leases.Manager
 	conn    *grpc.ClientConn
-	// cancel ends what the session's context is for.
+	// cancel ends the session's context.
 	cancel context.CancelFunc
 }
 
-// connect returns the context for all that is asked in the session. A
-// containerd that hangs is an error soon.
+// connect returns the context for all requests of the session. It fails quickly
+// if containerd hangs.
 func (r *Registry) connect(ctx context.Context) (context.Context, *session, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
@@ -49,7 +49,7 @@ func (r *Registry) connect(ctx context.Context) (context.Context, *session, erro
 
 	first, err := dial(ctx, "")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w; hint: it is tried again; systemctl status containerd",
+		return nil, nil, fmt.Errorf("%w: %w; hint: the agent retries; systemctl status containerd",
 			ErrNotRunning, err)
 	}
 
@@ -76,14 +76,14 @@ func (r *Registry) connect(ctx context.Context) (context.Context, *session, erro
 	}, nil
 }
 
-// close has no error that anybody could act on.
+// close ignores errors, which no caller could handle.
 func (s *session) close() {
 	s.cancel()
 	_ = s.conn.Close()
 }
 
-// silent is for containerd's packages, which would log every request to a
-// registry. What goes wrong is in their errors.
+// silent is the logger for containerd's packages, which would log every request
+// to a registry. Their errors are returned.
 func silent() *log.Entry {
 	logger := logrus.New()
 	logger.SetOutput(io.Discard)

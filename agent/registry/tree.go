@@ -10,15 +10,15 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// tree is the files of an image as unpacking its layers, lowest first, would
-// make them (OCI image specification, layer.md). Nothing is on a disk.
+// tree has the files of an image as if its layers were unpacked, lowest first
+// (OCI image specification, layer.md). Nothing is on disk.
 type tree struct {
 	root  *node
 	names int
 }
 
 // node is a directory if it has entries, else a symbolic link, a regular file
-// or, as the zero value, something that nobody reads.
+// or, as the zero value, something that is not read.
 type node struct {
 	entries map[string]entry
 	link    string
@@ -28,10 +28,10 @@ type node struct {
 // entry is a name in a directory. Hard links are entries with the same node.
 type entry struct {
 	*node
-	layer int // the topmost one that has the name or something below it
+	layer int // the topmost layer that has the name or something below it
 }
 
-// file is where the bytes of a regular file are, and what they are.
+// file is the place and the properties of a regular file.
 type file struct {
 	layer  int // from 0, the lowest
 	member int // of the layer's archive, from 0
@@ -52,8 +52,8 @@ func newTree() *tree { return &tree{root: directory()} }
 
 func directory() *node { return &node{entries: map[string]entry{}} }
 
-// place adds a member of a layer's archive; file is nil if it is no regular
-// one.
+// place adds a member of a layer's archive. file is nil if it is not a regular
+// file.
 func (t *tree) place(layer int, header *tar.Header, file *file) error {
 	name := path.Join("/", header.Name)
 	if name == "/" {
@@ -86,7 +86,7 @@ func (t *tree) place(layer int, header *tar.Header, file *file) error {
 	}
 
 	if old, ok := dir.entries[base]; ok && old.entries != nil && n.entries != nil {
-		n = old.node // Directories of several layers are one.
+		n = old.node // Directories of several layers are merged.
 	}
 
 	dir.entries[base] = entry{n, layer}
@@ -106,7 +106,7 @@ func (t *tree) node(header *tar.Header, file *file) (*node, error) {
 			return nil, fmt.Errorf("hard link to %s: %w", target, err)
 		}
 
-		// A link to a symbolic link is one to the link itself.
+		// A link to a symbolic link links the link itself.
 		n, ok := dir.entries[path.Base(target)]
 		if !ok || n.entries != nil {
 			return nil, fmt.Errorf("hard link to %s: no such file", target)
@@ -118,8 +118,8 @@ func (t *tree) node(header *tar.Header, file *file) (*node, error) {
 	return &node{file: file}, nil
 }
 
-// enter is the directory at name, through symbolic links. What is missing is
-// made, and what is on the way belongs to layer.
+// enter returns the directory at name, through symbolic links. It makes missing
+// directories and marks those on the way as part of layer.
 func (t *tree) enter(layer int, name string) (*node, error) {
 	w := walker{
 		tree: t,
@@ -136,13 +136,13 @@ func (t *tree) enter(layer int, name string) (*node, error) {
 
 	n, err := w.walk(name)
 	if err == nil && n.entries == nil {
-		err = errors.New("is below something that is no directory")
+		err = errors.New("is below a file that is not a directory")
 	}
 
 	return n, err
 }
 
-// hide removes what lower layers have under name.
+// hide removes the entries of lower layers under name.
 func (n *node) hide(layer int, name string) {
 	e, ok := n.entries[name]
 	switch {
@@ -154,8 +154,8 @@ func (n *node) hide(layer int, name string) {
 	}
 }
 
-// hideAll removes what lower layers have in the directory. The order of the
-// archive makes no difference.
+// hideAll removes the entries of lower layers in the directory. The order of
+// the archive does not matter.
 func (n *node) hideAll(layer int) {
 	for name := range n.entries {
 		n.hide(layer, name)

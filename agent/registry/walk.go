@@ -15,17 +15,17 @@ const maxLinks = 40
 var errLinks = errors.New("too many symbolic links")
 
 // walker follows a path as a process would whose root directory is the image's:
-// .. of the root is the root, so that no path and no link leads out.
+// .. of the root is the root, so no path and no link leads out.
 type walker struct {
 	*tree
 	missing func(dir *node, name string) *node // instead of an error; nil for none
-	passed  func(dir *node, name string)       // told of each entry on the way
+	passed  func(dir *node, name string)       // called for each entry on the way
 	links   int
-	dirs    []*node // from the root to where the walk is
+	dirs    []*node // from the root to the current directory
 	names   []string
 }
 
-// walk is what name is in the end, and its path without links.
+// walk returns the node at name, and its path without links.
 func (t *tree) walk(name string) (*node, string, error) {
 	w := walker{tree: t}
 	n, err := w.walk(name)
@@ -37,7 +37,7 @@ func (w *walker) walk(name string) (*node, error) {
 	return w.follow(name)
 }
 
-// follow goes on from the directory where the walk is.
+// follow continues from the current directory.
 func (w *walker) follow(name string) (*node, error) {
 	if strings.HasPrefix(name, "/") {
 		w.dirs = w.dirs[:1]
@@ -67,7 +67,7 @@ func (w *walker) step(name string) error {
 
 	dir := w.here()
 	if dir.entries == nil {
-		return fmt.Errorf("/%s is no directory", path.Join(w.names...))
+		return fmt.Errorf("/%s is not a directory", path.Join(w.names...))
 	}
 
 	e, ok := dir.entries[name]
