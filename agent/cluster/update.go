@@ -188,7 +188,7 @@ func (s *session) updateInPlace(ctx context.Context) error {
 				s.status.ImageVersion, want.OS))
 	case inplace.Tokens: // The token sync writes new ones as they appear.
 		return s.stepDone(step, want)
-	case inplace.Tell:
+	case inplace.Report:
 		if err := s.reportUpdated(ctx); err != nil {
 			return err
 		}

@@ -1,10 +1,11 @@
 // Package inplace decides how a node is updated without being replaced by a new
-// machine (Gardener GEP-31): what of a configuration needs the node to be
-// drained first, and in which order it is done. It is pure.
+// machine (Gardener GEP-31): which changes of a configuration need a drained
+// node, and in which order they are made. It is pure.
 //
 // Next compares what was done with what is desired and returns the next step.
 // Each step that succeeds is recorded in /var/lib/loam/inplace.json, so an
-// update that was cut off resumes. A system that came back as it was is not
-// tried again until an operator removes the Node's annotation. A changed host
-// name (poll(2) on its file) ends the agent, which starts again as that node.
+// interrupted update resumes. An operating system that fell back is not tried
+// again until an operator removes the Node's annotation. When the host name
+// changes (poll(2) on its file), the agent ends and starts again under the new
+// name.
 package inplace

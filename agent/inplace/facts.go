@@ -15,29 +15,28 @@ import (
 // KubeletConfig is the file of the kubelet's configuration.
 const KubeletConfig = "/var/lib/kubelet/config/kubelet"
 
-// Facts are what a configuration says of all that needs a drained node to
-// change.
+// Facts are the parts of a configuration that change only on a drained node.
 type Facts struct {
 	// OS is an IMAGE_VERSION, Kubelet a version without its patch, such as
 	// 1.36.
 	OS      string `json:"os,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"`
 
-	// Reserved is what the kubelet keeps from pods: those fields of
-	// evictionHard and kubeReserved that count, such as kubeReserved.cpu.
+	// Reserved are the fields of evictionHard and kubeReserved by which the
+	// kubelet reserves resources, such as kubeReserved.cpu.
 	Reserved map[string]string `json:"reserved,omitempty"`
 
 	// CPUManagerPolicy is the kubelet's, "none" by default.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 
-	// CertificateAuthorities and ServiceAccountKey are when the rotation of
-	// each began last; zero if none did.
+	// CertificateAuthorities and ServiceAccountKey are the starts of their last
+	// rotations; zero for none.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
 	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }
 
-// reserved are the fields that count, by the map of KubeletConfiguration that
-// they are in.
+// reserved are the relevant fields by the map of KubeletConfiguration that has
+// them.
 var reserved = map[string][]string{
 	"evictionHard": {
 		"memory.available", "imagefs.available", "imagefs.inodesFree", "nodefs.available",
@@ -46,8 +45,8 @@ var reserved = map[string][]string{
 	"kubeReserved": {"cpu", "memory", "ephemeral-storage", "pid"},
 }
 
-// FactsOf takes them from what a configuration asks for, and from the text of
-// its KubeletConfig, nil if it has none.
+// FactsOf returns the facts of an update and of the text of KubeletConfig, nil
+// if the configuration has none.
 func FactsOf(u config.Update, kubelet []byte) (Facts, error) {
 	f := Facts{
 		OS:                     u.OSVersion,
@@ -84,20 +83,20 @@ func FactsOf(u config.Update, kubelet []byte) (Facts, error) {
 	return f, nil
 }
 
-// minor is a version such as v1.36.3 without its patch.
+// minor returns a version such as v1.36.3 without its patch.
 func minor(version string) string {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// Changes are what is to be done.
+// Changes are the kinds of changes between two Facts.
 type Changes struct {
 	OS, Kubelet, Reserved, CPUManagerPolicy, CertificateAuthorities, ServiceAccountKey bool
 }
 
-// Diff is what lies between what was done last and what is wanted, on a node
-// that runs image, an IMAGE_VERSION. A configuration that says nothing of a
-// rotation any more asks for none.
+// Diff compares the facts last done with the wanted ones, on a node that runs
+// image, an IMAGE_VERSION. A rotation that the configuration no longer mentions
+// is not a change.
 func Diff(done, want Facts, image string) Changes {
 	return Changes{
 		OS:                     want.OS != "" && want.OS != image,
@@ -114,7 +113,7 @@ func isRotated(done, want time.Time) bool { return !want.IsZero() && !want.Equal
 // Any reports whether there is a change.
 func (c Changes) Any() bool { return c != Changes{} }
 
-// String names them for people.
+// String names the changes for display.
 func (c Changes) String() string {
 	var names []string
 	for _, change := range []struct {

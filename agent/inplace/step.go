@@ -2,73 +2,72 @@ package inplace
 
 import "time"
 
-// Step is what comes next in an update.
+// Step is one step of an update.
 type Step string
 
 const (
-	// Nothing is to be done.
+	// Nothing means that no step is due.
 	Nothing Step = ""
-	// Await that the node is drained.
+	// Await waits until the node is drained.
 	Await Step = "await"
-	// Configure makes the node what its configuration says.
+	// Configure applies the configuration.
 	Configure Step = "configure"
-	// Kubelet is to be well with it.
+	// Kubelet waits until the kubelet is healthy.
 	Kubelet Step = "kubelet"
-	// OS is to become another. The next start goes on.
+	// OS boots another release. The update resumes after the boot.
 	OS Step = "os"
-	// GaveUp is an OS that came back as it was.
+	// GaveUp means that the node came back with its previous release.
 	GaveUp Step = "gave up"
-	// Agent needs a certificate of the new authority.
+	// Agent requests a certificate of the new authority for the agent.
 	Agent Step = "agent"
-	// Rejoin has the kubelet ask for one, too.
+	// Rejoin makes the kubelet request one, too.
 	Rejoin Step = "rejoin"
-	// Tokens of the new key are to be in their files.
+	// Tokens waits for tokens of the new key.
 	Tokens Step = "tokens"
-	// Clear deletes the pods, which saw the old node.
+	// Clear deletes the pods, which ran on the old node.
 	Clear Step = "clear"
-	// Tell that all is done.
-	Tell Step = "tell"
+	// Report reports that the update is done.
+	Report Step = "report"
 )
 
-// Record is what the node remembers of updates.
+// Record is the durable state of updates.
 type Record struct {
-	// Done is as far as it has come.
+	// Done are the facts that were reached.
 	Done Facts `json:"done"`
 
-	// Agent is the rotation after whose beginning the agent's certificate was
-	// issued.
+	// Agent is the start of the rotation after which the agent's certificate
+	// was issued.
 	Agent time.Time `json:"agent,omitzero"`
 
-	// Version is that of the configuration it is updating to, "" if it is not.
-	// Cleared says that only Tell is left, Boot is that in which another OS was
-	// asked for.
+	// Version is the digest of the configuration being updated to, "" for none.
+	// Cleared says that only Report is left. Boot is the boot ID in which
+	// another OS was requested.
 	Version string `json:"version,omitempty"`
 	Cleared bool   `json:"cleared,omitempty"`
 	Boot    string `json:"boot,omitempty"`
 }
 
-// Node is how it stands.
+// Node is the observed state of the node.
 type Node struct {
 	Record
 
-	// Want is what the configuration says whose version is Offered.
+	// Want are the facts of the configuration whose digest is Offered.
 	Want    Facts
 	Offered string
 
-	// Image is the IMAGE_VERSION that runs, Tried the one that was tried last,
-	// BootID that of this boot, "" if it is not known.
+	// Image is the running IMAGE_VERSION, Tried the one that was tried last,
+	// BootID the ID of this boot, "" if unknown.
 	Image, Tried, BootID string
 
-	// Drained says that it may be updated.
+	// Drained says that the node may be updated.
 	Drained bool
 
-	// Applied says that it runs the configuration that is offered, and that all
-	// is well with that.
+	// Applied says that the node runs the offered configuration and is healthy.
 	Applied bool
 }
 
-// Next decides. An update that has begun goes on, whatever becomes of Drained:
-// the node is half way then.
+// Next returns the next step. An update that has begun goes on even if the node
+// is no longer Drained: it is halfway.
 func Next(n Node) Step {
 	c := Diff(n.Done, n.Want, n.Image)
 	began := n.Version != "" && n.Version == n.Offered
@@ -82,7 +81,7 @@ func Next(n Node) Step {
 	case c.Kubelet || c.Reserved || c.CPUManagerPolicy:
 		return Kubelet
 	case c.OS && n.Tried == n.Want.OS && (n.BootID == "" || n.BootID != n.Boot):
-		// It has been started since.
+		// It has been booted since.
 		return GaveUp
 	case c.OS:
 		return OS
@@ -98,10 +97,10 @@ func Next(n Node) Step {
 		return Clear
 	}
 
-	return Tell
+	return Report
 }
 
-// After is the Record once a step has succeeded.
+// After returns the Record after a step has succeeded.
 func (r Record) After(s Step, want Facts) Record {
 	switch s {
 	case Kubelet:
@@ -115,7 +114,7 @@ func (r Record) After(s Step, want Facts) Record {
 		r.Done.ServiceAccountKey = want.ServiceAccountKey
 	case Clear:
 		r.Cleared = true
-	case Tell:
+	case Report:
 		r = Record{Done: want, Agent: r.Agent}
 	}
 	return r

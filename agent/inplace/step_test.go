@@ -57,7 +57,7 @@ func TestFactsOf(t *testing.T) {
 
 	_, err := inplace.FactsOf(config.Update{}, []byte("kubeReserved: 3"))
 	if err == nil || !strings.Contains(err.Error(), inplace.KubeletConfig) {
-		t.Errorf("a kubelet configuration that is none: %v", err)
+		t.Errorf("an invalid kubelet configuration: %v", err)
 	}
 }
 
@@ -83,8 +83,8 @@ func TestDiff(t *testing.T) {
 			strings.Replace(kubelet, "80m", "90m", 1),
 			"what kubelet reserves",
 		},
-		{"a limit that does not count", nil, strings.Replace(kubelet, "10%", "20%", 1), ""},
-		{"what else kubelet does", nil, strings.Replace(kubelet, "110", "250", 1), ""},
+		{"an irrelevant limit", nil, strings.Replace(kubelet, "10%", "20%", 1), ""},
+		{"other kubelet settings", nil, strings.Replace(kubelet, "110", "250", 1), ""},
 		{
 			"a policy that goes",
 			nil,
@@ -96,7 +96,7 @@ func TestDiff(t *testing.T) {
 			u.ServiceAccountKey = summer
 		}, kubelet,
 			"certificate authorities, the service account key"},
-		{"a rotation that is not spoken of any more", func(u *config.Update) {
+		{"a rotation that is no longer mentioned", func(u *config.Update) {
 			u.ServiceAccountKey = time.Time{}
 		}, kubelet, ""},
 	} {
@@ -113,9 +113,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestAnUpdateWalksThroughItsSteps carries out what Next says until there is
-// nothing left.
-func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
+// Carries out the steps that Next returns until nothing is left.
+func TestUpdateRunsThroughItsSteps(t *testing.T) {
 	have := factsOf(t, config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0"}, "")
 	for _, test := range []struct {
 		name  string
@@ -126,17 +125,17 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 		{
 			"kubelet",
 			config.Update{OSVersion: "1.0.0", Kubelet: "1.36.0"},
-			"await configure kubelet clear tell",
+			"await configure kubelet clear report",
 		},
 		{
 			"the system",
 			config.Update{OSVersion: "2.0.0", Kubelet: "1.35.0"},
-			"await configure os clear tell",
+			"await configure os clear report",
 		},
 		{
 			"authorities",
 			config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", CertificateAuthorities: spring},
-			"await configure agent rejoin clear tell",
+			"await configure agent rejoin clear report",
 		},
 		{"all at once", config.Update{
 			OSVersion:              "2.0.0",
@@ -144,7 +143,7 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 			CertificateAuthorities: spring,
 			ServiceAccountKey:      spring,
 		},
-			"await configure kubelet os agent rejoin tokens clear tell"},
+			"await configure kubelet os agent rejoin tokens clear report"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := inplace.Node{
@@ -169,7 +168,7 @@ func TestAnUpdateWalksThroughItsSteps(t *testing.T) {
 					n.Version = n.Offered
 					n.Applied = true
 				case inplace.OS:
-					// The node is half way: it goes on.
+					// The node is halfway and goes on.
 					n.Image = n.Want.OS
 					n.Drained = false
 				}
@@ -202,7 +201,7 @@ func TestNext(t *testing.T) {
 		want inplace.Step
 	}{
 		{"a node that is in use waits", func(n *inplace.Node) {}, inplace.Await},
-		{"one that begins to be drained does not", func(n *inplace.Node) {
+		{"a drained node does not wait", func(n *inplace.Node) {
 			n.Drained = true
 		}, inplace.Configure},
 		{"a newer configuration in the middle needs the node to be drained, too",
@@ -217,43 +216,43 @@ func TestNext(t *testing.T) {
 			n.Record = upToKubelet
 			n.Applied = true
 		}, inplace.OS},
-		{"a system that came back as it was is not tried again",
+		{"a release that fell back is not tried again",
 			func(n *inplace.Node) {
 				n.Record = upToKubelet
 				n.Applied = true
 				n.Tried = "2.0.0"
 			}, inplace.GaveUp},
-		{"until a person says so", func(n *inplace.Node) {
+		{"an operator may allow another try", func(n *inplace.Node) {
 			n.Record = upToKubelet
 			n.Applied = true
 			n.Tried = ""
 		}, inplace.OS},
-		{"one that was not started yet is asked for again", func(n *inplace.Node) {
+		{"a release that was not booted yet is requested again", func(n *inplace.Node) {
 			n.Record = upToKubelet
 			n.Applied = true
 			n.Tried = "2.0.0"
 			n.BootID = "boot"
 			n.Boot = "boot"
 		}, inplace.OS},
-		{"one that was started since is not", func(n *inplace.Node) {
+		{"a release that was booted since is not", func(n *inplace.Node) {
 			n.Record = upToKubelet
 			n.Applied = true
 			n.Tried = "2.0.0"
 			n.BootID = "next boot"
 			n.Boot = "boot"
 		}, inplace.GaveUp},
-		{"another may be", func(n *inplace.Node) {
+		{"another release is requested", func(n *inplace.Node) {
 			n.Record = upToKubelet
 			n.Applied = true
 			n.Tried = "1.9.0"
 		}, inplace.OS},
-		{"a system that a person flashed is no update that has begun",
+		{"a release that an operator installed does not begin an update",
 			func(n *inplace.Node) {
 				n.Done = newer
 				n.Applied = true
 				n.Image = "1.0.0"
 			}, inplace.Await},
-		{"what is wanted again in the middle is finished",
+		{"a return to the old configuration is finished",
 			func(n *inplace.Node) {
 				n.Record = began
 				n.Want = done
