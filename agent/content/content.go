@@ -1,9 +1,8 @@
-// Package content finds what a configuration refers to instead of saying it:
-// keys of Secrets and files of container images.
+// Package content resolves references of a configuration: keys of Secrets and
+// files of container images.
 //
-// A [Provider] is a directory that is watched, the cluster, or agent/registry.
-// Content is a digest and a way to read it: a kubelet of 80 MB is never in
-// memory.
+// A [Provider] is a watched directory, the cluster, or agent/registry. Content
+// is a digest and a way to read it: a kubelet of 80 MB is never in memory.
 package content
 
 import (
@@ -15,24 +14,24 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// Provider is a place that contents come from. What it does not have is
-// ErrAbsent.
+// Provider provides contents. It returns ErrAbsent for content that it does not
+// have.
 type Provider interface {
-	// Secret is what the Secret of that name has under key.
+	// Secret returns the value of key in the Secret name.
 	Secret(ctx context.Context, name, key string) (config.Content, error)
-	// Image is the file at path, which is absolute, of the image ref.
+	// Image returns the file at path, which is absolute, in the image ref.
 	Image(ctx context.Context, ref, path string) (config.Content, error)
 }
 
-// ErrAbsent is that the place has no such content.
-var ErrAbsent = errors.New("there is none")
+// ErrAbsent is returned if a provider does not have the content.
+var ErrAbsent = errors.New("not found")
 
-// errNowhere is that the node was not told of any place.
-var errNowhere = errors.New("the node has no place for such contents; " +
+// errNowhere is returned if the node has no provider.
+var errNowhere = errors.New("the node has no source of contents; " +
 	"hint: name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}")
 
-// Resolve is the content of each reference. The error has everything that is
-// missing, each with its reference. A nil provider has nothing.
+// Resolve returns the content of each reference. The error lists every missing
+// content with its reference. A nil provider has nothing.
 func Resolve(
 	ctx context.Context, provider Provider, references []osc.Reference,
 ) (map[osc.Reference]config.Content, error) {

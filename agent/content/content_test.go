@@ -23,7 +23,8 @@ var (
 	kubelet = osc.Reference{Image: "a.b:5000/c/hyperkube:v1@sha256:00", Path: "/bin/kubelet"}
 )
 
-// directory has both contents, beside a file that nobody may read through it.
+// directory has both contents, and a file outside that must not be readable
+// through it.
 func directory(t *testing.T) content.Directory {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +72,7 @@ func TestResolve(t *testing.T) {
 func read(t *testing.T, c config.Content) string {
 	t.Helper()
 	var text bytes.Buffer
-	for range 2 { // Each Open is from the beginning.
+	for range 2 { // Each Open starts at the beginning.
 		text.Reset()
 		r, err := c.Open()
 		if err != nil {
@@ -89,7 +90,7 @@ func read(t *testing.T, c config.Content) string {
 	return text.String()
 }
 
-// Everything that is missing is named, and what is there is returned.
+// The error names everything that is missing, and the rest is returned.
 func TestResolveReportsAllErrors(t *testing.T) {
 	d := directory(t)
 	references := []osc.Reference{
@@ -99,8 +100,8 @@ func TestResolveReportsAllErrors(t *testing.T) {
 	}
 
 	got, err := content.Resolve(t.Context(), d, references)
-	want := "find other of the Secret ca: " + d.Path + "/secrets/ca/other: there is none\n" +
-		"find /x of the image a.b/none:v1: " + d.Path + "/images/a.b/none:v1/x: there is none"
+	want := "find other of the Secret ca: " + d.Path + "/secrets/ca/other: not found\n" +
+		"find /x of the image a.b/none:v1: " + d.Path + "/images/a.b/none:v1/x: not found"
 	if err == nil || err.Error() != want || !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -116,14 +117,14 @@ func TestResolveWithoutAPlace(t *testing.T) {
 		t.Errorf("nothing to find: %v, %v, want an empty map", got, err)
 	}
 	_, err := content.Resolve(t.Context(), nil, []osc.Reference{bundle})
-	const want = "find bundle.crt of the Secret ca: the node has no place for such contents; " +
+	const want = "find bundle.crt of the Secret ca: the node has no source of contents; " +
 		"hint: name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
-// Neither names nor links lead out, and nothing but regular files is read.
+// Neither names nor links lead out, and only regular files are read.
 func TestDirectoryRefuses(t *testing.T) {
 	d := directory(t)
 	for link, target := range map[string]string{
@@ -142,13 +143,13 @@ func TestDirectoryRefuses(t *testing.T) {
 
 	for _, test := range []struct{ name, secret, key, want string }{
 		{
-			name:   "a link out, absolute",
+			name:   "an absolute link out",
 			secret: "ca",
 			key:    "absolute",
 			want:   "path escapes from parent",
 		},
 		{
-			name:   "a link out, relative",
+			name:   "a relative link out",
 			secret: "ca",
 			key:    "relative",
 			want:   "path escapes from parent",
@@ -200,7 +201,7 @@ func TestDirectoryEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A directory that is not there yet has nothing.
+// A directory that does not exist yet has nothing.
 func TestDirectoryIsAbsent(t *testing.T) {
 	_, err := (content.Directory{Path: "/nonexistent"}).Image(t.Context(), "a", "/b")
 	if !errors.Is(err, content.ErrAbsent) {

@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// Directory provides contents from a directory of the node, as a person or an
-// image puts them there:
+// Directory provides contents from a directory of the node, in which an
+// operator or an image has put them:
 //
 //	secrets/NAME/KEY
 //	images/HOST/REPOSITORY:TAG/PATH
@@ -30,18 +30,19 @@ const (
 	imagesDir  = "images"
 )
 
-// Secret implements Provider.
+// Secret implements [Provider].
 func (d Directory) Secret(ctx context.Context, name, key string) (config.Content, error) {
 	return d.content(ctx, secretsDir, filepath.Join(name, key))
 }
 
-// Image implements Provider. An image may be written with tag and digest: its
-// directory has the same name.
+// Image implements [Provider]. ref may have tag and digest: its directory has
+// the same name.
 func (d Directory) Image(ctx context.Context, ref, path string) (config.Content, error) {
 	return d.content(ctx, imagesDir, filepath.Join(ref, path))
 }
 
-// Files are where the directory has references, or would have them.
+// Files returns the paths at which the directory has the references, or would
+// have them.
 func (d Directory) Files(references []osc.Reference) []string {
 	var files []string
 	for _, r := range references {
@@ -54,8 +55,8 @@ func (d Directory) Files(references []osc.Reference) []string {
 	return files
 }
 
-// content reads the file once, for its digest. It is read again when it is
-// used, and then belongs to whoever reads it to compare.
+// content reads the file once for its digest. It is read again when it is used;
+// the reader then compares the digest.
 func (d Directory) content(ctx context.Context, kind, name string) (config.Content, error) {
 	file, err := d.open(kind, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func (d Directory) content(ctx context.Context, kind, name string) (config.Conte
 	return config.Stream(hex.EncodeToString(sum.Sum(nil)), size, open), nil
 }
 
-// open opens a regular file. It does not wait for the other end of a pipe.
+// open opens a regular file. It does not block on a pipe.
 func (d Directory) open(kind, name string) (*os.File, error) {
 	root, err := os.OpenRoot(filepath.Join(d.Path, kind))
 	if err != nil {
@@ -102,7 +103,7 @@ func (d Directory) open(kind, name string) (*os.File, error) {
 	return file, nil
 }
 
-// reader ends with its context.
+// reader fails once its context has ended.
 type reader struct {
 	ctx context.Context
 	io.Reader

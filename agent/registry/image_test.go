@@ -97,32 +97,32 @@ func TestImage(t *testing.T) {
 			name: "hidden by a whiteout",
 			ref:  "/a/two:v1",
 			path: "/bin/gone",
-			err:  "there is none; hint: /bin has new, old",
+			err:  "not found; hint: /bin has new, old",
 		},
 		{
 			name: "hidden by an opaque directory",
 			ref:  "/a/two:v1",
 			path: "/etc/conf/c",
-			err:  "there is none; hint: /etc/conf has a",
+			err:  "not found; hint: /etc/conf has a",
 		},
 		{
 			name: "a link out of the image",
 			ref:  "/a/two:v1",
 			path: "/out",
-			err:  "there is none; /out is a link to ../../../../etc/hostname",
+			err:  "not found; /out is a link to ../../../../etc/hostname",
 		},
 		{
 			name: "no such image",
 			ref:  "/a/none:v1",
 			path: "/x",
-			err: "the registry " + host + " has no such image: there is none; hint: " +
+			err: "the registry " + host + " has no such image: not found; hint: " +
 				"has it been pushed?",
 		},
 		{
 			name: "no such digest",
 			ref:  "/a/two@sha256:" + strings.Repeat("00", 32),
 			path: "/x",
-			err: "the registry " + host + " has no such image: there is none; hint: " +
+			err: "the registry " + host + " has no such image: not found; hint: " +
 				"has it been pushed?",
 		},
 		{
@@ -159,7 +159,7 @@ func TestErrorsNameImageAndPath(t *testing.T) {
 	r.Push(t, "a/two:v1", two)
 	reference := osc.Reference{Image: r.Address() + "/a/two:v1", Path: "/tool"}
 	_, err := content.Resolve(t.Context(), imagesOnly{New(c.socket())}, []osc.Reference{reference})
-	want := "find /tool of the image " + reference.Image + ": there is none; hint: " +
+	want := "find /tool of the image " + reference.Image + ": not found; hint: " +
 		"the image has /usr/bin/tool"
 	if err == nil || err.Error() != want || !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %s", err, want)

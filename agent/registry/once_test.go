@@ -113,7 +113,7 @@ func TestAnswersOfARegistry(t *testing.T) {
 	}{
 		{
 			status: http.StatusNotFound,
-			err:    "the registry " + f.host() + " has no such image: there is none",
+			err:    "the registry " + f.host() + " has no such image: not found",
 		},
 		{status: http.StatusForbidden, err: "the registry " + f.host() + " refuses: "},
 		{status: http.StatusUnauthorized, err: "the registry " + f.host() + " refuses: "},

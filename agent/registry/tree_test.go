@@ -50,13 +50,13 @@ func TestFind(t *testing.T) {
 			name:   "a whiteout hides",
 			layers: [][]string{{"d/a=1", "d/b=1"}, {"d/.wh.a="}},
 			path:   "/d/a",
-			err:    "there is none; hint: /d has b",
+			err:    "not found; hint: /d has b",
 		},
 		{
 			name:   "a whiteout hides a directory",
 			layers: [][]string{{"d/e/a=1"}, {"d/.wh.e="}},
 			path:   "/d/e/a",
-			err:    "there is none; hint: /d is empty",
+			err:    "not found; hint: /d is empty",
 		},
 		{
 			name:   "a whiteout spares its own layer, before",
@@ -80,7 +80,7 @@ func TestFind(t *testing.T) {
 			name:   "an opaque directory hides all below",
 			layers: [][]string{{"d/e/a=1"}, {"d/.wh..wh..opq=", "d/b=2"}},
 			path:   "/d/e/a",
-			err:    "there is none; hint: /d has b",
+			err:    "not found; hint: /d has b",
 		},
 		{
 			name:   "an opaque directory spares its own layer",
@@ -92,7 +92,7 @@ func TestFind(t *testing.T) {
 			name:   "an opaque directory hides lower files of the same directory",
 			layers: [][]string{{"d/e/a=1"}, {"d/e/b=2", "d/.wh..wh..opq="}},
 			path:   "/d/e/a",
-			err:    "there is none; hint: /d/e has b",
+			err:    "not found; hint: /d/e has b",
 		},
 		{
 			name:   "a hard link is its target",
@@ -158,7 +158,7 @@ func TestFind(t *testing.T) {
 			name:   "a directory in place of a link",
 			layers: [][]string{{"usr/bin/a=1", "bin -> usr/bin"}, {"bin/"}},
 			path:   "/bin/a",
-			err:    "there is none; hint: the image has /usr/bin/a",
+			err:    "not found; hint: the image has /usr/bin/a",
 		},
 		{
 			name:   "a directory again is the same",
@@ -182,7 +182,7 @@ func TestFind(t *testing.T) {
 			name:   "a dangling link out of the image",
 			layers: [][]string{{"a -> /../etc/shadow"}},
 			path:   "/a",
-			err:    "there is none; /a is a link to /../etc/shadow",
+			err:    "not found; /a is a link to /../etc/shadow",
 		},
 		{
 			name:   "a member outside the image ends at the root",
@@ -230,19 +230,19 @@ func TestFind(t *testing.T) {
 			name:   "a similar name",
 			layers: [][]string{{"bin/kubelet=1", "bin/x="}},
 			path:   "/bin/kublet",
-			err:    "there is none; hint: did you mean /bin/kubelet?",
+			err:    "not found; hint: did you mean /bin/kubelet?",
 		},
 		{
 			name:   "the name in other places",
 			layers: [][]string{{"a/kubelet=1", "b/kubelet="}},
 			path:   "/kubelet",
-			err:    "there is none; hint: the image has /a/kubelet, /b/kubelet",
+			err:    "not found; hint: the image has /a/kubelet, /b/kubelet",
 		},
 		{
 			name:   "one name of many",
 			layers: [][]string{{"1=", "2=", "3=", "4=", "5=", "6="}},
 			path:   "/kubelet",
-			err:    "there is none; hint: / has 1, 2, 3, 4, 5 and others",
+			err:    "not found; hint: / has 1, 2, 3, 4, 5 and others",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestFind(t *testing.T) {
 					t.Errorf("error %v, want %s", err, row.err)
 				}
 				if errors.Is(err, content.ErrAbsent) != strings.HasPrefix(row.err,
-					"there is none") {
+					"not found") {
 					t.Errorf("error %v: ErrAbsent is wrong", err)
 				}
 				return
