@@ -15,17 +15,17 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// The shortest periods that Gardener takes.
+// The shortest periods that Gardener accepts.
 const (
 	minSync  = 15 * time.Second
 	minStuck = 30 * time.Second
 )
 
-// check finds what is wrong with c: all that Gardener's own agent refuses, but
-// for the range of Kubernetes versions, which only a version of Gardener knows,
-// and without what Loam cannot reach its cluster. A field that Loam does not
-// use is a warning at most: a later Gardener that knows one more log level must
-// not have its documents refused.
+// check validates c. It refuses what Gardener's own agent refuses, except for
+// the range of Kubernetes versions, which depends on the version of Gardener,
+// and also what Loam needs to reach its cluster. An error in a field that Loam
+// does not use is only a warning: a later Gardener may add a log level, and its
+// documents must not be refused.
 func check(report *document.Report, c Configuration) {
 	oneOf(report, "logLevel", c.LogLevel, "info", "debug", "error")
 	oneOf(report, "logFormat", c.LogFormat, "json", "text")
@@ -33,7 +33,7 @@ func check(report *document.Report, c Configuration) {
 	switch c.ClientConnection.QPS.(type) {
 	case nil, int64, float64:
 	default:
-		report.Warn("clientConnection.qps", "is no number", "write digits, without quotes")
+		report.Warn("clientConnection.qps", "is not a number", "write digits, without quotes")
 	}
 
 	if c.ClientConnection.Burst < 0 {
@@ -82,7 +82,7 @@ func checkControllers(report *document.Report, c Controllers) {
 			"write the version of the kubelet, such as 1.36.3")
 	} else if _, err := version.ParseGeneric(system.KubernetesVersion); err != nil {
 		report.Addf(at+"operatingSystemConfig.kubernetesVersion", "write it as 1.36.3",
-			"%s is no version", document.Quote(system.KubernetesVersion))
+			"%s is not a version", document.Quote(system.KubernetesVersion))
 	}
 
 	atLeast(report, at+"operatingSystemConfig.syncPeriod", system.SyncPeriod, minSync)
@@ -110,14 +110,14 @@ func checkTokens(report *document.Report, at string, tokens []TokenSync) {
 				document.Quote(t.Path))
 		case twice:
 			report.Addf(at+".path", "give each token a file of its own",
-				"%s is that of syncConfigs[%d] as well", document.Quote(t.Path), earlier)
+				"%s is also the path of syncConfigs[%d]", document.Quote(t.Path), earlier)
 		default:
 			first[t.Path] = i
 		}
 	}
 }
 
-// oneOf checks a word that may be left out.
+// oneOf checks an optional word.
 func oneOf(report *document.Report, at, word string, known ...string) {
 	if word != "" && !slices.Contains(known, word) {
 		report.Warnf(at, "write one of "+strings.Join(known, ", "), "%s is not known here",
@@ -125,14 +125,14 @@ func oneOf(report *document.Report, at, word string, known ...string) {
 	}
 }
 
-// atLeast checks a Go duration that may be left out.
+// atLeast checks an optional Go duration.
 func atLeast(report *document.Report, at, text string, least time.Duration) {
 	if text == "" {
 		return
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		report.Warnf(at, "write it as 10m or 12h0m0s", "%s is no duration", document.Quote(text))
+		report.Warnf(at, "write it as 10m or 12h0m0s", "%s is not a duration", document.Quote(text))
 	} else if d < least {
 		report.Warnf(at, "", "%s is less than %s", text, least)
 	}

@@ -1,22 +1,22 @@
 // Package nodeagent reads the configuration of Gardener's own node agent, a
 // NodeAgentConfiguration (docs/api-reference/nodeagent-config.md of Gardener).
 // Each node of Gardener has one, in a file config-<version>.yaml. Loam takes
-// from it how the cluster is reached, and checks all of it as Gardener's own
+// from it the address of the cluster, and checks all of it as Gardener's own
 // agent does.
 //
-// Its API server, tokens and Kubernetes version are used by agent/cluster.
+// Package agent/cluster uses its API server, tokens and Kubernetes version.
 package nodeagent
 
 import "github.com/loam-os/loam/agent/document"
 
-// The only version and kind decoded here.
+// The only version and kind that are decoded here.
 const (
 	APIVersion = "nodeagent.config.gardener.cloud/v1alpha1"
 	Kind       = "NodeAgentConfiguration"
 )
 
-// Configuration is a NodeAgentConfiguration. Loam does not need all of it: what
-// is not used is there to be checked.
+// Configuration is a NodeAgentConfiguration. Loam does not use all of it; the
+// other fields are only checked.
 type Configuration struct {
 	APIVersion       string           `json:"apiVersion"`
 	Kind             string           `json:"kind"`
@@ -56,8 +56,8 @@ type Debugging struct {
 	EnableContentionProfiling bool `json:"enableContentionProfiling"`
 }
 
-// APIServer is how the API server is reached. CABundle is PEM in base64, of old
-// versions of Gardener; CAFile is a path on the node.
+// APIServer is the address of the API server. CABundle is PEM in base64, from
+// old versions of Gardener; CAFile is a path on the node.
 type APIServer struct {
 	Server   string `json:"server"`
 	CABundle string `json:"caBundle"`
@@ -65,17 +65,17 @@ type APIServer struct {
 }
 
 // Bootstrap is for a node that joins its cluster. KubeletDataVolumeSize is the
-// size of the disk for what the kubelet keeps, in bytes, 0 for none.
+// size of the disk for the kubelet's directory, in bytes, 0 for none.
 type Bootstrap struct {
 	KubeletDataVolumeSize int64 `json:"kubeletDataVolumeSize"`
 }
 
 // Controllers are the tasks of Gardener's node agent. Periods are Go durations;
-// Loam watches instead of looking from time to time.
+// Loam watches instead of polling.
 type Controllers struct {
 	OperatingSystemConfig struct {
 		SyncPeriod string `json:"syncPeriod"`
-		// SecretName is that of the Secret with the node's configuration.
+		// SecretName is the name of the Secret with the node's configuration.
 		SecretName string `json:"secretName"`
 		// KubernetesVersion becomes a label of the Node.
 		KubernetesVersion string `json:"kubernetesVersion"`
@@ -90,7 +90,7 @@ type Controllers struct {
 	} `json:"systemdUnitCheck"`
 }
 
-// TokenSync is a Secret of namespace kube-system whose key "token" is kept in
+// TokenSync is a Secret of namespace kube-system whose key "token" is synced to
 // the file Path.
 type TokenSync struct {
 	SecretName string `json:"secretName"`
@@ -98,14 +98,14 @@ type TokenSync struct {
 }
 
 // Decode reads and checks a NodeAgentConfiguration. Errors are of type
-// document.Errors and name the document as given. As Gardener's own agent does,
-// it takes an unknown field and the like, which are the warnings.
+// document.Errors and name the document as given. Like Gardener's own agent, it
+// accepts unknown fields and similar mistakes; they become warnings.
 func Decode(name string, text []byte) (c Configuration, warnings document.Errors, err error) {
 	origin, err := document.DecodeWithOrigin(name, text, &c)
 	warnings, err = document.Lenient(err)
 	report := document.NewReport(origin)
 	if err == nil || c.APIVersion != "" && c.Kind != "" {
-		// Of another kind of document every field would be unknown.
+		// In another kind of document every field would be unknown.
 		report.Header(c.APIVersion, c.Kind, APIVersion, Kind)
 		if headerErr := report.Err(); headerErr != nil {
 			return c, nil, headerErr

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/nodeagent"
 )
 
-// text is as Gardener v1.149.0 writes it, with one line more.
+// text is written as by Gardener v1.149.0, with one more line.
 const text = `apiServer:
   caFile: /var/lib/gardener-node-agent/cluster-ca.crt
   server: https://api.edge.site.local
@@ -110,7 +110,7 @@ func TestCheck(t *testing.T) {
 			"a version that is none",
 			"1.35.7",
 			"new",
-			`config.yaml:15: controllers.operatingSystemConfig.kubernetesVersion: "new" is no version; hint: write it as 1.36.3`,
+			`config.yaml:15: controllers.operatingSystemConfig.kubernetesVersion: "new" is not a version; hint: write it as 1.36.3`,
 		},
 		{
 			"a token without a Secret",
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 			`config.yaml:20: controllers.token.syncConfigs[0].path: "/var/../etc/shadow" is not a clean path; hint: write it absolute, without . and ..`,
 		},
 		{"two tokens at one path", tokens, tokens + "      secretName: a\n" + tokens,
-			`config.yaml:22: controllers.token.syncConfigs[1].path: "/var/lib/opentelemetry-collector/auth-token" is that of syncConfigs[0] as well; hint: give each token a file of its own`},
+			`config.yaml:22: controllers.token.syncConfigs[1].path: "/var/lib/opentelemetry-collector/auth-token" is also the path of syncConfigs[0]; hint: give each token a file of its own`},
 		{
 			"a size that is none",
 			"26843545600",
@@ -162,7 +162,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What Loam does not use refuses no document. Each row replaces a line of text.
+// Fields that Loam does not use only cause warnings. Each row replaces a line
+// of text.
 func TestFieldsThatLoamDoesNotUseAreWarnings(t *testing.T) {
 	for _, tt := range []struct{ name, line, by, want string }{
 		{
@@ -189,7 +190,7 @@ func TestFieldsThatLoamDoesNotUseAreWarnings(t *testing.T) {
 			"qps: 0",
 			`qps: "5"`,
 			"config.yaml:12: clientConnection.qps: " +
-				"is no number; hint: write digits, without quotes",
+				"is not a number; hint: write digits, without quotes",
 		},
 		{
 			"a short period",
@@ -201,7 +202,7 @@ func TestFieldsThatLoamDoesNotUseAreWarnings(t *testing.T) {
 			"a period that is none",
 			"12h0m0s",
 			"often",
-			`config.yaml:22: controllers.token.syncPeriod: "often" is no duration; hint: write it as 10m or 12h0m0s`,
+			`config.yaml:22: controllers.token.syncPeriod: "often" is not a duration; hint: write it as 10m or 12h0m0s`,
 		},
 		{
 			"a short threshold",
@@ -222,7 +223,7 @@ func TestFieldsThatLoamDoesNotUseAreWarnings(t *testing.T) {
 	}
 }
 
-// decodeWith decodes text with another line.
+// decodeWith decodes text with a line replaced.
 func decodeWith(t *testing.T, line, by string) (document.Errors, error) {
 	t.Helper()
 	changed := strings.Replace(text, line, by, 1)
@@ -233,7 +234,7 @@ func decodeWith(t *testing.T, line, by string) (document.Errors, error) {
 	return warnings, err
 }
 
-func TestAGardenerOfLaterIsAccepted(t *testing.T) {
+func TestLaterGardenerIsAccepted(t *testing.T) {
 	later := strings.Replace(text, "featureGates: {}\n", "featureGates: {SomeGate: true}\n"+
 		"someday: {a: new field}\n", 1)
 	_, warnings, err := nodeagent.Decode("config.yaml", []byte(later))
