@@ -1,11 +1,11 @@
-// Package initial puts the files of machine.yaml on a machine that has not
-// joined its cluster yet. Gardener's user data has them: how the API server is
-// reached, who the machine is, and a bootstrap token. The same user data is
-// attached at every later boot, when the token has been used up and deleted and
-// a configuration has brought newer files in the place of the others. So they
-// are written once.
+// Package initial writes the files of machine.yaml on a machine that has not
+// joined its cluster yet. Gardener's user data has them: the address of the API
+// server, the identity of the machine, and a bootstrap token. The same user
+// data is attached at every later boot, when the token has been used up and
+// deleted and a configuration has replaced the other files with newer ones. So
+// they are written once.
 //
-// The digest of what was written comes last, so after a power cut all of it is
+// The digest of the files is written last. After a power cut all files are
 // written again, and a used bootstrap token does not come back with the next
 // boot.
 package initial
@@ -24,16 +24,16 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 )
 
-// ErrJoined means that the files of machine.yaml are others than those that the
-// machine has joined its cluster with.
+// ErrJoined means that the files of machine.yaml differ from the files with
+// which the machine has joined its cluster.
 var ErrJoined = errors.New("files of machine.yaml have changed and are not written: " +
 	"the machine has joined its cluster with those from before; " +
 	"hint: `loam reset` makes it forget the cluster and begin with the new ones")
 
-// Place writes files durably, all of them, and reports whether it did. It
-// writes none that it has written before, whatever has become of them, and
-// returns ErrJoined instead of writing others to a machine that has joined its
-// cluster. Cut off anywhere, it can be called again.
+// Place writes all files durably and reports whether it did. It never writes
+// the same files twice, even if they have changed or gone since, and returns
+// ErrJoined for different files on a machine that has joined its cluster. It
+// can be repeated after an interruption at any point.
 func Place(node *durable.Dir, files []machine.InitialFile, joined bool) (bool, error) {
 	if len(files) == 0 {
 		return false, nil
@@ -56,12 +56,11 @@ func Place(node *durable.Dir, files []machine.InitialFile, joined bool) (bool, e
 		}
 	}
 
-	// What is recorded must not be written again, so the record comes last.
+	// Recorded files are not written again, so the record comes last.
 	return true, write(node, machine.PlacedFile, []byte(want+"\n"), 0o600)
 }
 
-// placed returns the digest of the files that were placed last, "" if none
-// were.
+// placed returns the digest of the files that were placed last, "" for none.
 func placed(node *durable.Dir) (string, error) {
 	text, err := node.Root().ReadFile(relative(machine.PlacedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,8 +81,8 @@ func write(node *durable.Dir, name string, data []byte, mode fs.FileMode) error 
 	return err
 }
 
-// digest identifies files by where they are and what is in them, however
-// machine.yaml writes that.
+// digest identifies files by path and content, however machine.yaml writes
+// them.
 func digest(files []machine.InitialFile) string {
 	type file struct {
 		Path string
@@ -100,7 +99,7 @@ func digest(files []machine.InitialFile) string {
 		}
 	}
 
-	text, _ := json.Marshal(list) // No type of file can fail.
+	text, _ := json.Marshal(list) // Encoding a file cannot fail.
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -18,7 +18,7 @@ const dir = machine.NodeAgentDirectory
 
 var mode = uint32(0o640)
 
-// given are the files of user data with this token.
+// given returns the files of user data with this token.
 func given(token string) []machine.InitialFile {
 	return []machine.InitialFile{
 		{
@@ -56,7 +56,7 @@ func (n node) place(files []machine.InitialFile, joined bool, hook durable.Hook)
 	return initial.Place(durable.New(n.root, hook), files, joined)
 }
 
-// token returns what the node has as its bootstrap token, "" for none.
+// token returns the node's bootstrap token, "" for none.
 func (n node) token(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.path, dir, "credentials/bootstrap-token"))
@@ -91,8 +91,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestLaterBoots: each row is a boot of a machine that was started with the
-// token "one", which was then used up and deleted.
+// Each row is a boot of a machine that was started with the token "one", which
+// was then used up and deleted.
 func TestLaterBoots(t *testing.T) {
 	quoted := given("")
 	quoted[1].Base64 = "b25l"
@@ -106,7 +106,7 @@ func TestLaterBoots(t *testing.T) {
 	}{
 		{name: "the same user data", files: given("one"), joined: true},
 		{
-			name:   "the same, written another way",
+			name:   "the same files in another notation",
 			files:  []machine.InitialFile{given("one")[0], quoted[1]},
 			joined: true,
 		},
@@ -118,7 +118,7 @@ func TestLaterBoots(t *testing.T) {
 			joined: true,
 			err:    initial.ErrJoined,
 		},
-		{name: "no files any more", joined: true},
+		{name: "no more files", joined: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newNode(t)
@@ -141,10 +141,9 @@ func TestLaterBoots(t *testing.T) {
 	}
 }
 
-// TestPowerCuts cuts the power before each step: the next boot has all files,
-// and the one after it, when the token has been used up, does not bring it
-// back.
-func TestPowerCuts(t *testing.T) {
+// Cuts the power before each step: the next boot has all files, and the boot
+// after that, when the token has been used up, does not bring it back.
+func TestPlaceSurvivesPowerCuts(t *testing.T) {
 	errCut := errors.New("power cut")
 	for at := 0; ; at++ {
 		n := newNode(t)
@@ -179,7 +178,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordWritesNothing(t *testing.T) {
+func TestCorruptRecordWritesNothing(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(filepath.Join(n.path, machine.PlacedFile), 0o755); err != nil {
 		t.Fatal(err)
