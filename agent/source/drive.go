@@ -12,15 +12,15 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// DriveLabels are those of drives that machine.yaml may be on: ours, and that
-// of cloud-init's data source NoCloud, which is what hypervisors make.
+// DriveLabels are the labels of drives that machine.yaml may be on: ours, and
+// the label of cloud-init's data source NoCloud, which hypervisors make.
 var DriveLabels = []string{"LOAM", "CIDATA"}
 
 // Drive is a drive with one of DriveLabels.
 type Drive interface {
-	// String is what a person is told of it.
+	// String names the drive for display.
 	String() string
-	// Read reads those of the files that are in its root directory, each of at
+	// Read returns the named files that are in the root directory, each of at
 	// most limit bytes.
 	Read(limit int64, names ...string) (map[string][]byte, error)
 }
@@ -32,12 +32,11 @@ const (
 	metaData    = "meta-data"
 )
 
-// ours is user-data that is a machine.yaml: it says so in its first line, or is
-// a document of that kind.
+// ours matches user-data that is a machine.yaml: its first line says so, or it
+// is a document of that kind.
 var ours = regexp.MustCompile(`\A#loam\b|(?m:^\{?["']?kind["']?\s*:\s*["']?Machine\b)`)
 
-// drives are the drives that there are now, of which one at most may be for
-// this node.
+// drives are the present drives. At most one may be meant for this node.
 type drives func() ([]Drive, error)
 
 func (d drives) Read(context.Context) (Document, error) {
@@ -54,7 +53,7 @@ func (d drives) Read(context.Context) (Document, error) {
 			names[i] = drive.String()
 		}
 		return Document{}, fmt.Errorf("machine.yaml may be on any of %s\n"+
-			"hint: leave the one that is meant for this node", strings.Join(names, ", "))
+			"hint: attach only the drive of this node", strings.Join(names, ", "))
 	}
 
 	return readDrive(found[0])
@@ -95,7 +94,8 @@ func notForUs(from Drive, data []byte) error {
 		from, machineFile, userData, document.Quote(string(first)))
 }
 
-// hostnameOf is what meta-data calls the node. The rest of it is not for us.
+// hostnameOf returns the node's name in meta-data. The rest of meta-data is
+// ignored.
 func hostnameOf(text []byte) (string, error) {
 	var data struct {
 		Hostname string `yaml:"local-hostname"`

@@ -12,8 +12,8 @@ import (
 
 // ESP reads files of the EFI system partition.
 type ESP interface {
-	// Open opens the file of that path, which begins with / at the root of the
-	// partition. A file that is not there is fs.ErrNotExist.
+	// Open opens the file at path, which begins with / at the root of the
+	// partition. The error for a missing file is fs.ErrNotExist.
 	Open(path string) (io.ReadCloser, error)
 }
 
@@ -26,18 +26,18 @@ func readESP(esp ESP, path string) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// Partition is the EFI system partition on a block device, which is read and
-// not mounted: an upgrade, which edits it, wants it for itself.
+// Partition is the EFI system partition on a block device. It is read without a
+// mount, because an upgrade edits the partition and needs it for itself.
 type Partition struct {
 	// Device is the device node, such as /dev/vda1.
 	Device string
 }
 
-// Open opens a file, see ESP.
+// Open implements [ESP].
 func (p Partition) Open(path string) (io.ReadCloser, error) {
 	device, err := os.Open(p.Device)
 	if err != nil {
-		// The cause is cut off: a missing device is not a missing file.
+		// %v, because a missing device is not a missing file.
 		return nil, fmt.Errorf("open %s: %v", p.Device, err)
 	}
 
@@ -52,7 +52,7 @@ func (p Partition) Open(path string) (io.ReadCloser, error) {
 	}{r, device}, nil
 }
 
-// sectorSize is what every disk reads in.
+// sectorSize is a sector size that every disk supports.
 const sectorSize = 512
 
 func open(device *os.File, path string) (io.Reader, error) {

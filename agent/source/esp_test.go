@@ -13,7 +13,7 @@ import (
 	"github.com/loam-os/loam/image/esp"
 )
 
-func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
+func TestESPIsReadWithoutAMount(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "esp")
 	const size = 528 << 20
 	f, err := os.Create(name)
@@ -31,7 +31,7 @@ func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
 
 	p := source.Partition{Device: name}
 	for _, path := range []string{"/loam/machine.yaml", "/LOAM/Machine.YAML"} {
-		// FAT does not tell them apart.
+		// FAT is not case-sensitive.
 		r, err := p.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -42,11 +42,11 @@ func TestAFileOfTheESPIsReadWithoutAMount(t *testing.T) {
 		}
 	}
 	if _, err := p.Open("/loam/other.yaml"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 
 	if _, err := (source.Partition{Device: name + "1"}).Open("/loam/machine.yaml"); err == nil ||
 		errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name+"1") {
-		t.Errorf("a partition that is not there: %v", err)
+		t.Errorf("a missing partition: %v", err)
 	}
 }

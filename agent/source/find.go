@@ -9,10 +9,10 @@ import (
 	"github.com/loam-os/loam/agent/cmdline"
 )
 
-// Where machine.yaml is looked for, in this order: the file or ESP file in the
-// kernel parameter, the credential, QEMU's fw_cfg, what /init of a node that
-// runs from memory had from a server or a stick, the ESP, a drive with one of
-// DriveLabels.
+// The places of machine.yaml, in this order: the file or ESP file in the kernel
+// parameter, the credential, QEMU's fw_cfg, the file that /init of a node that
+// runs from memory got from a server or a USB installer, the ESP, a drive with
+// one of DriveLabels.
 const (
 	Parameter      = "loam.config"
 	CredentialName = "loam.machine"
@@ -25,14 +25,14 @@ const (
 var ErrNone = errors.New("no machine.yaml on the kernel command line, in a credential, " +
 	"in fw_cfg, from where the node was started, on the ESP or on a drive")
 
-// place is where machine.yaml may be; see Source.
+// place is a possible place of machine.yaml; see Source.
 type place interface {
 	Read(ctx context.Context) (Document, error)
 }
 
-// Find reads the machine.yaml of the node from the first place that has one. A
-// place that has one but cannot be read is an error: no other is tried, for the
-// node would then be another than the one that was meant.
+// Find reads the machine.yaml of the node from the first place that has one. If
+// that cannot be read, Find fails and does not try another place, because the
+// node would then get another identity than intended.
 func Find(ctx context.Context, env Env) (Document, error) {
 	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
 		return readParameter(ctx, env, place)
@@ -63,8 +63,8 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	return Document{}, ErrNone
 }
 
-// readParameter reads what loam.config= names: file:/PATH or esp:/PATH. It must
-// be there.
+// readParameter reads the file that loam.config= names: file:/PATH or
+// esp:/PATH. It must exist.
 func readParameter(ctx context.Context, env Env, place string) (Document, error) {
 	kind, path, _ := strings.Cut(place, ":")
 	if !strings.HasPrefix(path, "/") {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// none is the source of a node that is told none.
+// none is the source of a node without one.
 type none struct{}
 
 func (none) Read(context.Context) (Document, error) {
@@ -31,7 +31,7 @@ func (c credential) Read(context.Context) (Document, error) {
 
 func (credential) Watch(ctx context.Context) (<-chan struct{}, error) { return never(ctx), nil }
 
-// firmwareFile is a file that QEMU hands over by fw_cfg.
+// firmwareFile is a file that QEMU passes with fw_cfg.
 type firmwareFile struct{ dir, name string }
 
 func (f firmwareFile) Read(context.Context) (Document, error) {
@@ -43,8 +43,8 @@ func (f firmwareFile) Read(context.Context) (Document, error) {
 	return asDocument(name, text, err)
 }
 
-// espFile is a file of the EFI system partition, which changes only when a
-// person writes to it elsewhere.
+// espFile is a file of the EFI system partition, which changes only when an
+// operator writes it.
 type espFile struct {
 	esp  ESP
 	path string
@@ -61,7 +61,7 @@ func (e espFile) Read(context.Context) (Document, error) {
 
 func (espFile) Watch(ctx context.Context) (<-chan struct{}, error) { return never(ctx), nil }
 
-// asDocument makes a document of what was read from the place of that name.
+// asDocument makes a document of the text read from the place of that name.
 func asDocument(name string, text []byte, err error) (Document, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Document{}, fmt.Errorf("%s: %w", name, ErrAbsent)

@@ -12,13 +12,14 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// File is a file of the node, which may appear, change and go at any time.
+// File is a file of the node, which may appear, change and disappear at any
+// time.
 type File struct {
 	// Path is absolute. Links in it are followed.
 	Path string
 }
 
-// Read reads the file. An error wraps ErrAbsent if there is none.
+// Read reads the file. The error wraps ErrAbsent if it does not exist.
 func (f File) Read(context.Context) (Document, error) {
 	text, err := readFile(f.Path)
 	return asDocument(f.Path, text, err)
@@ -48,7 +49,7 @@ func readFile(path string) ([]byte, error) {
 	return readLimited(file)
 }
 
-// readLimited reads at most document.MaxSize bytes; more are an error.
+// readLimited reads at most document.MaxSize bytes; more is an error.
 func readLimited(from io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {

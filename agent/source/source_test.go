@@ -123,7 +123,7 @@ func TestFind(t *testing.T) {
 			wantName: "fw_cfg opt/loam/machine.yaml",
 		},
 		{
-			name: "then comes what the node was started with",
+			name: "then comes the file that the node was started with",
 			env: source.Env{
 				Credentials:    dir,
 				FirmwareConfig: dir,
@@ -157,7 +157,7 @@ func TestFind(t *testing.T) {
 			wantName: "machine.yaml of drive /dev/vdb (CIDATA)",
 		},
 		{
-			name:    "a node that was given nothing",
+			name:    "a node without a machine.yaml",
 			env:     source.Env{ESP: fakeESP{}},
 			wantErr: source.ErrNone.Error(),
 		},
@@ -168,7 +168,7 @@ func TestFind(t *testing.T) {
 			wantErr: "kernel parameter loam.config: /absent: no document",
 		},
 		{
-			name:    "a parameter that is no place is an error",
+			name:    "an invalid parameter is an error",
 			env:     source.Env{Cmdline: "loam.config=http://x/", Credentials: credentials},
 			wantErr: "kernel parameter loam.config=http://x/: want file:/PATH or esp:/PATH",
 		},
@@ -243,7 +243,7 @@ func TestFindOnADrive(t *testing.T) {
 			},
 		},
 		{
-			name:   "user-data that says it is ours, whatever is in it",
+			name:   "user-data with our first line, whatever is in it",
 			drives: on(fakeDrive{"user-data": "#loam\nkindd: x\n"}),
 			want: source.Document{
 				Name: "user-data of " + cidata,
@@ -279,7 +279,7 @@ func TestFindOnADrive(t *testing.T) {
 			},
 		},
 		{
-			name:    "meta-data that is no YAML is an error",
+			name:    "meta-data that is not YAML is an error",
 			drives:  on(fakeDrive{"machine.yaml": machine, "meta-data": "a: [}"}),
 			wantErr: "meta-data of " + cidata + ": yaml: did not find expected node content",
 		},
@@ -292,7 +292,7 @@ func TestFindOnADrive(t *testing.T) {
 				"with #loam as its first line",
 		},
 		{
-			name:    "a drive without any of it is an error",
+			name:    "a drive without these files is an error",
 			drives:  on(fakeDrive{}),
 			wantErr: cidata + ": neither machine.yaml nor user-data\nhint: give it a machine.yaml",
 		},
@@ -305,7 +305,7 @@ func TestFindOnADrive(t *testing.T) {
 			name:   "two drives are an error",
 			drives: on(fakeDrive{"machine.yaml": machine}, fakeDrive{}),
 			wantErr: "machine.yaml may be on any of " + cidata + ", " + cidata + "\n" +
-				"hint: leave the one that is meant for this node",
+				"hint: attach only the drive of this node",
 		},
 		{
 			name:    "drives that cannot be listed are an error",
@@ -326,7 +326,7 @@ func TestFindOnADrive(t *testing.T) {
 	}
 }
 
-// A partition that is not there is no partition without a machine.yaml.
+// A missing partition is not a partition without a machine.yaml.
 func TestFindMissingPartition(t *testing.T) {
 	_, err := source.Find(t.Context(),
 		source.Env{ESP: source.Partition{Device: "/dev/no-such-device"}})
@@ -454,7 +454,7 @@ func TestWatchOfConstantSourceEnds(t *testing.T) {
 	}
 }
 
-// write makes a file with its directories and returns its path.
+// write creates a file with its directories and returns its path.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

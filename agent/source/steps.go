@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// step is one step of looking a path up: the entry name in the directory dir,
-// which has no links in its path.
+// step is one step of a path lookup: the entry name in the directory dir, whose
+// path has no links.
 type step struct{ dir, name string }
 
 // maxLinks is how many links the kernel follows in one path
 // (path_resolution(7)).
 const maxLinks = 40
 
-// steps are the steps by which the absolute path is looked up, up to the first
-// that is not there. If the file changes, so does one of these entries.
+// steps returns the steps by which the absolute path is looked up, up to the
+// first missing entry. If the file changes, so does one of these entries.
 func steps(path string) []step {
 	var taken []step
 	dir := "/"
@@ -54,7 +54,7 @@ func steps(path string) []step {
 	return taken
 }
 
-// split is the parts of path without empty ones and ".".
+// split returns the parts of path without empty ones and ".".
 func split(path string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(path, "/") {

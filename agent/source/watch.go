@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched are the changes of a directory that can change a file: an entry
-// comes, goes or is replaced, has been written, or may be read by others.
+// watched are the directory events that can change a file: an entry is created,
+// deleted, replaced or written, or its permissions change.
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// Watch watches every directory in which the path is looked up, so that a file
-// or directory that appears, is replaced by rename or hides behind another link
-// is noticed. Changes made while the last was not received yet are one.
+// Watch watches every directory in which the path is looked up, and so notices
+// a file or directory that appears, is replaced by rename or hides behind
+// another link. Changes before the last one was received are merged.
 func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return start(ctx, watch{paths: []string{f.Path}})
 }
@@ -29,8 +29,8 @@ func (f File) Watch(ctx context.Context) (<-chan struct{}, error) {
 // rename.
 type Directories []string
 
-// Watch is as [File.Watch] for every file in the directories, which need not
-// exist yet. Names that begin with a dot are temporary files and are left out.
+// Watch is [File.Watch] for every file in the directories, which need not exist
+// yet. Names that begin with a dot are temporary files and are ignored.
 func (d Directories) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return start(ctx, watch{paths: d, entries: true})
 }
@@ -59,7 +59,7 @@ func start(ctx context.Context, w watch) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// watch is an inotify instance and what it watches.
+// watch is an inotify instance with its watches.
 type watch struct {
 	paths []string
 	// entries says that the paths are directories whose entries matter.
@@ -69,16 +69,17 @@ type watch struct {
 	names map[int][]string
 }
 
-// anyName stands for every name that does not begin with a dot. No file has it.
+// anyName matches every name that does not begin with a dot. No file is called
+// that.
 const anyName = "/"
 
 func (w watch) String() string { return strings.Join(w.paths, ", ") }
 
-// settle is how long a change waits for the next: an editor writes several
+// settle is how long to wait for the next change: an editor writes several
 // times.
 const settle = 100 * time.Millisecond
 
-// run sends on changes until ctx ends.
+// run sends a notice for each change until ctx ends.
 func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 	buffer := make([]byte, 64*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {
@@ -94,20 +95,20 @@ func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 		}
 
 		select {
-		case <-time.After(settle): // What comes meanwhile is the next change.
+		case <-time.After(settle): // A change meanwhile causes the next notice.
 		case <-ctx.Done():
 			return
 		}
 
 		select {
 		case changes <- struct{}{}:
-		default: // One is waiting already.
+		default: // A notice is waiting already.
 		}
 	}
 }
 
-// arm watches the directories that the paths lead through now. It looks again
-// until nothing has changed meanwhile, so that no event falls between.
+// arm watches the directories that the paths lead through now. It repeats until
+// nothing has changed meanwhile, so that no event is missed.
 func (w *watch) arm() error {
 	conn, err := w.events.SyscallConn()
 	if err != nil {
@@ -130,8 +131,8 @@ func (w *watch) arm() error {
 	}
 }
 
-// steps are the steps by which each path is looked up. For the entries of a
-// directory the last step is into it.
+// steps returns the steps by which all paths are looked up. For entries of a
+// directory, the last step is into the directory.
 func (w *watch) steps() [][]step {
 	var all [][]step
 	for _, path := range w.paths {
@@ -144,14 +145,14 @@ func (w *watch) steps() [][]step {
 	return all
 }
 
-// replace watches the directories of all and no others.
+// replace watches the directories of all steps and no others.
 func (w *watch) replace(fd int, all [][]step) error {
 	names := map[int][]string{}
 	for _, taken := range all {
 		for _, s := range taken {
 			wd, err := unix.InotifyAddWatch(fd, s.dir, watched)
 			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-				break // Gone since; then an earlier step changes.
+				break // It is gone; then an earlier step changes.
 			}
 			if err != nil {
 				return fmt.Errorf("inotify_add_watch %s: %w", s.dir, err)
@@ -162,7 +163,7 @@ func (w *watch) replace(fd int, all [][]step) error {
 
 	for wd := range w.names {
 		if names[wd] == nil {
-			// An error means that the directory is gone, and the watch with it.
+			// An error means that the directory and its watch are gone.
 			_, _ = unix.InotifyRmWatch(fd, uint32(wd))
 		}
 	}
@@ -172,7 +173,7 @@ func (w *watch) replace(fd int, all [][]step) error {
 }
 
 // matter reports whether one of the events (inotify(7)) is about an entry that
-// the paths lead through, or about one that matters itself.
+// the paths lead through, or about a relevant entry of a directory.
 func (w *watch) matter(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		wd := int(int32(binary.NativeEndian.Uint32(events)))

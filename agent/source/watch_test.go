@@ -10,8 +10,8 @@ import (
 )
 
 // Each row makes a directory, watches dir/conf/file in it, and changes
-// something. The test ends when the file reads as wanted, which it only can
-// after a notice.
+// something. The test ends when the file has the wanted text, which it reads
+// only after a notice.
 func TestWatch(t *testing.T) {
 	rename := func(t *testing.T, from, to string) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 			want: "new",
 		},
 		{
-			name: "a link to the directory is turned",
+			name: "a link to the directory is redirected",
 			before: func(t *testing.T, dir string) {
 				write(t, dir+"/a/file", "old")
 				write(t, dir+"/b/file", "new")
@@ -121,13 +121,13 @@ func TestWatch(t *testing.T) {
 			}
 
 			cancel()
-			for range changes { // Ends when the watcher has.
+			for range changes { // Ends after the watcher.
 			}
 		})
 	}
 }
 
-// A link to itself leads nowhere, and watching it ends.
+// A link to itself leads nowhere, and the watch ends.
 func TestWatchLinkLoop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "loop")
 	if err := os.Symlink("loop", path); err != nil {
@@ -153,9 +153,8 @@ func TestWatchLinkLoop(t *testing.T) {
 	}
 }
 
-// TestWatchDirectories makes a directory and a file in it in the ways of
-// networkd, and ends when the file reads as wanted, which it only can after a
-// notice.
+// TestWatchDirectories makes a directory and a file in it as networkd does, and
+// ends when the file has the wanted text, which it reads only after a notice.
 func TestWatchDirectories(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -205,7 +204,7 @@ func TestWatchDirectories(t *testing.T) {
 			}
 
 			cancel()
-			for range changes { // Ends when the watcher has.
+			for range changes { // Ends after the watcher.
 			}
 		})
 	}
