@@ -1,5 +1,5 @@
-// Package status is what the agent says of its node: a value with a stable
-// JSON form, and a table for a console.
+// Package status is the agent's report on its node: a value with a stable JSON
+// form, and a table for a console.
 package status
 
 import (
@@ -13,20 +13,22 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// Path is where the agent leaves the status for `loam status`.
+// Path is the file with the status, for `loam status`.
 const Path = "/run/loam/status.json"
 
 // Phase is how far the node is with its configuration.
 type Phase string
 
 const (
-	// Waiting has no configuration and no source that gives one.
+	// Waiting means no configuration, and no source that has one.
 	Waiting Phase = "waiting"
-	// Applying is on the way: files are written or units are starting.
+	// Applying means that files are written or units are starting.
 	Applying Phase = "applying"
-	// Applied is as the configuration says, every unit in its wanted state.
+	// Applied means that the node matches its configuration, with every unit in
+	// the desired state.
 	Applied Phase = "applied"
-	// Failed is not as the newest configuration says; Error tells why.
+	// Failed means that the node does not match the newest configuration; Error
+	// has the reason.
 	Failed Phase = "failed"
 )
 
@@ -41,79 +43,81 @@ type Status struct {
 	RootHash     string `json:"rootHash,omitempty"`
 	Kernel       string `json:"kernel"`
 
-	// SecureBoot is how the firmware stands to it, "" if it does not know it.
+	// SecureBoot is the firmware's state, "" if it does not support Secure
+	// Boot.
 	SecureBoot string `json:"secureBoot,omitempty"`
 	Hostname   string `json:"hostname"`
 
-	// Generation is a name such as 000042-0123456789ab, "" if there is none.
+	// Generation is a name such as 000042-0123456789ab, "" for none.
 	Generation string `json:"generation,omitempty"`
 
-	// Digest is that of the configuration, 64 hex digits.
+	// Digest is the digest of the configuration, 64 hex digits.
 	Digest string `json:"digest,omitempty"`
 
-	// Source names the document that the generation came from, Machine the
-	// place where machine.yaml was found.
+	// Source names the generation's document, Machine the place where
+	// machine.yaml was found.
 	Source  string `json:"source,omitempty"`
 	Machine string `json:"machine,omitempty"`
 
-	// Missing says that the source has no document now, "" if it has.
+	// Missing says that the source has no document now, "" if it has one.
 	Missing string `json:"missing,omitempty"`
 
-	// Version is that of the source's document that the node runs, with all
-	// units as wanted at least once; "" if it runs another or the source has no
-	// versions.
+	// Version is the version of the source's document that the node runs, after
+	// all units have been in the desired state once; "" if the node runs
+	// another document or the source has no versions.
 	Version string `json:"version,omitempty"`
 
-	// Offered is that of the document that the source gave last.
+	// Offered is the version of the source's last document.
 	Offered string `json:"offered,omitempty"`
 
-	// Refused says that the node does not do what that asks, and Error why.
+	// Refused says that the node does not apply that document. Error has the
+	// reason.
 	Refused bool `json:"refused,omitempty"`
 
-	// Refusal is what kind of reason that is, "" for none, or where the node is
+	// Refusal is the kind of that reason, "" for none or while the node is
 	// between two configurations.
 	Refusal Refusal `json:"refusal,omitempty"`
 
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// StaticPods are the manifests of static pods that the generation has,
-	// sorted.
+	// StaticPods are the manifests of static pods in the generation, sorted.
 	StaticPods []string `json:"staticPods,omitempty"`
 
-	// Contents is the directory of what documents refer to, "" for none.
+	// Contents is the directory of the contents that documents refer to, "" for
+	// none.
 	Contents string `json:"contents,omitempty"`
 	Files    int    `json:"files"`
 	Units    []Unit `json:"units"`
 
-	// Change is one that has not proven itself yet, Held the configuration of
-	// the source while a person wants another; nil if there is none.
+	// Change is the change on trial, Held the source's configuration while an
+	// operator holds it; nil for none.
 	Change *Change `json:"change,omitempty"`
 	Held   *Held   `json:"held,omitempty"`
 
-	// Drift is what something else changed of the managed paths.
+	// Drift counts managed paths that something else changed.
 	Drift Drift `json:"drift,omitzero"`
 
-	// Waits are files that are left out until what they point at answers.
+	// Waits are files that are left out until the URLs in them answer.
 	Waits []config.Probe `json:"waits,omitempty"`
 
-	// Reset is one that the node was not configured since; nil for none.
+	// Reset is the last reset, if the node was not configured since; nil for
+	// none.
 	Reset *Reset `json:"reset,omitempty"`
 
-	// Notes are what a person should know of the source's document.
+	// Notes are remarks about the source's document, for the operator.
 	Notes []config.Note `json:"notes,omitempty"`
 
 	// Update is what the configuration asks for beyond files and units.
 	Update *config.Update `json:"update,omitempty"`
 
-	// Network is how the node is reached; nil before anything is known of it.
+	// Network is the state of the node's network; nil until it is known.
 	Network *Network `json:"network,omitempty"`
 
-	// Upgrade is what is known of other systems for this node; nil where it
-	// cannot bring any.
+	// Upgrade is the state of upgrades; nil on a node that cannot be upgraded.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 
-	// Cluster is how the node stands with its cluster; nil without one.
+	// Cluster is the connection to the cluster; nil without one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
 	// Volume is the data volume; nil if none is claimed.
@@ -123,8 +127,9 @@ type Status struct {
 	DebugShells []string `json:"debugShells,omitempty"`
 	Warnings    []string `json:"warnings,omitempty"`
 
-	// Uptime is the time from kernel start to this status, AppliedAt to when
-	// the generation was first seen applied in this boot; 0 if it was not.
+	// Uptime is the time from kernel start to this status. AppliedAt is the
+	// time from kernel start until the generation was first applied in this
+	// boot; 0 if it was not.
 	Uptime    time.Duration `json:"uptime"`
 	AppliedAt time.Duration `json:"appliedAt,omitempty"`
 
@@ -133,82 +138,83 @@ type Status struct {
 }
 
 // IsApplied reports whether the node runs the configuration of its generation.
-// A unit may have failed since, or not have come up if that holds nothing:
-// Phase is Failed then.
+// It is true even if a unit has failed since, or a unit on which nothing
+// depends did not come up; Phase is Failed then.
 func (s Status) IsApplied() bool { return s.AppliedAt > 0 && s.Phase != Applying }
 
-// Refusal is why a node does not do what the newest document asks.
+// Refusal is why a node does not apply the newest document.
 type Refusal string
 
 const (
-	// Invalid documents are wrong in themselves.
+	// Invalid means that the document has errors.
 	Invalid Refusal = "invalid"
-	// Unavailable is something that the document refers to.
+	// Unavailable means that content the document refers to is missing.
 	Unavailable Refusal = "unavailable"
-	// NotApplied is what the node cannot do, such as for lack of room.
+	// NotApplied means that the node cannot apply it, for example for lack of
+	// space.
 	NotApplied Refusal = "notApplied"
-	// Reverted is what was applied and taken back.
+	// Reverted means that it was applied and reverted.
 	Reverted Refusal = "reverted"
 )
 
-// Volume is the disk for what the kubelet keeps.
+// Volume is the disk for the kubelet's directory.
 type Volume struct {
-	// Device is "" if it is not mounted, FileSystem ext4 or xfs, Size in bytes,
-	// 0 for a disk that is gone.
+	// Device is "" if it is not mounted, FileSystem ext4 or xfs. Size is in
+	// bytes, 0 for a disk that is gone.
 	Device     string `json:"device,omitempty"`
 	FileSystem string `json:"fileSystem,omitempty"`
 	Size       int64  `json:"size,omitempty"`
 
-	// Problem is what is wrong with it, with each disk and what stands in its
-	// way.
+	// Problem is why there is no volume, with each disk and its obstacle.
 	Problem  string   `json:"problem,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Cluster is the cluster a node is part of.
+// Cluster is the connection to the node's cluster.
 type Cluster struct {
-	// Server is the URL of its API server, Secret what has the configuration.
+	// Server is the URL of the API server, Secret the name of the Secret with
+	// the configuration.
 	Server string `json:"server"`
 	Secret string `json:"secret"`
 
-	// Node is the name of the node's object, "" before there is one.
+	// Node is the name of the Node, "" before there is one.
 	Node string `json:"node,omitempty"`
 
-	// Connected says that the API server answers, or does not, since then;
-	// Problem is what it, or the way to it, said last.
+	// Connected says whether the API server answers, since the time Since.
+	// Problem is the last error from it or on the way to it.
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since"`
 	Problem   string    `json:"problem,omitempty"`
 
-	// Reached says that it has answered since the agent's start.
+	// Reached says that the API server has answered since the agent's start.
 	Reached bool `json:"reached"`
 
-	// Ready says that the Node is, as far as the API server has told.
+	// Ready is the Node's condition Ready, as last seen at the API server.
 	Ready bool `json:"ready,omitempty"`
 
-	// Waits is what the Node waits for before it says that the configuration is
+	// Waits is what must happen before the Node reports the configuration as
 	// applied, "" for nothing.
 	Waits string `json:"waits,omitempty"`
 
-	// Expires is when the node's certificate does; zero without one.
+	// Expires is the expiry of the node's certificate; zero without one.
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Network is what the node has of networks.
+// Network is the state of the node's network.
 type Network struct {
-	// From says where the configuration in force comes from, Next that another
-	// takes its place at the next boot.
+	// From is where the configuration in force comes from. Next says that
+	// another takes its place at the next boot.
 	From NetworkSource `json:"from"`
 	Next bool          `json:"next,omitempty"`
 
-	// Interfaces are those that have been configured, Problems what is wrong
-	// with them, a line each.
+	// Interfaces are the configured interfaces, Problems their problems, a line
+	// each.
 	Interfaces []Interface `json:"interfaces,omitempty"`
 	Problems   []string    `json:"problems,omitempty"`
 }
 
-// Alike reports whether a person would see no news in other: the same
-// addresses, and the same problems.
+// Alike reports whether other shows no news: the same addresses and the same
+// problems.
 func (n *Network) Alike(other *Network) bool {
 	if n == nil || other == nil {
 		return n == other
@@ -220,21 +226,21 @@ func (n *Network) Alike(other *Network) bool {
 		other.Interfaces, addresses) && slices.Equal(n.Problems, other.Problems)
 }
 
-// NetworkSource is where the configuration of a network comes from.
+// NetworkSource is where the network's configuration comes from.
 type NetworkSource string
 
 const (
-	// NetworkOfMachine is that of machine.yaml, NetworkKept the one that it
-	// gave last, as it cannot be read now, NetworkOfImage DHCP on every wired
+	// NetworkOfMachine is the one in machine.yaml, NetworkKept its last one
+	// while machine.yaml cannot be read, NetworkOfImage DHCP on every wired
 	// interface.
 	NetworkOfMachine NetworkSource = "machine.yaml"
 	NetworkKept      NetworkSource = "kept"
 	NetworkOfImage   NetworkSource = "image"
 )
 
-// Interface is one of a network.
+// Interface is a network interface.
 type Interface struct {
-	// Name is the kernel's, As that of machine.yaml, "" without one.
+	// Name is the kernel's name, As the name in machine.yaml, "" without one.
 	Name string `json:"name"`
 	As   string `json:"as,omitempty"`
 	// State is the operational state in the words of networkctl(1).
@@ -242,81 +248,82 @@ type Interface struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// Change is a generation that is being watched.
+// Change is a generation on trial.
 type Change struct {
 	From string `json:"from,omitempty"`
-	// Good is the generation that the node goes back to if this one is bad.
+	// Good is the generation that the node reverts to if this one is bad.
 	Good string `json:"good,omitempty"`
-	// Until is when it goes back unless it is confirmed; zero if it does not.
+	// Until is when it is reverted unless confirmed; zero if it is not.
 	Until time.Time `json:"until,omitzero"`
-	// Waits says what the verdict waits for.
+	// Waits is what the verdict waits for.
 	Waits string `json:"waits,omitempty"`
 }
 
-// Held is a configuration that is not applied by itself.
+// Held is a configuration that is not applied automatically.
 type Held struct {
-	// Digest is the first 12 digits.
+	// Digest is the first 12 digits of its digest.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
 }
 
-// Upgrade is one system taking the place of another.
+// Upgrade is the state of upgrades.
 type Upgrade struct {
-	// Phase is "" where nothing is under way, else "staging", "armed", "trial".
+	// Phase is "" if no upgrade is under way, else "staging", "armed" or
+	// "trial".
 	Phase string `json:"phase,omitempty"`
 
 	// From and To are versions.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
-	// Part is what is written: "root", "verity" or "uki", of which Done of Size
-	// bytes are right; Fetched bytes came from elsewhere.
+	// Part is what is being written: "root", "verity" or "uki". Done of its
+	// Size bytes are right; Fetched bytes were downloaded.
 	Part    string `json:"part,omitempty"`
 	Done    int64  `json:"done,omitempty"`
 	Size    int64  `json:"size,omitempty"`
 	Fetched int64  `json:"fetched,omitempty"`
 
-	// Waits says what comes next, or what keeps it; Problem what is wrong.
+	// Waits is the next step or what it waits for, Problem the last error.
 	Waits   string `json:"waits,omitempty"`
 	Problem string `json:"problem,omitempty"`
 
-	// Failed are systems that were tried here and are not tried again by
-	// themselves.
+	// Failed are releases that failed here and are not tried again
+	// automatically.
 	Failed []FailedSystem `json:"failed,omitempty"`
 
-	// Drill is the last one; nil if there was none.
+	// Drill is the last drill; nil for none.
 	Drill *Drill `json:"drill,omitempty"`
 }
 
-// Drill is how a drill of a fallback went.
+// Drill is the result of a drill of a fallback.
 type Drill struct {
 	// By is what failed on purpose: "check" or "panic".
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 
-	// Boots are those that failed, Took is from the order to restart to the end
-	// of the fallback.
+	// Boots is the number of failed boots, Took the time from the restart to
+	// the end of the fallback.
 	Boots int           `json:"boots,omitempty"`
 	Took  time.Duration `json:"took,omitempty"` // nanoseconds
 
-	// Problem is why the machine did not do it.
+	// Problem is why the drill failed, "" if it succeeded.
 	Problem string `json:"problem,omitempty"`
 }
 
-// FailedSystem is one of them.
+// FailedSystem is a release that failed on this node.
 type FailedSystem struct {
 	Version  string `json:"version"`
 	RootHash string `json:"rootHash"`
-	// Reason says why, for a person; Evidence are lines that show it.
+	// Reason is the cause, for display; Evidence are log lines that show it.
 	Reason   string    `json:"reason"`
 	Evidence []string  `json:"evidence,omitempty"`
 	At       time.Time `json:"at"`
 }
 
-// Reset is a node without configuration and identity, as a person wants it.
+// Reset is a reset of the node's configuration and identity by an operator.
 type Reset struct {
 	At time.Time `json:"at"`
-	// Done says that nothing of them is left.
+	// Done says that everything was removed.
 	Done bool `json:"done"`
 }
 
@@ -328,24 +335,24 @@ type Drift struct {
 	At   time.Duration `json:"at,omitempty"`
 }
 
-// Error is the one error a person is shown.
+// Error is the one error that is shown to an operator.
 type Error struct {
-	// Path is where in the document, such as spec.units[2].name, or "".
+	// Path is the place in the document, such as spec.units[2].name, or "".
 	Path string `json:"path,omitempty"`
 
-	// Document and Line are where in the text; Line counts from 1, 0 is
+	// Document and Line are the place in the text. Line counts from 1; 0 is
 	// unknown.
 	Document string `json:"document,omitempty"`
 	Line     int    `json:"line,omitempty"`
 
-	// Unit is one that has failed, "" where that is not what is wrong.
+	// Unit is the failed unit, "" for any other error.
 	Unit    string `json:"unit,omitempty"`
 	Problem string `json:"problem"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// String is one line: DOCUMENT:LINE: PATH: PROBLEM; hint: HINT, without what is
-// not known.
+// String returns one line, DOCUMENT:LINE: PATH: PROBLEM; hint: HINT, without
+// the parts that are unknown.
 func (e Error) String() string {
 	at := e.Document
 	if e.Line > 0 {
@@ -373,15 +380,15 @@ type Unit struct {
 	Name   string `json:"name"`
 	Active string `json:"active"`
 	Sub    string `json:"sub"`
-	// Settled says that the unit is in the state the configuration wants.
+	// Settled says that the unit is in the desired state.
 	Settled      bool   `json:"settled"`
 	InvocationID string `json:"invocationID,omitempty"`
 	// Since is when the state last changed, as time from kernel start.
 	Since time.Duration `json:"since,omitempty"`
 }
 
-// Write leaves s at Path beneath node, the running root directory, whole at
-// every moment; another boot has another.
+// Write writes s atomically to Path beneath node, the running root directory.
+// Another boot has another.
 func Write(node *durable.Dir, s Status) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -393,7 +400,7 @@ func Write(node *durable.Dir, s Status) error {
 	return node.WriteVolatile(Path[1:], append(text, '\n'), 0o644)
 }
 
-// Parse reads what Write has written.
+// Parse decodes what Write has written.
 func Parse(text []byte) (Status, error) {
 	var s Status
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// Table is s for a console of width columns: plain ASCII, no line longer, a
-// newline at the end. Width is at least 64. Of units it shows as many as lines
-// leave room for, those first that are not as they should be, and all with 0.
+// Table formats s for a console of width columns, at least 64: plain ASCII, no
+// longer lines, a newline at the end. It shows as many units as lines leave
+// room for, unhealthy ones first, and all of them if lines is 0.
 func (s Status) Table(width, lines int) string {
 	t := table{width: max(width, 64)}
 	t.node(s)
@@ -36,8 +36,7 @@ func (s Status) Table(width, lines int) string {
 	return t.out.String() + end.out.String()
 }
 
-// notes shows what a person should know of the document: all of it, or what
-// fits beside the rest of a console.
+// notes shows the notes on the document, or as many as fit on a console.
 func (t *table) notes(notes []config.Note, all bool) {
 	const most = 2
 	for i, n := range notes {
@@ -52,7 +51,7 @@ func (t *table) notes(notes []config.Note, all bool) {
 	}
 }
 
-// node is all of the status that comes before its units.
+// node shows the status without its units.
 func (t *table) node(s Status) {
 	t.rule()
 	t.row("phase", s.phase())
@@ -101,7 +100,8 @@ func (t *table) units(units []Unit, room int) {
 	slices.SortStableFunc(units, func(a, b Unit) int { return cmp.Compare(rank(a), rank(b)) })
 	left := units[:0:0]
 	if len(units) > room {
-		units, left = units[:room-1], units[room-1:]
+		left = units[room-1:]
+		units = units[:room-1]
 	}
 
 	label := "units"
@@ -127,7 +127,7 @@ func more(units []Unit) string {
 	return fmt.Sprintf("and %d more, %d of them not as wanted: loam status", len(units), bad)
 }
 
-// rank is 0 of a unit that a person should see first, else 1.
+// rank is 0 for a unit that should be shown first, else 1.
 func rank(u Unit) int {
 	if u.Settled {
 		return 1
@@ -135,7 +135,7 @@ func rank(u Unit) int {
 	return 0
 }
 
-// wanted is what the configuration asks for beyond files and units.
+// wanted returns what the configuration asks for beyond files and units.
 func (s Status) wanted() string {
 	u := s.Update
 	if u == nil {
@@ -171,7 +171,8 @@ func (s Status) phase() string {
 	return string(s.Phase)
 }
 
-// AppliedLine is what the console says once, when a generation is applied.
+// AppliedLine is the line that the console prints once when a generation is
+// applied.
 func (s Status) AppliedLine() string {
 	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(s.AppliedAt))
 }
@@ -297,7 +298,7 @@ func (t *table) change(c *Change) {
 	}
 }
 
-// unit is one unit in the columns of the value: name, state, since when.
+// unit returns the columns of a unit: name, state, since when.
 func (t *table) unit(u Unit) string {
 	mark := " "
 	if !u.Settled {

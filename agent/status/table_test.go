@@ -54,7 +54,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 	}
 }
 
-func TestTableSaysWhatMatters(t *testing.T) {
+func TestTableHasTheImportantRows(t *testing.T) {
 	got := example().Table(80, 0)
 	for _, want := range []string{
 		"phase        failed\n", "config.yaml:12 spec.units[2].name: empty",
@@ -111,7 +111,7 @@ func TestRows(t *testing.T) {
 			Done:  30,
 			Size:  120,
 		}}, "  upgrade      1 to 2, staging: root 25 %\n"},
-		{"a system on trial", Status{Upgrade: &Upgrade{
+		{"a release on trial", Status{Upgrade: &Upgrade{
 			Phase: "trial",
 			From:  "1",
 			To:    "2",
@@ -167,7 +167,7 @@ func TestRows(t *testing.T) {
 			}},
 			"  held back    /etc/hosts.toml until https://a or https://b answers\n",
 		},
-		{"what is noted of the document", Status{Notes: []config.Note{{
+		{"notes on the document", Status{Notes: []config.Note{{
 			Document: "osc.yaml",
 			Line:     3,
 			Path:     "spec.a",
@@ -186,7 +186,7 @@ func TestRows(t *testing.T) {
 			Status{Update: &config.Update{ServiceAccountKey: time.Unix(1, 0)}},
 			"  wanted       a new service account key\n",
 		},
-		{"nothing that is wanted", Status{Update: &config.Update{}}, "host name\n"},
+		{"nothing desired", Status{Update: &config.Update{}}, "host name\n"},
 		{"a cluster", Status{Cluster: &Cluster{
 			Server:    "https://api:6443",
 			Node:      "node-1",
@@ -239,7 +239,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
+func TestUnhealthyUnitsComeFirstAndFit(t *testing.T) {
 	s := example()
 	s.Units = slices.Insert(slices.Repeat(s.Units[:1], 500), 300, s.Units[1])
 
@@ -258,7 +258,7 @@ func TestUnitsThatMatterComeFirstAndFit(t *testing.T) {
 	}
 }
 
-// A console has no room for all that is noted of a document.
+// A console has no room for all notes on a document.
 func TestNotesFit(t *testing.T) {
 	s := example()
 	s.Notes = slices.Repeat(
@@ -277,7 +277,7 @@ func TestNotesFit(t *testing.T) {
 	}
 }
 
-func TestTableTellsOfTheDataVolume(t *testing.T) {
+func TestTableShowsTheDataVolume(t *testing.T) {
 	for want, v := range map[string]*Volume{
 		"data volume  /dev/sdb, xfs, 50.0 GiB\n": {
 			Device:     "/dev/sdb",
@@ -303,6 +303,6 @@ func TestTableTellsOfTheDataVolume(t *testing.T) {
 	}
 
 	if got := (Status{}).Table(80, 0); strings.Contains(got, "data volume") {
-		t.Errorf("a volume that nobody claims:\n%s", got)
+		t.Errorf("an unclaimed volume:\n%s", got)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clock is how a person is shown a time of day.
+// clock is the format of a time of day.
 const clock = "2006-01-02 15:04:05 MST"
 
 type table struct {
@@ -16,8 +16,8 @@ type table struct {
 
 func (t *table) rule() { t.line("--- loam " + strings.Repeat("-", t.width-9)) }
 
-// row writes a label and its value, which goes on in lines below where it is
-// too long. A row without a value is left out.
+// row writes a label and its value, which continues on further lines if it is
+// too long. It omits a row without a value.
 func (t *table) row(label, value string) {
 	const indent = 15
 	value = ascii(value)
@@ -64,7 +64,7 @@ func since(d time.Duration) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// count is n of a thing, in words.
+// count returns n of a thing, in words.
 func count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -74,7 +74,7 @@ func count(n int, thing string) string {
 
 func join(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
 
-// optional is text after before, "" if there is no text.
+// optional returns text after before, "" if text is empty.
 func optional(before, text string) string {
 	if text == "" {
 		return ""
@@ -82,7 +82,8 @@ func optional(before, text string) string {
 	return before + text
 }
 
-// ascii makes of text what every console can show and none takes for a command.
+// ascii replaces everything in text that a console may not be able to show or
+// may take for a command.
 func ascii(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
