@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Difference is what leads from one generation to another.
+// Difference is the difference between two generations.
 type Difference struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -19,14 +19,14 @@ type Difference struct {
 	Units []Unit `json:"units,omitempty"`
 }
 
-// File is a path that is not the same in both.
+// File is a path that differs between the two.
 type File struct {
 	Path   string      `json:"path"`
 	Change plan.Change `json:"change"`
-	// Before and After are the path in either; nil where it is not there.
+	// Before and After are the path in either generation; nil if absent.
 	Before *Side `json:"before,omitempty"`
 	After  *Side `json:"after,omitempty"`
-	// Diff is unified, of the content; Withheld says why there is none.
+	// Diff is the unified diff of the content; Withheld says why there is none.
 	Diff     string `json:"diff,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
 }
@@ -37,8 +37,8 @@ type Side struct {
 	Mode string `json:"mode,omitempty"`
 	Size int64  `json:"size,omitempty"`
 
-	// Digest is the SHA-256 of the content; "" of a secret, whose digest may
-	// tell it to who can guess.
+	// Digest is the SHA-256 of the content; "" for a secret, which could be
+	// guessed and confirmed by it.
 	Digest string `json:"digest,omitempty"`
 	Target string `json:"target,omitempty"`
 }
@@ -54,21 +54,21 @@ const (
 	lost   = "its content is not in the store"
 )
 
-// Comparison is two generations and how their content is had.
+// Comparison is two generations and access to their content.
 type Comparison struct {
 	From, To generation.Manifest
-	// Read is the content of a file of either.
+	// Read returns the content of a file of either.
 	Read func(generation.Entry) ([]byte, error)
-	// Secrets shows also what others than the owner may not read.
+	// Secrets says to show files that only their owner may read.
 	Secrets bool
 }
 
-// Difference compares.
+// Difference compares the two generations.
 func (c Comparison) Difference() Difference {
 	d := Difference{
 		From:  c.From.Name(),
 		To:    c.To.Name(),
-		Units: diffWishes(c.From.Units, c.To.Units),
+		Units: diffUnits(c.From.Units, c.To.Units),
 	}
 
 	before := byPath(c.From)
@@ -112,7 +112,7 @@ func (c Comparison) file(f plan.File, before, after *generation.Entry) File {
 	return file
 }
 
-// content is the text of a file, nil of what is none; or why it is not shown.
+// content returns the text of a file, nil for a link, or why it is not shown.
 func (c Comparison) content(e *generation.Entry) ([]byte, string) {
 	if !isFile(e) {
 		return nil, ""
@@ -132,7 +132,7 @@ func (c Comparison) content(e *generation.Entry) ([]byte, string) {
 	return text, ""
 }
 
-// name is how patch(1) wants it.
+// name returns the path as patch(1) expects it.
 func name(tree string, e *generation.Entry) string {
 	if !isFile(e) {
 		return "/dev/null"
@@ -142,8 +142,8 @@ func name(tree string, e *generation.Entry) string {
 
 func isFile(e *generation.Entry) bool { return e != nil && e.Kind == generation.KindFile }
 
-// private reports whether a file is only its owner's to read. Units are not, as
-// every one of them has that mode: it says nothing about what is in them.
+// private reports whether only its owner may read a file. Unit files do not
+// count: all of them have that mode, whatever is in them.
 func private(e *generation.Entry) bool {
 	return isFile(e) && e.Mode&0o044 == 0 && !strings.HasPrefix(e.Path, "/etc/systemd/system/")
 }

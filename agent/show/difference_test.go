@@ -13,7 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// store is content by digest.
+// store has content by digest.
 type store map[string]string
 
 func (s store) read(e generation.Entry) ([]byte, error) {
@@ -148,7 +148,7 @@ func TestDifferenceOfOneFile(t *testing.T) {
 	}
 }
 
-func TestALinkInPlaceOfAFileShowsWhatTheFileWas(t *testing.T) {
+func TestLinkInPlaceOfAFileShowsTheFile(t *testing.T) {
 	s := store{}
 	from := generation.Manifest{Entries: []generation.Entry{s.file(0o644, "one\n")}}
 	to := generation.Manifest{Entries: []generation.Entry{
@@ -162,7 +162,7 @@ func TestALinkInPlaceOfAFileShowsWhatTheFileWas(t *testing.T) {
 	}
 }
 
-func TestContentThatIsNotComparedIsNotRead(t *testing.T) {
+func TestUncomparedContentIsNotRead(t *testing.T) {
 	unread := func(generation.Entry) ([]byte, error) { return nil, errors.New("read") }
 	was := generation.Entry{
 		Path:   "/etc/a",
@@ -185,7 +185,7 @@ func TestContentThatIsNotComparedIsNotRead(t *testing.T) {
 	}
 }
 
-func TestWishes(t *testing.T) {
+func TestUnits(t *testing.T) {
 	up := generation.Unit{Name: "a.service", Enabled: true, Own: true}
 	with := func(edit func(*generation.Unit)) generation.Unit { u := up; edit(&u); return u }
 	tests := []struct {
@@ -208,12 +208,12 @@ func TestWishes(t *testing.T) {
 			with(func(u *generation.Unit) { u.Own = false }),
 			"was on its own unit file; is on the image's unit file",
 		},
-		{"more that restarts it", with(func(u *generation.Unit) {
+		{"more reasons to restart", with(func(u *generation.Unit) {
 			u.FilePaths = []string{"/etc/a"}
 			u.BoundTo = []string{"b.service"}
 		}),
 			"is restarted with /etc/a, bound to b.service"},
-		{"how it takes changes up", with(func(u *generation.Unit) {
+		{"reload instead of restart", with(func(u *generation.Unit) {
 			u.Reloads = true
 			u.Restart = true
 		}),
@@ -223,7 +223,7 @@ func TestWishes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			for _, u := range diffWishes([]generation.Unit{up}, []generation.Unit{tt.want}) {
+			for _, u := range diffUnits([]generation.Unit{up}, []generation.Unit{tt.want}) {
 				got += u.about()
 				if u.Change != plan.Changed {
 					t.Errorf("%s %s", u.Name, u.Change)

@@ -10,20 +10,20 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// History is what a node has been through, and where it stands.
+// History is the history of a node's generations.
 type History struct {
-	// Current is the generation that the node runs, Kept are those that it can
-	// go back to, the current one included.
+	// Current is the running generation. Kept are the generations on disk,
+	// including the current one.
 	Current string   `json:"current,omitempty"`
 	Kept    []string `json:"kept,omitempty"`
 
-	// Pending is a change that has not proven itself; nil if there is none.
+	// Pending is the change on trial; nil for none.
 	Pending *Pending `json:"pending,omitempty"`
 
-	// Records are the changes before that, oldest first.
+	// Records are the earlier changes, oldest first.
 	Records []apply.Record `json:"records,omitempty"`
 
-	// Held are configurations that are not applied by themselves.
+	// Held are configurations that are not applied automatically.
 	Held []apply.Held `json:"held,omitempty"`
 }
 
@@ -34,12 +34,12 @@ type Pending struct {
 	// Source is the document that it comes from.
 	Source string `json:"source,omitempty"`
 
-	// Waits is what the agent says that its verdict waits for; "" if it does
-	// not.
+	// Waits is what its verdict waits for, according to the agent; "" for
+	// nothing.
 	Waits string `json:"waits,omitempty"`
 }
 
-// Text is the history as a table of 80 columns, with times of zone.
+// Text returns the history as a table of 80 columns, with times in zone.
 func (h History) Text(zone *time.Location) string {
 	t := historyTable{History: h, zone: zone}
 	if len(h.Records) == 0 && h.Pending == nil && h.Current == "" {
@@ -75,7 +75,7 @@ type historyTable struct {
 	History
 	zone *time.Location
 	out  strings.Builder
-	// gone says that a generation is listed that the node no longer has.
+	// gone says that the table lists a generation that the node no longer has.
 	gone bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// Notes is what a plan for d does not say: what is left out or waits, and what
-// keeps the agent from doing it by itself.
+// Notes returns what a plan for d does not show: what is left out or waits, and
+// what prevents the agent from applying it.
 func Notes(
 	d config.Desired, have generation.Manifest, held []apply.Held, pending *generation.Journal,
 ) []string {

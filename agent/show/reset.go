@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reset is what a reset takes away.
+// Reset is what a reset removes.
 type Reset struct {
 	Host string
 
@@ -14,16 +14,16 @@ type Reset struct {
 	Units      []string
 	Files      int
 
-	// Pods are those of the container runtime, namespace/name, Unknown why they
-	// are not known.
+	// Pods are the pods of the container runtime, namespace/name. Unknown is
+	// why they could not be listed.
 	Pods    []string
 	Unknown string
 
-	// Identity are the directories of it that there are.
+	// Identity are the existing directories of the node's identity.
 	Identity []string
 }
 
-// String is for a person who is to agree.
+// String describes the reset to the operator who must confirm it.
 func (r Reset) String() string {
 	generation := "none"
 	if r.Generation != "" {

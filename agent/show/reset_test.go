@@ -13,13 +13,13 @@ func TestResetText(t *testing.T) {
 		want string
 	}{
 		{
-			name: "a node that never was configured",
+			name: "a node without a configuration",
 			r:    Reset{Host: "node-1"},
 			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n" +
 				"  pods        none\n  identity    none\n",
 		},
 		{
-			name: "a node with all of it",
+			name: "a node with everything",
 			r: Reset{
 				Host:       "node-1",
 				Generation: "000002-bbbbbbbbbbbb",
@@ -34,7 +34,7 @@ func TestResetText(t *testing.T) {
 				"  identity    /var/lib/kubelet\n",
 		},
 		{
-			name: "pods that are not known",
+			name: "unknown pods",
 			r:    Reset{Host: "node-1", Unknown: "no answer"},
 			want: "reset of node-1 takes away, for good\n  generation  none\n  units       none\n" +
 				"  pods        not known: no answer\n  identity    none\n",

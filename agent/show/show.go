@@ -1,5 +1,5 @@
-// Package show is what a person is told about generations: what two of them
-// differ in, what the node's history is, what a plan leaves unsaid. It is pure.
+// Package show formats generations for display: the difference between two, the
+// history of a node, and notes on a plan. It is pure.
 package show
 
 import (
@@ -19,7 +19,7 @@ func isText(content []byte) bool {
 	})
 }
 
-// Size is a number of bytes for a person, with three digits.
+// Size formats a number of bytes with three digits.
 func Size(bytes int64) string {
 	if bytes < 1000 {
 		return fmt.Sprintf("%d B", bytes)

@@ -12,12 +12,12 @@ func TestIsText(t *testing.T) {
 	}{
 		{"nothing", "", true},
 		{"lines with tabs", "a\tb\n\nc", true},
-		{"lines as Windows ends them", "a\r\nb\r\n", true},
-		{"another language", "Grüße, 世界\n", true},
-		{"a carriage return, which hides what is before it", "rm -rf /\rls       ", false},
+		{"Windows line ends", "a\r\nb\r\n", true},
+		{"non-ASCII text", "Grüße, 世界\n", true},
+		{"a carriage return, which hides the text before it", "rm -rf /\rls       ", false},
 		{"an escape sequence", "\x1b[2J", false},
 		{"a zero", "a\x00b", false},
-		{"no UTF-8", "a\xffb", false},
+		{"invalid UTF-8", "a\xffb", false},
 		{"an invisible change of direction", "a\u202eb", false},
 	}
 

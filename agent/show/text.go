@@ -9,8 +9,8 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// String is the difference for people: all that differs, a line each, and then
-// the content by lines, as patch(1) takes it.
+// String returns the difference as text: all changes, a line each, and then the
+// content by lines, as patch(1) accepts it.
 func (d Difference) String() string {
 	if len(d.Files)+len(d.Units) == 0 {
 		return fmt.Sprintf("%s and %s are the same\n", cmp.Or(d.From, "nothing"), d.To)
@@ -66,7 +66,7 @@ func columns(out *strings.Builder, heading string, rows [][3]string) {
 	}
 }
 
-// about is what there is to say of a file besides its lines.
+// about describes the changes of a file other than its lines.
 func (f File) about() string {
 	var all []string
 	if of := arrow(f.Before, f.After, Side.kind); of != "" {
@@ -92,7 +92,7 @@ func (s Side) content() string {
 	return strings.TrimSpace(Size(s.Size) + fmt.Sprintf(" %.12s", s.Digest))
 }
 
-// arrow says what of becomes: once where both sides say the same.
+// arrow returns "before -> after", or one of them if both are the same.
 func arrow(before, after *Side, of func(Side) string) string {
 	switch {
 	case before == nil:

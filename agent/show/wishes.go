@@ -8,20 +8,20 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Unit is what one generation wants of a unit and another does not. The unit's
-// text is a file.
+// Unit is a unit whose desired state differs between two generations. The
+// unit's text is a file.
 type Unit struct {
 	Name   string      `json:"name"`
 	Change plan.Change `json:"change"`
-	// Was is what is no longer wanted, Is what is instead.
+	// Was is what no longer holds, Is what holds instead.
 	Was []string `json:"was,omitempty"`
 	Is  []string `json:"is,omitempty"`
 }
 
-// diffWishes compares what two generations want of units.
-func diffWishes(have, want []generation.Unit) []Unit {
-	before := wishesByName(have)
-	after := wishesByName(want)
+// diffUnits compares the desired state of units in two generations.
+func diffUnits(have, want []generation.Unit) []Unit {
+	before := describeAll(have)
+	after := describeAll(want)
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 
@@ -51,16 +51,16 @@ func diffWishes(have, want []generation.Unit) []Unit {
 	return units
 }
 
-func wishesByName(units []generation.Unit) map[string][]string {
+func describeAll(units []generation.Unit) map[string][]string {
 	byName := make(map[string][]string, len(units))
 	for _, u := range units {
-		byName[u.Name] = wishes(u)
+		byName[u.Name] = describe(u)
 	}
 	return byName
 }
 
-// wishes are what a generation wants of a unit, in words.
-func wishes(u generation.Unit) []string {
+// describe returns the desired state of a unit in words.
+func describe(u generation.Unit) []string {
 	words := []string{choose(u.Enabled, "enabled", "disabled")}
 	switch {
 	case u.Stopped:
@@ -97,7 +97,7 @@ func choose(is bool, yes, no string) string {
 	return no
 }
 
-// without are the words of all that are not in others.
+// without returns the words of all that are not in others.
 func without(all, others []string) []string {
 	var rest []string
 	for _, word := range all {
