@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// restartPause is how long an agent that starts anew is left alone,
-	// restartLimit how long it may take until it answers.
+	// restartPause is the pause before an agent that restarts is asked again,
+	// restartLimit how long its restart may take.
 	restartPause = 200 * time.Millisecond
 	restartLimit = 30 * time.Second
 )
 
-// again asks until an agent answers that does not start anew. Without one that
-// said so, there is nothing to wait for.
-func again(ctx context.Context, ask func() (Outcome, error)) (Outcome, error) {
+// retry repeats a request while the agent restarts. It does not wait for an
+// agent that never answered.
+func retry(ctx context.Context, ask func() (Outcome, error)) (Outcome, error) {
 	var limit <-chan time.Time
 	for {
 		o, err := ask()
 		switch {
 		case errors.Is(err, ErrRestarting):
 			limit = time.After(restartLimit)
-		case limit == nil || err == nil || answered(err):
+		case limit == nil || err == nil || isAnswer(err):
 			return o, err
 		}
 		select {
@@ -35,8 +35,8 @@ func again(ctx context.Context, ask func() (Outcome, error)) (Outcome, error) {
 	}
 }
 
-// answered reports whether an error is what an agent said.
-func answered(err error) bool {
+// isAnswer reports whether err comes from an agent.
+func isAnswer(err error) bool {
 	_, is := errors.AsType[failure](err)
 	return is
 }

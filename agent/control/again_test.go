@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 )
 
-// restarting is a node that starts anew when it is asked.
+// restarting is a node that restarts when it gets a request.
 type restarting struct {
 	fakeNode
 	end context.CancelFunc
@@ -21,7 +21,7 @@ func (r restarting) Reset(context.Context) (control.Outcome, error) {
 	return control.Outcome{}, fmt.Errorf("reset: %w", control.ErrRestarting)
 }
 
-func TestAgentThatStartsAnewIsAskedAgain(t *testing.T) {
+func TestRequestIsRepeatedAfterARestart(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	listener, err := control.Listen(socket)
 	if err != nil {
@@ -31,7 +31,7 @@ func TestAgentThatStartsAnewIsAskedAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	served := make(chan struct{})
-	t.Cleanup(func() { <-served }) // t.Context ends before.
+	t.Cleanup(func() { <-served }) // t.Context ends earlier.
 
 	go func() {
 		defer close(served)
@@ -55,7 +55,7 @@ func TestAgentThatStartsAnewIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestAgentThatIsNotThereIsNotWaitedFor(t *testing.T) {
+func TestAbsentAgentIsNotWaitedFor(t *testing.T) {
 	client := control.Client{Socket: filepath.Join(t.TempDir(), "agent.sock")}
 	if _, err := client.Reset(t.Context()); !errors.Is(err, control.ErrNoAgent) {
 		t.Error(err)

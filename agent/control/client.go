@@ -14,49 +14,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Client is the Node behind a socket. The end of a method's context ends the
-// waiting for the answer; what was asked goes on.
+// Client is the Node behind a socket. If the context of a method ends, the
+// client stops waiting; the agent continues with the request.
 type Client struct {
-	// Socket is the path of the socket; "" is Socket.
+	// Socket is the path of the socket; if empty, it is the constant Socket.
 	Socket string
 }
 
 var _ Node = Client{}
 
-// Apply is Node's.
+// Apply implements [Node].
 func (c Client) Apply(ctx context.Context, request ApplyRequest) (Outcome, error) {
-	return again(ctx, func() (Outcome, error) { return ask[Outcome](ctx, c, applyPath, request) })
+	return retry(ctx, func() (Outcome, error) { return send[Outcome](ctx, c, applyPath, request) })
 }
 
-// Confirm is Node's.
+// Confirm implements [Node].
 func (c Client) Confirm(ctx context.Context) (Outcome, error) {
-	return ask[Outcome](ctx, c, confirmPath, struct{}{})
+	return send[Outcome](ctx, c, confirmPath, struct{}{})
 }
 
-// Rollback is Node's.
+// Rollback implements [Node].
 func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome, error) {
-	return ask[Outcome](ctx, c, rollbackPath, request)
+	return send[Outcome](ctx, c, rollbackPath, request)
 }
 
-// Verify is Node's.
+// Verify implements [Node].
 func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
-	return ask[VerifyReport](ctx, c, verifyPath, request)
+	return send[VerifyReport](ctx, c, verifyPath, request)
 }
 
-// Upgrade is Node's.
+// Upgrade implements [Node].
 func (c Client) Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error) {
-	return ask[Outcome](ctx, c, upgradePath, request)
+	return send[Outcome](ctx, c, upgradePath, request)
 }
 
-// Reset is Node's.
+// Reset implements [Node].
 func (c Client) Reset(ctx context.Context) (Outcome, error) {
-	return again(ctx, func() (Outcome, error) {
-		return ask[Outcome](ctx, c, resetPath, struct{}{})
+	return retry(ctx, func() (Outcome, error) {
+		return send[Outcome](ctx, c, resetPath, struct{}{})
 	})
 }
 
-// ask is one request on a connection of its own.
-func ask[A any](ctx context.Context, c Client, path string, request any) (A, error) {
+// send makes one request on a connection of its own.
+func send[A any](ctx context.Context, c Client, path string, request any) (A, error) {
 	var done A
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c Client) transport() *http.Transport {
 	}
 }
 
-// read reads an answer: done, or the error that it carries.
+// read decodes an answer into done, or returns the error that it carries.
 func read(response *http.Response, done any) error {
 	decoder := json.NewDecoder(response.Body)
 	if response.StatusCode == http.StatusOK {
@@ -106,7 +106,7 @@ func read(response *http.Response, done any) error {
 	return f
 }
 
-// ErrNoAgent means that nobody listens on the socket.
+// ErrNoAgent means that no process listens on the socket.
 var ErrNoAgent = errors.New("no agent runs")
 
 // unreachable explains why a request has no answer.
@@ -115,10 +115,10 @@ func unreachable(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("wait for the agent, which goes on: %w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("ask the agent: %w\nhint: only root may", err)
+		return fmt.Errorf("connect to the agent: %w\nhint: run the command as root", err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: %w\nhint: systemctl status loam-agent", ErrNoAgent, err)
 	}
-	return fmt.Errorf("the agent went before it answered: %w\nhint: systemctl status loam-agent",
+	return fmt.Errorf("the agent ended before it answered: %w\nhint: systemctl status loam-agent",
 		err)
 }

@@ -1,6 +1,6 @@
-// Package control is how a command on the node reaches the one agent that owns
-// it: HTTP with JSON over a unix socket. Both ends are a Node, so that what is
-// asked through the socket is what the agent would be asked directly.
+// Package control connects a command on the node with the agent that owns the
+// node: HTTP with JSON over a unix socket. Both ends implement Node, so a
+// request through the socket is the same as a call of the agent.
 package control
 
 import (
@@ -8,86 +8,86 @@ import (
 	"time"
 )
 
-// Socket is where the agent listens.
+// Socket is the path on which the agent listens.
 const Socket = "/run/loam/agent.sock"
 
-// Node is what a person can ask of the agent. It answers ErrBusy while another
-// change is under way. Errors keep their text, and what they are as far as
-// errors.As document.Errors and errors.Is ErrBusy and ErrRestarting go.
+// Node has the requests that an operator can make to the agent. It returns
+// ErrBusy while another change is under way. Errors keep their text, and work
+// with errors.As for document.Errors and errors.Is for ErrBusy and
+// ErrRestarting.
 type Node interface {
-	// Apply makes the node what a document says.
+	// Apply applies a document.
 	Apply(ctx context.Context, request ApplyRequest) (Outcome, error)
 
-	// Confirm makes the change that is on trial stay.
+	// Confirm keeps the change that is on trial.
 	Confirm(ctx context.Context) (Outcome, error)
 
 	// Rollback makes an earlier generation the current one.
 	Rollback(ctx context.Context, request RollbackRequest) (Outcome, error)
 
-	// Verify compares every managed path with what it should be.
+	// Verify compares every managed path with its desired state.
 	Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error)
 
-	// Upgrade brings another version of the system, and restarts the machine
-	// with it.
+	// Upgrade installs another release and restarts the machine with it.
 	Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error)
 
-	// Reset takes the node's configuration and identity away. Its error says
-	// all that could not be done.
+	// Reset removes the node's configuration and identity. Its error lists
+	// everything that could not be done.
 	Reset(ctx context.Context) (Outcome, error)
 }
 
 // ApplyRequest is a configuration to apply.
 type ApplyRequest struct {
-	// Name is what the document is called in errors and in the history.
+	// Name is the document's name in errors and in the history.
 	Name string `json:"name,omitempty"`
 
 	// Document is its text; "" reads the node's own source again.
 	Document string `json:"document,omitempty"`
 
-	// Try is after how many nanoseconds the change is reverted if nobody
-	// confirms it; 0 is never.
+	// Try is the number of nanoseconds after which an unconfirmed change is
+	// reverted; 0 is never.
 	Try time.Duration `json:"try,omitempty"`
 }
 
-// RollbackRequest says which generation to go back to.
+// RollbackRequest says which generation to roll back to.
 type RollbackRequest struct {
 	// Generation is a number or a name; "" is the one before the current.
 	Generation string `json:"generation,omitempty"`
 }
 
-// UpgradeRequest says which system a node is to run.
+// UpgradeRequest says which release a node should run.
 type UpgradeRequest struct {
-	// From is a repository, "" for that of machine.yaml; Version is "" for the
-	// newest.
+	// From is a repository, by default the one in machine.yaml. Version is ""
+	// for the newest.
 	From    string `json:"from,omitempty"`
 	Version string `json:"version,omitempty"`
 
-	// Again tries one that has failed, Now does not wait for the time between
-	// two upgrades, nor for the window of restarts.
+	// Again retries a release that has failed. Now ignores the minimum time
+	// between two upgrades and the maintenance window.
 	Again bool `json:"again,omitempty"`
 	Now   bool `json:"now,omitempty"`
 
-	// Permit is the text of one for a release that is older than what runs.
-	// Back is to the system in the other slot, whatever Version is.
+	// Permit is the text of a permit for an older release than the running one.
+	// Back selects the release in the other slot, whatever Version is.
 	Permit []byte `json:"permit,omitempty"`
 	Back   bool   `json:"back,omitempty"`
 
-	// Drill has the running system fail on purpose, "check" or "panic", in
-	// place of all that.
+	// Drill, "check" or "panic", makes the running release fail on purpose and
+	// excludes all other fields.
 	Drill string `json:"drill,omitempty"`
 
-	// Plan only says whether it would be done, Stay leaves the restart to a
-	// person.
+	// Plan only checks whether the upgrade would be done. Stay leaves the
+	// restart to the operator.
 	Plan bool `json:"plan,omitempty"`
 	Stay bool `json:"stay,omitempty"`
 }
 
-// VerifyRequest says what to do about paths that are not as they should be.
+// VerifyRequest says what to do about drifted paths.
 type VerifyRequest struct {
 	Repair bool `json:"repair,omitempty"`
 }
 
-// Result is what became of a change.
+// Result is the result of a change.
 type Result string
 
 // The results of a change.
@@ -98,38 +98,38 @@ const (
 	Reverted  Result = "reverted"
 	Confirmed Result = "confirmed"
 	Reset     Result = "reset"
-	// Armed is a system that the machine starts next.
+	// Armed means that the machine boots the release next.
 	Armed Result = "armed"
 )
 
-// Outcome is the node after a change.
+// Outcome is the state of the node after a change.
 type Outcome struct {
 	Result Result `json:"result"`
-	// Generation is the current one, From the one before the change.
+	// Generation is the current generation, From the one before the change.
 	Generation string `json:"generation,omitempty"`
 	From       string `json:"from,omitempty"`
-	// Digest is of the configuration.
+	// Digest is the digest of the configuration.
 	Digest string `json:"digest,omitempty"`
-	// Reason says why the result is what it is, for a person.
+	// Reason explains the result, for display.
 	Reason string `json:"reason,omitempty"`
 	// Until is when a change on trial is reverted; zero for any other.
 	Until time.Time `json:"until,omitzero"`
-	// Version is that of the system that was brought.
+	// Version is the installed release.
 	Version string `json:"version,omitempty"`
 	// Plan is what was done, as text.
 	Plan string `json:"plan,omitempty"`
 }
 
-// VerifyReport is what Verify found.
+// VerifyReport is the result of Verify.
 type VerifyReport struct {
 	// Checked is the number of paths, Bytes the size of the content read.
 	Checked int   `json:"checked"`
 	Bytes   int64 `json:"bytes"`
-	// Bad are the paths that are not as they should be.
+	// Bad are the drifted paths.
 	Bad []Finding `json:"bad,omitempty"`
 }
 
-// Finding is one path that is not as it should be.
+// Finding is one drifted path.
 type Finding struct {
 	Path     string `json:"path"`
 	Problem  string `json:"problem"`

@@ -7,19 +7,19 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// ErrBusy means that the node is changing already.
+// ErrBusy means that another change is under way.
 var ErrBusy = errors.New("another change is under way")
 
-// ErrRestarting means that the agent starts anew before it does what it was
-// asked: it is to be asked again.
-var ErrRestarting = errors.New("the agent starts anew")
+// ErrRestarting means that the agent restarts before it handles the request.
+// The caller must repeat it.
+var ErrRestarting = errors.New("the agent is restarting")
 
 // ErrUnreachable means that something on the network cannot be reached, which
-// may pass.
+// may be temporary.
 var ErrUnreachable = errors.New("cannot be reached")
 
-// failure is an error on its way through the socket: its text, and of its chain
-// what callers branch on.
+// failure is an error on its way through the socket: its text, and the errors
+// in its chain on which callers branch.
 type failure struct {
 	Text     string          `json:"error"`
 	Document document.Errors `json:"document,omitempty"`
@@ -32,9 +32,9 @@ type failure struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
-// Refusal is why something is not begun; nothing has changed.
+// Refusal is why a request was refused; nothing has changed.
 type Refusal struct {
-	// Code is for programs, and stays.
+	// Code is stable, for programs.
 	Code          string
 	Problem, Hint string
 }
@@ -85,8 +85,8 @@ func (f failure) Unwrap() []error {
 	return chain
 }
 
-// status is for a person who talks to the socket with curl; Client tells the
-// errors apart by their fields.
+// status helps people who use the socket with curl. Client tells errors apart
+// by their fields.
 func (f failure) status() int {
 	switch {
 	case f.Busy, f.Refusal != "":

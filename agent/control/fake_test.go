@@ -33,11 +33,11 @@ var errDocument = document.Errors{
 	},
 }
 
-// fakeNode answers by the name of the document or generation, and with what it
-// was asked, so that a lost field shows.
+// fakeNode answers by the name of the document or generation, and returns its
+// request, so that a lost field shows.
 type fakeNode struct {
-	// asked gets the name of each Apply that blocks, which the end of its
-	// context or a value from release unblocks; ended gets its name then.
+	// asked gets the name of each Apply that blocks until its context ends or
+	// release has a value; ended gets its name then.
 	asked, release, ended chan string
 }
 
@@ -113,7 +113,7 @@ type agent struct {
 	served chan error
 }
 
-// start serves a fake node on a socket of its own.
+// start serves a fake node on a new socket.
 func start(t *testing.T) agent {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "agent.sock")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes the socket, for root only, with its directory. A socket that a
-// dead agent left is replaced; one that answers, or anything else of that name,
+// Listen creates the socket, for root only, with its directory. It replaces the
+// socket of a dead agent. A socket that answers, or another file of that name,
 // is an error. Closing the listener removes the socket.
 func Listen(socket string) (net.Listener, error) {
 	listener, err := listen(socket)
@@ -30,22 +30,21 @@ func listen(socket string) (net.Listener, error) {
 		return nil, err
 	}
 
-	// Of two agents that start at once, one waits here and then finds the
-	// other.
+	// If two agents start at once, one waits here and then finds the other.
 	unlock, err := lock(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	if err := clearWay(socket); err != nil {
+	if err := removeStaleSocket(socket); err != nil {
 		return nil, err
 	}
 
 	private := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 		var modeErr error
 		// bind(2) gives the file the mode of the socket (unix_bind_bsd in
-		// net/unix/af_unix.c), so that it is never open to others.
+		// net/unix/af_unix.c), so it is never open to others.
 		err := conn.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(err, modeErr)
 	}}
@@ -53,7 +52,7 @@ func listen(socket string) (net.Listener, error) {
 	return private.Listen(context.Background(), "unix", socket)
 }
 
-// lock locks the directory name against others who do.
+// lock locks the directory name against other callers.
 func lock(name string) (unlock func(), err error) {
 	dir, err := os.Open(name)
 	if err != nil {
@@ -66,8 +65,8 @@ func lock(name string) (unlock func(), err error) {
 	return func() { dir.Close() }, nil
 }
 
-// clearWay removes a socket that nobody listens on.
-func clearWay(socket string) error {
+// removeStaleSocket removes a socket without a listener.
+func removeStaleSocket(socket string) error {
 	info, err := os.Lstat(socket)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -77,7 +76,7 @@ func clearWay(socket string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("something that is no socket is in the way")
+		return errors.New("a file that is not a socket is in the way")
 	}
 
 	conn, err := net.Dial("unix", socket)
@@ -86,7 +85,7 @@ func clearWay(socket string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("ask whether an agent is there: %w", err)
+		return fmt.Errorf("check for another agent: %w", err)
 	}
 
 	return errors.Join(errors.New("another agent answers there"), conn.Close())

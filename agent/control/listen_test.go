@@ -19,9 +19,9 @@ func TestListen(t *testing.T) {
 		before  func(t *testing.T, socket string)
 		wantErr string
 	}{
-		{name: "nothing is there", before: func(*testing.T, string) {}},
+		{name: "no socket", before: func(*testing.T, string) {}},
 		{
-			name: "not even the directory",
+			name: "no directory",
 			before: func(t *testing.T, socket string) {
 				must(t, os.Remove(filepath.Dir(socket)))
 			},
@@ -41,7 +41,7 @@ func TestListen(t *testing.T) {
 			before: func(t *testing.T, socket string) {
 				must(t, os.WriteFile(socket, nil, 0o600))
 			},
-			wantErr: "something that is no socket is in the way",
+			wantErr: "a file that is not a socket is in the way",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// Of agents that start at once over a dead one's socket, one comes to listen.
+// If several agents start at once over a stale socket, one of them listens.
 func TestListenAtOnce(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	deadSocket(t, socket)
@@ -123,10 +123,10 @@ func TestClientWithoutAgent(t *testing.T) {
 		}
 	}()
 
-	ask("the agent went before it answered: ")
+	ask("the agent ended before it answered: ")
 }
 
-// deadSocket leaves a socket as a process that was killed does.
+// deadSocket leaves a socket as a killed process does.
 func deadSocket(t *testing.T, socket string) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	must(t, err)

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerKey is where a connection's context has why its peer may not ask, if so.
+// peerKey is the context key of a connection's error, if its peer may not make
+// requests.
 type peerKey struct{}
 
-// withPeer notes whether the process at the other end may ask.
+// withPeer records whether the process at the other end may make requests.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	uid, err := peer(conn)
 	if err == nil {
@@ -22,31 +23,31 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, err)
 }
 
-// refused is why the peer of a request may not ask, nil if it may.
+// refused returns why the peer of a request is refused, nil if it is not.
 func refused(ctx context.Context) error {
 	err, _ := ctx.Value(peerKey{}).(error)
 	return err
 }
 
-// allow lets root ask, and whom the agent runs as.
+// allow accepts root and the agent's own user.
 func allow(uid, own uint32) error {
 	if uid != 0 && uid != own {
-		return fmt.Errorf("user %d may not ask the agent, only root", uid)
+		return fmt.Errorf("user %d may not use the agent, only root", uid)
 	}
 	return nil
 }
 
-// peer is the effective user of the process that connected, at that time
+// peer returns the effective user of the process at the time it connected
 // (SO_PEERCRED, unix(7)).
 func peer(conn net.Conn) (uint32, error) {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
-		return 0, errors.New("only a unix socket tells who asks the agent")
+		return 0, errors.New("only a unix socket identifies its client")
 	}
 
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return 0, fmt.Errorf("find out who asks: %w", err)
+		return 0, fmt.Errorf("identify the client: %w", err)
 	}
 
 	var cred *unix.Ucred
@@ -57,7 +58,7 @@ func peer(conn net.Conn) (uint32, error) {
 
 	err = errors.Join(err, credErr)
 	if err != nil {
-		return 0, fmt.Errorf("find out who asks: %w", err)
+		return 0, fmt.Errorf("identify the client: %w", err)
 	}
 
 	return cred.Uid, nil

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// nobody is a user that is not root.
+// nobody is a user other than root.
 const nobody = 65534
 
-// The mode keeps others from the socket; this is for one whose mode is wrong. A
-// socket in the abstract namespace (unix(7)) has none.
-func TestOnlyRootMayAsk(t *testing.T) {
+// The socket's mode keeps others away. This check is for a socket with a wrong
+// mode. A socket in the abstract namespace (unix(7)) has no mode.
+func TestOnlyRootIsAllowed(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
@@ -30,7 +30,7 @@ func TestOnlyRootMayAsk(t *testing.T) {
 
 	conns := make(chan net.Conn)
 	go func() {
-		// Only this thread becomes nobody, and it ends with the goroutine.
+		// Only this thread changes its user, and it ends with the goroutine.
 		runtime.LockOSThread()
 		keep := ^uintptr(0)
 		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, nobody, keep)
@@ -47,13 +47,13 @@ func TestOnlyRootMayAsk(t *testing.T) {
 	}()
 
 	code, text := post(t, <-conns, "/confirm", "{}")
-	want := `{"error":"user 65534 may not ask the agent, only root"}`
+	want := `{"error":"user 65534 may not use the agent, only root"}`
 	if code != 403 || text != want {
 		t.Errorf("nobody: answer %d %s, want 403 %s", code, text, want)
 	}
 }
 
-// A connection that does not tell who asks is refused.
+// A connection without a known user is refused.
 func TestConnectionWithoutUser(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -61,7 +61,7 @@ func TestConnectionWithoutUser(t *testing.T) {
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	must(t, err)
 	code, text := post(t, conn, "/confirm", "{}")
-	want := `{"error":"only a unix socket tells who asks the agent"}`
+	want := `{"error":"only a unix socket identifies its client"}`
 	if code != 403 || text != want {
 		t.Errorf("answer %d %s, want 403 %s", code, text, want)
 	}

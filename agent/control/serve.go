@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxBody is the size of a request: a document with files inline has some
+	// maxBody is the largest request: a document with inline files has some
 	// MiB.
 	maxBody = 8 << 20
 	// sendTime is how long a client may take to send its request.
@@ -32,9 +32,8 @@ const (
 // Serve answers requests on listener with node until ctx ends. Then it closes
 // the listener and returns when the last request is answered.
 //
-// What a client has asked is done even if it does not wait for the answer: the
-// context of node's methods is ctx, not the request's. An answer may take any
-// time.
+// A request is completed even if the client no longer waits: node's methods get
+// ctx, not the request's context. An answer may take any time.
 func Serve(ctx context.Context, listener net.Listener, node Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
@@ -82,7 +81,7 @@ func handler(ctx context.Context, node Node) http.Handler {
 	return mux
 }
 
-// answer answers a request of type Q with what do says, under ctx.
+// answer answers a request of type Q with the result of do, under ctx.
 func answer[Q, A any](
 	ctx context.Context, do func(context.Context, Q) (A, error),
 ) http.HandlerFunc {
@@ -109,8 +108,8 @@ func answer[Q, A any](
 	}
 }
 
-// decode reads the one JSON value of a request. A field that it does not know
-// is an error: it may matter to the client.
+// decode reads the one JSON value of a request. An unknown field is an error,
+// because it may matter to the client.
 func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	controller := http.NewResponseController(w)
 	if err := controller.SetReadDeadline(time.Now().Add(sendTime)); err != nil {
@@ -129,7 +128,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 		return fmt.Errorf("read request %s: %w", r.URL.Path, err)
 	}
 
-	// Not after an error: the server still reads what the client has not sent.
+	// Not after an error, since the server still reads the rest of the request.
 	return controller.SetReadDeadline(time.Time{})
 }
 
@@ -143,6 +142,6 @@ func badRequest(err error) int {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// An error means that nobody waits for the answer any more.
+	// An error means that the client no longer waits.
 	_ = json.NewEncoder(w).Encode(body)
 }

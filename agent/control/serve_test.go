@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 )
 
-// post sends body over conn to the agent as any program might.
+// post sends body over conn to the agent, as any program might.
 func post(t *testing.T, conn net.Conn, path, body string) (status int, answer string) {
 	t.Helper()
 	transport := &http.Transport{
@@ -42,7 +42,7 @@ func post(t *testing.T, conn net.Conn, path, body string) (status int, answer st
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
 
-func TestRequestsThatAreWrong(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	socket := start(t).Socket
 	for _, test := range []struct {
 		name, path, body string
@@ -57,7 +57,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 			want:   `{"result":"applied","generation":"7"}`,
 		},
 		{
-			name:   "no JSON",
+			name:   "invalid JSON",
 			path:   "/apply",
 			body:   "spec:",
 			status: 400,
@@ -91,7 +91,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 			want:   `{"error":"read request /verify: json: unknown field \"fix\""}`,
 		},
 		{
-			name:   "a field where none is",
+			name:   "a field in a request without fields",
 			path:   "/confirm",
 			body:   `{"name":"x"}`,
 			status: 400,
@@ -112,7 +112,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 			want:   "404 page not found",
 		},
 		{
-			name:   "as large as may be",
+			name:   "the largest size",
 			path:   "/rollback",
 			body:   `{"generation":"` + strings.Repeat(" ", 8<<20-17) + `"}`,
 			status: 200,
@@ -170,7 +170,7 @@ func TestClientThatDoesNotWait(t *testing.T) {
 	}
 }
 
-// Serve ends only when what is under way has, whose answer still arrives.
+// Serve ends only after the requests under way, whose answers still arrive.
 func TestAgentThatStops(t *testing.T) {
 	a := start(t)
 	waited := make(chan error)
@@ -198,7 +198,7 @@ func TestAgentThatStops(t *testing.T) {
 	}
 }
 
-// A listener that fails is an error.
+// A failing listener is an error.
 func TestListenerThatFails(t *testing.T) {
 	listener, err := control.Listen(t.TempDir() + "/agent.sock")
 	if err != nil {

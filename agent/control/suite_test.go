@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// A node behind a socket is as the node itself.
+// A node behind a socket behaves like the node itself.
 func TestNode(t *testing.T) {
 	t.Run("itself", func(t *testing.T) { suite(t, fakeNode{}) })
 	t.Run("behind a socket", func(t *testing.T) { suite(t, start(t).Client) })
@@ -153,7 +153,7 @@ func failures(t *testing.T, node control.Node) {
 	}
 }
 
-func TestTheCodeOfARefusalComesThrough(t *testing.T) {
+func TestRefusalKeepsItsCode(t *testing.T) {
 	_, err := start(t).Client.Upgrade(t.Context(), control.UpgradeRequest{Plan: true})
 	r, is := errors.AsType[*control.Refusal](err)
 	if !is || r.Code != "same" || err.Error() != "upgrade: it runs already\nhint: wait" {
