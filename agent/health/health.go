@@ -25,13 +25,13 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Well reports whether a unit is as a generation wants it, and if not, how it
-// is.
+// Well reports whether a unit is in the desired state and, if not, describes
+// its state.
 func Well(want generation.Unit, s unit.State) (bool, string) {
 	ok := s.Started()
 	switch {
 	case want.Stopped && want.OnDemand:
-		ok = true // It is not enabled, and what its trigger makes of it is its own affair.
+		ok = true // It is not enabled, so its trigger does not count.
 	case want.Stopped:
 		ok = s.Stopped()
 	case want.OnDemand:
@@ -48,8 +48,8 @@ func Well(want generation.Unit, s unit.State) (bool, string) {
 	return false, fmt.Sprintf("unit %s is %s/%s", s.Name, s.Active, s.Sub)
 }
 
-// OnItsWay reports whether a unit may yet become well by itself. One that
-// systemd restarts again and again is not on its way.
+// OnItsWay reports whether a unit may still become healthy by itself. A unit
+// that systemd restarts again and again is not on its way.
 func OnItsWay(s unit.State) bool {
 	moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, s.Active)
 	return s.Job || moving && s.Sub != autoRestart
@@ -59,17 +59,17 @@ func OnItsWay(s unit.State) bool {
 // about to restart.
 const autoRestart = "auto-restart"
 
-// loops is how many times systemd restarts a service before it counts as one
-// that does not stay up, recently for how long a restart raises doubts.
+// loops is how many restarts by systemd mean that a service does not stay up.
+// recently is how long a restart raises doubts.
 const (
 	loops    = 3
 	recently = time.Minute
 )
 
-// Before sorts units by how they are before have is replaced. A unit was well
-// if have wants it up and it is as have wants it. One that have does not list,
-// such as a unit of the image that gets its first drop-in, was well if it was
-// up. A unit that is on its way, or that systemd has restarted of late, was
+// Before sorts units by their state before have is replaced. A unit was well if
+// have wants it up and it is in the desired state. A unit that have does not
+// list, such as a unit of the image that gets its first drop-in, was well if it
+// was up. A unit that is starting, or that systemd has restarted recently, was
 // neither well nor broken. now is on the clock of unit.State.Since.
 func Before(
 	have generation.Manifest, states []unit.State, now time.Duration,
@@ -103,10 +103,10 @@ func Before(
 	return well, broken
 }
 
-// Counts reports whether a unit has a say in the verdict on a change, given
-// what Before found. Those count that were well before, and those without which
-// the node runs no pods, unless they were broken. Any other has never been well
-// here: going back would not make it so.
+// Counts reports whether a unit counts for the verdict on a change, given the
+// result of Before. Units that were well before count, and the units without
+// which the node runs no pods, unless they were broken. Any other unit was
+// never well on this node, and a revert would not change that.
 func Counts(u generation.Unit, well, broken []string) bool {
 	return slices.Contains(well, u.Name) || u.Essential && !slices.Contains(broken, u.Name)
 }
@@ -115,11 +115,11 @@ func Counts(u generation.Unit, well, broken []string) bool {
 type Word string
 
 const (
-	// Wait is no outcome yet; look again at Verdict.Next, or when a unit
+	// Wait means no outcome yet; judge again at Verdict.Next or when a unit
 	// changes.
 	Wait Word = "wait"
 	Good Word = "good"
-	// Confirm is Good but for the person who has to say so until Verdict.Next.
+	// Confirm means Good, if an operator confirms it before Verdict.Next.
 	Confirm Word = "confirm"
 	Bad     Word = "bad"
 )
@@ -128,35 +128,35 @@ const (
 type Verdict struct {
 	Word Word
 
-	// Reason says what is wrong, with a unit that does not count if Word is
-	// Good, or what is waited for.
+	// Reason is what is wrong or what is waited for. If Word is Good, it names
+	// a unit that does not count.
 	Reason string
 
-	// Next is when to look again at the latest.
+	// Next is when to judge again at the latest.
 	Next time.Duration
 
-	// Unwell are the units that do not count and are not well, of Good.
+	// Unwell are the unhealthy units that do not count, if Word is Good.
 	Unwell []Unwell
 }
 
-// Unwell is a unit that is not as it is wanted, and how it is.
+// Unwell is a unit that is not in the desired state, with its state.
 type Unwell struct{ Unit, How string }
 
-// Gate watches one generation after it was applied: the units of it that count.
+// Gate watches the units of one generation that count, after it was applied.
 // All times are on one clock that does not stop, such as the time since boot.
 type Gate struct {
 	Want generation.Manifest
 
-	// Well and Broken are what Before found: see Counts.
+	// Well and Broken are the result of Before: see Counts.
 	Well, Broken []string
 
-	// Failed is what systemd said of each unit that it could not start, stop or
+	// Failed are systemd's errors by unit that it could not start, stop or
 	// restart.
 	Failed map[string]error
 
-	// Since is when the change was done. It is good when all of them have been
-	// well for Steady without a break, and bad if that has not begun after
-	// Limit.
+	// Since is when the change was done. It is good when all units that count
+	// have been well for Steady without a break, and bad if that has not begun
+	// after Limit.
 	Since, Steady, Limit time.Duration
 
 	wellSince time.Duration
@@ -165,7 +165,7 @@ type Gate struct {
 	counts    map[string]bool
 }
 
-// Judge takes in how the units of Want are at time now.
+// Judge judges the states of the units of Want at time now.
 func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 	steady := g.count(states)
 	waiting := ""
@@ -218,8 +218,8 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 	}
 }
 
-// unwell are the units that do not count and are not well. What is still on its
-// way is left out.
+// unwell returns the unhealthy units that do not count, without the ones that
+// are starting.
 func (g *Gate) unwell(states []unit.State) []Unwell {
 	var all []Unwell
 	for _, u := range g.Want.Units {
@@ -246,7 +246,7 @@ func (g *Gate) unwell(states []unit.State) []Unwell {
 	return all
 }
 
-// inWords is how units are, for a person; "" without any.
+// inWords describes the state of units; "" without any.
 func inWords(units []Unwell) string {
 	var how []string
 	for _, u := range units {
@@ -263,8 +263,8 @@ func doesNotStayUp(name string, restarts int) string {
 	return fmt.Sprintf("unit %s does not stay up: systemd has restarted it %s", name, often)
 }
 
-// count keeps how often systemd has restarted each service by itself and
-// reports whether that is as it was before, of those that count.
+// count records how often systemd has restarted each service and reports
+// whether no unit that counts was restarted since the last call.
 func (g *Gate) count(states []unit.State) bool {
 	if g.first == nil {
 		g.first = map[string]int{}

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// The states that units of these tests are in.
+// The states of units in these tests.
 var (
 	active   = unit.State{Active: "active", Sub: "running"}
 	inactive = unit.State{Active: "inactive", Sub: "dead", Result: "success"}
@@ -49,7 +49,7 @@ func TestWell(t *testing.T) {
 	}{
 		{"up and wanted", up, active, ""},
 		{"a oneshot that is done", up, done, ""},
-		{"left out by a condition", up, skipped, ""},
+		{"skipped by a condition", up, skipped, ""},
 		{"reloading", up, unit.State{Active: "reloading", Sub: "reload"}, ""},
 		{"on its way", up, activating, "unit a.service is activating/start"},
 		{
@@ -67,9 +67,9 @@ func TestWell(t *testing.T) {
 		{"down and wanted", up, inactive, "unit a.service is inactive/dead"},
 		{"failed", up, failed, "unit a.service failed: exit-code, exit code 3"},
 		{"waiting to be restarted", up, looping, "unit a.service is activating/auto-restart"},
-		{"down as it should be", stopped, inactive, ""},
-		{"failed, and to be down", stopped, failed, ""},
-		{"up, and to be down", stopped, active, "unit a.service is active/running"},
+		{"down as desired", stopped, inactive, ""},
+		{"failed, and desired down", stopped, failed, ""},
+		{"up, and desired down", stopped, active, "unit a.service is active/running"},
 		{"on demand and down", onDemand, inactive, ""},
 		{"on demand and up", onDemand, active, ""},
 		{"on demand and starting", onDemand, activating, ""},
@@ -120,7 +120,7 @@ func TestBefore(t *testing.T) {
 		{"failed, and not listed before", generation.Manifest{}, failed, false, true},
 		{"down", listed, inactive, false, true},
 		{"down, and not listed before", generation.Manifest{}, inactive, false, false},
-		{"down as it was to be", stopped, inactive, false, false},
+		{"down as desired", stopped, inactive, false, false},
 		{"on demand and down", onDemand, inactive, true, false},
 		{"on demand and failed", onDemand, failed, false, true},
 		{"a oneshot that is done", listed, done, true, false},
@@ -159,7 +159,7 @@ func TestBefore(t *testing.T) {
 	}
 
 	if well, broken := Before(listed, nil, now); well != nil || broken != nil {
-		t.Errorf("a unit that was not looked at: well %v, broken %v", well, broken)
+		t.Errorf("a unit that was not observed: well %v, broken %v", well, broken)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// look is one look at the unit a.service, at a time since the change was done.
+// look is the state of unit a.service at a time since the change was done.
 type look struct {
 	at   time.Duration
 	is   unit.State
@@ -212,7 +212,7 @@ func TestGate(t *testing.T) {
 			[]look{{0, active, Wait}, {9 * s, active, Wait}, {10 * s, active, Good}}, ""},
 		{"failed at once", generation.Unit{}, nil, nil,
 			[]look{{0, failed, Bad}}, "unit a.service failed: exit-code, exit code 3"},
-		{"fails when it had seemed well", generation.Unit{}, nil, nil,
+		{"fails after it was well", generation.Unit{}, nil, nil,
 			[]look{{0, active, Wait}, {s, failed, Bad}},
 			"unit a.service failed: exit-code, exit code 3"},
 		{"failed, with a job that starts it again", generation.Unit{}, nil, nil,
@@ -249,7 +249,7 @@ func TestGate(t *testing.T) {
 				{18 * s, restarted(1, active), Wait},
 				{19 * s, restarted(1, active), Good},
 			}, ""},
-		{"one blip begins the time anew", generation.Unit{}, nil, nil,
+		{"one blip restarts the time", generation.Unit{}, nil, nil,
 			[]look{
 				{0, active, Wait},
 				{5 * s, activating, Wait},
@@ -257,26 +257,31 @@ func TestGate(t *testing.T) {
 				{15 * s, active, Wait},
 				{16 * s, active, Good},
 			}, ""},
-		{"broken before, and failed still", generation.Unit{}, []string{"a.service"}, nil,
+		{"broken before, and still failed", generation.Unit{}, []string{"a.service"}, nil,
 			[]look{{0, failed, Wait}, {10 * s, failed, Good}},
 			"unit a.service failed: exit-code, exit code 3"},
-		{"broken before, and restarted on and on", generation.Unit{}, []string{"a.service"}, nil,
+		{
+			"broken before, and restarted again and again",
+			generation.Unit{},
+			[]string{"a.service"},
+			nil,
 			[]look{{0, restarted(4, looping), Wait}, {10 * s, restarted(9, looping), Good}},
-			"unit a.service does not stay up: systemd has restarted it 5 times"},
+			"unit a.service does not stay up: systemd has restarted it 5 times",
+		},
 		{"on demand and down", generation.Unit{OnDemand: true}, nil, nil,
 			[]look{{0, inactive, Wait}, {10 * s, inactive, Good}}, ""},
-		{"to be stopped, and it is", generation.Unit{Stopped: true}, nil, nil,
+		{"desired stopped, and it is", generation.Unit{Stopped: true}, nil, nil,
 			[]look{{0, inactive, Wait}, {10 * s, inactive, Good}}, ""},
-		{"to be stopped, and it will not", generation.Unit{Stopped: true}, nil, nil,
+		{"desired stopped, and it does not stop", generation.Unit{Stopped: true}, nil, nil,
 			[]look{{0, active, Wait}, {60 * s, active, Bad}},
 			"unit a.service is active/running after 1m0s"},
 		{"a job error of a unit that is down", generation.Unit{}, nil, job,
 			[]look{{0, inactive, Bad}}, "start a.service: timeout"},
-		{"a job error of a unit that is still on its way", generation.Unit{}, nil, job,
+		{"a job error of a starting unit", generation.Unit{}, nil, job,
 			[]look{{0, activating, Wait}, {s, active, Wait}, {11 * s, active, Good}}, ""},
-		{"a job error of a unit that is well all the same", generation.Unit{}, nil, job,
+		{"a job error of a healthy unit", generation.Unit{}, nil, job,
 			[]look{{0, active, Wait}, {10 * s, active, Good}}, ""},
-		{"not there to look at", generation.Unit{Name: "t@.service"}, nil, nil,
+		{"an unknown unit", generation.Unit{Name: "t@.service"}, nil, nil,
 			[]look{{0, failed, Wait}, {10 * s, failed, Good}}, ""},
 	}
 
@@ -307,7 +312,7 @@ func TestGate(t *testing.T) {
 					t.Fatalf("after %s: %+v, not %s", l.at, v, l.word)
 				}
 				if v.Word == Wait && v.Next <= began+l.at {
-					t.Errorf("after %s: the next look is at %s, which is not later",
+					t.Errorf("after %s: the next judgement is at %s, which is not later",
 						l.at, v.Next-began)
 				}
 			}
@@ -318,8 +323,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateOfAUnitThatDoesNotCount: it was never well on this node.
-func TestGateOfAUnitThatDoesNotCount(t *testing.T) {
+// The unit was never well on this node.
+func TestGateOfUncountedUnits(t *testing.T) {
 	const s = time.Second
 	job := map[string]error{"a.service": errors.New("start a.service: dependency")}
 	tests := []struct {
@@ -380,7 +385,7 @@ func TestGateOfAUnitThatDoesNotCount(t *testing.T) {
 			inactive,
 			"start a.service: dependency",
 		},
-		{"its job failed, and it is up all the same", generation.Unit{}, job, active, active, ""},
+		{"its job failed, and it is up", generation.Unit{}, job, active, active, ""},
 		{
 			"it does not stop",
 			generation.Unit{Stopped: true},
