@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// freeSockets stops the service of each socket that is to be started: systemd
-// refuses to start a socket whose service is up. A service that is to be up is
-// started again afterwards, unless its socket does that.
+// freeSockets stops the service of each socket that will be started: systemd
+// refuses to start a socket whose service is up. The service is started again
+// afterwards if it should be up, unless its socket does that.
 func freeSockets(actions []Action, after map[string]*listed, observed Observed) []Action {
 	for _, socket := range slices.Clone(actions) {
 		u := after[socket.Unit]
@@ -35,21 +35,21 @@ func freeSockets(actions []Action, after map[string]*listed, observed Observed) 
 	return actions
 }
 
-// comesUpAgain reports whether a unit that stops because of another has to be
+// comesUpAgain reports whether a unit that stops because of another must be
 // started again. want is nil for a unit of the image alone.
 func comesUpAgain(want *listed) bool {
 	return want != nil && !want.Stopped && !want.BySocket
 }
 
-// bonds is what says which units are bound to which.
+// bonds knows which units are bound to which.
 type bonds struct {
 	after    map[string]*listed
 	observed Observed
 	changes  changes
 }
 
-// follow adds what systemd makes of the actions by itself: a unit that is up
-// stops and restarts with those it is bound to.
+// follow adds the actions that systemd takes by itself: a running unit stops
+// and restarts with the units it is bound to.
 func follow(actions []Action, b bonds) []Action {
 	queue := slices.Clone(actions)
 	for len(queue) > 0 {
@@ -71,7 +71,7 @@ func follow(actions []Action, b bonds) []Action {
 
 			actions = append(actions, did)
 			if did.Verb == Start {
-				did.Verb = Stop // As what is bound to it sees it.
+				did.Verb = Stop // From the bound unit's point of view.
 			}
 
 			queue = append(queue, did)
@@ -81,9 +81,9 @@ func follow(actions []Action, b bonds) []Action {
 	return actions
 }
 
-// to are the units that are up and bound to unit name: by what the next
-// generation says, or by what systemd says now, slices and the image's units
-// included, unless that changes.
+// to returns the running units that are bound to unit name: according to the
+// next generation or, unless that changes, to systemd, which includes slices
+// and the image's units.
 func (b bonds) to(name string) []string {
 	var bound []string
 	for other, u := range b.after {
@@ -102,15 +102,14 @@ func (b bonds) to(name string) []string {
 	return slices.Compact(bound)
 }
 
-// mayChange reports whether what systemd reads anew says otherwise of how other
-// is bound to name.
+// mayChange reports whether a reload may change how other is bound to name.
 func (b bonds) mayChange(other, name string) bool {
 	link := path.Join(unitDir, other+".requires", name)
 	return len(b.changes.unitFiles(other)) > 0 || b.changes.byPath[link] == Removed
 }
 
-// actionBy is what becomes of unit name, which is up, through a; false if that
-// is decided otherwise already. want is nil for a unit of the image alone.
+// actionBy returns what a does to the running unit name, false if another
+// action decides that. want is nil for a unit of the image alone.
 func actionBy(a Action, name string, want *listed, actions []Action) (Action, bool) {
 	did := Action{
 		Unit: name,
@@ -122,7 +121,7 @@ func actionBy(a Action, name string, want *listed, actions []Action) (Action, bo
 	if a.Verb == Stop {
 		did.Verb = Stop
 		if comesUpAgain(want) {
-			// It stops with the other and has to come up again.
+			// It stops with the other unit and must come up again.
 			did.Verb = Start
 			did.By = ""
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// TestTogether is about units that do not stand alone: under several names, in
-// slices, bound to others.
-func TestTogether(t *testing.T) {
+// Units that depend on others: with several names, in slices, bound to others.
+func TestBoundUnits(t *testing.T) {
 	up := func(id string, boundBy ...string) unit.State {
 		return unit.State{ID: id, Active: "active", BoundBy: boundBy}
 	}
@@ -25,16 +24,16 @@ func TestTogether(t *testing.T) {
 		observed   Observed
 		actions    string
 	}{
-		{"a slice that leaves, with a service in it that stays",
+		{"a removed slice with a service in it that stays",
 			units(own("a.slice", "x"), own("b.service", "[Service]\nSlice=a.slice\n")),
 			units(own("b.service", "[Service]\nSlice=a.slice\n")),
 			Observed{"a.slice": up("a.slice", "b.service"), "b.service": up("b.service")}, ""},
-		{"a slice that is to be stopped takes what is in it along",
+		{"a stopped slice stops the units in it",
 			units(own("a.slice", "x"), own("b.service", "[Service]\nSlice=a.slice\n")),
 			units(with(own("a.slice", "x"), stop), own("b.service", "[Service]\nSlice=a.slice\n")),
 			Observed{"a.slice": up("a.slice", "b.service"), "b.service": up("b.service")},
 			"stop a.slice, start b.service"},
-		{"what is bound to a unit that stops with another stops, too",
+		{"units bound to a unit that stops with another stop, too",
 			units(own("a.service", "x"), own("b.service", "[Unit]\nPartOf=a.service\n"),
 				own("c.service", "[Unit]\nRequires=b.service\n")),
 			units(with(own("a.service", "x"), stop), own("b.service", "[Unit]\nPartOf=a.service\n"),
@@ -152,7 +151,7 @@ func TestTogether(t *testing.T) {
 				},
 			},
 			Observed{"t@1.service": up("t@1.service")}, "restart t@1.service"},
-		{"a template's drop-in that an instance has one of the same name instead of",
+		{"a template's drop-in that a drop-in of the instance replaces",
 			units(with(with(own("t@.service", "x"), disable), dropIn("x")),
 				with(config.Unit{Name: "t@1.service"}, dropIn("i"))),
 			units(with(with(own("t@.service", "x"), disable), dropIn("y")),

@@ -1,6 +1,6 @@
-// Package plan decides what it takes to go from one generation to another:
-// which paths change, which units are restarted, started or stopped, and why.
-// It is pure. What is applied is exactly what the plan says.
+// Package plan decides how to get from one generation to another: which paths
+// change, which units are restarted, started or stopped, and why. It is pure,
+// and exactly the plan is applied.
 //
 // [Diff] says for every file whether it is added, changed, removed or gets
 // another mode, and for every unit what happens and why:

@@ -9,14 +9,15 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// unitDir is where systemd sees what a generation says of units.
+// unitDir is the directory in which systemd finds the files of a generation's
+// units.
 const unitDir = "/etc/systemd/system"
 
 // changes are the paths that differ between two generations.
 type changes struct {
 	list   []File
 	byPath map[string]Change
-	// before and after are all entries of both.
+	// before and after are all entries of the two generations.
 	before, after             map[string]generation.Entry
 	startsBefore, startsAfter map[string]starts
 }
@@ -64,15 +65,15 @@ func onlyMode(a, b generation.Entry) bool {
 	return a == b
 }
 
-// concernUnits reports whether systemd has to read its units again.
+// concernUnits reports whether systemd must be reloaded.
 func (c changes) concernUnits() bool {
 	return slices.ContainsFunc(c.list, func(f File) bool {
 		return strings.HasPrefix(f.Path, unitDir+"/")
 	})
 }
 
-// unitFiles says what changes in the text and the drop-ins that systemd reads
-// for a unit, its template's included, as reasons.
+// unitFiles returns the changes, as reasons, of the text and the drop-ins that
+// systemd reads for a unit, its template's included.
 func (c changes) unitFiles(name string) []string {
 	var why []string
 	for _, of := range []string{name, generation.TemplateOf(name)} {
@@ -93,7 +94,7 @@ func (c changes) unitFiles(name string) []string {
 	return why
 }
 
-// hidden reports whether unit name has a drop-in of its own, before and after,
+// hidden reports whether unit name has, before and after, a drop-in of its own
 // that systemd reads instead of its template's.
 func (c changes) hidden(name, dropIn string) bool {
 	own := path.Join(unitDir, name+".d", path.Base(dropIn))
@@ -102,7 +103,7 @@ func (c changes) hidden(name, dropIn string) bool {
 	return before && after
 }
 
-// watched says which of files change, as reasons.
+// watched returns which of files change, as reasons.
 func (c changes) watched(files []string) []string {
 	var why []string
 	for _, name := range files {
@@ -113,8 +114,8 @@ func (c changes) watched(files []string) []string {
 	return why
 }
 
-// starts is the links that bear on whether systemd starts a unit: those that
-// do, and those that take the image's own away.
+// starts are the links that decide whether systemd starts a unit: the ones that
+// make it start, and the ones that override the image's own.
 type starts struct{ held, masked bool }
 
 // links compares the links that make systemd start the unit: see unitDiff.
@@ -123,7 +124,7 @@ func (c changes) links(name string) (held, freed bool) {
 	return before.held, before.masked && !c.startsAfter[name].masked
 }
 
-// startsOf are those of each unit.
+// startsOf returns the starts of each unit.
 func startsOf(entries map[string]generation.Entry) map[string]starts {
 	all := map[string]starts{}
 	for name, e := range entries {

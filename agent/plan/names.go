@@ -7,16 +7,16 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// listed is a unit of a generation under all the names that this lists it by.
-// Where they disagree, the Unit is as it is listed under the name in the plan.
+// listed is a unit of a generation under all the names that the generation
+// lists. Where they disagree, Unit is the entry under the plan's name.
 type listed struct {
 	generation.Unit
 	names []string
 }
 
-// aliases says which name the plan has for a unit that goes by several, by the
-// name that systemd itself uses: that one, if one of the generations lists it.
-// It forgets the others when the unit's file goes.
+// aliases maps systemd's own name of a unit to the plan's name of it:
+// systemd's, if one of the generations lists it. systemd forgets the other
+// names when the unit's file is removed.
 type aliases struct {
 	observed Observed
 	inPlan   map[string]string
@@ -33,8 +33,8 @@ func newAliases(have, want generation.Manifest, observed Observed) aliases {
 	return a
 }
 
-// merge makes one of the units of a generation that are the same unit for
-// systemd, by their name in the plan. Nothing runs under a template's own name.
+// merge joins the entries of a generation that are the same unit for systemd,
+// by their name in the plan. No unit runs under a template's own name.
 func (a aliases) merge(units []generation.Unit) map[string]*listed {
 	all := map[string]*listed{}
 	for _, u := range units {
@@ -44,7 +44,7 @@ func (a aliases) merge(units []generation.Unit) map[string]*listed {
 
 		name := a.inPlan[a.observed.id(u.Name)]
 		if u.Own {
-			name = u.Name // A unit with a text of its own is no alias, whatever it was.
+			name = u.Name // A unit with a text of its own is not an alias, whatever it was before.
 		}
 
 		l := all[name]
@@ -65,8 +65,8 @@ func (a aliases) merge(units []generation.Unit) map[string]*listed {
 	return all
 }
 
-// eachOf lists what f gives of both units, either of which may be nil, sorted
-// and each once.
+// eachOf returns the results of f for both units, either of which may be nil,
+// sorted and without duplicates.
 func eachOf(have, want *listed, f func(*listed) []string) []string {
 	var all []string
 	for _, l := range []*listed{have, want} {
@@ -78,15 +78,15 @@ func eachOf(have, want *listed, f func(*listed) []string) []string {
 	return slices.Compact(all)
 }
 
-// keysOf are the keys of both, sorted.
+// keysOf returns the keys of both, sorted.
 func keysOf(a, b map[string]*listed) []string {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Names are all units that either generation bears on: those to observe, with
-// those that they turn out to be bound by (unit.State).
+// Names returns all units that the two generations concern. The caller observes
+// them and the units that turn out to be bound to them (unit.State).
 func Names(have, want generation.Manifest) []string {
 	var all []string
 	for _, u := range slices.Concat(have.Units, want.Units) {

@@ -7,8 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Plan is what there is to do, in this order: the files, a reload of systemd if
-// Reload says so, the units as they are listed.
+// Plan lists the work in order: the files, a reload of systemd if Reload is
+// set, then the units as listed.
 type Plan struct {
 	// From and To name generations; From is "" for the first.
 	From string `json:"from"`
@@ -17,7 +17,7 @@ type Plan struct {
 	Files  []File   `json:"files,omitempty"`
 	Reload bool     `json:"reload,omitempty"`
 	Units  []Action `json:"units,omitempty"`
-	// Kept are the units that nothing is done with, and why, sorted by name.
+	// Kept are the units that stay as they are, and why, sorted by name.
 	Kept []Action `json:"kept,omitempty"`
 }
 
@@ -37,17 +37,17 @@ const (
 	Added   Change = "added"
 	Changed Change = "changed"
 	Removed Change = "removed"
-	// ModeOnly is a file with the same content and other permission bits.
+	// ModeOnly means the same content with other permission bits.
 	ModeOnly Change = "mode"
 )
 
-// Action is what is done with one unit.
+// Action is what happens to one unit.
 type Action struct {
 	Unit string `json:"unit"`
 	Verb Verb   `json:"verb"`
 
-	// By is the unit through which systemd does it, as this one is bound to it;
-	// "" where systemd is asked for it.
+	// By is the unit to which this one is bound and with which systemd acts on
+	// it; "" if systemd is asked directly.
 	By string `json:"by,omitempty"`
 
 	// Once says that the unit is on demand and runs now only because it is new
@@ -58,7 +58,7 @@ type Action struct {
 	Why []string `json:"why"`
 }
 
-// Verb is what systemd is asked for.
+// Verb is the request to systemd.
 type Verb string
 
 const (
@@ -69,11 +69,11 @@ const (
 	Keep    Verb = "keep"
 )
 
-// Stage groups actions that may run at once: all of a stage are done before
-// the next begins. Stops come first, then sockets, which systemd starts only
-// while their service is down, then the container runtime, then the rest, then
-// kubelet, which talks to the runtime. What is on demand comes last: no change
-// that a path unit watches for may be missed, and nothing waits for a long run.
+// Stage groups actions that may run at once. A stage begins when the one before
+// is done. Stops come first, then sockets, which systemd starts only while
+// their service is down, then the container runtime, then the rest, then the
+// kubelet, which needs the runtime. Units on demand come last: a path unit must
+// not miss a change, and nothing should wait for a long run.
 func (a Action) Stage() int {
 	switch {
 	case a.Verb == Stop:
@@ -90,11 +90,11 @@ func (a Action) Stage() int {
 	return 3
 }
 
-// Observed is the state of units by name. A unit that is not in it is taken to
-// be as the generation before wants it.
+// Observed is the state of units by name. A missing unit is assumed to be as
+// the previous generation wants it.
 type Observed map[string]unit.State
 
-// id is the name that systemd itself uses for a unit.
+// id returns systemd's own name of a unit.
 func (o Observed) id(name string) string {
 	if id := o[name].ID; id != "" {
 		return id
@@ -102,8 +102,8 @@ func (o Observed) id(name string) string {
 	return name
 }
 
-// Diff decides what leads from the node as it runs have to one that runs want.
-// have is the zero Manifest on a node that has no configuration yet.
+// Diff returns the plan from the running generation have to want. have is the
+// zero Manifest on a node without a configuration.
 func Diff(have, want generation.Manifest, observed Observed) Plan {
 	changes := diffEntries(have.Entries, want.Entries)
 	p := Plan{

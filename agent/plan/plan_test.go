@@ -303,7 +303,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestOnDemand is about a unit that a timer, a path or a socket starts.
+// TestOnDemand is about units that a timer, a path or a socket starts.
 func TestOnDemand(t *testing.T) {
 	const wanted = "[Install]\nWantedBy=x.target\n"
 	timer := own("a.timer", wanted)
@@ -488,8 +488,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestUnitFilesOfAnotherModeRestartNothing: an earlier Loam had them 0644.
-func TestUnitFilesOfAnotherModeRestartNothing(t *testing.T) {
+// Earlier versions of Loam wrote them with mode 0644.
+func TestModeOfAUnitFileRestartsNothing(t *testing.T) {
 	d := units(with(own("a.service", "x"), dropIn("y")))
 	want := manifest(t, 2, d)
 

@@ -15,7 +15,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// draw makes choices of bytes; when they are used up, the first choice.
+// draw makes choices from bytes. When they are used up, it takes the first
+// choice.
 type draw []byte
 
 func (d *draw) next(choices int) int {
@@ -27,8 +28,8 @@ func (d *draw) next(choices int) int {
 	return int(b) % choices
 }
 
-// desired draws from few names, so that two configurations meet, and what is a
-// file in one is a directory in the other.
+// desired draws from few names, so that two configurations overlap, and a file
+// in one is a directory in the other.
 func (d *draw) desired() config.Desired {
 	var drawn config.Desired
 	for _, name := range []string{"/etc/a", "/etc/b", "/opt/cni/a", "/var/lib/a"} {
@@ -74,12 +75,12 @@ type model map[string]generation.Entry
 
 func modelOf(m generation.Manifest) model { return entriesByPath(m.Entries) }
 
-// play does to the model what is done with files: those that go first, and of
-// the others only what the plan says changes.
+// play applies the file changes to the model: first the removals, then only the
+// other changes of the plan.
 func (m model) play(files []File, want model) error {
 	for _, f := range files {
 		if _, had := m[f.Path]; had == (f.Change == Added) {
-			return fmt.Errorf("%s %s: it was there: %v", f.Path, f.Change, had)
+			return fmt.Errorf("%s %s: it existed: %v", f.Path, f.Change, had)
 		}
 		if f.Change == Removed {
 			delete(m, f.Path)
@@ -109,7 +110,7 @@ func (m model) play(files []File, want model) error {
 	return nil
 }
 
-// roundtrip goes from a to b and back.
+// roundtrip applies the plans from a to b and back.
 func roundtrip(t *testing.T, a, b config.Desired) {
 	t.Helper()
 	node := modelOf(manifest(t, 1, a))
@@ -137,13 +138,13 @@ func roundtrip(t *testing.T, a, b config.Desired) {
 		for _, a := range slices.Concat(p.Units, p.Kept) {
 			named[a.Unit]++
 			if named[a.Unit] > 1 {
-				t.Errorf("%s is there twice:\n%s", a.Unit, p)
+				t.Errorf("%s is listed twice:\n%s", a.Unit, p)
 			}
 		}
 	}
 }
 
-func TestDiffLeadsThereAndBack(t *testing.T) {
+func TestRoundtrip(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 		text := make(draw, 96)
@@ -152,7 +153,7 @@ func TestDiffLeadsThereAndBack(t *testing.T) {
 	}
 }
 
-// FuzzDiff is TestDiffLeadsThereAndBack for any configurations.
+// FuzzDiff is TestRoundtrip for any configurations.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte{}, []byte{2, 1, 1})
 	f.Add([]byte{2, 0, 0, 1, 1, 1}, []byte{1, 0, 0, 2, 1, 2})

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// String is the plan for people: a line for each path and each unit, with all
+// String returns the plan as text: a line for each path and each unit, with all
 // reasons.
 func (p Plan) String() string {
 	var out strings.Builder

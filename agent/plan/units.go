@@ -9,17 +9,18 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// unitDiff is all that bears on one unit. Have or Want is nil where that
+// unitDiff has everything that concerns one unit. Have or Want is nil if that
 // generation does not list it.
 type unitDiff struct {
 	name       string
 	have, want *listed
 
-	// files are the changes of text and drop-ins, watched those of filePaths.
+	// files are the changes of text and drop-ins, watched the changes of
+	// filePaths.
 	files, watched []string
 
-	// held says that the generation before had links that start the unit,
-	// freed that it took the image's own such links away and the next does not.
+	// held says that the previous generation had links that start the unit,
+	// freed that it overrode the image's own such links and the next does not.
 	held, freed bool
 	state       unit.State
 	observed    bool
@@ -34,7 +35,7 @@ func diffUnits(have, want generation.Manifest, c changes, observed Observed) []A
 		d := newUnitDiff(name, before[name], after[name], c)
 		d.state, d.observed = observed[name]
 		if d.want != nil && d.want.Own && observed.id(name) != name {
-			d.state = unit.State{Active: "inactive"} // What was another's alias becomes a unit.
+			d.state = unit.State{Active: "inactive"} // An alias of another unit becomes a unit.
 		}
 
 		verb, why := d.decide()
@@ -55,7 +56,7 @@ func diffUnits(have, want generation.Manifest, c changes, observed Observed) []A
 	return actions
 }
 
-// newUnitDiff takes together what changes under all names of the unit.
+// newUnitDiff combines the changes under all names of the unit.
 func newUnitDiff(name string, have, want *listed, c changes) unitDiff {
 	d := unitDiff{name: name, have: have, want: want}
 	for _, of := range eachOf(have, want, func(l *listed) []string { return l.names }) {
@@ -91,7 +92,7 @@ func (d unitDiff) decide() (Verb, []string) {
 	return d.run()
 }
 
-// run decides for a unit that is to be up, or may be.
+// run decides for a unit that should or may be up.
 func (d unitDiff) run() (Verb, []string) {
 	why := d.changes()
 	if d.have == nil && d.want.Restart {
@@ -116,17 +117,17 @@ func (d unitDiff) run() (Verb, []string) {
 	return Restart, why
 }
 
-// byTrigger is why nothing is done with a unit that is on demand.
+// byTrigger is why a unit on demand is left alone.
 const byTrigger = "its timer, path or socket unit starts it"
 
 // idle reports whether the unit is on demand and down, so that there is nothing
-// to restart and nothing that has to come up.
+// to restart and it need not come up.
 func (d unitDiff) idle() bool {
 	return d.want != nil && d.want.OnDemand && (!d.observed || d.state.Stopped())
 }
 
-// once decides for a unit that is idle: it runs when it is new and when it
-// changes, as a path unit may never ask for the first run. A socket does ask.
+// once decides for an idle unit: it runs when it is new and when it changes, as
+// a path unit may never request the first run. A socket does.
 func (d unitDiff) once(why []string) (Verb, []string) {
 	switch {
 	case d.want.BySocket:
@@ -139,11 +140,11 @@ func (d unitDiff) once(why []string) (Verb, []string) {
 	return Start, why
 }
 
-// changes are the reasons to restart the unit that its files give.
+// changes returns the reasons to restart the unit because of its files.
 func (d unitDiff) changes() []string { return slices.Concat(d.files, d.watched) }
 
-// leave decides for a unit of the image that the configuration no longer
-// lists: it becomes what the image makes of it.
+// leave decides for a unit of the image that the configuration no longer lists:
+// it returns to the image's state.
 func (d unitDiff) leave() (Verb, []string) {
 	switch {
 	case d.held && !d.have.ImageEnabled:
@@ -156,12 +157,12 @@ func (d unitDiff) leave() (Verb, []string) {
 	return Keep, []string{"it is the image's alone again"}
 }
 
-// slice reports whether the unit is a slice: stopping one stops all that is in
-// it, and its settings count as soon as systemd has read them.
+// slice reports whether the unit is a slice: stopping one stops everything in
+// it, and its settings apply as soon as systemd has read them.
 func (d unitDiff) slice() bool { return strings.HasSuffix(d.name, ".slice") }
 
-// kubeletMount reports whether the unit mounts what the kubelet keeps: no mount
-// of it can go, or be made again, beneath pods that run.
+// kubeletMount reports whether the unit mounts a directory of the kubelet,
+// which cannot be unmounted or mounted again beneath running pods.
 func (d unitDiff) kubeletMount() bool { return d.name == "var-lib-kubelet.mount" }
 
 func (d unitDiff) stop(why string) (Verb, []string) {
@@ -172,7 +173,7 @@ func (d unitDiff) stop(why string) (Verb, []string) {
 }
 
 // up reports whether there is anything to stop or restart. Without an
-// observation, that is what the generation before wanted.
+// observation, the previous generation decides.
 func (d unitDiff) up() bool {
 	if !d.observed {
 		return d.have != nil && !d.have.Stopped
@@ -180,7 +181,7 @@ func (d unitDiff) up() bool {
 	return !d.state.Stopped()
 }
 
-// down reports whether a unit that is to be up has to be started. A unit with a
+// down reports whether a unit that should be up must be started. A unit with a
 // job is on its way.
 func (d unitDiff) down() bool {
 	if !d.observed {
