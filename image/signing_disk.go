@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
-	"github.com/loam-os/loam/partitions/fat/dirent"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/sparse"
 	"github.com/loam-os/loam/partitions/verity"
@@ -219,7 +219,7 @@ func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 		return nil, err
 	}
 
-	fillers := dirent.BootFillers()
+	fillers := bootentry.Fillers()
 	for _, e := range entries {
 		f := esp.File{Path: path.Join(dir, e.Name)}
 		switch {
@@ -230,7 +230,7 @@ func readFiles(fs *fat.FS, dir string) (all []esp.File, err error) {
 			}
 			all = append(all, below...)
 			continue
-		case dir == esp.BootDir && slices.Contains(fillers[:], e.Name):
+		case dir == bootentry.Dir && slices.Contains(fillers, e.Name):
 			continue
 		case e.Size > 0:
 			r, err := fs.Open(f.Path)

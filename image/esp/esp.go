@@ -47,10 +47,6 @@ func (f File) content() *io.SectionReader {
 	return io.NewSectionReader(bytes.NewReader(f.Data), 0, int64(len(f.Data)))
 }
 
-// BootDir is the directory of UKIs. It is always there, with its fillers and
-// its chain.
-const BootDir = "EFI/Linux"
-
 const (
 	clusterSize = 8 << 10
 	// reserved sectors before the first FAT.
@@ -64,8 +60,9 @@ const (
 	maxSize = 1 << 40
 )
 
-// Write writes a file system of size bytes with the files to w. It skips zeros,
-// as w must read as zero everywhere. sectorSize is the disk's, 512 or 4096
+// Write writes a file system of size bytes with the files to w, and always the
+// directory of boot entries with its fillers and its chain. It skips zeros, as
+// w must read as zero everywhere. sectorSize is the disk's, 512 or 4096
 // bytes: Linux mounts no other. Equal inputs give equal bytes: all times are
 // 1980-01-01, and nothing depends on the order of files.
 func Write(w io.WriterAt, size int64, sectorSize int, volumeID uint32, files []File) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat/dirent"
 	"github.com/loam-os/loam/test/judge"
 )
@@ -157,7 +158,7 @@ func bootDirRules(t *testing.T, sectorSize int) {
 		chain++
 	}
 	if chain*clusterSize != 64<<10 {
-		t.Errorf("the chain of %s is %d clusters", BootDir, chain)
+		t.Errorf("the chain of %s is %d clusters", bootentry.Dir, chain)
 	}
 
 	dir := boot.directory()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
@@ -29,13 +30,13 @@ type node struct {
 // come first, then the entries in the order of the sorted paths.
 func newTree(files []File) (*node, error) {
 	root := &node{dir: true}
-	boot, err := root.mkdir(strings.Split(BootDir, "/"))
+	boot, err := root.mkdir(strings.Split(bootentry.Dir, "/"))
 	if err != nil {
 		return nil, err
 	}
 
-	boot.minSize = dirent.BootDirSize
-	for _, name := range dirent.BootFillers() {
+	boot.minSize = bootentry.DirSize
+	for _, name := range bootentry.Fillers() {
 		boot.children = append(boot.children, &node{name: name})
 	}
 

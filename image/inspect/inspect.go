@@ -176,7 +176,7 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 		return err
 	}
 
-	files, err := esp.ReadDir(fat.BootDir)
+	files, err := esp.ReadDir(bootentry.Dir)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 			continue
 		}
 
-		path := fat.BootDir + "/" + f.Name
+		path := bootentry.Dir + "/" + f.Name
 		r, err := esp.Open(path)
 		if err != nil {
 			return err

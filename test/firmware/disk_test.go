@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
@@ -62,7 +63,7 @@ func newDisk(t testing.TB, first system) Sectors {
 		{Path: loader.RecoveryUKI, Data: newSystem(t, recovers).uki},
 		{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},
 		{Path: "loader/loader.conf", Data: []byte("timeout 0\neditor no\n")},
-		{Path: esp.BootDir + "/" + first.file(t, false), Data: first.uki},
+		{Path: bootentry.Dir + "/" + first.file(t, false), Data: first.uki},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func (s section) WriteAt(p []byte, off int64) (int, error) {
 // edit changes the ESP of a disk as the agent does.
 func edit(t testing.TB, r *Recorder, do func(f *fat.FS) error) {
 	t.Helper()
-	f, err := fat.Open(section{r}, espSize, SectorSize)
+	f, err := bootdir.Open(section{r}, espSize, SectorSize)
 	if err == nil {
 		err = do(f)
 	}
@@ -110,8 +111,13 @@ func edit(t testing.TB, r *Recorder, do func(f *fat.FS) error) {
 	}
 }
 
-// place is how an entry gets its place: (*fat.FS).LinkCounted, or Link.
-type place func(f *fat.FS, dir, name string, c fat.Chain, size int64) error
+// place is how an entry gets its place: bootdir.Link, or linkAnywhere.
+type place func(f *fat.FS, name string, c fat.Chain, size int64) error
+
+// linkAnywhere gives an entry the first place that is free.
+func linkAnywhere(f *fat.FS, name string, c fat.Chain, size int64) error {
+	return f.Link(bootentry.Dir, name, c, size)
+}
 
 // put places an entry with three tries.
 func put(t testing.TB, s system, link place) func(f *fat.FS) error {
@@ -121,7 +127,7 @@ func put(t testing.TB, s system, link place) func(f *fat.FS) error {
 		if err != nil {
 			return err
 		}
-		return link(f, fat.BootDir, s.file(t, true), c, size)
+		return link(f, s.file(t, true), c, size)
 	}
 }
 
@@ -147,7 +153,7 @@ func update(t testing.TB, r *Recorder, old, trial system, link place, good bool)
 	edit(t, r, func(f *fat.FS) error { return bless(t, f, stays) })
 	edit(t, r, func(f *fat.FS) error {
 		name, err := entryFile(f, goes)
-		return errors.Join(err, f.Remove(fat.BootDir+"/"+name))
+		return errors.Join(err, f.Remove(bootentry.Dir+"/"+name))
 	})
 
 	return stays
@@ -159,12 +165,12 @@ func bless(t testing.TB, f *fat.FS, s system) error {
 	if err != nil || name == s.file(t, false) {
 		return err
 	}
-	return f.Rename(fat.BootDir, name, s.file(t, false), false)
+	return f.Rename(bootentry.Dir, name, s.file(t, false), false)
 }
 
 // entryFile is the name that a system's entry has.
 func entryFile(f *fat.FS, s system) (string, error) {
-	entries, err := f.ReadDir(fat.BootDir)
+	entries, err := f.ReadDir(bootentry.Dir)
 	for _, e := range entries {
 		if n, _ := nameOf(e.Name); n.Version == s.version { // a filler has no content
 			return e.Name, err

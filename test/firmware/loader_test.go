@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/firmware/bootdir"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat"
 )
 
@@ -31,10 +33,10 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 		link    place
 		counts  [3]int // sectors of \EFI\Linux that each changes
 	}{
-		{0, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
-		{17, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
-		{60, (*fat.FS).LinkCounted, [3]int{1, 1, 1}},
-		{5, (*fat.FS).Link, [3]int{2, 1, 2}}, // which is why there is LinkCounted
+		{0, bootdir.Link, [3]int{1, 1, 1}},
+		{17, bootdir.Link, [3]int{1, 1, 1}},
+		{60, bootdir.Link, [3]int{1, 1, 1}},
+		{5, linkAnywhere, [3]int{2, 1, 2}}, // which is why there is bootdir.Link
 	} {
 		t.Run(fmt.Sprintf("after %d updates, counts in %d sectors",
 			test.updates, test.counts), func(t *testing.T) {
@@ -65,8 +67,8 @@ func TestTheLoaderNeedsNoVariables(t *testing.T) {
 			m.variables(filepath.Join(m.tools.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
 		},
 		"they are those of another disk": func(m *machine) {
-			r, _, last := history(m.t, 5, (*fat.FS).LinkCounted)
-			edit(m.t, r, put(m.t, last, (*fat.FS).LinkCounted))
+			r, _, last := history(m.t, 5, bootdir.Link)
+			edit(m.t, r, put(m.t, last, bootdir.Link))
 			other := newMachine(m.t, r.Flat(), diskSize)
 			other.start()
 			m.variables(other.file("vars"))
@@ -74,8 +76,8 @@ func TestTheLoaderNeedsNoVariables(t *testing.T) {
 		"they cannot be written": func(m *machine) { m.fixed = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, old, bad := history(t, 0, (*fat.FS).LinkCounted)
-			edit(t, r, put(t, bad, (*fat.FS).LinkCounted))
+			r, old, bad := history(t, 0, bootdir.Link)
+			edit(t, r, put(t, bad, bootdir.Link))
 
 			m := newMachine(t, r.Flat(), diskSize)
 			for i, want := range []started{
@@ -105,7 +107,7 @@ func retry(s system, tries string) change {
 		edit(t, r, func(f *fat.FS) error {
 			name, err := entryFile(f, s)
 			if to := names(t, s, tries, s, "")[0]; to != name {
-				err = errors.Join(err, f.Rename(fat.BootDir, name, to, false))
+				err = errors.Join(err, f.Rename(bootentry.Dir, name, to, false))
 			}
 			return err
 		})
@@ -118,7 +120,7 @@ func rested(s system) change {
 		edit(t, r, func(f *fat.FS) error {
 			name, err := entryFile(f, s)
 			return errors.Join(err,
-				f.Rename(fat.BootDir, name, names(t, s, "+0-0", s, "")[0], true))
+				f.Rename(bootentry.Dir, name, names(t, s, "+0-0", s, "")[0], true))
 		})
 	}
 }
@@ -140,25 +142,25 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 	two := newSystem(t, 2)
 	again := func(t *testing.T, r *Recorder) {
 		edit(t, r, func(f *fat.FS) error {
-			return f.Remove(fat.BootDir + "/" + one.file(t, false))
+			return f.Remove(bootentry.Dir + "/" + one.file(t, false))
 		})
-		edit(t, r, put(t, one, (*fat.FS).LinkCounted))
+		edit(t, r, put(t, one, bootdir.Link))
 	}
 
 	twice := func(name string, then []string) change {
 		return func(t *testing.T, r *Recorder) {
 			retry(two, name)(t, r)
 			edit(t, r, func(f *fat.FS) error {
-				return f.RelinkCounted(fat.BootDir, then[0], then[1])
+				return bootdir.Relink(f, then[0], then[1])
 			})
 		}
 	}
 
 	alone := func(t *testing.T, r *Recorder) {
-		edit(t, r, func(f *fat.FS) error { return f.Remove(fat.BootDir + "/" + two.file(t, true)) })
+		edit(t, r, func(f *fat.FS) error { return f.Remove(bootentry.Dir + "/" + two.file(t, true)) })
 	}
 
-	once := func(t *testing.T, r *Recorder) { edit(t, r, put(t, one, (*fat.FS).LinkCounted)) }
+	once := func(t *testing.T, r *Recorder) { edit(t, r, put(t, one, bootdir.Link)) }
 	counted := two.file(t, true)
 	blessed := two.file(t, false)
 	for _, test := range []struct {
@@ -227,7 +229,7 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := NewRecorder(newDisk(t, one))
-			edit(t, r, put(t, two, (*fat.FS).LinkCounted))
+			edit(t, r, put(t, two, bootdir.Link))
 
 			for _, change := range test.change {
 				change(t, r)
@@ -246,8 +248,8 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 // TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two
 // sectors. Where both names stay, it never falls back.
 func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
-	r, old, bad := history(t, 5, (*fat.FS).Link)
-	edit(t, r, put(t, bad, (*fat.FS).Link))
+	r, old, bad := history(t, 5, linkAnywhere)
+	edit(t, r, put(t, bad, linkAnywhere))
 	base := r.Flat()
 	m := newMachine(t, base, diskSize)
 	start(t, m)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/loam-os/loam/firmware/bootdir"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat"
 )
 
@@ -20,7 +22,7 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return f.Remove(fat.BootDir + "/" + name)
+				return f.Remove(bootentry.Dir + "/" + name)
 			})
 		}
 	}
@@ -47,7 +49,7 @@ func TestTheRecoveryEntryIsTheLastResort(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := NewRecorder(newDisk(t, one))
-			edit(t, r, put(t, two, (*fat.FS).LinkCounted))
+			edit(t, r, put(t, two, bootdir.Link))
 
 			for _, change := range test.change {
 				change(t, r)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/firmware/bootdir"
 )
 
 // states checks what power cuts leave of a disk with a system, on which another
@@ -142,11 +142,11 @@ func TestPowerCuts(t *testing.T) {
 	}{
 		{
 			"an entry at the end of the directory and the beginning of a sector falls back",
-			(*fat.FS).LinkCounted,
+			bootdir.Link,
 			60,
 			true,
 		},
-		{"an entry in the first place that is free does not", (*fat.FS).Link, 12, false},
+		{"an entry in the first place that is free does not", linkAnywhere, 12, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &states{old: newSystem(t, 1), wrong: map[string]int{}}
@@ -218,14 +218,14 @@ func TestPowerCutsOfTheRealLoader(t *testing.T) {
 	for range places {
 		r := NewRecorder(disk)
 		for i := range 5 { // The directory fills.
-			s.old = update(t, r, s.old, next(), (*fat.FS).LinkCounted, i%3 > 0)
+			s.old = update(t, r, s.old, next(), bootdir.Link, i%3 > 0)
 		}
 
 		disk = r.Flat()
 		s.trial = next()
 		s.seen = map[[32]byte]bool{}
 		placed := NewRecorder(disk)
-		edit(t, placed, put(t, s.trial, (*fat.FS).LinkCounted))
+		edit(t, placed, put(t, s.trial, bootdir.Link))
 
 		m := newMachine(t, placed.Flat(), diskSize)
 		for try := range 3 {

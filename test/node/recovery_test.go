@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/firmware/bootentry"
 )
 
 // TestANodeWhoseBootEntryIsGone: the recovery entry starts the node, which
@@ -22,7 +22,7 @@ func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 
 	entries := func() string {
 		out := m.tool("mdir", "-b", "-i", fmt.Sprintf("%s@@%d", m.config.Disk, m.partition(esp)),
-			"::"+fat.BootDir)
+			"::"+bootentry.Dir)
 		return strings.Join(strings.Fields(out), " ")
 	}
 	if strings.Contains(entries(), ".efi") {
