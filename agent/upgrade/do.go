@@ -10,9 +10,9 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
-	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 )
@@ -21,22 +21,22 @@ import (
 func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) error {
 	switch op.Kind {
 	case Drop:
-		return u.esp.Remove(fat.BootDir + "/" + op.File)
+		return u.esp.Remove(bootentry.Dir + "/" + op.File)
 	case Relink:
 		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
-		return u.esp.RelinkCounted(fat.BootDir, op.File, op.To)
+		return u.esp.RelinkCounted(bootentry.Dir, op.File, op.To)
 	case Rename:
 		if err := u.drills().rename(v.Journal, op.To); err != nil {
 			return err
 		}
-		return u.esp.Rename(fat.BootDir, op.File, op.To, false)
+		return u.esp.Rename(bootentry.Dir, op.File, op.To, false)
 	case Park: // The loader would count the tries of a parked entry, too, in two sectors.
 		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
-		return u.esp.Rename(fat.BootDir, op.File, op.To, true)
+		return u.esp.Rename(bootentry.Dir, op.File, op.To, true)
 	case Verify:
 		return u.verifySlot(v)
 	case Restore:
@@ -147,7 +147,7 @@ func (u *Upgrader) verifySlot(v View) error {
 		return err
 	case damage != nil:
 		u.Log.Warn("the other slot is damaged", zap.Error(damage))
-		return u.esp.Remove(fat.BootDir + "/" + find(v, v.Journal.Target.RootHash).File)
+		return u.esp.Remove(bootentry.Dir + "/" + find(v, v.Journal.Target.RootHash).File)
 	}
 
 	u.filled = true

@@ -74,7 +74,7 @@ func (e *esp) stage(r io.Reader, size int64) error {
 func (e *esp) link(name string) error {
 	s := *e.staged
 	e.staged = nil
-	return e.LinkCounted(fat.BootDir, name, s.chain, s.size)
+	return e.LinkCounted(bootentry.Dir, name, s.chain, s.size)
 }
 
 // copy stages the UKI of an entry once more.
@@ -119,13 +119,13 @@ func (e *esp) locals(all []Entry) []fill.Local {
 }
 
 // path returns the path of the entry's UKI on the ESP.
-func (e Entry) path() string { return fat.BootDir + "/" + e.File }
+func (e Entry) path() string { return bootentry.Dir + "/" + e.File }
 
 // entries returns the UKIs in the directory of boot entries. Other files, such
 // as fillers, are left out. A UKI with another name, or one that cannot be
 // read, is an entry all the same, because the loader shows it.
 func entries(fs *fat.FS) ([]Entry, error) {
-	files, err := fs.ReadDir(fat.BootDir)
+	files, err := fs.ReadDir(bootentry.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func entries(fs *fat.FS) ([]Entry, error) {
 		if n, err := bootentry.Parse(f.Name); err == nil {
 			e.Name = n
 		}
-		if r, err := fs.Open(fat.BootDir + "/" + f.Name); err == nil {
+		if r, err := fs.Open(bootentry.Dir + "/" + f.Name); err == nil {
 			e.RootHash = hashOf(r)
 		}
 

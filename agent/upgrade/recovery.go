@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
-	"github.com/loam-os/loam/partitions/fat"
 )
 
 // recovery is the recovery entry: a copy of the UKI of the system that has
@@ -76,7 +76,7 @@ func (r recovery) restore(running System, name string) error {
 	}
 
 	if slices.ContainsFunc(all, func(e Entry) bool { return e.File == name }) {
-		return r.esp.Replace(fat.BootDir+"/"+name, uki, uki.Size())
+		return r.esp.Replace(bootentry.Dir+"/"+name, uki, uki.Size())
 	}
 	if err := r.esp.stage(uki, uki.Size()); err != nil {
 		return err

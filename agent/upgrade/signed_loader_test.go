@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
@@ -61,7 +62,7 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 			disk := device{firmware.NewMemory(nil)}
 			err := imageesp.Write(io.NewOffsetWriter(disk, 0), size, firmware.SectorSize,
 				1, []imageesp.File{
-					{Path: imageesp.BootDir + "/loam.efi", Data: firmware.PE(sections...)},
+					{Path: bootentry.Dir + "/loam.efi", Data: firmware.PE(sections...)},
 					{Path: loader.Path("amd64"), Data: there},
 				})
 			if err != nil {

@@ -182,7 +182,7 @@ func newFixture(t testing.TB, versions ...string) (fixture, firmware.Sectors) {
 	part := p.table.Partitions[0]
 	err = esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, sector, 1,
 		[]esp.File{
-			{Path: esp.BootDir + "/" + name, Data: first.uki},
+			{Path: bootentry.Dir + "/" + name, Data: first.uki},
 			{Path: loader.Path(arch), Data: firmware.SystemdBoot("257.1")},
 			{Path: loader.RecoveryUKI, Data: first.uki},
 		})

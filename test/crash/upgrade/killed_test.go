@@ -28,6 +28,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
@@ -251,10 +252,10 @@ func (m *box) goes(want string, word upgrade.Word, kill int) outcome {
 func (m *box) loses(disk *os.File) {
 	m.t.Helper()
 	err := m.onESP(disk, func(files *fat.FS) error {
-		all, err := files.ReadDir(fat.BootDir)
+		all, err := files.ReadDir(bootentry.Dir)
 		for _, f := range all {
 			if !f.Dir && f.Size > 0 { // Fillers stay.
-				err = errors.Join(err, files.Remove(fat.BootDir+"/"+f.Name))
+				err = errors.Join(err, files.Remove(bootentry.Dir+"/"+f.Name))
 			}
 		}
 		return err

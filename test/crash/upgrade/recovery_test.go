@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -155,7 +156,7 @@ func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
 func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	remove := func(c *course, version string) {
 		c.onESP(func(files *fat.FS) error {
-			return files.Remove(fat.BootDir + "/" + imageID + "_" + version + "_x86-64.efi")
+			return files.Remove(bootentry.Dir + "/" + imageID + "_" + version + "_x86-64.efi")
 		})
 	}
 
@@ -217,7 +218,7 @@ func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
-	name := fat.BootDir + "/" + imageID + "_2.0.0_x86-64.efi"
+	name := bootentry.Dir + "/" + imageID + "_2.0.0_x86-64.efi"
 	c.onESP(func(files *fat.FS) error { return files.WriteFile(name, make([]byte, 1000)) })
 	c.run(upgrade.Verdict{})
 	c.upgrade("3.0.0", upgrade.Options{})
