@@ -1,11 +1,11 @@
 package generation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
+
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // Journal records the change under way. It is written before the flip and
@@ -116,30 +116,21 @@ const journalName = "journal.json"
 // Journal reads the journal; false if there is none. An unreadable one counts
 // as the zero Journal, because the disk shows the state of the change.
 func (r Reader) Journal() (Journal, bool, error) {
-	text, err := fs.ReadFile(r.fsys, journalName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Journal{}, false, nil
+	var j Journal
+	found, err := durable.ReadJSON(r.fsys, journalName, &j)
+	if errors.Is(err, durable.ErrCorrupt) {
+		return Journal{}, true, nil
 	}
 
 	if err != nil {
 		return Journal{}, false, fmt.Errorf("read the journal: %w", err)
 	}
-
-	var j Journal
-	if err := json.Unmarshal(text, &j); err != nil {
-		return Journal{}, true, nil
-	}
-
-	return j, true, nil
+	return j, found, nil
 }
 
 // WriteJournal replaces the journal.
 func (s *Store) WriteJournal(j Journal) error {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return fmt.Errorf("write the journal: %w", err)
-	}
-	if _, err := s.dir.WriteFile(journalName, append(text, '\n'), 0o644); err != nil {
+	if err := s.dir.WriteJSON(journalName, j, 0o644); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
 	return nil

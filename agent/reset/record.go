@@ -3,10 +3,7 @@ package reset
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/loam-os/loam/agent/cluster"
@@ -38,27 +35,19 @@ type record struct {
 // is an error too, only the reset itself is certain: it removes nothing more, and
 // only an operator ends it.
 func readRecord(node *durable.Dir) (*record, error) {
-	text, err := node.Root().ReadFile(RecordName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-
 	r := &record{}
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
+	found, err := durable.ReadJSON(node.Root().FS(), RecordName, r)
 	if err != nil {
 		return &record{Done: true, damaged: true}, fmt.Errorf("read /%s: %w", RecordName, err)
+	}
+	if !found {
+		return nil, nil
 	}
 	return r, nil
 }
 
 func (r record) write(node *durable.Dir) error {
-	text, err := json.Marshal(r)
-	if err == nil {
-		_, err = node.WriteFile(RecordName, append(text, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := node.WriteJSON(RecordName, r, 0o600); err != nil {
 		return fmt.Errorf("record the reset: %w", err)
 	}
 	return nil

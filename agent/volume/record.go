@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,30 +29,21 @@ type Record struct {
 // that the node has had a volume: so no other disk is formatted unless it is
 // claimed by name.
 func ReadRecord(root fs.FS) (Record, bool, error) {
-	text, err := fs.ReadFile(root, RecordFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, false, nil
+	var r Record
+	found, err := durable.ReadJSON(root, RecordFile, &r)
+	if errors.Is(err, durable.ErrCorrupt) || found && err == nil && r.FileSystem == "" {
+		return Record{Made: true, FileSystem: "ext4"}, true, nil
 	}
 
 	if err != nil {
 		return Record{}, false, fmt.Errorf("read the record of the data volume: %w", err)
 	}
-
-	var r Record
-	if json.Unmarshal(text, &r) != nil || r.FileSystem == "" {
-		return Record{Made: true, FileSystem: "ext4"}, true, nil
-	}
-
-	return r, true, nil
+	return r, found, nil
 }
 
 // Write stores the record.
 func (r Record) Write(node *durable.Dir) error {
-	text, err := json.Marshal(r)
-	if err == nil {
-		_, err = node.WriteFile(RecordFile, append(text, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := node.WriteJSON(RecordFile, r, 0o600); err != nil {
 		return fmt.Errorf("store the record of the data volume: %w", err)
 	}
 	return nil
