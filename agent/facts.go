@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,16 +13,4 @@ func Uptime() time.Duration {
 		return 0 // Every kernel since 2.6.39 has the clock.
 	}
 	return time.Duration(ts.Nano())
-}
-
-// resident is the resident memory of this process in bytes: the second field of
-// /proc/self/statm, in pages (proc(5)).
-func resident() int64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
 }

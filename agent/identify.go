@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/initial"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 )
@@ -29,7 +30,7 @@ func (n *node) identify(ctx context.Context) {
 		n.Log.Info("no machine.yaml: the node keeps what it has")
 	case err != nil:
 		n.applyNetwork(ctx, nil)
-		n.status.Error = describe(err)
+		n.status.Error = loop.Describe(err)
 	default:
 		n.machine = m
 		n.applyNetwork(ctx, &m.Network)
@@ -43,7 +44,7 @@ func (n *node) identify(ctx context.Context) {
 func (n *node) inReset(text []byte) bool {
 	in, err := n.reset.Observe(text)
 	if err != nil {
-		n.status.Error = describe(err)
+		n.status.Error = loop.Describe(err)
 	}
 	return in
 }
@@ -58,7 +59,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
 	if err != nil {
-		n.status.Error = describe(err)
+		n.status.Error = loop.Describe(err)
 	}
 	if err == nil || n.machine.DataVolume != (machine.DataVolume{}) {
 		if err := n.data.Configure(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {

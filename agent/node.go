@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/agent/probe"
@@ -33,10 +34,10 @@ type node struct {
 	record boot.Record
 	// engine changes the node, and jobs are what it asks of systemd.
 	engine *apply.Executor
-	jobs   *Jobs
+	jobs   *loop.Jobs
 	// managed watches the managed paths, contents what a document refers to.
 	managed, contents *drift.Watcher
-	wishes            Wishes
+	wishes            loop.Wishes
 	queries           Queries
 	reset             *reset.Reset
 	data              *manager.Manager
@@ -64,15 +65,38 @@ func (n *node) warn(err error) {
 	n.status.Warnings = append(n.status.Warnings, err.Error())
 }
 
-// agent is the loop of the node.
-func (n *node) agent() *Agent {
+// agent is the loop of the node. end ends it.
+func (n *node) agent(end context.CancelCauseFunc) *loop.Agent {
 	pulled := decode.NewImages(durable.New(n.root, nil), n.systemd.Start)
-	a := &Agent{
-		Engine: claimingEngine{n.engine, n.data}, Units: n.systemd, Jobs: n.jobs,
-		Source: n.source, Decode: n.decoder(pulled).Decode, Reach: probe.Reach, Root: n.Root, Drift: n.managed, Contents: n.contents.Events(),
-		Volumes: n.data.Changed(), Network: n.network, Asked: n.wishes, Queries: n.queries, DebugShells: n.machine.DebugShell,
-		Proven: func(ctx context.Context) { pulled.Release(ctx, n.Log) },
-		Status: n.status, Publish: n.publish, Ready: unit.Ready, Now: n.Uptime, Log: n.Log,
+	a := &loop.Agent{
+		Engine:      claimingEngine{n.engine, n.data},
+		Units:       n.systemd,
+		Jobs:        n.jobs,
+		Source:      n.source,
+		Decode:      n.decoder(pulled).Decode,
+		Reach:       probe.Reach,
+		Root:        n.Root,
+		Drift:       n.managed,
+		Contents:    n.contents.Events(),
+		Volumes:     n.data.Changed(),
+		Reset:       n.reset,
+		End:         end,
+		Asked:       n.wishes,
+		Queries:     n.queries,
+		Proven:      func(ctx context.Context) { pulled.Release(ctx, n.Log) },
+		DebugShells: n.machine.DebugShell,
+		Status:      n.status,
+		Publish:     n.publish,
+		Ready:       unit.Ready,
+		Steady:      steady,
+		Limit:       limit,
+		Now:         n.Uptime,
+		Log:         n.Log,
+	}
+
+	// A nil pointer in an interface is not nil.
+	if n.network != nil {
+		a.Network = n.network
 	}
 	if n.cluster != nil {
 		a.Cluster = n.cluster
@@ -82,3 +106,11 @@ func (n *node) agent() *Agent {
 	}
 	return a
 }
+
+// Engine, Units and Queries are what the parts of this package share with the
+// loop.
+type (
+	Engine  = loop.Engine
+	Units   = loop.Units
+	Queries = loop.Queries
+)

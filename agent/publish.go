@@ -7,12 +7,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 )
 
 // publish writes the status for `loam status` and shows news on the consoles.
 func (n *node) publish(s status.Status, news bool) {
-	s.AgentRSS = resident()
+	s.AgentRSS = metrics.Resident()
 	if err := status.Write(durable.New(n.root, nil), s); err != nil {
 		n.Log.Error("write the status", zap.Error(err))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/status"
@@ -95,7 +96,7 @@ func (n *resetNode) Unmount(_ context.Context, point string) error {
 }
 
 // reset is as a start of the agent has it, with a machine.yaml.
-func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
+func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 	t.Helper()
 	r, err := reset.Open(reset.Env{
 		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Mounts: n, Tokens: n, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
@@ -107,27 +108,23 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *Reset {
 	if _, err := r.Observe([]byte(machineYAML)); err != nil {
 		t.Fatal(err)
 	}
-	return &Reset{Node: r, End: func(why error) { n.ended = why }}
+	return r
 }
 
 // start is a life of the agent in a bubble, up to the end of step.
-func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *world, p person)) {
+func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *loopNode, p person)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n.ended = nil
-		w := newWorld()
-		w.text, w.source, w.units, w.wishes = "one", make(chan struct{}, 1), make(chan string), make(Wishes)
-		p := person{w.wishes, n.reset(t, machineYAML), nil}
-		a := w.agent()
-		if a.Status.Reset = p.reset.Node.Status(); a.Status.Reset != nil {
-			a.Source = nil
-		}
+		w := &loopNode{units: make(chan string)}
+		p := person{Wishes: make(loop.Wishes), reset: n.reset(t, machineYAML)}
+		a := w.agent(p, func(why error) { n.ended = why })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- a.Run(ctx) }()
 		time.Sleep(time.Second) // of the bubble's clock
 		synctest.Wait()
-		if p.reset.unfinished() {
+		if p.resetUnfinished() {
 			p.goOn(ctx, a.Log)
 			synctest.Wait()
 		}
@@ -144,12 +141,12 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 // begin asks an agent that follows its source.
 func (n *resetNode) begin(t *testing.T) {
 	t.Helper()
-	n.start(t, "a", func(t *testing.T, _ *world, p person) {
+	n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
 		if _, err := p.Reset(t.Context()); !errors.Is(err, control.ErrRestarting) {
 			t.Fatal(err)
 		}
 	})
-	if !errors.Is(n.ended, ErrReset) {
+	if !errors.Is(n.ended, loop.ErrReset) {
 		t.Fatalf("the agent ended with %v", n.ended)
 	}
 }
@@ -197,7 +194,7 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	if r := n.record(t); r == nil || r.Done || !slices.Equal(r.Tokens, []string{"/srv/token"}) || len(n.did) > 0 {
 		t.Fatalf("record %+v, done %v", r, n.did)
 	}
-	n.start(t, "a", func(t *testing.T, w *world, p person) {
+	n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
 		// Who asked the agent before gets the answer of this one.
 		if o, err := p.Reset(t.Context()); err != nil || o.Result != control.Reset {
 			t.Errorf("%+v %v", o, err)
@@ -211,16 +208,16 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 		if len(w.news) == 0 || w.news[len(w.news)-1] != status.Waiting {
 			t.Errorf("the consoles were told %v", w.news)
 		}
-		if _, err := p.Verify(t.Context(), control.VerifyRequest{Repair: true}); !errors.Is(err, errInReset) {
+		if _, err := p.Verify(t.Context(), control.VerifyRequest{Repair: true}); !errors.Is(err, loop.ErrInReset) {
 			t.Errorf("verify: %v", err)
 		}
-		if len(w.did) > 0 || w.resumed > 0 || w.tidied > 0 {
-			t.Errorf("as if it had a source: %v, resumed %d times", w.did, w.resumed)
+		if len(w.did) > 0 || w.resumed || w.tidied {
+			t.Errorf("as if it had a source: %v, resumed %t", w.did, w.resumed)
 		}
 	})
 	n.isForgotten(t)
 	// Once more on purpose does it all again.
-	n.start(t, "a", func(t *testing.T, _ *world, p person) {
+	n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
 		if _, err := p.Reset(t.Context()); err != nil || !slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
 			t.Errorf("%v %v", n.did, err)
 		}
@@ -246,7 +243,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 			n := newResetNode(t)
 			n.begin(t)
 			n.fails[tt.step] = tt.err
-			n.start(t, "a", func(t *testing.T, w *world, p person) {
+			n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
 				if diff := cmp.Diff(tt.rest, n.did); diff != "" {
 					t.Errorf("did (-want +got):\n%s", diff)
 				}
@@ -256,7 +253,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 				if _, err := p.Reset(t.Context()); err == nil || !strings.Contains(err.Error(), tt.err.Error()) {
 					t.Errorf("the answer is %v", err)
 				}
-				if _, err := p.Apply(t.Context(), control.ApplyRequest{}); !tt.done && !errors.Is(err, errNotReset) {
+				if _, err := p.Apply(t.Context(), control.ApplyRequest{}); !tt.done && !errors.Is(err, loop.ErrNotReset) {
 					t.Errorf("apply: %v", err)
 				}
 			})
@@ -264,7 +261,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 				return
 			}
 			delete(n.fails, tt.step)
-			n.start(t, "a", func(t *testing.T, _ *world, p person) {
+			n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
 				if _, err := p.Reset(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -289,10 +286,10 @@ func TestResetThatIsCutOffGoesOn(t *testing.T) {
 		}
 		n.hook = func(durable.Step) error { return cut() }
 		r := n.reset(t, "a")
-		err := r.Node.Begin()
+		err := r.Begin()
 		if err == nil {
 			r = n.reset(t, "a")
-			err = r.Node.Run(t.Context())
+			err = r.Run(t.Context())
 		}
 		whole = err == nil
 		n.hook = nil
@@ -303,7 +300,7 @@ func TestResetThatIsCutOffGoesOn(t *testing.T) {
 			}
 			continue
 		}
-		n.start(t, "a", func(t *testing.T, _ *world, p person) {
+		n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
 			if _, err := p.Reset(t.Context()); err != nil {
 				t.Fatalf("cut at %d: %v", k, err)
 			}
@@ -318,16 +315,16 @@ func TestApplyEndsAReset(t *testing.T) {
 	for _, request := range []control.ApplyRequest{{}, {Name: "f", Document: "x"}} {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "a", func(t *testing.T, w *world, p person) {
+		n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
 			if _, err := p.Apply(t.Context(), request); !errors.Is(err, control.ErrRestarting) {
 				t.Error(err)
 			}
-			if n.record(t) != nil || !errors.Is(n.ended, ErrFollows) || len(w.applied) > 0 {
+			if n.record(t) != nil || !errors.Is(n.ended, loop.ErrFollows) || w.applied {
 				t.Errorf("record %+v, ended with %v, applied %v", n.record(t), n.ended, w.applied)
 			}
 		})
-		n.start(t, "a", func(t *testing.T, w *world, _ person) {
-			if !w.runs("one") || w.last().Reset != nil {
+		n.start(t, "a", func(t *testing.T, w *loopNode, _ person) {
+			if !w.applied || w.last().Reset != nil {
 				t.Errorf("status %+v", w.last())
 			}
 		})
@@ -338,9 +335,9 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 	t.Run("one that is another", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "a", func(*testing.T, *world, person) {})
-		n.start(t, "b", func(t *testing.T, w *world, _ person) {
-			if n.record(t) != nil || !w.runs("one") {
+		n.start(t, "a", func(*testing.T, *loopNode, person) {})
+		n.start(t, "b", func(t *testing.T, w *loopNode, _ person) {
+			if n.record(t) != nil || !w.applied {
 				t.Errorf("record %+v, status %+v", n.record(t), w.last())
 			}
 		})
@@ -348,8 +345,8 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 	t.Run("one that came before the reset was done", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "b", func(t *testing.T, w *world, _ person) {
-			if n.record(t) != nil || !errors.Is(n.ended, ErrFollows) || len(w.did) > 0 {
+		n.start(t, "b", func(t *testing.T, w *loopNode, _ person) {
+			if n.record(t) != nil || !errors.Is(n.ended, loop.ErrFollows) || len(w.did) > 0 {
 				t.Errorf("record %+v, ended with %v, did %v", n.record(t), n.ended, w.did)
 			}
 		})
@@ -362,7 +359,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 func TestDamagedRecordOfAResetIsAReset(t *testing.T) {
 	n := newResetNode(t)
 	writeText(t, filepath.Join(n.root.Name(), reset.RecordName), `{"at":`)
-	n.start(t, "", func(t *testing.T, w *world, p person) {
+	n.start(t, "", func(t *testing.T, w *loopNode, p person) {
 		if len(n.did) > 0 || len(w.did) > 0 || w.last().Reset == nil {
 			t.Errorf("it did %v, %v; status %+v", n.did, w.did, w.last())
 		}
@@ -373,7 +370,7 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 	n := newResetNode(t)
 	n.mounts = append([]string{filepath.Join(n.root.Name(), "var/lib/kubelet")}, n.mounts...)
 	n.begin(t)
-	n.start(t, "a", func(*testing.T, *world, person) {})
+	n.start(t, "a", func(*testing.T, *loopNode, person) {})
 	if want := []string{"stop kubelet.service", "pods", "unmount token", "engine"}; !slices.Equal(n.did, want) {
 		t.Errorf("did %v, want %v", n.did, want)
 	}

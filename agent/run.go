@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/osimage"
 	"github.com/loam-os/loam/agent/unit"
@@ -37,7 +38,7 @@ func Run(ctx context.Context, env Env) error {
 	}
 	n := &node{
 		Env: env, root: root, image: imageRoot, systemd: systemd, status: facts, record: record,
-		jobs: &Jobs{Units: systemd}, wishes: make(Wishes), queries: make(Queries),
+		jobs: &loop.Jobs{Units: systemd}, wishes: make(loop.Wishes), queries: make(Queries),
 		data: manager.New(manager.NewNode(root, env.Root, systemd), env.Log),
 	}
 	return n.own(ctx)
@@ -84,9 +85,9 @@ func (n *node) live(ctx context.Context) error {
 		}
 		n.warn(err)
 	}
-	people := person{n.wishes, &Reset{Node: n.reset, End: end}, n.upgrades}
+	people := person{Wishes: n.wishes, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, people)
-	err := serve(life, n.agent(), filepath.Join(n.Root, control.Socket), people)
+	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), people)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
 		return cause
 	}
@@ -105,10 +106,10 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, peo
 	if n.cluster != nil {
 		n.others.Go(func() { n.cluster.Run(ctx) })
 	}
-	n.others.Go(func() { n.watchOver(ctx) })
+	n.others.Go(func() { n.watchLiveness(ctx) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Metrics, metrics.Handler(n.queries.Take)) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
-	if people.reset.unfinished() {
+	if people.resetUnfinished() {
 		n.others.Go(func() { people.goOn(ctx, n.Log) })
 	}
 }

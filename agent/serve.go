@@ -9,12 +9,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
 )
 
 // serve runs the agent and lets people ask things of it. Without the socket the
 // node is still looked after.
-func serve(ctx context.Context, agent *Agent, socket string, node control.Node) error {
+func serve(ctx context.Context, agent *loop.Agent, socket string, node control.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := control.Listen(socket)

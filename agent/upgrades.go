@@ -15,7 +15,6 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/clock"
-	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/tpm"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/vitals"
@@ -23,12 +22,6 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 )
-
-// Upgrades bring other systems; see upgrade.Service.
-type Upgrades interface {
-	State() *status.Upgrade
-	Changed() <-chan struct{}
-}
 
 const (
 	defaultPace  = time.Hour

@@ -108,14 +108,14 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 }
 
 func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
-	if got := problemOf(&status.Volume{Problem: "no disk at all"}); got.Problem != "no disk at all" || got.Hint != "" {
+	if got := (&status.Volume{Problem: "no disk at all"}).Fault(); got.Problem != "no disk at all" || got.Hint != "" {
 		t.Errorf("%+v", got)
 	}
-	got := problemOf(&status.Volume{Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …\nhint: write it"})
+	got := (&status.Volume{Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …\nhint: write it"}).Fault()
 	if got.Problem != `no data volume: why (claimed: serial "S1")` || !strings.HasPrefix(got.Hint, "loam disks") {
 		t.Errorf("%+v", got)
 	}
-	if problemOf(nil) != nil || problemOf(&status.Volume{Device: "/dev/sdb"}) != nil {
+	if (*status.Volume)(nil).Fault() != nil || (&status.Volume{Device: "/dev/sdb"}).Fault() != nil {
 		t.Error("a problem where there is none")
 	}
 }

@@ -170,6 +170,20 @@ type Volume struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// Fault returns what is wrong with the volume as an error, nil if nothing is.
+func (v *Volume) Fault() *Error {
+	if v == nil || v.Problem == "" {
+		return nil
+	}
+
+	problem, hint, _ := strings.Cut(v.Problem, "\nhint: ")
+	problem, more, _ := strings.Cut(problem, "\n")
+	if more != "" {
+		hint = "loam disks machine.yaml shows each disk, and the line of machine.yaml that would take it"
+	}
+	return &Error{Problem: problem, Hint: hint}
+}
+
 // Cluster is the connection to the node's cluster.
 type Cluster struct {
 	// Server is the URL of the API server, Secret the name of the Secret with

@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/liveness"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
 )
 
@@ -38,7 +38,7 @@ func (n *Node) Complete(kubelet, containerd string) error {
 		return fmt.Errorf("complete a node: %w", err)
 	}
 
-	queries := make(agent.Queries)
+	queries := make(loop.Queries)
 	n.Agent.Drift = watcher
 	n.Agent.Queries = queries
 	n.beside = append(n.beside,
@@ -54,7 +54,7 @@ func (n *Node) Complete(kubelet, containerd string) error {
 }
 
 // watchOver is as the agent has it.
-func (n *Node) watchOver(queries agent.Queries, kubelet, containerd string) liveness.Watch {
+func (n *Node) watchOver(queries loop.Queries, kubelet, containerd string) liveness.Watch {
 	return liveness.Watch{
 		Probes: map[string]func(context.Context) error{
 			"containerd.service": liveness.Containerd(containerd),

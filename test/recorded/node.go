@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -31,8 +32,8 @@ type Units interface {
 type Node struct {
 	Dir     string
 	Cluster *cluster.Cluster
-	Agent   *agent.Agent
-	wishes  agent.Wishes
+	Agent   *loop.Agent
+	wishes  loop.Wishes
 	beside  []func(ctx context.Context) error
 	close   []func() error
 }
@@ -69,7 +70,7 @@ func New(
 	}
 
 	published := durable.New(root, nil) // Each has one writer.
-	wishes := make(agent.Wishes)
+	wishes := make(loop.Wishes)
 	n.wishes = wishes
 	n.Cluster = cluster.New(c, cluster.Env{
 		Root:    root,
@@ -81,7 +82,7 @@ func New(
 		Log:     log,
 	})
 
-	jobs := &agent.Jobs{Units: systemd}
+	jobs := &loop.Jobs{Units: systemd}
 	decoder := decode.Decoder{
 		Hostname: c.Hostname,
 		Image:    image,
@@ -90,7 +91,7 @@ func New(
 		Cache:    &decode.Cache{},
 	}
 
-	n.Agent = &agent.Agent{
+	n.Agent = &loop.Agent{
 		Engine: &apply.Executor{
 			State:     durable.New(state, nil),
 			Node:      node,
@@ -113,6 +114,8 @@ func New(
 		Root:    dir,
 		Reach:   func(context.Context, config.Probe) error { return nil },
 		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
+		Steady:  steady,
+		Limit:   time.Minute,
 		Publish: func(s status.Status, _ bool) { _ = status.Write(published, s) },
 		Ready:   func() error { return nil },
 		Now:     agent.Uptime,

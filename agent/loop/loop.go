@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -68,10 +68,23 @@ type Cluster interface {
 	WatchRestarts() int
 }
 
-// Network is how the node is reached; see watch.Network.
-type Network interface {
-	State() *status.Network
+// Watched is a part of the status that something else observes.
+type Watched[T any] interface {
+	State() *T
+	// Changed tells that State may be another.
 	Changed() <-chan struct{}
+}
+
+// Resetter makes the node one that was never configured; see reset.Reset.
+type Resetter interface {
+	// Status is nil if the node is in no reset.
+	Status() *status.Reset
+	// Begin records a reset, Run carries it out, and Forget ends it.
+	Begin() error
+	Run(ctx context.Context) error
+	Forget() error
+	// Superseded reports whether a new machine.yaml has ended the reset.
+	Superseded() bool
 }
 
 // Agent is the loop. All fields are set before Run and not changed after.
@@ -96,10 +109,14 @@ type Agent struct {
 	Cluster Cluster
 	// Volumes tell how the data volume is; nil where none is looked after.
 	Volumes <-chan *status.Volume
-	// Network tells how the node is reached; nil if nothing observes it.
-	Network Network
+	// Network tells how the node is reached; nil where nobody looks.
+	Network Watched[status.Network]
 	// Upgrades bring other systems; nil where none can be brought.
-	Upgrades Upgrades
+	Upgrades Watched[status.Upgrade]
+	// Reset is the node's reset.
+	Reset Resetter
+	// End ends the agent, to be started again.
+	End func(why error)
 	// Asked are the wishes of people; nil for none.
 	Asked <-chan Wish
 	// Queries ask how the node stands; nil for none.
@@ -117,6 +134,9 @@ type Agent struct {
 	// Ready is called once the loop is up, before the first apply, which may
 	// wait for units that are ordered after the agent.
 	Ready func() error
+	// Steady is how long a unit has to be well to count as well again, Limit how
+	// long a boot without a change waits for units that are on their way.
+	Steady, Limit time.Duration
 	// Now is the time since kernel start.
 	Now func() time.Duration
 	Log *zap.Logger

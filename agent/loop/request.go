@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type Wish struct {
 	Verify   *control.VerifyRequest
 	// Restart are units to restart.
 	Restart []string
-	// Reset is a reset to begin or carry out, Follow one to end.
-	Reset, Follow *Reset
+	// Reset asks for a reset to begin or to be carried out, Follow for its end.
+	Reset, Follow bool
 
 	answer chan<- answer
 	// undo is what to do if the engine refuses it.
@@ -39,7 +39,7 @@ type answer struct {
 	err     error
 }
 
-// Wishes is a control.Node, but for Reset, that sends what it is asked to an
+// Wishes is a control.Node, but for Upgrade, that sends what it is asked to an
 // agent's loop.
 type Wishes chan Wish
 
@@ -62,6 +62,18 @@ func (w Wishes) Rollback(ctx context.Context, r control.RollbackRequest) (contro
 func (w Wishes) Verify(ctx context.Context, r control.VerifyRequest) (control.VerifyReport, error) {
 	a := w.ask(ctx, Wish{Verify: &r}, nil)
 	return a.report, a.err
+}
+
+// Reset begins a reset, or carries out the one that has begun. [ErrReset] means
+// that the agent ends first, to be started again.
+func (w Wishes) Reset(ctx context.Context) (control.Outcome, error) {
+	a := w.ask(ctx, Wish{Reset: true}, nil)
+	return a.outcome, a.err
+}
+
+// Follow ends a reset. [ErrFollows] means that it has.
+func (w Wishes) Follow(ctx context.Context) error {
+	return w.ask(ctx, Wish{Follow: true}, nil).err
 }
 
 // Restart restarts units, each after the other, when nothing else changes the
@@ -121,12 +133,12 @@ func (l *loop) wishes() <-chan Wish {
 // grant begins what a person asks for.
 func (l *loop) grant(ctx context.Context, wish Wish) {
 	switch {
-	case wish.Reset != nil:
+	case wish.Reset:
 		l.reset(ctx, wish)
-	case wish.Follow != nil:
+	case wish.Follow:
 		l.follow(wish)
 	case l.status.Reset != nil:
-		wish.fail(errInReset)
+		wish.fail(ErrInReset)
 	case wish.Verify != nil:
 		l.verify(ctx, wish)
 	case wish.Restart != nil:

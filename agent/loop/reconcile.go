@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func (l *loop) obey(ctx context.Context, d wanted, err error) {
 		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(err))
 		l.status.Missing = err.Error()
 	case err != nil:
-		l.refuse(refusalOf(err), describe(err))
+		l.refuse(refusalOf(err), Describe(err))
 		if l.shown.Error == nil || l.shown.Error.Problem != l.asked.Problem {
 			l.Log.Error("the configuration cannot be had", zap.Error(err))
 		}
@@ -206,7 +206,7 @@ func (l *loop) applies() bool {
 	l.status.Held = nil
 	switch {
 	case err != nil:
-		l.refuse(status.NotApplied, describe(err))
+		l.refuse(status.NotApplied, Describe(err))
 		return false
 	case l.given == l.current.Digest && l.current.OSVersion == l.status.ImageVersion:
 		return false // Another system's units may be enabled otherwise.
@@ -280,7 +280,7 @@ func (l *loop) refused(ctx context.Context, err error, wish *Wish) {
 	}
 	switch {
 	case wish == nil:
-		l.refuse(status.NotApplied, describe(err))
+		l.refuse(status.NotApplied, Describe(err))
 	case wish.undo != nil:
 		wish.undo()
 	}

@@ -1,4 +1,4 @@
-package agent_test
+package loop_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/loop"
 )
 
 // sick is a systemd in which nothing can be stopped.
@@ -24,7 +24,7 @@ func (sick) Stop(_ context.Context, name string) error {
 }
 
 func TestJobsAreToldOnceByKind(t *testing.T) {
-	j, ctx := &agent.Jobs{Units: sick{}}, t.Context()
+	j, ctx := &loop.Jobs{Units: sick{}}, t.Context()
 	var told []string
 	tell := func(warning bool, reason, message string) {
 		told = append(told, fmt.Sprint(warning, " ", reason, " ", message))
@@ -51,7 +51,7 @@ func TestJobsAreToldOnceByKind(t *testing.T) {
 }
 
 func TestAnEventHoldsNoMoreThanTheAPIServerTakes(t *testing.T) {
-	j := &agent.Jobs{Units: sick{}}
+	j := &loop.Jobs{Units: sick{}}
 	for i := range 100 {
 		_ = j.Restart(t.Context(), fmt.Sprintf("unit-%03d.service", i))
 	}

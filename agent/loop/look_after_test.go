@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestWhatHangsIsRestartedThoughTheLoopWaitsForIt(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- a.Run(ctx) }()
 			time.Sleep(time.Minute + time.Duration(late)*time.Second)
-			err := w.wishes.restartUnlessBusy(ctx, []string{"containerd.service"})
+			err := w.wishes.RestartUnlessBusy(ctx, []string{"containerd.service"})
 			if err != nil || !slices.Equal(w.restarted, []string{"containerd.service"}) {
 				t.Errorf("after %d s: %v, restarted %q", 60+late, err, w.restarted)
 			}
@@ -50,7 +50,7 @@ func TestAChangeThatTakesLongIsNotWaitedForByARestart(t *testing.T) {
 		w.hold, w.text = make(chan struct{}), "two"
 		w.source <- struct{}{}
 		settle()
-		if err := w.wishes.restartUnlessBusy(context.Background(), []string{"containerd.service"}); !errors.Is(err, liveness.ErrBusy) {
+		if err := w.wishes.RestartUnlessBusy(context.Background(), []string{"containerd.service"}); !errors.Is(err, liveness.ErrBusy) {
 			t.Error(err)
 		}
 		close(w.hold)

@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func TestDescribeLeavesOutTheLocalPort(t *testing.T) {
 			Addr:   &net.TCPAddr{IP: net.ParseIP("10.0.0.9"), Port: 443},
 			Err:    errors.New("reset"),
 		}
-		if got := describe(fmt.Errorf("find the image: %w", err)).Problem; got != tt.want {
+		if got := Describe(fmt.Errorf("find the image: %w", err)).Problem; got != tt.want {
 			t.Errorf("%q", got)
 		}
 	}

@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -61,6 +61,10 @@ type loop struct {
 	// verdict is to be carried out; waiting is told when there is one.
 	verdict health.Verdict
 	waiting *Wish
+	// wasReset says that this agent has carried out the reset, resetFailed what
+	// went wrong with it.
+	wasReset    bool
+	resetFailed error
 
 	// One thing at a time changes the node, beside the loop: busy while it does,
 	// and done brings what to make of it. due is what comes next.
@@ -179,10 +183,10 @@ func (l *loop) resumed(ctx context.Context, resumed apply.Resumed, err error) {
 	}
 	switch {
 	case err != nil && resumed.Finished != "" && !errors.Is(err, apply.ErrUnfinished):
-		l.failed = describe(err)
+		l.failed = Describe(err)
 	case err != nil:
 		l.Log.Error("resume", zap.Error(err))
-		l.unfinished = describe(err)
+		l.unfinished = Describe(err)
 		l.retryAt.soon(retry)
 	case resumed.Finished != "":
 		l.Log.Info("finished an apply that was cut off", zap.String("generation", resumed.Finished))
@@ -301,7 +305,7 @@ func (l *loop) cannotRepair(err error) {
 	switch {
 	case err != nil:
 		l.Log.Error("repair", zap.Error(err))
-		l.drifted = describe(err)
+		l.drifted = Describe(err)
 		l.repairAt.soon(retry)
 	case l.repairAt.c == nil: // All paths were looked at since.
 		l.drifted = nil
@@ -373,11 +377,11 @@ func (l *loop) changed(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, apply.ErrUnfinished):
 		l.Log.Error("apply", zap.Error(err))
-		l.unfinished = describe(err)
+		l.unfinished = Describe(err)
 		l.retryAt.soon(retry)
 	case err != nil:
 		l.Log.Warn("units did not come up", zap.String("generation", l.current.Name()), zap.Error(err))
-		l.failed = describe(err)
+		l.failed = Describe(err)
 	default:
 		l.Log.Info("the node runs", zap.String("generation", l.current.Name()))
 	}

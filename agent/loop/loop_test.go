@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -38,6 +38,12 @@ func (r *recorder) WatchRestarts() int                      { return 0 }
 func (r *recorder) Event(_ bool, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
+
+// steady and limit are as on a node.
+const (
+	steady = 10 * time.Second
+	limit  = 3 * time.Minute
+)
 
 // world is a node in memory: engine, systemd and source in one. Its text is
 // what the source says, "" for no document.
@@ -272,7 +278,7 @@ func (w *world) agent() *Agent {
 	return &Agent{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
 		Asked: w.wishes, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
-		Ready: func() error { return nil }, Now: func() time.Duration { return time.Since(start) + time.Second },
+		Ready: func() error { return nil }, Steady: steady, Limit: limit, Now: func() time.Duration { return time.Since(start) + time.Second },
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
 			if news {

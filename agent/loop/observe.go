@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (l *loop) show(ctx context.Context) {
 		l.status.AppliedAt = l.Now()
 		l.Log.Info("the configuration is applied", zap.String("generation", l.current.Name()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, problemOf(l.status.Volume), l.failed, l.failure(), l.drifted)
+	l.status.Error = firstOf(l.asked, l.unfinished, l.status.Volume.Fault(), l.failed, l.failure(), l.drifted)
 	phase := decidePhase(l.status, l.current.Name() != "")
 	if l.changing {
 		phase = status.Applying

@@ -1,11 +1,9 @@
-package agent
+package loop
 
 import (
 	"context"
 	"runtime"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/metrics"
@@ -27,8 +25,8 @@ func (q Queries) Take(ctx context.Context) (metrics.Sample, error) {
 	}
 }
 
-// standings is liveness.Watch's: how these units stand.
-func (q Queries) standings(ctx context.Context, units []string) (map[string]liveness.Standing, error) {
+// Standings is liveness.Watch's: how these units stand.
+func (q Queries) Standings(ctx context.Context, units []string) (map[string]liveness.Standing, error) {
 	s, err := q.Take(ctx)
 	all := map[string]liveness.Standing{}
 	for _, name := range units {
@@ -40,7 +38,7 @@ func (q Queries) standings(ctx context.Context, units []string) (map[string]live
 // sample is the node now.
 func (l *loop) sample() metrics.Sample {
 	s := metrics.Sample{Status: l.shown, Counters: l.counters.Clone(), Goroutines: runtime.NumGoroutine()}
-	s.Status.AgentRSS = resident()
+	s.Status.AgentRSS = metrics.Resident()
 	if l.Cluster != nil {
 		s.Counters.WatchRestarts = l.Cluster.WatchRestarts()
 	}
@@ -52,25 +50,8 @@ func (l *loop) sample() metrics.Sample {
 // is restarted between two looks.
 const busyAfter = registry.AnswerLimit + 5*time.Second
 
-// restartUnlessBusy is liveness.Watch's: a change that is under way restarts units
+// RestartUnlessBusy is liveness.Watch's: a change that is under way restarts units
 // itself.
-func (w Wishes) restartUnlessBusy(ctx context.Context, units []string) error {
+func (w Wishes) RestartUnlessBusy(ctx context.Context, units []string) error {
 	return w.ask(ctx, Wish{Restart: units}, time.After(busyAfter)).err
-}
-
-// watchOver restarts what runs the pods when it does not answer.
-func (n *node) watchOver(ctx context.Context) {
-	liveness.Watch{
-		Probes: map[string]func(context.Context) error{
-			"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
-			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
-		},
-		Standings: n.queries.standings, Restart: n.wishes.restartUnlessBusy,
-		Report: func(e liveness.Event) {
-			n.Log.Warn("liveness", zap.String("unit", e.Unit), zap.String("word", string(e.Word)), zap.String("problem", e.Problem), zap.Error(e.Err))
-			if n.cluster != nil {
-				n.cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
-			}
-		},
-	}.Run(ctx)
 }

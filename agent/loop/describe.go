@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// describe makes of err the one error that a person is shown: of a document
+// Describe makes of err the one error that a person is shown: of a document
 // the first; nil for nil.
-func describe(err error) *status.Error {
+func Describe(err error) *status.Error {
 	var wrong document.Errors
 	var cannot *generation.Error
 	var job *unit.JobError

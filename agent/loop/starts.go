@@ -1,4 +1,4 @@
-package agent
+package loop
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (l *loop) startOwed(ctx context.Context) {
 			}
 			l.starts.owed, l.failed = owed, nil
 			if err != nil {
-				l.failed = describe(err)
+				l.failed = Describe(err)
 			}
 			l.startLater()
 			l.look(ctx)
@@ -103,7 +103,7 @@ func (l *loop) recovered(u health.Unwell) bool {
 		if want.Name != u.Unit || !well {
 			continue
 		}
-		if left := l.states[i].Since + steady - l.Now(); left > 0 {
+		if left := l.states[i].Since + l.Steady - l.Now(); left > 0 {
 			l.lookAt.soon(left)
 			return false
 		}
@@ -143,7 +143,7 @@ func (l *loop) isApplied() bool {
 		return false
 	}
 
-	boot := limit - l.Now() // Left to a boot without a change.
+	boot := l.Limit - l.Now() // Left to a boot without a change.
 	for _, u := range l.current.Units {
 		i := slices.IndexFunc(l.states, func(s unit.State) bool { return s.Name == u.Name })
 		if i < 0 {

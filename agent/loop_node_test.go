@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// loopNode is a node in memory for the loop: a source with one document, an
+// engine that applies it, and a systemd without units. It records what the loop
+// asked for. Methods that it does not have panic.
+type loopNode struct {
+	loop.Engine
+	units   chan string
+	current generation.Manifest
+	shown   []status.Status
+	news    []status.Phase
+	// did has "read" and "apply" in order.
+	did                      []string
+	applied, resumed, tidied bool
+}
+
+// agent is the loop of a node that p asks.
+func (w *loopNode) agent(p person, end func(why error)) *loop.Agent {
+	start := time.Now()
+	a := &loop.Agent{
+		Engine: w,
+		Units:  noUnits{w.units},
+		Decode: func(context.Context, source.Document) (config.Desired, error) {
+			return config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Text("one")}}}, nil
+		},
+		Reset:  p.reset,
+		End:    end,
+		Asked:  p.Wishes,
+		Status: status.Status{Reset: p.reset.Status()},
+		Publish: func(s status.Status, news bool) {
+			w.shown = append(w.shown, s)
+			if news {
+				w.news = append(w.news, s.Phase)
+			}
+		},
+		Ready: func() error { return nil },
+		Now:   func() time.Duration { return time.Since(start) + time.Second },
+		Log:   zap.NewNop(),
+	}
+	if a.Status.Reset == nil {
+		a.Source = w
+	}
+	return a
+}
+
+func (w *loopNode) last() status.Status { return w.shown[len(w.shown)-1] }
+
+func (w *loopNode) Watch(context.Context) (<-chan struct{}, error) { return nil, nil }
+
+func (w *loopNode) Read(context.Context) (source.Document, error) {
+	w.did = append(w.did, "read")
+	return source.Document{Name: "test.yaml"}, nil
+}
+
+func (w *loopNode) Resume(context.Context) (apply.Resumed, error) {
+	w.resumed = true
+	return apply.Resumed{}, nil
+}
+
+func (w *loopNode) Current() (generation.Manifest, bool, error) {
+	return w.current, w.applied, nil
+}
+
+func (w *loopNode) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
+	w.did = append(w.did, "apply")
+	w.applied = true
+	w.current = generation.Manifest{Number: 1, Digest: r.Desired.Digest(), Source: r.Source}
+	return w.current, nil
+}
+
+func (w *loopNode) Pending() (apply.Pending, bool, error) { return apply.Pending{}, false, nil }
+
+func (w *loopNode) Owed() ([]string, error) { return nil, nil }
+
+func (w *loopNode) Held(string) (apply.Held, bool, error) { return apply.Held{}, false, nil }
+
+func (w *loopNode) Tidy() error {
+	w.tidied = true
+	return nil
+}
+
+// noUnits is a systemd without units.
+type noUnits struct{ changes chan string }
+
+func (noUnits) Start(context.Context, string) error { return nil }
+
+func (noUnits) Restart(context.Context, string) error { return nil }
+
+func (noUnits) Show(context.Context, []string) ([]unit.State, error) { return nil, nil }
+
+func (u noUnits) Changes(context.Context) (<-chan string, error) { return u.changes, nil }

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/agent/reset"
+	"github.com/loam-os/loam/agent/upgrade"
+)
+
+// person implements [control.Node] for an agent that runs on a node.
+type person struct {
+	loop.Wishes
+	reset *reset.Reset
+	// upgrades is nil on a node that cannot be upgraded.
+	upgrades *upgrade.Service
+}
+
+// Upgrade implements [control.Node].
+func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
+	if p.upgrades == nil {
+		return control.Outcome{}, errors.New("this node cannot be upgraded\n" +
+			"hint: it was not started from a disk of its own; see `loam status`")
+	}
+
+	wish := upgrade.Options{
+		Ref:    r.From,
+		Again:  r.Again,
+		Now:    r.Now,
+		AtOnce: r.Now || r.Back || r.Drill != "",
+		Stay:   r.Stay,
+	}
+	version, err := p.upgrades.Ask(ctx, upgrade.Request{
+		Options:  wish,
+		Version:  r.Version,
+		Permit:   r.Permit,
+		Plan:     r.Plan,
+		Rollback: r.Back,
+		Drill:    r.Drill,
+	})
+
+	outcome := control.Outcome{Result: control.Armed, Version: version}
+	if opens := p.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
+		outcome.Reason = opens.Format(" on Mon at 15:04 MST")
+	}
+	return outcome, err
+}
+
+// Reset implements [control.Node].
+func (p person) Reset(ctx context.Context) (control.Outcome, error) {
+	outcome, err := p.Wishes.Reset(ctx)
+	return outcome, restarting(err)
+}
+
+// Apply implements [control.Node]. On a node in a reset it ends the reset, and
+// the next agent carries out the request.
+func (p person) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
+	// The record stays as it is until the agent ends.
+	if !p.reset.Active() {
+		return p.Wishes.Apply(ctx, r)
+	}
+	return control.Outcome{}, restarting(p.Wishes.Follow(ctx))
+}
+
+// restarting marks the errors with which an agent ends to be started again.
+func restarting(err error) error {
+	if errors.Is(err, loop.ErrReset) || errors.Is(err, loop.ErrFollows) {
+		return fmt.Errorf("%w: %w", err, control.ErrRestarting)
+	}
+	return err
+}
+
+// resetUnfinished reports whether an earlier agent has begun a reset, and none has
+// completed it.
+func (p person) resetUnfinished() bool {
+	s := p.reset.Status()
+	return s != nil && !s.Done
+}
+
+// goOn carries out what an earlier agent has begun.
+func (p person) goOn(ctx context.Context, log *zap.Logger) {
+	if _, err := p.Reset(ctx); err != nil && ctx.Err() == nil {
+		log.Error("reset", zap.Error(err))
+	}
+}
