@@ -70,7 +70,7 @@ func (n *node) join(config cluster.Config, token string) {
 		n.Log.Error("join", zap.Error(err))
 	}
 	n.cluster = cluster.New(complete(config), cluster.Env{
-		Root: n.root, Token: token, Restart: n.wishes.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
+		Root: n.root, Token: token, Restart: n.requests.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {
 			c, _, _, err := clusterOf(n.machine.Source, n.root)
 			return complete(c), err

@@ -16,7 +16,7 @@ func (n *node) watchLiveness(ctx context.Context) {
 			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
 		},
 		Standings: n.queries.Standings,
-		Restart:   n.wishes.RestartUnlessBusy,
+		Restart:   n.requests.RestartUnlessBusy,
 		Report: func(e liveness.Event) {
 			n.Log.Warn("liveness",
 				zap.String("unit", e.Unit),

@@ -30,18 +30,18 @@ type loopNode struct {
 }
 
 // agent is the loop of a node that p asks.
-func (w *loopNode) agent(p person, end func(why error)) *loop.Agent {
+func (w *loopNode) agent(p person, end func(why error)) *loop.Loop {
 	start := time.Now()
-	a := &loop.Agent{
+	a := &loop.Loop{
 		Engine: w,
 		Units:  noUnits{w.units},
 		Decode: func(context.Context, source.Document) (config.Desired, error) {
 			return config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Text("one")}}}, nil
 		},
-		Reset:  p.reset,
-		End:    end,
-		Asked:  p.Wishes,
-		Status: status.Status{Reset: p.reset.Status()},
+		Reset:    p.reset,
+		End:      end,
+		Requests: p.Requests,
+		Status:   status.Status{Reset: p.reset.Status()},
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
 			if news {

@@ -37,7 +37,7 @@ type node struct {
 	jobs   *loop.Jobs
 	// managed watches the managed paths, contents what a document refers to.
 	managed, contents *drift.Watcher
-	wishes            loop.Wishes
+	requests          loop.Requests
 	queries           Queries
 	reset             *reset.Reset
 	data              *manager.Manager
@@ -66,9 +66,9 @@ func (n *node) warn(err error) {
 }
 
 // agent is the loop of the node. end ends it.
-func (n *node) agent(end context.CancelCauseFunc) *loop.Agent {
+func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 	pulled := decode.NewImages(durable.New(n.root, nil), n.systemd.Start)
-	a := &loop.Agent{
+	a := &loop.Loop{
 		Engine:      claimingEngine{n.engine, n.data},
 		Units:       n.systemd,
 		Jobs:        n.jobs,
@@ -81,7 +81,7 @@ func (n *node) agent(end context.CancelCauseFunc) *loop.Agent {
 		Volumes:     n.data.Changed(),
 		Reset:       n.reset,
 		End:         end,
-		Asked:       n.wishes,
+		Requests:    n.requests,
 		Queries:     n.queries,
 		Proven:      func(ctx context.Context) { pulled.Release(ctx, n.Log) },
 		DebugShells: n.machine.DebugShell,

@@ -15,7 +15,7 @@ import (
 
 // person implements [control.Node] for an agent that runs on a node.
 type person struct {
-	loop.Wishes
+	loop.Requests
 	reset *reset.Reset
 	// upgrades is nil on a node that cannot be upgraded.
 	upgrades *upgrade.Service
@@ -53,7 +53,7 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 
 // Reset implements [control.Node].
 func (p person) Reset(ctx context.Context) (control.Outcome, error) {
-	outcome, err := p.Wishes.Reset(ctx)
+	outcome, err := p.Requests.Reset(ctx)
 	return outcome, restarting(err)
 }
 
@@ -62,9 +62,9 @@ func (p person) Reset(ctx context.Context) (control.Outcome, error) {
 func (p person) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
 	// The record stays as it is until the agent ends.
 	if !p.reset.Active() {
-		return p.Wishes.Apply(ctx, r)
+		return p.Requests.Apply(ctx, r)
 	}
-	return control.Outcome{}, restarting(p.Wishes.Follow(ctx))
+	return control.Outcome{}, restarting(p.Requests.Follow(ctx))
 }
 
 // restarting marks the errors with which an agent ends to be started again.

@@ -117,7 +117,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		n.ended = nil
 		w := &loopNode{units: make(chan string)}
-		p := person{Wishes: make(loop.Wishes), reset: n.reset(t, machineYAML)}
+		p := person{Requests: make(loop.Requests), reset: n.reset(t, machineYAML)}
 		a := w.agent(p, func(why error) { n.ended = why })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

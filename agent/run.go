@@ -38,7 +38,7 @@ func Run(ctx context.Context, env Env) error {
 	}
 	n := &node{
 		Env: env, root: root, image: imageRoot, systemd: systemd, status: facts, record: record,
-		jobs: &loop.Jobs{Units: systemd}, wishes: make(loop.Wishes), queries: make(Queries),
+		jobs: &loop.Jobs{Units: systemd}, requests: make(loop.Requests), queries: make(loop.Queries),
 		data: manager.New(manager.NewNode(root, env.Root, systemd), env.Log),
 	}
 	return n.own(ctx)
@@ -85,7 +85,7 @@ func (n *node) live(ctx context.Context) error {
 		}
 		n.warn(err)
 	}
-	people := person{Wishes: n.wishes, reset: n.reset, upgrades: n.upgrades}
+	people := person{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, people)
 	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), people)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {

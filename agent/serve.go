@@ -15,7 +15,7 @@ import (
 
 // serve runs the agent and lets people ask things of it. Without the socket the
 // node is still looked after.
-func serve(ctx context.Context, agent *loop.Agent, socket string, node control.Node) error {
+func serve(ctx context.Context, agent *loop.Loop, socket string, node control.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := control.Listen(socket)

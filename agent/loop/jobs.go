@@ -61,8 +61,8 @@ func (j *Jobs) note(reason, verb, name string, err error) error {
 // note).
 const eventLimit = 1024
 
-// Tell tells what was done since the last time, one event for each kind.
-func (j *Jobs) Tell(event func(warning bool, reason, message string)) {
+// Report reports what was done since the last time, one event for each kind.
+func (j *Jobs) Report(event func(warning bool, reason, message string)) {
 	j.mu.Lock()
 	done := j.done
 	j.done = nil

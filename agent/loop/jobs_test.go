@@ -29,7 +29,7 @@ func TestJobsAreToldOnceByKind(t *testing.T) {
 	tell := func(warning bool, reason, message string) {
 		told = append(told, fmt.Sprint(warning, " ", reason, " ", message))
 	}
-	j.Tell(tell)
+	j.Report(tell)
 	_ = j.Restart(ctx, "b.service")
 	_ = j.Restart(ctx, "a.service")
 	_ = j.Start(ctx, "c.timer")
@@ -37,8 +37,8 @@ func TestJobsAreToldOnceByKind(t *testing.T) {
 	if err := errors.Join(j.Stop(ctx, "e.service"), j.Stop(ctx, "f.service")); err == nil {
 		t.Error("a job that failed did not")
 	}
-	j.Tell(tell)
-	j.Tell(tell)
+	j.Report(tell)
+	j.Report(tell)
 	want := []string{
 		"false SystemDUnitReload reloaded d.service",
 		"false SystemDUnitRestart restarted a.service, b.service",
@@ -55,7 +55,7 @@ func TestAnEventHoldsNoMoreThanTheAPIServerTakes(t *testing.T) {
 	for i := range 100 {
 		_ = j.Restart(t.Context(), fmt.Sprintf("unit-%03d.service", i))
 	}
-	j.Tell(func(_ bool, _, message string) {
+	j.Report(func(_ bool, _, message string) {
 		if len(message) != 1024 || !strings.HasPrefix(message, "restarted unit-000.service, unit-001.service") || !strings.HasSuffix(message, "...") {
 			t.Errorf("%d bytes: %s", len(message), message)
 		}

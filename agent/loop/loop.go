@@ -3,305 +3,294 @@ package loop
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/unit"
 )
 
-// Engine applies configurations; see apply.Executor.
-type Engine interface {
-	Resume(ctx context.Context) (apply.Resumed, error)
-	Current() (generation.Manifest, bool, error)
-	Apply(ctx context.Context, r apply.Request) (generation.Manifest, error)
-	Pending() (apply.Pending, bool, error)
-	Judge(ctx context.Context) (health.Verdict, error)
-	Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error)
-	Owed() ([]string, error)
-	Retry(ctx context.Context) ([]string, error)
-	Confirm() (generation.Manifest, error)
-	Rollback(ctx context.Context, name string) (generation.Manifest, error)
-	Held(digest string) (apply.Held, bool, error)
-	Hold(h apply.Held) error
-	Release(digest string) error
-	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
-	Tidy() error
-	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
-}
-
-// Units is what the loop itself asks of systemd; see unit.Systemd.
-type Units interface {
-	Start(ctx context.Context, name string) error
-	Restart(ctx context.Context, name string) error
-	Show(ctx context.Context, names []string) ([]unit.State, error)
-	Changes(ctx context.Context) (<-chan string, error)
-}
-
-// Drift tells of managed paths that something touched; see drift.Watcher.
-type Drift interface {
-	Set(root string, paths []string) error
-	Events() <-chan []string
-	// Err returns why not all of them are watched, which may pass; nil if they are.
-	Err() error
-}
-
-// Cluster is who the node belongs to; see cluster.Cluster.
-type Cluster interface {
-	Report(s status.Status)
-	// Link is how the node stands with the cluster, Linked tells when that changes.
-	Link() status.Cluster
-	Linked() <-chan struct{}
-	// Prepare is called before a configuration is applied; the zero configuration
-	// says that this one is not applied after all.
-	Prepare(ctx context.Context, d config.Desired)
-	// Event tells people there what happened to the node.
-	Event(warning bool, reason, message string)
-	// WatchRestarts is how often something was watched anew.
-	WatchRestarts() int
-}
-
-// Watched is a part of the status that something else observes.
-type Watched[T any] interface {
-	State() *T
-	// Changed tells that State may be another.
-	Changed() <-chan struct{}
-}
-
-// Resetter makes the node one that was never configured; see reset.Reset.
-type Resetter interface {
-	// Status is nil if the node is in no reset.
-	Status() *status.Reset
-	// Begin records a reset, Run carries it out, and Forget ends it.
-	Begin() error
-	Run(ctx context.Context) error
-	Forget() error
-	// Superseded reports whether a new machine.yaml has ended the reset.
-	Superseded() bool
-}
-
-// Agent is the loop. All fields are set before Run and not changed after.
-type Agent struct {
+// Loop is the agent's loop. Set the exported fields before [Loop.Run] and do not
+// change them after.
+type Loop struct {
 	Engine Engine
 	Units  Units
-	// Jobs are what the Engine has asked of systemd; nil for nothing to be told.
+	// Jobs records what the Engine asks of systemd; nil for no record.
 	Jobs *Jobs
 	// Source is where the configuration comes from; nil if nowhere.
 	Source source.Source
-	// Decode makes of a document what it asks of this node.
+	// Decode returns what a document asks of this node.
 	Decode func(ctx context.Context, doc source.Document) (config.Desired, error)
-	// Reach reports whether what a probe names answers.
+	// Reach returns an error unless what a probe names answers.
 	Reach func(ctx context.Context, p config.Probe) error
 	// Root is the root directory beneath which Drift watches; Drift may be nil.
 	Root  string
-	Drift Drift
-	// Contents tells that something a document refers to has changed; nil if
+	Drift Drifts
+	// Contents receives when something a document refers to has changed; nil if
 	// nothing can.
 	Contents <-chan []string
-	// Cluster is told how the node stands; nil without one.
+	// Cluster is nil on a node that is part of none.
 	Cluster Cluster
-	// Volumes tell how the data volume is; nil where none is looked after.
+	// Volumes receives the state of the data volume; nil if there is none to watch.
 	Volumes <-chan *status.Volume
-	// Network tells how the node is reached; nil where nobody looks.
+	// Network is how the node is reached; nil if unknown.
 	Network Watched[status.Network]
-	// Upgrades bring other systems; nil where none can be brought.
+	// Upgrades is nil on a node that cannot be upgraded.
 	Upgrades Watched[status.Upgrade]
 	// Reset is the node's reset.
 	Reset Resetter
 	// End ends the agent, to be started again.
 	End func(why error)
-	// Asked are the wishes of people; nil for none.
-	Asked <-chan Wish
+	// Requests are what operators and the cluster ask for; nil for none.
+	Requests Requests
 	// Queries ask how the node stands; nil for none.
 	Queries Queries
-	// Proven is called, beside the loop, when a change has proven itself; nil for
-	// nobody.
+	// Proven is called, beside the loop, when a change has proven itself; it may be
+	// nil.
 	Proven func(ctx context.Context)
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string
-	// Status is what is known from the start: image, machine, and the error that
-	// finding machine.yaml gave.
+	// Status is what is known from the start: image, machine, and what is wrong with
+	// machine.yaml.
 	Status status.Status
-	// Publish shows a status; news says that its phase is another than before.
+	// Publish shows a status. news says that it is worth printing on the consoles.
 	Publish func(s status.Status, news bool)
-	// Ready is called once the loop is up, before the first apply, which may
-	// wait for units that are ordered after the agent.
+	// Ready is called once the loop is up, before the first apply, which may wait
+	// for units that are ordered after the agent.
 	Ready func() error
-	// Steady is how long a unit has to be well to count as well again, Limit how
+	// Steady is how long a unit has to be well to count as well again. Limit is how
 	// long a boot without a change waits for units that are on their way.
 	Steady, Limit time.Duration
-	// Now is the time since kernel start.
+	// Now returns the time since kernel start.
 	Now func() time.Duration
 	Log *zap.Logger
+
+	// What follows belongs to the goroutine of Run.
+	state  State
+	alarms alarms
+	// waiting gets the verdict on the change on trial; nil if no caller waits.
+	waiting  *Request
+	counters metrics.Counters
+	// shown is what was published last; it is zero before that.
+	shown     status.Status
+	published bool
+
+	// done receives from the step that runs beside the loop, others are that step
+	// and all else that the loop has started.
+	done   chan outcome
+	others sync.WaitGroup
 }
 
-const (
-	// settle is how long the loop waits for further changes before it looks: a unit
-	// that starts changes several times.
-	settle = 100 * time.Millisecond
-	// retry is when it tries again to complete what it could not, reachAgain to
-	// reach what does not answer, readAgain when it looks again for what a document
-	// refers to and is not there.
-	retry      = 30 * time.Second
-	reachAgain = 2 * time.Second
-	readAgain  = 5 * time.Second
-)
+// outcome is a step that is done.
+type outcome struct {
+	step   Step
+	result Result
+}
 
-// ErrDisconnected means that systemd no longer tells the agent of its units;
-// the agent ends, to be started again.
+// ErrDisconnected means that systemd no longer reports changes of units. The
+// agent ends, to be started again.
 var ErrDisconnected = errors.New("connection to systemd lost")
 
-// Run is the loop. It returns nil when ctx ends, after all it started has ended.
-func (a *Agent) Run(ctx context.Context) error {
+// Run runs the loop. It returns nil when ctx ends, after all it started has
+// ended.
+func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var others sync.WaitGroup
-	defer others.Wait()
+	defer l.others.Wait()
 	defer cancel()
-	l := &loop{Agent: a, status: a.Status, asked: a.Status.Error, done: make(chan func(), 1), others: &others, touched: map[string]bool{}}
-	n, err := l.listen(ctx)
+
+	l.done = make(chan outcome, 1)
+	l.state = State{
+		Facts:  l.Status,
+		Faults: Faults{Desired: l.Status.Error},
+		Due:    Due{Resume: true, Read: true},
+	}
+	events, err := l.listen(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.Ready(); err != nil {
+	if err := l.Ready(); err != nil {
 		return err
 	}
-	l.due.resume, l.due.read = true, true
+
 	for ctx.Err() == nil {
-		l.next(ctx)
-		if err := l.wait(ctx, n); err != nil && ctx.Err() == nil {
+		if step := Next(l.state); step.Kind != Wait {
+			l.begin(ctx, step)
+			continue
+		}
+		if err := l.wait(ctx, events); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// news are the places from which the loop hears, nil for one that is silent.
-type news struct {
+// begin does a step, or starts it beside the loop.
+func (l *Loop) begin(ctx context.Context, step Step) {
+	if step.Kind == Read && step.Request == nil && l.Source == nil {
+		l.state.Due.Read = false
+		l.show(ctx)
+		return
+	}
+
+	before := l.state
+	l.state = before.Begin(step, l.Now())
+	l.announce(before, step)
+	if l.state.Busy {
+		l.others.Go(func() {
+			l.done <- outcome{step: step, result: l.perform(ctx, step)}
+		})
+		return
+	}
+
+	switch step.Kind {
+	case Judge:
+		l.observeUnits(ctx)
+	case Idle:
+		if !l.published {
+			l.show(ctx)
+		}
+	case Confirm:
+		l.confirm(ctx, step.Request)
+	case BeginReset:
+		l.beginReset(step.Request)
+	case AnswerReset:
+		l.answerReset(step.Request)
+	case EndReset:
+		l.followSource(step.Request)
+	}
+}
+
+// events are the places from which the loop hears, nil for a silent one.
+type events struct {
 	units           <-chan string
 	source          <-chan struct{}
 	contents, drift <-chan []string
-	linked, brought <-chan struct{}
-	reached         <-chan struct{}
-	shells          <-chan shell
+	// looks receive when a part of the status that others observe may be another.
+	linked, network, upgrades <-chan struct{}
+	shells                    <-chan shell
 }
 
-// listen begins before the first look, so that nothing is missed.
-func (l *loop) listen(ctx context.Context) (*news, error) {
+// listen begins before the first observation, so that no change is missed.
+func (l *Loop) listen(ctx context.Context) (*events, error) {
 	units, err := l.Units.Changes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := &news{units: units, source: l.watch(ctx), contents: l.Contents, shells: l.openShells(ctx)}
+
+	e := &events{
+		units:    units,
+		source:   l.watchSource(ctx),
+		contents: l.Contents,
+		shells:   l.openShells(ctx),
+	}
 	if l.Drift != nil {
-		n.drift = l.Drift.Events()
+		e.drift = l.Drift.Events()
 	}
 	if l.Cluster != nil {
-		n.linked = l.Cluster.Linked()
+		e.linked = l.Cluster.Linked()
 	}
 	if l.Network != nil {
-		n.reached = l.Network.Changed()
+		e.network = l.Network.Changed()
 	}
 	if l.Upgrades != nil {
-		n.brought = l.Upgrades.Changed()
+		e.upgrades = l.Upgrades.Changed()
 	}
-	return n, nil
+	return e, nil
 }
 
-// wait takes in the next thing that happens.
-func (l *loop) wait(ctx context.Context, n *news) error {
+func (l *Loop) watchSource(ctx context.Context) <-chan struct{} {
+	if l.Source == nil {
+		return nil
+	}
+	changed, err := l.Source.Watch(ctx)
+	if err != nil {
+		l.warn("watch the source", err)
+		return nil
+	}
+	return changed
+}
+
+// errNoEvents is the end of a watch.
+var errNoEvents = errors.New("no more events")
+
+// wait takes in the next event.
+func (l *Loop) wait(ctx context.Context, e *events) error {
 	select {
 	case <-ctx.Done():
-	case then := <-l.done:
-		l.busy = false
-		then()
-	case wish := <-l.wishes():
-		l.grant(ctx, wish)
-	case _, ok := <-n.source:
-		if !ok {
-			n.source = nil
-			if ctx.Err() != nil {
-				break
-			}
-			l.warn("watch the source", errors.New("no more events"))
+	case done := <-l.done:
+		l.merge(ctx, done.step, done.result)
+	case r := <-l.admitted():
+		l.handle(ctx, r)
+	case q := <-l.Queries:
+		q <- l.sample()
+	case _, ok := <-e.source:
+		if !ok && ctx.Err() == nil {
+			l.warn("watch the source", errNoEvents)
 		}
-		l.rereads()
-	case _, ok := <-n.contents:
 		if !ok {
-			n.contents = nil
+			e.source = nil
+		}
+		l.state = l.state.reread() // The end of a watch may have hidden a change.
+	case _, ok := <-e.contents:
+		if !ok {
+			e.contents = nil
 			break
 		}
-		l.readAt.soon(settle)
-	case name, ok := <-n.units:
+		l.alarms.soon(readAlarm, quietPeriod)
+	case name, ok := <-e.units:
 		if !ok {
 			return ErrDisconnected
 		}
-		if l.concerns(name) {
-			l.lookAt.soon(settle)
+		if l.state.concerns(name) {
+			l.alarms.soon(observeAlarm, quietPeriod)
 		}
-	case paths, ok := <-n.drift:
+	case paths, ok := <-e.drift:
 		if !ok {
-			n.drift = nil
-			l.warn("watch managed paths", errors.New("no more events"))
-			l.unguard()
+			e.drift = nil
+			l.warn("watch managed paths", errNoEvents)
+			l.state = l.state.unguard()
 			break
 		}
 		l.checkWatches()
-		l.touch(paths)
-	case q := <-l.Queries:
-		q <- l.sample()
-	case <-n.linked:
+		l.state = l.state.touch(paths)
+	case l.state.Facts.Volume = <-l.Volumes:
+	case <-e.linked:
 		l.show(ctx)
-	case <-n.brought:
+	case <-e.network:
 		l.show(ctx)
-	case l.status.Volume = <-l.Volumes:
-	case <-n.reached:
+	case <-e.upgrades:
 		l.show(ctx)
-	case s := <-n.shells:
+	case s := <-e.shells:
 		l.shellOpened(s)
-	case <-l.readAt.c:
-		l.readAt.clear()
-		l.rereads()
-	case <-l.retryAt.c:
-		l.retryAt.clear()
-		l.due.resume, l.due.read = true, true
-	case <-l.reachAt.c:
-		l.reachAt.clear()
-		l.due.reach = true
-	case <-l.startAt.c:
-		l.startAt.clear()
-		l.due.start = true
-	case <-l.repairAt.c:
-		l.repairAt.clear()
-		l.touch(generation.Paths(l.current))
-	case <-l.restAt.c:
-		l.restAt.clear()
-		l.relax()
-	case <-l.lookAt.c:
-		l.lookAt.clear()
-		l.look(ctx)
+	case <-l.alarms.c():
+		for _, which := range l.alarms.due() {
+			l.ring(ctx, which)
+		}
 	}
 	return nil
 }
 
-// alarm is a time at which the loop does something; the zero alarm never comes.
-type alarm struct {
-	c  <-chan time.Time
-	at time.Time
-}
-
-// soon sets the alarm to d from now, unless it is set to come before.
-func (a *alarm) soon(d time.Duration) {
-	at := time.Now().Add(d)
-	if a.c == nil || at.Before(a.at) {
-		a.c, a.at = time.After(d), at
+// ring does what an alarm is for.
+func (l *Loop) ring(ctx context.Context, which alarm) {
+	l.state = l.state.ring(which)
+	switch which {
+	case observeAlarm:
+		l.observeUnits(ctx)
+	case idleAlarm:
+		l.freeMemory()
 	}
 }
 
-func (a *alarm) clear() { a.c = nil }
+// freeMemory gives memory back to the kernel. Pools of the libraries let go of
+// theirs at the second collection.
+func (l *Loop) freeMemory() {
+	l.others.Go(func() {
+		debug.FreeOSMemory()
+		debug.FreeOSMemory()
+	})
+}

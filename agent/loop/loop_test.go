@@ -83,7 +83,7 @@ type world struct {
 	// broken is what Repair returns next, looked what it was asked for.
 	broken, looked []string
 	showed         int
-	wishes         Wishes
+	requests       Requests
 	drift          chan []string
 	unwatched      error
 	guarded        []string
@@ -272,12 +272,12 @@ func (w *world) decode(_ context.Context, d source.Document) (config.Desired, er
 	return desired, nil
 }
 
-func (w *world) agent() *Agent {
+func (w *world) agent() *Loop {
 	start := time.Now()
 	w.began = start
-	return &Agent{
+	return &Loop{
 		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
-		Asked: w.wishes, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
+		Requests: w.requests, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
 		Ready: func() error { return nil }, Steady: steady, Limit: limit, Now: func() time.Duration { return time.Since(start) + time.Second },
 		Publish: func(s status.Status, news bool) {
 			w.shown = append(w.shown, s)
@@ -297,7 +297,7 @@ func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}, 1), make(chan string)
-		w.wishes, w.drift, w.queries = make(Wishes), make(chan []string), make(Queries)
+		w.requests, w.drift, w.queries = make(Requests), make(chan []string), make(Queries)
 		ctx, cancel := context.WithCancel(t.Context())
 		a, done := w.agent(), make(chan error)
 		a.Engine = engine
@@ -528,12 +528,12 @@ func TestResumeThatFailsIsTriedAgain(t *testing.T) {
 			t.Errorf("after the source was touched: %+v, resumed %d times", s, w.resumed)
 		}
 		w.resume = nil
-		time.Sleep(retry)
+		time.Sleep(retryDelay)
 		settle()
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil || w.resumed != 3 {
 			t.Errorf("after a while: %+v, resumed %d times", s, w.resumed)
 		}
-		time.Sleep(2 * retry)
+		time.Sleep(2 * retryDelay)
 	})
 	if w.resumed != 3 || len(w.applied) != 1 {
 		t.Errorf("resumed %d times, applied %d times", w.resumed, len(w.applied))

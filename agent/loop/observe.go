@@ -2,153 +2,184 @@ package loop
 
 import (
 	"context"
-	"fmt"
-	"path"
 	"reflect"
-	"strings"
+	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/unit"
 )
 
-// look observes the units of the current generation and publishes how the node
-// stands.
-func (l *loop) look(ctx context.Context) {
+// observeGeneration finds out which generation is current and which change is on
+// trial, and watches the paths of a new one.
+func (l *Loop) observeGeneration() {
+	before := l.state.Current.Generation
+	current, _, err := l.Engine.Current()
+	if err != nil {
+		l.warn("read the current generation", err)
+	}
+
+	var pending *apply.Pending
+	change, isPending, err := l.Engine.Pending()
+	if err != nil {
+		l.warn("read the journal", err)
+	}
+	if isPending {
+		pending = &change
+	}
+
+	owed, err := l.Engine.Owed()
+	if err != nil {
+		l.warn("read what is owed", err)
+	}
+
+	l.state = l.state.observed(current, pending, owed)
+	l.startLater()
+	if current.Name() != before.Name() {
+		l.guard(before)
+	}
+}
+
+// guard watches the paths of the current generation, and then has the loop look
+// once at those that something may have touched before.
+func (l *Loop) guard(before generation.Manifest) {
+	if l.Drift == nil {
+		return
+	}
+
+	current := l.state.Current.Generation
+	paths := slices.Concat(generation.Paths(current), generation.Ways(current))
+	err := l.Drift.Set(l.Root, paths)
+	if err != nil {
+		l.warn("watch managed paths", err)
+	}
+	l.state = l.state.guard(before, err == nil)
+}
+
+// checkWatches takes in whether all managed paths are still watched. Until they are
+// watched again, each change looks at all of them.
+func (l *Loop) checkWatches() {
+	err := l.Drift.Err()
+	if err == nil || !l.state.Drift.Guarded {
+		return
+	}
+	l.state.Drift.Guarded = false
+	l.warn("watch managed paths", err)
+	l.observeIn(quietPeriod)
+}
+
+// startLater sets the alarm for the units that are owed.
+func (l *Loop) startLater() {
+	if len(l.state.Starts.Owed) == 0 {
+		l.state.Starts.Wait = 0
+		l.alarms.clear(startAlarm)
+		return
+	}
+	if !l.alarms.isSet(startAlarm) {
+		l.state.Starts.Wait = backoff(l.state.Starts.Wait)
+		l.alarms.soon(startAlarm, l.state.Starts.Wait)
+	}
+}
+
+// observeUnits observes the units of the current generation, judges the change on
+// trial by them, and publishes how the node stands.
+func (l *Loop) observeUnits(ctx context.Context) {
 	var names []string
-	for _, u := range l.current.Units {
+	for _, u := range l.state.Current.Generation.Units {
 		if !generation.IsTemplate(u.Name) {
 			names = append(names, u.Name)
 		}
 	}
-	states, err := l.Units.Show(ctx, names)
+	units, err := l.Units.Show(ctx, names)
 	if ctx.Err() != nil {
 		return
 	}
-	l.looked = true
+
+	l.state.Current.Observed = true
 	if err != nil {
 		l.warn("observe units", err)
 	} else {
-		l.takeStates(states)
+		var again time.Duration
+		l.state, again = l.state.withUnits(units, l.Now(), l.Steady)
+		l.observeIn(again)
 		l.judge(ctx)
 	}
 	l.show(ctx)
 }
 
-// show publishes how the node stands as far as is known; it looks only if
-// nothing is.
-func (l *loop) show(ctx context.Context) {
-	if !l.looked {
-		l.look(ctx)
+// observeIn has the units observed after d, unless d is 0.
+func (l *Loop) observeIn(d time.Duration) {
+	if d > 0 {
+		l.alarms.soon(observeAlarm, d)
+	}
+}
+
+// judge asks for a verdict on the change on trial.
+func (l *Loop) judge(ctx context.Context) {
+	pending := l.state.Change.Pending
+	if l.state.Faults.Unfinished != nil || pending == nil || !pending.Watched {
 		return
 	}
-	if !l.isPending {
-		l.status.Change = nil
+	if l.state.Busy {
+		l.state.Due.Judge = true
+		return
 	}
-	l.status.Units = compare(l.current, l.states)
-	if len(l.starts.owed) == 0 && (settled(l.status.Units) || !l.isPending) {
-		l.failed = nil // What is wrong with units now, their states say.
+
+	v, err := l.Engine.Judge(ctx)
+	if err != nil {
+		l.warn("judge the change", err)
+		return
 	}
-	if l.status.AppliedAt == 0 && l.isApplied() {
-		l.status.AppliedAt = l.Now()
-		l.Log.Info("the configuration is applied", zap.String("generation", l.current.Name()))
+	l.state.Change.Shown = changeOf(*pending, v)
+	switch v.Word {
+	case health.Good, health.Bad:
+		l.state.Change.Verdict = v
+	case health.Confirm:
+		l.answerVerdict(v, l.state.Current.Generation)
+		l.observeIn(untilVerdict(v, l.Now()))
+	case health.Wait:
+		l.observeIn(untilVerdict(v, l.Now()))
 	}
-	l.status.Error = firstOf(l.asked, l.unfinished, l.status.Volume.Fault(), l.failed, l.failure(), l.drifted)
-	phase := decidePhase(l.status, l.current.Name() != "")
-	if l.changing {
-		phase = status.Applying
-	}
-	l.publish(phase)
 }
 
-// decidePhase says how far the node is. A generation that was applied stays so
-// while its units come and go, as those of a timer do, until one fails.
-func decidePhase(s status.Status, hasGeneration bool) status.Phase {
-	switch {
-	case s.Error != nil:
-		return status.Failed
-	case !hasGeneration:
-		return status.Waiting
-	case s.AppliedAt > 0:
-		return status.Applied
-	}
-	return status.Applying
+// untilVerdict returns when to observe the units again for a verdict.
+func untilVerdict(v health.Verdict, now time.Duration) time.Duration {
+	return max(quietPeriod, min(v.Next-now, time.Minute))
 }
 
-// compare puts the observed states next to what the generation wants. States
-// are in the order of the units, templates left out.
-func compare(m generation.Manifest, states []unit.State) []status.Unit {
-	wanted := map[string]generation.Unit{}
-	for _, u := range m.Units {
-		wanted[u.Name] = u
+// show publishes how the node stands as far as is known. It observes the units
+// only if they were not observed since the generation became current.
+func (l *Loop) show(ctx context.Context) {
+	if !l.state.Current.Observed {
+		l.observeUnits(ctx)
+		return
 	}
-	units := make([]status.Unit, 0, len(states))
-	for _, s := range states {
-		settled, _ := health.Well(wanted[s.Name], s)
-		units = append(units, status.Unit{
-			Name: s.Name, Active: s.Active, Sub: s.Sub, Settled: settled, InvocationID: s.InvocationID, Since: s.Since,
-		})
+
+	before := l.state.Facts.AppliedAt
+	var again time.Duration
+	l.state, again = l.state.evaluate(l.Now(), l.Limit)
+	l.observeIn(again)
+	if before == 0 && l.state.Facts.AppliedAt > 0 {
+		l.Log.Info("the configuration is applied",
+			zap.String("generation", l.state.Current.Generation.Name()))
 	}
-	return units
+	l.publish(l.state.Status())
 }
 
-func settled(units []status.Unit) bool {
-	for _, u := range units {
-		if !u.Settled {
-			return false
-		}
-	}
-	return true
-}
-
-// failure is the first unit that has failed and should not have, as an error.
-func (l *loop) failure() *status.Error {
-	for i, u := range l.status.Units {
-		if s := l.states[i]; s.Active == "failed" && !u.Settled {
-			return &status.Error{
-				Unit:    s.Name,
-				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
-				Hint:    "journalctl -u " + s.Name,
-			}
-		}
-	}
-	return nil
-}
-
-func firstOf(errs ...*status.Error) *status.Error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// manifests has the static pods (KubeletConfiguration, staticPodPath), apiServer is
-// the one that makes a node one of the control plane.
-const (
-	manifests = "/etc/kubernetes/manifests"
-	apiServer = manifests + "/kube-apiserver.yaml"
-)
-
-// isManifest reports whether the kubelet takes the file of that path for a static
-// pod: it leaves directories alone, and names that begin with a dot.
-func isManifest(name string) bool {
-	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
-}
-
-// publish shows the status if it is another than the one shown last.
-func (l *loop) publish(phase status.Phase) {
-	s := l.statusIn(phase)
+// publish shows a status if it is another than the one shown last.
+func (l *Loop) publish(s status.Status) {
+	l.addWatched(&s)
 	if l.Cluster != nil && l.Jobs != nil {
-		l.Jobs.Tell(l.Cluster.Event)
+		l.Jobs.Report(l.Cluster.Event)
 	}
 	if l.published && reflect.DeepEqual(s, l.shown) {
 		return
 	}
+
 	news := !l.published || isNews(s, l.shown)
 	l.shown, l.published = s, true
 	s.Uptime = l.Now()
@@ -158,30 +189,8 @@ func (l *loop) publish(phase status.Phase) {
 	l.Publish(s, news)
 }
 
-// statusIn is the status of the node in a phase, but for its uptime.
-func (l *loop) statusIn(phase status.Phase) status.Status {
-	s := l.status
-	s.Phase, s.Refused, s.Refusal = phase, l.asked != nil, l.refusal
-	if l.asked == nil && l.unfinished != nil {
-		s.Refusal = status.NotApplied
-	}
-	s.Warnings = l.warnings()
-	s.Generation, s.Digest = l.current.Name(), l.current.Digest
-	if s.Generation != "" {
-		s.Source = l.current.Source
-	}
-	if s.IsApplied() && l.given == l.current.Digest {
-		s.Version = l.version
-	}
-	for _, e := range l.current.Entries {
-		if e.Kind == generation.KindFile {
-			s.Files++
-		}
-		s.ControlPlane = s.ControlPlane || e.Path == apiServer
-		if isManifest(e.Path) {
-			s.StaticPods = append(s.StaticPods, e.Path)
-		}
-	}
+// addWatched adds to a status what others observe.
+func (l *Loop) addWatched(s *status.Status) {
 	if l.Cluster != nil {
 		link := l.Cluster.Link()
 		s.Cluster = &link
@@ -192,12 +201,10 @@ func (l *loop) statusIn(phase status.Phase) status.Status {
 	if l.Upgrades != nil {
 		s.Upgrade = l.Upgrades.State()
 	}
-	return s
 }
 
-// isNews reports whether a person at a console is to see s after before.
-func isNews(s, before status.Status) bool {
-	return s.Phase != before.Phase || s.IsApplied() != before.IsApplied() ||
-		!reflect.DeepEqual(s.Error, before.Error) || s.Generation != before.Generation ||
-		!s.Network.Alike(before.Network) || len(s.DebugShells) != len(before.DebugShells)
+// warn logs an error that the node lives with, and has the status show it.
+func (l *Loop) warn(what string, err error) {
+	l.Log.Warn(what, zap.Error(err))
+	l.state = l.state.warn(what + ": " + err.Error())
 }

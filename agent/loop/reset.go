@@ -8,117 +8,83 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
-	"github.com/loam-os/loam/agent/status"
 )
 
-// ErrReset and ErrFollows mean that a reset has begun, or is over: the agent ends,
-// to be started again as one that carries it out, or follows its source.
 var (
-	ErrReset   = errors.New("the node is reset")
+	// ErrReset means that a reset has begun: the agent ends, to be started again as
+	// one that carries it out.
+	ErrReset = errors.New("the node is reset")
+	// ErrFollows means that a reset is over: the agent ends, to be started again as
+	// one that follows its source.
 	ErrFollows = errors.New("the reset is over")
+	// ErrInReset refuses what a node in a reset does not do.
+	ErrInReset = errors.New("the node is reset and has no configuration\n" +
+		"hint: `loam apply` has it follow its source again")
+	// ErrNotReset refuses to follow a source while something of before is there.
+	ErrNotReset = errors.New("the reset is not complete\nhint: " + resetAgain)
 )
-
-// ErrInReset refuses what a node in a reset does not do.
-var ErrInReset = errors.New("the node is reset and has no configuration\nhint: `loam apply` has it follow its source again")
 
 const resetAgain = "`loam reset --yes` goes on with it, and so does the next start"
 
-// ErrNotReset refuses to follow a source while something of before is there.
-var ErrNotReset = errors.New("the reset is not complete\nhint: " + resetAgain)
-
-// rest is all that is due while the node is in a reset.
-func (l *loop) rest(ctx context.Context) {
-	l.due.resume, l.due.read, l.due.reach, l.due.tidy = false, false, false, false
-	clear(l.touched)
-	if !l.published {
-		l.show(ctx)
-	}
-}
-
-// reset records a reset and ends the agent; in one that was started for it, it
-// carries it out. What that came to is told to who asks first: it was asked of the
-// agent before.
-func (l *loop) reset(ctx context.Context, wish Wish) {
-	r := l.Reset
-	switch {
-	case l.status.Reset == nil:
-		if err := r.Begin(); err != nil {
-			wish.fail(err)
-			return
-		}
-		l.Log.Warn("reset: the agent starts anew for it")
-		l.await(nil)
-		wish.fail(ErrReset)
-		l.End(ErrReset)
-		return
-	case l.wasReset && l.status.Reset.Done:
-		l.wasReset = false
-		l.answerReset(&wish)
+// beginReset records that the node is to be reset, and ends the agent.
+func (l *Loop) beginReset(r *Request) {
+	if err := l.Reset.Begin(); err != nil {
+		r.fail(err)
 		return
 	}
-	l.Log.Warn("reset", zap.Time("asked", l.status.Reset.At))
-	l.accept()
-	l.status.AppliedAt, l.changing = 0, true
-	l.publish(status.Applying)
-	l.start(func() func() {
-		err := r.Run(ctx)
-		return func() {
-			l.wasReset, l.resetFailed, l.changing = true, err, false
-			l.showReset(ctx)
-			l.answerReset(&wish)
-		}
-	})
+
+	l.Log.Warn("reset: the agent starts again for it")
+	l.await(nil)
+	r.fail(ErrReset) // Before the agent ends, which ends the caller's connection.
+	l.End(ErrReset)
 }
 
-// showReset shows what a reset has come to.
-func (l *loop) showReset(ctx context.Context) {
-	l.status.Reset = l.Reset.Status()
+// mergeReset publishes what a reset has come to and tells the caller.
+func (l *Loop) mergeReset(ctx context.Context, step Step, r Result) {
 	switch {
-	case !l.status.Reset.Done:
-		l.refuse("", &status.Error{Problem: "reset: " + l.resetFailed.Error(), Hint: resetAgain})
-	case l.resetFailed != nil:
-		l.warn("reset", l.resetFailed)
+	case !r.Reset.Done: // The caller logs it.
+	case r.Err != nil:
+		l.Log.Warn("reset", zap.Error(r.Err))
 	default:
 		l.Log.Info("the node is reset")
 	}
+
 	l.show(ctx)
-	if l.Reset.Superseded() {
+	if r.ResetIsOver {
 		if err := l.endReset(); err != nil {
 			l.warn("another machine.yaml", err)
 		}
 	}
+	l.answerReset(step.Request)
 }
 
-// answerReset tells what the reset has come to.
-func (l *loop) answerReset(wish *Wish) {
+// answerReset tells a caller what the reset has come to.
+func (l *Loop) answerReset(r *Request) {
+	err := l.state.Reset.Err
 	switch {
-	case !l.status.Reset.Done:
-		wish.fail(fmt.Errorf("the reset is not complete: %w\nhint: %s", l.resetFailed, resetAgain))
-	case l.resetFailed != nil:
-		wish.fail(fmt.Errorf("the node is reset, but: %w", l.resetFailed))
+	case !l.state.Facts.Reset.Done:
+		r.fail(fmt.Errorf("the reset is not complete: %w\nhint: %s", err, resetAgain))
+	case err != nil:
+		r.fail(fmt.Errorf("the node is reset, but: %w", err))
 	default:
-		wish.tell(control.Outcome{Result: control.Reset})
+		r.succeed(control.Outcome{Result: control.Reset})
 	}
 }
 
-// follow ends a reset, as a person wants it.
-func (l *loop) follow(wish Wish) {
-	if !l.status.Reset.Done {
-		wish.fail(ErrNotReset)
-		return
-	}
+// followSource ends a reset for a caller.
+func (l *Loop) followSource(r *Request) {
 	if err := l.endReset(); err != nil {
-		wish.fail(err)
+		r.fail(err)
 		return
 	}
-	wish.fail(ErrFollows)
+	r.fail(ErrFollows)
 }
 
-func (l *loop) endReset() error {
+func (l *Loop) endReset() error {
 	if err := l.Reset.Forget(); err != nil {
 		return err
 	}
-	l.Log.Info("the reset is over: the agent starts anew")
+	l.Log.Info("the reset is over: the agent starts again")
 	l.End(ErrFollows)
 	return nil
 }

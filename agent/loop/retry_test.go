@@ -68,7 +68,7 @@ func TestChangeIsTakenBackOnceThereIsRoom(t *testing.T) {
 		w.judged, w.verdict = true, health.Verdict{Word: health.Wait, Next: time.Hour}
 		told := make(chan error, 1)
 		go func() {
-			_, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"})
+			_, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"})
 			told <- err
 		}()
 		settle()
@@ -83,7 +83,7 @@ func TestChangeIsTakenBackOnceThereIsRoom(t *testing.T) {
 			t.Errorf("who asked for it is told: %v", err)
 		}
 		f.no = nil
-		time.Sleep(retry)
+		time.Sleep(retryDelay)
 		settle()
 		if s := w.last(); s.Generation != good || s.Change != nil || !slices.Equal(w.settled, []health.Word{health.Bad}) {
 			t.Errorf("with room: %+v, settled %v", s, w.settled)
@@ -99,7 +99,7 @@ func TestRollbackIsCompletedOnceThereIsRoom(t *testing.T) {
 		good := w.current.Name()
 		w.says("two", settle)
 		f.no = errFull
-		if _, err := w.wishes.Rollback(context.Background(), control.RollbackRequest{}); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := w.requests.Rollback(context.Background(), control.RollbackRequest{}); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("without room: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -108,7 +108,7 @@ func TestRollbackIsCompletedOnceThereIsRoom(t *testing.T) {
 			t.Errorf("without room: %+v", s)
 		}
 		f.no = nil
-		time.Sleep(retry)
+		time.Sleep(retryDelay)
 		settle()
 		if s := w.last(); s.Generation != good || s.Error != nil || s.Phase != status.Applied {
 			t.Errorf("with room: %+v, error %+v", s, s.Error)
@@ -139,7 +139,7 @@ func TestPathThatCannotBeHadDoesNotKeepAChangeFromItsVerdict(t *testing.T) {
 				}
 				resumed := w.resumed
 				f.stuck = nil
-				time.Sleep(retry)
+				time.Sleep(retryDelay)
 				settle()
 				if s := w.last(); word == health.Good && s.Error != nil || w.resumed != resumed {
 					t.Errorf("once it can be had: error %+v, %d resumes", s.Error, w.resumed-resumed)

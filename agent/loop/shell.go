@@ -14,27 +14,34 @@ type shell struct {
 }
 
 // openShells has systemd start a shell on each terminal. The jobs may wait for
-// other units, so they are waited for beside the loop.
-func (l *loop) openShells(ctx context.Context) <-chan shell {
-	opened := make(chan shell, len(l.Agent.DebugShells))
-	for _, tty := range l.Agent.DebugShells {
+// other units, so they run beside the loop.
+func (l *Loop) openShells(ctx context.Context) <-chan shell {
+	opened := make(chan shell, len(l.DebugShells))
+	for _, tty := range l.DebugShells {
 		l.others.Go(func() {
-			opened <- shell{tty, l.Units.Start(ctx, "loam-debug-shell@"+tty+".service")}
+			err := l.Units.Start(ctx, "loam-debug-shell@"+tty+".service")
+			opened <- shell{tty: tty, err: err}
 		})
 	}
 	return opened
 }
 
-// shellOpened makes it visible that there is a way in.
-func (l *loop) shellOpened(s shell) {
+// shellOpened makes it visible that there is a way in. It publishes nothing else,
+// as the rest may be about to be observed.
+func (l *Loop) shellOpened(s shell) {
 	if s.err != nil {
 		l.warn("open a debug shell on "+s.tty, s.err)
 	} else {
 		l.Log.Warn("debug shell open", zap.String("tty", s.tty))
-		l.status.DebugShells = append(slices.Clone(l.status.DebugShells), s.tty)
-		slices.Sort(l.status.DebugShells)
+		open := append(slices.Clone(l.state.Facts.DebugShells), s.tty)
+		slices.Sort(open)
+		l.state.Facts.DebugShells = open
 	}
+
 	if l.published {
-		l.publish(l.shown.Phase)
+		now := l.shown
+		now.DebugShells = l.state.Facts.DebugShells
+		now.Warnings = l.state.Status().Warnings
+		l.publish(now)
 	}
 }

@@ -46,7 +46,7 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		// Asked for on purpose, it is tried again.
 		answered := make(chan control.Outcome)
 		go func() {
-			o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{})
+			o, err := w.requests.Apply(context.Background(), control.ApplyRequest{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -101,7 +101,7 @@ func TestTryIsConfirmed(t *testing.T) {
 	run(t, w, func(settle func()) {
 		w.judged = true
 		w.verdict = health.Verdict{Word: health.Confirm, Next: time.Hour}
-		o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two", Try: time.Minute})
+		o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two", Try: time.Minute})
 		if err != nil || o.Result != control.Trying || o.Until.IsZero() {
 			t.Errorf("%+v %v", o, err)
 		}
@@ -109,14 +109,14 @@ func TestTryIsConfirmed(t *testing.T) {
 		w.text = "three"
 		w.source <- struct{}{}
 		settle()
-		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "four"}); !errors.Is(err, control.ErrBusy) {
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "four"}); !errors.Is(err, control.ErrBusy) {
 			t.Errorf("another apply: %v", err)
 		}
 		if len(w.applied) != 2 {
 			t.Errorf("%d applies", len(w.applied))
 		}
 		w.verdict = health.Verdict{Word: health.Good}
-		if o, err := w.wishes.Confirm(context.Background()); err != nil || o.Result != control.Confirmed {
+		if o, err := w.requests.Confirm(context.Background()); err != nil || o.Result != control.Confirmed {
 			t.Errorf("%+v %v", o, err)
 		}
 		settle()
@@ -131,7 +131,7 @@ func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
 	w.text = "one"
 	run(t, w, func(settle func()) {
 		w.judged, w.verdict = true, health.Verdict{Word: health.Good}
-		if o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Applied {
+		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Applied {
 			t.Errorf("%+v %v", o, err)
 		}
 		w.source <- struct{}{}
@@ -139,10 +139,10 @@ func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
 		if s := w.last(); len(w.applied) != 2 || s.Held == nil || s.Phase != status.Applied {
 			t.Errorf("%d applies, %+v", len(w.applied), s)
 		}
-		if o, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Unchanged {
+		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Unchanged {
 			t.Errorf("the same again: %+v %v", o, err)
 		}
-		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "bad"}); err == nil {
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "bad"}); err == nil {
 			t.Error("a bad document was applied")
 		}
 		w.text = "three"
@@ -151,7 +151,7 @@ func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
 		if len(w.applied) != 3 {
 			t.Errorf("the source changed: %d applies", len(w.applied))
 		}
-		o, err := w.wishes.Rollback(context.Background(), control.RollbackRequest{})
+		o, err := w.requests.Rollback(context.Background(), control.RollbackRequest{})
 		settle()
 		if err != nil || o.Result != control.Reverted || len(w.applied) != 3 || w.last().Held == nil {
 			t.Errorf("rolled back: %+v %v, %d applies", o, err, len(w.applied))
@@ -196,7 +196,7 @@ func TestFileWaitsForWhatItPointsAt(t *testing.T) {
 			t.Errorf("%d applies, %+v", len(w.applied), s)
 		}
 		w.unreachable = nil
-		time.Sleep(2 * reachAgain)
+		time.Sleep(2 * probeDelay)
 		settle()
 		if s := w.last(); len(w.applied) != 2 || len(s.Waits) > 0 {
 			t.Errorf("once it answers: %d applies, %+v", len(w.applied), s)
@@ -244,7 +244,7 @@ func TestApplyThatTheKernelRefusedIsTriedAgain(t *testing.T) {
 			t.Errorf("%+v, error %+v", s, s.Error)
 		}
 		w.refuse = nil
-		time.Sleep(retry)
+		time.Sleep(retryDelay)
 		settle()
 		if s := w.last(); s.Phase != status.Applied || len(w.applied) != 1 {
 			t.Errorf("with room again: %+v, %d applies", s, len(w.applied))

@@ -68,7 +68,7 @@ func (n *Node) watchOver(queries loop.Queries, kubelet, containerd string) liven
 			}
 			return all, err
 		},
-		Restart: n.wishes.Restart,
+		Restart: n.requests.Restart,
 		Report: func(e liveness.Event) {
 			n.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
 		},

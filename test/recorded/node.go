@@ -30,12 +30,12 @@ type Units interface {
 
 // Node is one node in a directory.
 type Node struct {
-	Dir     string
-	Cluster *cluster.Cluster
-	Agent   *loop.Agent
-	wishes  loop.Wishes
-	beside  []func(ctx context.Context) error
-	close   []func() error
+	Dir      string
+	Cluster  *cluster.Cluster
+	Agent    *loop.Loop
+	requests loop.Requests
+	beside   []func(ctx context.Context) error
+	close    []func() error
 }
 
 // New makes a node of the cluster that c describes. dir is empty, or as an
@@ -70,12 +70,12 @@ func New(
 	}
 
 	published := durable.New(root, nil) // Each has one writer.
-	wishes := make(loop.Wishes)
-	n.wishes = wishes
+	requests := make(loop.Requests)
+	n.requests = requests
 	n.Cluster = cluster.New(c, cluster.Env{
 		Root:    root,
 		Token:   token,
-		Restart: wishes.Restart,
+		Restart: requests.Restart,
 		Now:     time.Now,
 		Uptime:  agent.Uptime,
 		Part:    rand.Float64,
@@ -91,7 +91,7 @@ func New(
 		Cache:    &decode.Cache{},
 	}
 
-	n.Agent = &loop.Agent{
+	n.Agent = &loop.Loop{
 		Engine: &apply.Executor{
 			State:     durable.New(state, nil),
 			Node:      node,
@@ -105,21 +105,21 @@ func New(
 			Now:       time.Now,
 			Uptime:    agent.Uptime,
 		},
-		Units:   systemd,
-		Jobs:    jobs,
-		Source:  n.Cluster,
-		Cluster: n.Cluster,
-		Decode:  decoder.Decode,
-		Asked:   wishes,
-		Root:    dir,
-		Reach:   func(context.Context, config.Probe) error { return nil },
-		Status:  status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
-		Steady:  steady,
-		Limit:   time.Minute,
-		Publish: func(s status.Status, _ bool) { _ = status.Write(published, s) },
-		Ready:   func() error { return nil },
-		Now:     agent.Uptime,
-		Log:     log,
+		Units:    systemd,
+		Jobs:     jobs,
+		Source:   n.Cluster,
+		Cluster:  n.Cluster,
+		Decode:   decoder.Decode,
+		Requests: requests,
+		Root:     dir,
+		Reach:    func(context.Context, config.Probe) error { return nil },
+		Status:   status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
+		Steady:   steady,
+		Limit:    time.Minute,
+		Publish:  func(s status.Status, _ bool) { _ = status.Write(published, s) },
+		Ready:    func() error { return nil },
+		Now:      agent.Uptime,
+		Log:      log,
 	}
 
 	return n, nil

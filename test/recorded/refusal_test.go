@@ -124,7 +124,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	})
 
 	t.Run("one that an operator does not want", func(t *testing.T) {
-		if _, err := w.node.wishes.Rollback(t.Context(), control.RollbackRequest{}); err != nil {
+		if _, err := w.node.requests.Rollback(t.Context(), control.RollbackRequest{}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -132,7 +132,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 			" is held by an operator: rolled back by the operator; hint: `loam apply` ends that")
 		w.conditioned("False", "OSCHeld")
 
-		if _, err := w.node.wishes.Apply(t.Context(), control.ApplyRequest{}); err != nil {
+		if _, err := w.node.requests.Apply(t.Context(), control.ApplyRequest{}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -21,7 +21,7 @@ func TestWhatHangsIsRestartedThoughTheLoopWaitsForIt(t *testing.T) {
 	for late := range 16 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
-			w.text, w.wishes, w.queries = "one", make(Wishes), make(Queries)
+			w.text, w.requests, w.queries = "one", make(Requests), make(Queries)
 			a := w.agent()
 			a.Decode = func(context.Context, source.Document) (config.Desired, error) {
 				time.Sleep(registry.AnswerLimit)
@@ -31,7 +31,7 @@ func TestWhatHangsIsRestartedThoughTheLoopWaitsForIt(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- a.Run(ctx) }()
 			time.Sleep(time.Minute + time.Duration(late)*time.Second)
-			err := w.wishes.RestartUnlessBusy(ctx, []string{"containerd.service"})
+			err := w.requests.RestartUnlessBusy(ctx, []string{"containerd.service"})
 			if err != nil || !slices.Equal(w.restarted, []string{"containerd.service"}) {
 				t.Errorf("after %d s: %v, restarted %q", 60+late, err, w.restarted)
 			}
@@ -50,7 +50,7 @@ func TestAChangeThatTakesLongIsNotWaitedForByARestart(t *testing.T) {
 		w.hold, w.text = make(chan struct{}), "two"
 		w.source <- struct{}{}
 		settle()
-		if err := w.wishes.RestartUnlessBusy(context.Background(), []string{"containerd.service"}); !errors.Is(err, liveness.ErrBusy) {
+		if err := w.requests.RestartUnlessBusy(context.Background(), []string{"containerd.service"}); !errors.Is(err, liveness.ErrBusy) {
 			t.Error(err)
 		}
 		close(w.hold)

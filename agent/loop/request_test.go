@@ -28,7 +28,7 @@ func (w *world) runs(text string) bool {
 func (w *world) mustApply(t *testing.T, text string) {
 	t.Helper()
 	w.judged, w.verdict = true, health.Verdict{Word: health.Good}
-	if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: text}); err != nil {
+	if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: text}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func TestRefusedApplyHoldsNothing(t *testing.T) {
 	w.text = "A"
 	run(t, w, func(settle func()) {
 		w.refuse = errors.New("unit absent.service: neither the image nor the configuration has this unit")
-		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "person"}); !errors.Is(err, w.refuse) {
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "person"}); !errors.Is(err, w.refuse) {
 			t.Errorf("refused: %v", err)
 		}
 		w.refuse = nil
@@ -80,11 +80,11 @@ func TestRefusedApplyKeepsWhatAnEarlierOneHolds(t *testing.T) {
 		w.mustApply(t, "person")
 		settle()
 		w.refuse = errors.New("no")
-		if _, err := w.wishes.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "another"}); err == nil {
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "another"}); err == nil {
 			t.Error("it was not refused")
 		}
 		w.refuse = nil
-		time.Sleep(2 * retry)
+		time.Sleep(2 * retryDelay)
 		settle()
 		if !w.runs("person") || w.last().Held == nil {
 			t.Errorf("the source replaced what a person applied: %+v", w.last())
@@ -96,7 +96,7 @@ func TestMirrorThatAnswersDoesNotReplaceWhatAPersonApplied(t *testing.T) {
 	for name, answers := range map[string]func(w *world, settle func()){
 		"by itself": func(w *world, settle func()) {
 			w.unreachable = nil
-			time.Sleep(2 * reachAgain)
+			time.Sleep(2 * probeDelay)
 			settle()
 		},
 		"as the source is read again": func(w *world, settle func()) {

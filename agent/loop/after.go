@@ -1,0 +1,295 @@
+package loop
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// Result is what a step has come to. Which fields are set depends on the step.
+type Result struct {
+	Err error
+	// Resumed is the result of Resume.
+	Resumed apply.Resumed
+	// Read is the document that Read has read.
+	Read Reading
+	// Generation is the current generation after Apply and Rollback, zero if they
+	// have changed nothing.
+	Generation generation.Manifest
+	// Paths are the managed paths that Repair has repaired, Owed the units that
+	// still are to be started after Start.
+	Paths, Owed []string
+	// Answers says that a probe answers now.
+	Answers bool
+	// Verified is the result of Verify.
+	Verified apply.Verified
+	// Reset is the reset after RunReset. ResetIsOver says that it ends by itself.
+	Reset       *status.Reset
+	ResetIsOver bool
+}
+
+// Reading is a configuration as the source or a caller gave it.
+type Reading struct {
+	Name    string
+	Version string
+	// Desired lacks the files that wait for a probe.
+	Desired config.Desired
+	// FullDigest is the digest of all of it, Desired's without the files that wait.
+	FullDigest string
+	// Waits are its probes that do not answer yet.
+	Waits []config.Probe
+}
+
+// After returns what the result of a step makes of the state. now is the time
+// since kernel start.
+func (s State) After(step Step, r Result, now time.Duration) State {
+	s.Busy = false
+
+	switch step.Kind {
+	case Resume:
+		return s.afterResume(r, now)
+	case Conclude:
+		return s.afterConclude(step, r)
+	case Repair:
+		return s.unrepaired(r.Err).repaired(r.Paths, now)
+	case Read:
+		return s.afterRead(step, r)
+	case Probe:
+		s.Due.Read = s.Due.Read || r.Answers
+	case Start:
+		s.Starts.Owed = r.Owed
+		s.Faults.Jobs = Describe(r.Err)
+	case Apply:
+		return s.afterApply(step, r)
+	case Rollback:
+		return s.afterRollback(r)
+	case Verify:
+		return s.repaired(repairedBy(r.Verified), now)
+	case RunReset:
+		return s.afterReset(r)
+	}
+	return s
+}
+
+// afterResume notes what keeps the node from being its current generation. A unit
+// that did not come up is no reason to try again.
+func (s State) afterResume(r Result, now time.Duration) State {
+	s.Faults.Unfinished = nil
+	switch {
+	case r.Err == nil:
+	case r.Resumed.Finished != "" && !errors.Is(r.Err, apply.ErrUnfinished):
+		s.Faults.Jobs = Describe(r.Err)
+	default:
+		s.Faults.Unfinished = Describe(r.Err)
+	}
+	return s.repaired(r.Resumed.Repaired, now).unrepaired(r.Resumed.Drift)
+}
+
+// afterConclude has the source read again after a revert, as a try may have kept
+// it waiting, and whenever the node ran something else than the source asks for.
+func (s State) afterConclude(step Step, r Result) State {
+	if r.Err == nil && step.Verdict.Word == health.Good {
+		s.Starts.Unwell = step.Verdict.Unwell
+	}
+	if step.Verdict.Word == health.Bad || step.Have.Digest != s.Desired.AppliedDigest {
+		s.Due.Read = true
+	}
+	return s.changed(r.Err)
+}
+
+// afterRead takes over what the source says. Without a document the node stays as
+// it is, and so it does if the document is wrong. What a caller gave is not the
+// source's.
+func (s State) afterRead(step Step, r Result) State {
+	if step.Request != nil {
+		return s
+	}
+
+	s.Faults = s.Faults.accepted()
+	s.Facts.Missing = ""
+	s.Facts.Offered = r.Read.Version
+	s.Facts.Notes = r.Read.Desired.Notes
+	switch {
+	case errors.Is(r.Err, source.ErrAbsent):
+		s.Facts.Missing = r.Err.Error()
+	case r.Err != nil:
+		s.Faults = s.Faults.refused(refusalOf(r.Err), Describe(r.Err))
+	default:
+		s.Desired = s.Desired.of(r.Read)
+		s.Facts.Waits = r.Read.Waits
+		s.Facts.Update = r.Read.Desired.Update
+	}
+	return s
+}
+
+// refusalOf returns the kind of an error in reading a document.
+func refusalOf(err error) status.Refusal {
+	if errors.As(err, new(document.Errors)) {
+		return status.Invalid
+	}
+	return status.Unavailable
+}
+
+// of returns what the source asks for now. The notes stay, as they are those that
+// operators were told of.
+func (d Desired) of(r Reading) Desired {
+	content := map[string]config.Content{}
+	for _, f := range r.Desired.Files {
+		content[f.Content.Digest] = f.Content
+	}
+	for _, u := range r.Desired.Units {
+		for _, text := range u.Texts() {
+			content[config.Text(text).Digest] = config.Text(text)
+		}
+	}
+
+	return Desired{
+		Version:       r.Version,
+		FullDigest:    r.FullDigest,
+		AppliedDigest: r.Desired.Digest(),
+		Content:       content,
+		Notes:         d.Notes,
+	}
+}
+
+// changedNothing reports whether an apply was refused before it changed the node.
+func (r Result) changedNothing() bool {
+	return r.Err != nil && r.Generation.Name() == "" && !errors.Is(r.Err, apply.ErrUnfinished)
+}
+
+func (s State) afterApply(step Step, r Result) State {
+	s.Change.Applying = false
+	if r.changedNothing() {
+		if step.Request == nil {
+			s.Faults = s.Faults.refused(status.NotApplied, Describe(r.Err))
+		}
+		return s
+	}
+
+	// What waits belongs to the source's document, which a caller has replaced.
+	if step.Request != nil {
+		s.Facts.Waits = nil
+	}
+	return s.changed(r.Err)
+}
+
+func (s State) afterRollback(r Result) State {
+	if r.changedNothing() {
+		return s
+	}
+	if !errors.Is(r.Err, apply.ErrUnfinished) {
+		s.Due.Read = true
+	}
+	return s.changed(r.Err)
+}
+
+func (s State) afterReset(r Result) State {
+	s.Reset = Reset{Ran: true, Err: r.Err}
+	s.Change.Applying = false
+	s.Facts.Reset = r.Reset
+	switch {
+	case !r.Reset.Done:
+		s.Faults = s.Faults.refused("", &status.Error{
+			Problem: "reset: " + r.Err.Error(),
+			Hint:    resetAgain,
+		})
+	case r.Err != nil:
+		return s.warn("reset: " + r.Err.Error())
+	}
+	return s
+}
+
+// changed returns the state after the engine has made the node something else,
+// with what went wrong.
+func (s State) changed(err error) State {
+	s.Faults.Unfinished, s.Faults.Jobs = nil, nil
+	s.Due.Prune = true
+	switch {
+	case errors.Is(err, apply.ErrUnfinished):
+		s.Faults.Unfinished = Describe(err)
+	case err != nil:
+		s.Faults.Jobs = Describe(err)
+	}
+	return s
+}
+
+// repaired counts the paths that something else had changed.
+func (s State) repaired(paths []string, now time.Duration) State {
+	if len(paths) == 0 {
+		return s
+	}
+	s.Facts.Drift = status.Drift{
+		Repaired: s.Facts.Drift.Repaired + len(paths),
+		Last:     paths[len(paths)-1],
+		At:       now,
+	}
+	return s
+}
+
+// unrepaired notes that a managed path cannot be repaired. nil means that all can
+// that were looked at; the fault stays until all paths are looked at again.
+func (s State) unrepaired(err error) State {
+	switch {
+	case err != nil:
+		s.Faults.Drift = Describe(err)
+		s.Drift.Again = true
+	case !s.Drift.Again:
+		s.Faults.Drift = nil
+	}
+	return s
+}
+
+// repairedBy returns the paths that a verification has repaired.
+func repairedBy(v apply.Verified) []string {
+	var paths []string
+	for _, bad := range v.Bad {
+		if bad.Repaired {
+			paths = append(paths, bad.Path)
+		}
+	}
+	return paths
+}
+
+// applies returns whether what the source gave is to be applied, and the state
+// with the reason if it is not: the node is that already, the configuration is
+// held, or an operator tries another. held is nil if it is not held, err why that
+// is not known.
+func (s State) applies(held *apply.Held, err error) (State, bool) {
+	s.Facts.Held = nil
+
+	current := s.Current.Generation
+	switch {
+	case err != nil:
+		s.Faults = s.Faults.refused(status.NotApplied, Describe(err))
+		return s, false
+	case s.Desired.AppliedDigest == current.Digest && current.OSVersion == s.Facts.ImageVersion:
+		return s, false // Another system's units may be enabled otherwise.
+	case held != nil && held.Operator:
+		s.Facts.Held = &status.Held{Digest: held.Digest, Why: held.Why}
+		return s, false
+	case held != nil:
+		s.Faults = s.Faults.refused(status.Reverted, &status.Error{
+			Problem: "configuration " + held.Digest + " was taken back: " + held.Why,
+			Hint:    "change it, or try it again with `loam apply`",
+		})
+		return s, false
+	}
+	return s, !s.Change.trying()
+}
+
+// has reports whether a generation has the file of that path as it is in files.
+func has(m generation.Manifest, files []config.File, name string) bool {
+	return slices.ContainsFunc(m.Entries, func(e generation.Entry) bool {
+		return e.Path == name && slices.ContainsFunc(files, func(f config.File) bool {
+			return f.Path == name && f.Content.Digest == e.Digest
+		})
+	})
+}

@@ -1,0 +1,217 @@
+package loop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// Kind is what a [Step] does.
+type Kind string
+
+const (
+	// Wait for the next event: nothing is due.
+	Wait Kind = ""
+	// Judge the change on trial.
+	Judge Kind = "judge the change"
+	// Idle drops all that is due, on a node in a reset.
+	Idle Kind = "idle"
+	// Resume completes an apply that was cut off.
+	Resume Kind = "resume"
+	// Conclude carries out the verdict on a change.
+	Conclude Kind = "conclude the change"
+	// Repair makes the managed paths that something touched what they should be.
+	Repair Kind = "repair"
+	// Read the source, or the document of a request.
+	Read Kind = "read"
+	// Probe what did not answer.
+	Probe Kind = "probe"
+	// Start the units that the engine owes.
+	Start Kind = "start units"
+	// Prune what a change has made room for.
+	Prune Kind = "prune"
+
+	// Apply a configuration.
+	Apply Kind = "apply"
+	// Rollback goes back to an earlier generation.
+	Rollback Kind = "roll back"
+	// Confirm the change on trial.
+	Confirm Kind = "confirm"
+	// Verify compares all managed files with what they should be.
+	Verify Kind = "verify"
+	// Restart units.
+	Restart Kind = "restart units"
+	// BeginReset records that the node is to be reset, and ends the agent.
+	BeginReset Kind = "begin a reset"
+	// RunReset carries out the reset that has begun.
+	RunReset Kind = "reset"
+	// AnswerReset tells a caller what the reset has come to.
+	AnswerReset Kind = "answer for the reset"
+	// EndReset forgets the reset, and ends the agent.
+	EndReset Kind = "end the reset"
+)
+
+// Step is one thing to do. It has all that it needs, so that it can run beside
+// the loop.
+type Step struct {
+	Kind Kind
+	// Request is what asked for it; nil if no caller did.
+	Request *Request
+	// Have is the generation that is current as the step begins.
+	Have generation.Manifest
+	// Paths are the managed paths to repair.
+	Paths []string
+	// Content has the files that can be restored, by digest.
+	Content map[string]config.Content
+	// Verdict is carried out by Conclude.
+	Verdict health.Verdict
+	// Probes are to be tried by Probe.
+	Probes []config.Probe
+	// Document is to be read; nil for the source's.
+	Document *source.Document
+	// Apply is to be applied. Hold is the digest of the source's configuration that
+	// is held for it, empty if none is.
+	Apply apply.Request
+	Hold  string
+}
+
+// Next returns what to do now. The order says what may wait: what was cut off is
+// completed first, a verdict is carried out before the node changes again, and
+// drift is repaired before a source that never stops changing is read.
+func Next(s State) Step {
+	switch {
+	case s.Busy:
+		return Step{Kind: Wait}
+	case s.Due.Judge:
+		return Step{Kind: Judge}
+	case s.Facts.Reset != nil:
+		return nextInReset(s)
+	case s.Due.Resume:
+		return Step{Kind: Resume}
+	case s.Change.Verdict.Word == health.Good, s.Change.Verdict.Word == health.Bad:
+		return Step{Kind: Conclude, Verdict: s.Change.Verdict, Have: s.Current.Generation}
+	case len(s.Drift.Touched) > 0:
+		return Step{Kind: Repair, Paths: s.Drift.Touched, Content: s.Desired.Content}
+	case s.Due.Read:
+		return Step{Kind: Read, Have: s.Current.Generation}
+	case s.Due.Probe:
+		return Step{Kind: Probe, Probes: s.Facts.Waits}
+	case s.Due.Start && s.Faults.Unfinished == nil:
+		return Step{Kind: Start}
+	case s.Due.Prune:
+		return Step{Kind: Prune}
+	}
+	return Step{Kind: Wait}
+}
+
+// nextInReset returns what a node in a reset does: nothing but what a request
+// asks for.
+func nextInReset(s State) Step {
+	if s.Due != (Due{}) || len(s.Drift.Touched) > 0 {
+		return Step{Kind: Idle}
+	}
+	return Step{Kind: Wait}
+}
+
+// Admit returns the step that a request begins, or why it is refused. It is asked
+// only while no step runs.
+func Admit(s State, r *Request) (Step, error) {
+	inReset := s.Facts.Reset != nil
+	switch {
+	case r.Reset:
+		return admitReset(s, r), nil
+	case r.Follow && inReset && s.Facts.Reset.Done:
+		return Step{Kind: EndReset, Request: r}, nil
+	case r.Follow:
+		return Step{}, ErrNotReset
+	case inReset:
+		return Step{}, ErrInReset
+	case r.Verify != nil:
+		return Step{Kind: Verify, Request: r, Content: s.Desired.Content}, nil
+	case r.Restart != nil:
+		return Step{Kind: Restart, Request: r}, nil
+	case r.Confirm:
+		return Step{Kind: Confirm, Request: r}, nil
+	case r.Rollback != nil:
+		return Step{Kind: Rollback, Request: r, Have: s.Current.Generation}, nil
+	case s.Change.trying():
+		return Step{}, fmt.Errorf("%w: generation %s waits to be confirmed\n"+
+			"hint: `loam confirm`, or `loam rollback`", control.ErrBusy, s.Change.Pending.To)
+	}
+	return Step{Kind: Read, Request: r, Have: s.Current.Generation, Document: r.document()}, nil
+}
+
+// admitReset returns the step for a request to reset the node. The agent that is
+// asked first only records it. The next one carries it out by itself, and the
+// first caller after that gets the outcome.
+func admitReset(s State, r *Request) Step {
+	switch {
+	case s.Facts.Reset == nil:
+		return Step{Kind: BeginReset, Request: r}
+	case s.Reset.Ran && s.Facts.Reset.Done:
+		return Step{Kind: AnswerReset, Request: r}
+	}
+	return Step{Kind: RunReset, Request: r}
+}
+
+// Begin returns the state in which a step runs: what it does is no longer due.
+// now is the time since kernel start.
+func (s State) Begin(step Step, now time.Duration) State {
+	s.Busy = step.Kind.isBeside()
+
+	switch step.Kind {
+	case Judge:
+		s.Due.Judge = false
+	case Idle:
+		s.Due, s.Drift.Touched = Due{}, nil
+	case Resume:
+		s.Due.Resume = false
+	case Conclude:
+		s.Change.Verdict = health.Verdict{}
+	case Repair:
+		s.Drift.Touched = nil
+	case Read:
+		s.Due.Read = s.Due.Read && step.Request != nil
+	case Probe:
+		s.Due.Probe = false
+	case Start:
+		s.Due.Start = false
+	case Prune:
+		s.Due.Prune = false
+	case Apply:
+		s.Faults.Jobs = nil
+		s.Starts.Wait = 0
+		s.Change.Began = now
+		return s.applying()
+	case RunReset:
+		return s.applying()
+	case AnswerReset:
+		s.Reset.Ran = false
+	}
+	return s
+}
+
+// isBeside reports whether a step runs beside the loop. Any other is done at
+// once.
+func (k Kind) isBeside() bool {
+	switch k {
+	case Wait, Judge, Idle, Confirm, BeginReset, AnswerReset, EndReset:
+		return false
+	}
+	return true
+}
+
+// applying returns the state of a node that is made something else.
+func (s State) applying() State {
+	s.Faults = s.Faults.accepted()
+	s.Facts.AppliedAt = 0
+	s.Change.Shown = nil
+	s.Change.Applying = true
+	return s
+}

@@ -1,0 +1,113 @@
+package loop
+
+import (
+	"context"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// Engine applies configurations; see [apply.Executor].
+type Engine interface {
+	Changer
+	Judger
+	Holder
+	Repairer
+	Starter
+}
+
+// Changer makes the node another generation.
+type Changer interface {
+	Resume(ctx context.Context) (apply.Resumed, error)
+	Apply(ctx context.Context, r apply.Request) (generation.Manifest, error)
+	Rollback(ctx context.Context, name string) (generation.Manifest, error)
+	Current() (generation.Manifest, bool, error)
+	Tidy() error
+}
+
+// Judger says whether the change on trial stays.
+type Judger interface {
+	Pending() (apply.Pending, bool, error)
+	Judge(ctx context.Context) (health.Verdict, error)
+	Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error)
+	Confirm() (generation.Manifest, error)
+}
+
+// Holder keeps configurations from being applied again.
+type Holder interface {
+	Held(digest string) (apply.Held, bool, error)
+	Hold(h apply.Held) error
+	Release(digest string) error
+}
+
+// Repairer restores managed paths.
+type Repairer interface {
+	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
+	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
+}
+
+// Starter starts again the units that a change could not start.
+type Starter interface {
+	Owed() ([]string, error)
+	Retry(ctx context.Context) ([]string, error)
+}
+
+// Units is what the loop itself asks of systemd; see [unit.Systemd].
+type Units interface {
+	Start(ctx context.Context, name string) error
+	Restart(ctx context.Context, name string) error
+	Show(ctx context.Context, names []string) ([]unit.State, error)
+	Changes(ctx context.Context) (<-chan string, error)
+}
+
+// Drifts reports managed paths that something touched; see drift.Watcher.
+type Drifts interface {
+	Set(root string, paths []string) error
+	Events() <-chan []string
+	// Err returns why not all paths are watched, which may pass; nil if they are.
+	Err() error
+}
+
+// Cluster is the cluster that the node belongs to; see cluster.Cluster.
+type Cluster interface {
+	Recorder
+	// Link is how the node stands with the cluster. Linked receives when that
+	// changes.
+	Link() status.Cluster
+	Linked() <-chan struct{}
+	// Prepare is called before a configuration is applied. The zero configuration
+	// says that the last one is not applied after all.
+	Prepare(ctx context.Context, d config.Desired)
+	// WatchRestarts is how often a watch was started again.
+	WatchRestarts() int
+}
+
+// Recorder tells a cluster how the node stands.
+type Recorder interface {
+	Report(s status.Status)
+	// Event records what happened to the node.
+	Event(warning bool, reason, message string)
+}
+
+// Watched is a part of the status that something else observes.
+type Watched[T any] interface {
+	State() *T
+	// Changed receives when State may be another.
+	Changed() <-chan struct{}
+}
+
+// Resetter makes the node one that was never configured; see reset.Reset.
+type Resetter interface {
+	// Status is nil if the node is in no reset.
+	Status() *status.Reset
+	// Begin records a reset, Run carries it out, and Forget ends it.
+	Begin() error
+	Run(ctx context.Context) error
+	Forget() error
+	// Superseded reports whether a new machine.yaml has ended the reset.
+	Superseded() bool
+}

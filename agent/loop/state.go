@@ -1,0 +1,190 @@
+package loop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// State is all that the decisions of the loop need. It is a value: methods
+// return another State, and share only slices and maps that are never changed.
+type State struct {
+	// Facts are the parts of the status that are published as they are, such as
+	// image, machine, volume and warnings.
+	Facts   status.Status
+	Desired Desired
+	Current Current
+	Change  Change
+	Starts  Starts
+	Drift   Drift
+	Reset   Reset
+	Faults  Faults
+	Due     Due
+	// Busy says that a step runs beside the loop.
+	Busy bool
+}
+
+// Desired is what the source asked for last.
+type Desired struct {
+	// Version is the source's name for it, empty if it has none.
+	Version string
+	// FullDigest is the digest of all of it, AppliedDigest without the files that
+	// wait for a probe.
+	FullDigest, AppliedDigest string
+	// Content has its files by digest.
+	Content map[string]config.Content
+	// Notes are the notes that operators were told of last.
+	Notes []config.Note
+}
+
+// Current is what the node is.
+type Current struct {
+	// Generation is zero if there is none.
+	Generation generation.Manifest
+	// Units are the states of its units as observed last, in the same order and
+	// without templates. Observed says that they are of this generation.
+	Units    []unit.State
+	Observed bool
+}
+
+// Change is the change on trial, or the one being made.
+type Change struct {
+	// Pending is the change that has not proven itself; nil if there is none.
+	Pending *apply.Pending
+	// Applying says that a step makes the node something else: until it is done,
+	// nothing counts as applied, however well the units are.
+	Applying bool
+	// Began is when the last change began, 0 if there was none in this run.
+	Began time.Duration
+	// Verdict is to be carried out; it is zero if there is none.
+	Verdict health.Verdict
+	// Shown is the change in the status.
+	Shown *status.Change
+}
+
+// trying reports whether the change on trial waits for an operator to confirm it.
+func (c Change) trying() bool { return c.Pending != nil && c.Pending.Try != nil }
+
+// Drift is what is to be looked at of the managed paths.
+type Drift struct {
+	// Touched are the paths that something may have changed, sorted.
+	Touched []string
+	// Guarded says that all paths of the current generation are watched, Blind that
+	// the watch has ended.
+	Guarded, Blind bool
+	// Again says that all paths are looked at again later, as one cannot be repaired.
+	Again bool
+}
+
+// Reset is the outcome of a reset that this agent has carried out.
+type Reset struct {
+	// Ran says that it has, and no caller has got the outcome yet.
+	Ran bool
+	Err error
+}
+
+// Due is what comes next.
+type Due struct {
+	Judge  bool
+	Resume bool
+	Read   bool
+	Probe  bool
+	Start  bool
+	Prune  bool
+}
+
+// reread returns the state with a read of the source due, after what is
+// unfinished.
+func (s State) reread() State {
+	s.Due.Read = true
+	if s.Faults.Unfinished != nil {
+		s.Due.Resume = true
+	}
+	return s
+}
+
+// touch returns the state with more paths to look at.
+func (s State) touch(paths []string) State {
+	touched := slices.Concat(s.Drift.Touched, paths)
+	slices.Sort(touched)
+	s.Drift.Touched = slices.Compact(touched)
+	return s
+}
+
+// unguard returns the state after the watch of managed paths has ended: each
+// change looks at all paths from now on, and so does the loop once, as the last
+// change relied on the watch.
+func (s State) unguard() State {
+	s.Drift.Guarded, s.Drift.Blind = false, true
+	return s.touch(generation.Paths(s.Current.Generation))
+}
+
+// guard returns the state after the current generation has replaced another.
+// watched says that all its paths are watched now. The paths that were watched
+// before need no look.
+func (s State) guard(before generation.Manifest, watched bool) State {
+	paths := generation.Paths(s.Current.Generation)
+	if watched && s.Drift.Guarded {
+		paths = generation.Changed(before, s.Current.Generation)
+	}
+	s.Drift.Guarded = watched && !s.Drift.Blind
+	return s.touch(paths)
+}
+
+// warn returns the state with one more warning, if it is a new one.
+func (s State) warn(text string) State {
+	if !slices.Contains(s.Facts.Warnings, text) {
+		s.Facts.Warnings = append(slices.Clone(s.Facts.Warnings), text)
+	}
+	return s
+}
+
+// concerns reports whether a change of a unit matters.
+func (s State) concerns(name string) bool {
+	return slices.ContainsFunc(s.Current.Generation.Units, func(u generation.Unit) bool {
+		return u.Name == name
+	})
+}
+
+// observed returns the state with what the engine says of the node now.
+func (s State) observed(current generation.Manifest, pending *apply.Pending, owed []string) State {
+	before := s.Current.Generation.Name()
+	same := before == current.Name()
+
+	s.Current.Generation = current
+	s.Change.Pending = pending
+	s.Starts = s.Starts.observed(same, pending, owed)
+	if same {
+		return s
+	}
+
+	s.Current.Observed = false
+	if before != "" {
+		s.Facts.AppliedAt = 0
+	}
+	return s
+}
+
+// ring returns the state after an alarm.
+func (s State) ring(which alarm) State {
+	switch which {
+	case readAlarm:
+		return s.reread()
+	case resumeAlarm:
+		s.Due.Resume, s.Due.Read = true, true
+	case probeAlarm:
+		s.Due.Probe = true
+	case startAlarm:
+		s.Due.Start = true
+	case repairAlarm:
+		s.Drift.Again = false
+		return s.touch(generation.Paths(s.Current.Generation))
+	}
+	return s
+}

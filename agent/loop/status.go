@@ -1,0 +1,235 @@
+package loop
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// Status returns how the node stands, but for what others observe: the cluster,
+// the network and upgrades, and the uptime.
+func (s State) Status() status.Status {
+	st := s.Facts
+	st.Units = s.Current.shown()
+	st.Change = s.Change.Shown
+	st.Warnings = slices.Concat(s.Facts.Warnings, s.Starts.warnings())
+
+	st.Error = s.faults().First()
+	st.Phase = s.phase(st.Error)
+	st.Refused, st.Refusal = s.Faults.Desired != nil, s.Faults.refusal()
+
+	current := s.Current.Generation
+	st.Generation, st.Digest = current.Name(), current.Digest
+	if st.Generation != "" {
+		st.Source = current.Source
+	}
+	if st.IsApplied() && s.Desired.AppliedDigest == current.Digest {
+		st.Version = s.Desired.Version
+	}
+
+	for _, e := range current.Entries {
+		if e.Kind == generation.KindFile {
+			st.Files++
+		}
+		if e.Path == apiServer {
+			st.ControlPlane = true
+		}
+		if isManifest(e.Path) {
+			st.StaticPods = append(st.StaticPods, e.Path)
+		}
+	}
+	return st
+}
+
+// faults are all faults, with those that follow from what was observed.
+func (s State) faults() Faults {
+	all := s.Faults
+	all.Volume = s.Facts.Volume.Fault()
+	all.Unit = s.Current.failure()
+	return all
+}
+
+// phase says how far the node is. A generation that was applied stays so while
+// its units come and go, as the units of a timer do, until one fails.
+func (s State) phase(fault *status.Error) status.Phase {
+	switch {
+	case s.Change.Applying:
+		return status.Applying
+	case fault != nil:
+		return status.Failed
+	case s.Current.Generation.Name() == "":
+		return status.Waiting
+	case s.Facts.AppliedAt > 0:
+		return status.Applied
+	}
+	return status.Applying
+}
+
+// want returns what the generation wants of a unit, zero if it does not list it.
+func (c Current) want(name string) generation.Unit {
+	i := slices.IndexFunc(c.Generation.Units, func(u generation.Unit) bool { return u.Name == name })
+	if i < 0 {
+		return generation.Unit{}
+	}
+	return c.Generation.Units[i]
+}
+
+// state returns the observed state of a unit; false if it was not observed.
+func (c Current) state(name string) (unit.State, bool) {
+	i := slices.IndexFunc(c.Units, func(s unit.State) bool { return s.Name == name })
+	if i < 0 {
+		return unit.State{}, false
+	}
+	return c.Units[i], true
+}
+
+// shown returns the observed states beside what the generation wants; nil before
+// the first observation.
+func (c Current) shown() []status.Unit {
+	if !c.Observed && c.Units == nil {
+		return nil
+	}
+
+	wants := map[string]generation.Unit{}
+	for _, u := range c.Generation.Units {
+		wants[u.Name] = u
+	}
+	units := make([]status.Unit, 0, len(c.Units))
+	for _, s := range c.Units {
+		settled, _ := health.Well(wants[s.Name], s)
+		units = append(units, status.Unit{
+			Name:         s.Name,
+			Active:       s.Active,
+			Sub:          s.Sub,
+			Settled:      settled,
+			InvocationID: s.InvocationID,
+			Since:        s.Since,
+		})
+	}
+	return units
+}
+
+// failure returns the first unit that has failed and should not have, as an
+// error.
+func (c Current) failure() *status.Error {
+	for _, s := range c.Units {
+		if s.Active != "failed" {
+			continue
+		}
+		if well, _ := health.Well(c.want(s.Name), s); !well {
+			return &status.Error{
+				Unit:    s.Name,
+				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
+				Hint:    "journalctl -u " + s.Name,
+			}
+		}
+	}
+	return nil
+}
+
+// isSettled reports whether all observed units are as the generation wants them.
+func (c Current) isSettled() bool {
+	return !slices.ContainsFunc(c.shown(), func(u status.Unit) bool { return !u.Settled })
+}
+
+// evaluate returns the state with the time at which the generation counted as
+// applied first, and without what is over. again is when to evaluate once more,
+// even if nothing happens; 0 for never. limit is how long a boot without a change
+// waits for units that are on their way.
+func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.Duration) {
+	if s.Change.Pending == nil {
+		s.Change.Shown = nil
+	}
+
+	// What is wrong with units now, their states say.
+	if len(s.Starts.Owed) == 0 && (s.Change.Pending == nil || s.Current.isSettled()) {
+		s.Faults.Jobs = nil
+	}
+
+	if s.Facts.AppliedAt == 0 {
+		var applied bool
+		if applied, again = s.isApplied(now, limit); applied {
+			s.Facts.AppliedAt = now
+		}
+	}
+	return s, again
+}
+
+// isApplied reports whether the current generation counts as applied. As
+// Gardener's node agent has it, every job of the change has succeeded. A unit
+// that is not needed for pods and was never well here need not be well. A unit on
+// its way has until the verdict, or in a boot without a change as long as a
+// change would have: again is what is left of that.
+func (s State) isApplied(now, limit time.Duration) (applied bool, again time.Duration) {
+	switch {
+	case s.Change.Applying,
+		s.Current.Generation.Name() == "",
+		s.Faults.Desired != nil,
+		s.Faults.Unfinished != nil,
+		len(s.Starts.Owed) > 0:
+		return false, 0
+	}
+
+	bootEnds := limit - now
+	for _, want := range s.Current.Generation.Units {
+		observed, ok := s.Current.state(want.Name)
+		if !ok {
+			continue
+		}
+
+		well, _ := health.Well(want, observed)
+		switch {
+		case well:
+		case health.Counts(want, s.Starts.Well, nil):
+			return false, 0
+		case !health.OnItsWay(observed):
+		case s.Change.Pending != nil:
+			return false, 0
+		case s.Change.Began == 0 && bootEnds > 0:
+			return false, bootEnds
+		}
+	}
+	return true, 0
+}
+
+const (
+	// manifests has the static pods (KubeletConfiguration, staticPodPath).
+	manifests = "/etc/kubernetes/manifests"
+	// apiServer is the manifest that makes a node a part of the control plane.
+	apiServer = manifests + "/kube-apiserver.yaml"
+)
+
+// isManifest reports whether the kubelet takes the file of that path for a static
+// pod: it ignores directories, and names that begin with a dot.
+func isManifest(name string) bool {
+	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
+}
+
+// isNews reports whether the change from before to s is worth printing on the
+// consoles.
+func isNews(s, before status.Status) bool {
+	return s.Phase != before.Phase ||
+		s.IsApplied() != before.IsApplied() ||
+		!reflect.DeepEqual(s.Error, before.Error) ||
+		s.Generation != before.Generation ||
+		!s.Network.Alike(before.Network) ||
+		len(s.DebugShells) != len(before.DebugShells)
+}
+
+// changeOf returns a change on trial as the status shows it.
+func changeOf(p apply.Pending, v health.Verdict) *status.Change {
+	c := &status.Change{From: p.From, Good: p.Good, Waits: v.Reason}
+	if p.Try != nil {
+		c.Until = p.Try.Until
+	}
+	return c
+}
