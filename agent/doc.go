@@ -1,19 +1,20 @@
-// Package agent is the node's life under systemd: one goroutine that owns the
-// node, reads its configuration, has it applied and says how it stands. What
-// else happens, a source or a unit that changes, a managed path that something
-// touched, what a person asks for, is sent to that goroutine.
+// Package agent composes the node's life under systemd: it opens the node, finds
+// out who it is, and starts the loop that owns it and what runs beside the loop.
+//
+//	Run -> own -> identify -> loop.Loop
+//	                       -> cluster, upgrades, liveness, network, drives, metrics
+//
+// Run opens the node and takes its identity from machine.yaml (identify). Another
+// name, drive, disk or reset ends that run with an error that says so, and systemd
+// starts the next.
 //
 // # The loop
 //
-// Run opens the node, takes its identity from machine.yaml (identify), and
-// starts the loop and what runs beside it. Another name, drive, disk or reset
-// ends that run with an error that says so, and systemd starts the next.
-//
-// The loop owns the node. Sources, units, managed paths (agent/drift, inotify)
-// and operators (agent/control, a unix socket for root) send it values. One
-// thing at a time changes the node, beside the loop, so that the loop stays
-// responsive. agent/liveness probes containerd and the kubelet and has the loop
-// restart what hangs; agent/metrics asks the loop for the node's state when it
+// [github.com/loam-os/loam/agent/loop] owns the node. Sources, units, managed paths
+// (agent/drift, inotify) and operators (agent/control, a unix socket for root) send
+// it values. One step at a time changes the node, beside the loop, so that the loop
+// stays responsive. agent/liveness probes containerd and the kubelet and has the
+// loop restart what hangs. agent/metrics asks the loop for the node's state when it
 // is scraped.
 //
 // The status goes to /run/loam/status.json and, when something changed that

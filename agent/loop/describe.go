@@ -12,8 +12,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Describe makes of err the one error that a person is shown: of a document
-// the first; nil for nil.
+// Describe returns err as the one error that an operator sees: the first of a
+// document's. It returns nil for nil.
 func Describe(err error) *status.Error {
 	var wrong document.Errors
 	var cannot *generation.Error
@@ -22,29 +22,54 @@ func Describe(err error) *status.Error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong) && len(wrong) > 0:
-		e := wrong[0]
-		if more := len(wrong) - 1; more > 0 {
-			e.Problem += fmt.Sprintf(" (and %d more: journalctl -u loam-agent)", more)
-		}
-		return &status.Error{Path: e.Path, Document: e.File, Line: e.Line, Problem: e.Problem, Hint: e.Hint}
+		return describeDocument(wrong)
 	case errors.As(err, &cannot):
-		return &status.Error{Path: cannot.Place(), Problem: cannot.Problem, Hint: cannot.Hint}
+		return &status.Error{
+			Path:    cannot.Place(),
+			Problem: cannot.Problem,
+			Hint:    cannot.Hint,
+		}
 	case errors.As(err, &job):
-		return &status.Error{Unit: job.Unit, Problem: job.Error(), Hint: "journalctl -u " + job.Unit}
+		return &status.Error{
+			Unit:    job.Unit,
+			Problem: job.Error(),
+			Hint:    "journalctl -u " + job.Unit,
+		}
 	}
-	return &status.Error{Problem: local.ReplaceAllString(err.Error(), ""), Hint: hint(err)}
+	return &status.Error{
+		Problem: local.ReplaceAllString(err.Error(), ""),
+		Hint:    hint(err),
+	}
+}
+
+// describeDocument returns the first error of a document, and how many more there
+// are.
+func describeDocument(wrong document.Errors) *status.Error {
+	first := wrong[0]
+	problem := first.Problem
+	if more := len(wrong) - 1; more > 0 {
+		problem += fmt.Sprintf(" (and %d more: journalctl -u loam-agent)", more)
+	}
+	return &status.Error{
+		Path:     first.Path,
+		Document: first.File,
+		Line:     first.Line,
+		Problem:  problem,
+		Hint:     first.Hint,
+	}
 }
 
 // local is the node's own end of a connection in an error of package net, such as
-// "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its port is
-// another each time: with it, a problem that stays would be news at each try.
+// "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its port
+// differs each time: with it, a problem that stays would be news at each try.
 var local = regexp.MustCompile(`\S+:\d+->`)
 
 // hint is what can be done about an error of the file system.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return "free room on the state partition, `df -h /var` and `df -i /var`; the node goes on by itself"
+		return "free room on the state partition, `df -h /var` and `df -i /var`; " +
+			"the node goes on by itself"
 	case errors.Is(err, syscall.EROFS):
 		return "the kernel made a file system read-only, see `dmesg`; the disk may be failing"
 	}

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,8 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 )
 
-// Jobs is systemd as the engine asks it, which remembers what was asked until the
-// cluster is told.
+// Jobs is systemd as the engine uses it. It records what was asked of systemd
+// until the cluster is told. It is safe for use by several goroutines.
 type Jobs struct {
 	apply.Units
 
@@ -19,63 +20,76 @@ type Jobs struct {
 	done map[jobKind][]string
 }
 
-// jobKind is what units have in common that one event tells of.
+// jobKind is what the units of one Event have in common.
 type jobKind struct {
-	// reason is the Event's, as Gardener's agent has it; verb is for people.
-	reason, verb string
-	failed       bool
+	// reason is the reason of the Event, as Gardener's node agent has it.
+	reason string
+	// verb is what was done, for operators.
+	verb   string
+	failed bool
 }
 
-// Start is of apply.Units; so are the following.
+// Start implements [apply.Units].
 func (j *Jobs) Start(ctx context.Context, name string) error {
-	return j.note("Start", "started", name, j.Units.Start(ctx, name))
+	return j.record("Start", "started", name, j.Units.Start(ctx, name))
 }
 
+// Stop implements [apply.Units].
 func (j *Jobs) Stop(ctx context.Context, name string) error {
-	return j.note("Stop", "stopped", name, j.Units.Stop(ctx, name))
+	return j.record("Stop", "stopped", name, j.Units.Stop(ctx, name))
 }
 
+// Restart implements [apply.Units].
 func (j *Jobs) Restart(ctx context.Context, name string) error {
-	return j.note("Restart", "restarted", name, j.Units.Restart(ctx, name))
+	return j.record("Restart", "restarted", name, j.Units.Restart(ctx, name))
 }
 
+// ReloadUnit implements [apply.Units].
 func (j *Jobs) ReloadUnit(ctx context.Context, name string) error {
-	return j.note("Reload", "reloaded", name, j.Units.ReloadUnit(ctx, name))
+	return j.record("Reload", "reloaded", name, j.Units.ReloadUnit(ctx, name))
 }
 
-func (j *Jobs) note(reason, verb, name string, err error) error {
+// record records a job, and returns its error.
+func (j *Jobs) record(reason, verb, name string, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.done == nil {
-		j.done = map[jobKind][]string{}
-	}
-	kind, text := jobKind{"SystemDUnit" + reason, verb, err != nil}, name
+
+	text := name
 	if err != nil {
 		text = err.Error()
+	}
+	kind := jobKind{reason: "SystemDUnit" + reason, verb: verb, failed: err != nil}
+	if j.done == nil {
+		j.done = map[jobKind][]string{}
 	}
 	j.done[kind] = append(j.done[kind], text)
 	return err
 }
 
-// eventLimit is how long the message of an Event may be, in bytes (events.k8s.io/v1,
-// note).
-const eventLimit = 1024
-
-// Report reports what was done since the last time, one event for each kind.
+// Report reports what was done since the last call, one event for each kind of
+// job.
 func (j *Jobs) Report(event func(warning bool, reason, message string)) {
 	j.mu.Lock()
 	done := j.done
 	j.done = nil
 	j.mu.Unlock()
-	for _, kind := range slices.SortedFunc(maps.Keys(done), func(a, b jobKind) int { return strings.Compare(a.reason, b.reason) }) {
-		slices.Sort(done[kind])
-		message := kind.verb + " " + strings.Join(done[kind], ", ")
+
+	kinds := slices.SortedFunc(maps.Keys(done), func(a, b jobKind) int {
+		return cmp.Compare(a.reason, b.reason)
+	})
+	for _, kind := range kinds {
+		texts := slices.Sorted(slices.Values(done[kind]))
+		message := kind.verb + " " + strings.Join(texts, ", ")
 		if kind.failed {
-			message = strings.Join(done[kind], "; ")
+			message = strings.Join(texts, "; ")
 		}
 		event(kind.failed, kind.reason, shorten(message))
 	}
 }
+
+// eventLimit is how long the message of an Event may be, in bytes
+// (events.k8s.io/v1, note).
+const eventLimit = 1024
 
 // shorten makes a message fit into an Event.
 func shorten(message string) string {

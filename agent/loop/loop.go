@@ -170,7 +170,7 @@ type events struct {
 	units           <-chan string
 	source          <-chan struct{}
 	contents, drift <-chan []string
-	// looks receive when a part of the status that others observe may be another.
+	// Each receives when a part of the status that others observe may be another.
 	linked, network, upgrades <-chan struct{}
 	shells                    <-chan shell
 }

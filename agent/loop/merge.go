@@ -89,14 +89,16 @@ func (l *Loop) merge(ctx context.Context, step Step, r Result) {
 
 func (l *Loop) mergeResume(ctx context.Context, r Result) {
 	if r.Resumed.Mended != "" {
-		l.warn("the current generation was damaged", errors.New("the node went on with "+r.Resumed.Mended))
+		l.warn("the current generation was damaged",
+			errors.New("the node went on with "+r.Resumed.Mended))
 	}
 	switch {
 	case l.state.Faults.Unfinished != nil:
 		l.Log.Error("resume", zap.Error(r.Err))
 		l.alarms.soon(resumeAlarm, retryDelay)
 	case r.Err == nil && r.Resumed.Finished != "":
-		l.Log.Info("finished an apply that was cut off", zap.String("generation", r.Resumed.Finished))
+		l.Log.Info("finished an apply that was cut off",
+			zap.String("generation", r.Resumed.Finished))
 	}
 	l.reportRepaired(r.Resumed.Repaired)
 	l.repairLater(r.Resumed.Drift)
@@ -113,7 +115,8 @@ func (l *Loop) mergeConclude(ctx context.Context, step Step, r Result) {
 	v, before := step.Verdict, step.Have
 	stays := r.Err == nil && v.Word == health.Good
 	if stays && len(v.Unwell) > 0 {
-		l.Log.Warn("the change stays, and not all of its units are well", zap.String("reason", v.Reason))
+		l.Log.Warn("the change stays, and not all of its units are well",
+			zap.String("reason", v.Reason))
 		l.event("UnitNotWell", v.Reason)
 	}
 
@@ -153,7 +156,9 @@ func (l *Loop) mergeChanged(ctx context.Context, err error) {
 		l.Log.Error("apply", zap.Error(err))
 		l.alarms.soon(resumeAlarm, retryDelay)
 	case err != nil:
-		l.Log.Warn("units did not come up", zap.String("generation", name), zap.Error(err))
+		l.Log.Warn("units did not come up",
+			zap.String("generation", name),
+			zap.Error(err))
 	default:
 		l.Log.Info("the node runs", zap.String("generation", name))
 	}
@@ -183,7 +188,9 @@ func (l *Loop) reportRepaired(paths []string) {
 		return
 	}
 	l.Log.Warn("repaired what something else had changed", zap.Strings("paths", paths))
-	l.event("FileMismatch", "repaired what something else had changed: "+strings.Join(paths[:min(5, len(paths))], ", "))
+
+	first := strings.Join(paths[:min(5, len(paths))], ", ")
+	l.event("FileMismatch", "repaired what something else had changed: "+first)
 }
 
 func (l *Loop) mergeStart(ctx context.Context, r Result) {
@@ -273,7 +280,11 @@ func (l *Loop) answerVerdict(v health.Verdict, before generation.Manifest) {
 }
 
 // verdictOutcome returns what the caller of the change to before learns.
-func verdictOutcome(s State, v health.Verdict, before generation.Manifest) (control.Outcome, error) {
+func verdictOutcome(
+	s State,
+	v health.Verdict,
+	before generation.Manifest,
+) (control.Outcome, error) {
 	now := s.Current.Generation
 	o := control.Outcome{
 		Result:     control.Applied,

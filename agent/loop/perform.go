@@ -74,7 +74,11 @@ func (l *Loop) read(ctx context.Context, step Step) (Reading, error) {
 // decode returns what a document wants this node to be now. A file that waits for
 // what it points at is left out until that answers, unless the node has the file
 // already.
-func (l *Loop) decode(ctx context.Context, doc source.Document, have generation.Manifest) (Reading, error) {
+func (l *Loop) decode(
+	ctx context.Context,
+	doc source.Document,
+	have generation.Manifest,
+) (Reading, error) {
 	reading := Reading{Name: doc.Name, Version: doc.Version}
 	desired, err := l.Decode(ctx, doc)
 	if err != nil {

@@ -23,7 +23,10 @@ func (q Queries) Take(ctx context.Context) (metrics.Sample, error) {
 }
 
 // Standings returns how these units stand, for [liveness.Watch].
-func (q Queries) Standings(ctx context.Context, units []string) (map[string]liveness.Standing, error) {
+func (q Queries) Standings(
+	ctx context.Context,
+	units []string,
+) (map[string]liveness.Standing, error) {
 	s, err := q.Take(ctx)
 	all := map[string]liveness.Standing{}
 	for _, name := range units {

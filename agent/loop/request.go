@@ -51,13 +51,19 @@ func (q Requests) Confirm(ctx context.Context) (control.Outcome, error) {
 }
 
 // Rollback implements [control.Node].
-func (q Requests) Rollback(ctx context.Context, r control.RollbackRequest) (control.Outcome, error) {
+func (q Requests) Rollback(
+	ctx context.Context,
+	r control.RollbackRequest,
+) (control.Outcome, error) {
 	got := q.send(ctx, Request{Rollback: &r}, nil)
 	return got.outcome, got.err
 }
 
 // Verify implements [control.Node].
-func (q Requests) Verify(ctx context.Context, r control.VerifyRequest) (control.VerifyReport, error) {
+func (q Requests) Verify(
+	ctx context.Context,
+	r control.VerifyRequest,
+) (control.VerifyReport, error) {
 	got := q.send(ctx, Request{Verify: &r}, nil)
 	return got.report, got.err
 }

@@ -57,7 +57,10 @@ func (s Starts) warnings() []string {
 
 // withUnits returns the state with the observed states of the units. again is
 // when to observe them once more, 0 for never.
-func (s State) withUnits(units []unit.State, now, steady time.Duration) (observed State, again time.Duration) {
+func (s State) withUnits(
+	units []unit.State,
+	now, steady time.Duration,
+) (observed State, again time.Duration) {
 	s.Current.Units = units
 
 	// A unit that came up by itself is no longer owed, which the engine finds out.
@@ -84,7 +87,10 @@ func (s State) withUnits(units []unit.State, now, steady time.Duration) (observe
 // recovered reports whether a unit has been well for steady. left is how long it
 // still has to be well, 0 if it is not. A unit that is not observed any more
 // counts as recovered.
-func (c Current) recovered(name string, now, steady time.Duration) (recovered bool, left time.Duration) {
+func (c Current) recovered(
+	name string,
+	now, steady time.Duration,
+) (recovered bool, left time.Duration) {
 	observed, ok := c.state(name)
 	if !ok {
 		return true, 0
