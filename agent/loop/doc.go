@@ -22,8 +22,9 @@
 // step has all that it needs. [State.After] says what its [Result] makes of the
 // state, and [State.Status] what an operator sees of it.
 //
-// What the loop asks of the node is behind the interfaces of ports.go. Logs,
-// Events, alarms and answers to callers are in merge.go.
+// What the loop asks of the node is behind the interfaces of ports.go. A worker
+// performs the steps, a reporter writes logs and Events, and a publisher publishes
+// the status. Alarms and answers to callers are set and given in merge.go.
 //
 // Two things are observed on the loop's goroutine, as they take milliseconds:
 // the journal of the engine and the states of units.

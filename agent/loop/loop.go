@@ -76,9 +76,8 @@ type Loop struct {
 	// waiting gets the verdict on the change on trial; nil if no caller waits.
 	waiting  *Request
 	counters metrics.Counters
-	// shown is what was published last; it is zero before that.
-	shown     status.Status
-	published bool
+	// published is what was published, and where.
+	published publisher
 
 	// done receives from the step that runs beside the loop, others are that step
 	// and all else that the loop has started.
@@ -104,6 +103,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 
 	l.done = make(chan outcome, 1)
+	l.published = l.publisher()
 	l.state = State{
 		Facts:  l.Status,
 		Faults: Faults{Desired: l.Status.Error},
@@ -141,8 +141,9 @@ func (l *Loop) begin(ctx context.Context, step Step) {
 	l.state = before.Begin(step, l.Now())
 	l.announce(before, step)
 	if l.state.Busy {
+		beside := l.worker()
 		l.others.Go(func() {
-			l.done <- outcome{step: step, result: l.perform(ctx, step)}
+			l.done <- outcome{step: step, result: beside.perform(ctx, step)}
 		})
 		return
 	}
@@ -151,7 +152,7 @@ func (l *Loop) begin(ctx context.Context, step Step) {
 	case Judge:
 		l.observeUnits(ctx)
 	case Idle:
-		if !l.published {
+		if !l.published.any {
 			l.show(ctx)
 		}
 	case Confirm:
@@ -159,7 +160,7 @@ func (l *Loop) begin(ctx context.Context, step Step) {
 	case BeginReset:
 		l.beginReset(step.Request)
 	case AnswerReset:
-		l.answerReset(step.Request)
+		step.Request.respond(resetOutcome(l.state))
 	case EndReset:
 		l.followSource(step.Request)
 	}
@@ -186,7 +187,7 @@ func (l *Loop) listen(ctx context.Context) (*events, error) {
 		units:    units,
 		source:   l.watchSource(ctx),
 		contents: l.Contents,
-		shells:   l.openShells(ctx),
+		shells:   openShells(ctx, l.Units, l.DebugShells, &l.others),
 	}
 	if l.Drift != nil {
 		e.drift = l.Drift.Events()
@@ -282,15 +283,13 @@ func (l *Loop) ring(ctx context.Context, which alarm) {
 	case observeAlarm:
 		l.observeUnits(ctx)
 	case idleAlarm:
-		l.freeMemory()
+		l.others.Go(freeMemory)
 	}
 }
 
 // freeMemory gives memory back to the kernel. Pools of the libraries let go of
 // theirs at the second collection.
-func (l *Loop) freeMemory() {
-	l.others.Go(func() {
-		debug.FreeOSMemory()
-		debug.FreeOSMemory()
-	})
+func freeMemory() {
+	debug.FreeOSMemory()
+	debug.FreeOSMemory()
 }

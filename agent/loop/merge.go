@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -29,7 +28,7 @@ func (l *Loop) announce(before State, step Step) {
 			zap.String("digest", step.Apply.Desired.Digest()),
 			zap.String("source", step.Apply.Source))
 		l.alarms.clear(startAlarm)
-		l.publish(l.state.Status())
+		l.published.publish(l.state.Status())
 		if before.Change.Pending != nil {
 			l.counters.Applied(string(apply.Replaced), l.Now()-before.Change.Began)
 		}
@@ -37,7 +36,7 @@ func (l *Loop) announce(before State, step Step) {
 		l.Log.Info("restarting on request", zap.Strings("units", step.Request.Restart))
 	case RunReset:
 		l.Log.Warn("reset", zap.Time("asked", before.Facts.Reset.At))
-		l.publish(l.state.Status())
+		l.published.publish(l.state.Status())
 	}
 }
 
@@ -76,7 +75,7 @@ func (l *Loop) merge(ctx context.Context, step Step, r Result) {
 	case Rollback:
 		l.mergeRollback(ctx, step, r)
 	case Verify:
-		l.reportRepaired(repairedBy(r.Verified))
+		l.reporter().repaired(repairedBy(r.Verified))
 		step.Request.response <- response{report: reportOf(r.Verified), err: r.Err}
 		l.observeUnits(ctx)
 	case Restart:
@@ -100,7 +99,7 @@ func (l *Loop) mergeResume(ctx context.Context, r Result) {
 		l.Log.Info("finished an apply that was cut off",
 			zap.String("generation", r.Resumed.Finished))
 	}
-	l.reportRepaired(r.Resumed.Repaired)
+	l.reporter().repaired(r.Resumed.Repaired)
 	l.repairLater(r.Resumed.Drift)
 
 	// A read that is due observes later. But before a verdict no unit may change any
@@ -117,7 +116,7 @@ func (l *Loop) mergeConclude(ctx context.Context, step Step, r Result) {
 	if stays && len(v.Unwell) > 0 {
 		l.Log.Warn("the change stays, and not all of its units are well",
 			zap.String("reason", v.Reason))
-		l.event("UnitNotWell", v.Reason)
+		l.reporter().event("UnitNotWell", v.Reason)
 	}
 
 	l.mergeChanged(ctx, r.Err)
@@ -167,7 +166,7 @@ func (l *Loop) mergeChanged(ctx context.Context, err error) {
 
 func (l *Loop) mergeRepair(ctx context.Context, before State, r Result) {
 	l.repairLater(r.Err)
-	l.reportRepaired(r.Paths)
+	l.reporter().repaired(r.Paths)
 	if len(r.Paths) > 0 || before.Faults.Drift != l.state.Faults.Drift {
 		l.observeUnits(ctx)
 	}
@@ -180,17 +179,6 @@ func (l *Loop) repairLater(err error) {
 		l.Log.Error("repair", zap.Error(err))
 		l.alarms.soon(repairAlarm, retryDelay)
 	}
-}
-
-// reportRepaired tells operators of paths that something else had changed.
-func (l *Loop) reportRepaired(paths []string) {
-	if len(paths) == 0 {
-		return
-	}
-	l.Log.Warn("repaired what something else had changed", zap.Strings("paths", paths))
-
-	first := strings.Join(paths[:min(5, len(paths))], ", ")
-	l.event("FileMismatch", "repaired what something else had changed: "+first)
 }
 
 func (l *Loop) mergeStart(ctx context.Context, r Result) {
@@ -270,12 +258,7 @@ func (l *Loop) answerVerdict(v health.Verdict, before generation.Manifest) {
 	if l.waiting == nil {
 		return
 	}
-	o, err := verdictOutcome(l.state, v, before)
-	if err != nil {
-		l.waiting.fail(err)
-	} else {
-		l.waiting.succeed(o)
-	}
+	l.waiting.respond(verdictOutcome(l.state, v, before))
 	l.waiting = nil
 }
 
@@ -311,11 +294,4 @@ func reportOf(v apply.Verified) control.VerifyReport {
 		report.Bad = append(report.Bad, control.Finding(bad))
 	}
 	return report
-}
-
-// event records a warning about the node in its cluster, if it has one.
-func (l *Loop) event(reason, message string) {
-	if l.Cluster != nil {
-		l.Cluster.Event(true, reason, shorten(message))
-	}
 }

@@ -225,3 +225,96 @@ func TestReadForACallerLeavesTheSourceDue(t *testing.T) {
 		t.Error("the source is not read any more")
 	}
 }
+
+func TestCallerLearnsWhatTheResetHasComeTo(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		state State
+		want  control.Result
+		err   string
+	}{
+		{
+			name:  "it is done",
+			state: State{Facts: status.Status{Reset: &status.Reset{Done: true}}},
+			want:  control.Reset,
+		},
+		{
+			name: "it is done, but for something that does not count",
+			state: State{
+				Facts: status.Status{Reset: &status.Reset{Done: true}},
+				Reset: Reset{Err: errTest},
+			},
+			err: "the node is reset, but: of the test",
+		},
+		{
+			name: "it is not complete",
+			state: State{
+				Facts: status.Status{Reset: &status.Reset{}},
+				Reset: Reset{Err: errTest},
+			},
+			err: "the reset is not complete: of the test\nhint: " + resetAgain,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := resetOutcome(tt.state)
+			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("%+v, %v", o, err)
+			}
+		})
+	}
+}
+
+func TestCallerLearnsTheVerdict(t *testing.T) {
+	until := time.Unix(1, 0)
+	one := generation.Manifest{Number: 1, Digest: "0123456789ab"}
+	two := generation.Manifest{Number: 2, Digest: "ba9876543210"}
+	trying := &apply.Pending{Journal: generation.Journal{Try: &generation.Try{Until: until}}}
+	for _, tt := range []struct {
+		name    string
+		now     State
+		verdict health.Verdict
+		want    control.Outcome
+		fails   bool
+	}{
+		{
+			name:    "the change stays",
+			now:     State{Current: Current{Generation: two}},
+			verdict: health.Verdict{Word: health.Good, Reason: "well"},
+			want:    control.Outcome{Result: control.Applied, Generation: two.Name(), Digest: two.Digest, Reason: "well"},
+		},
+		{
+			name:    "the change waits to be confirmed",
+			now:     State{Current: Current{Generation: two}, Change: Change{Pending: trying}},
+			verdict: health.Verdict{Word: health.Confirm},
+			want:    control.Outcome{Result: control.Trying, Generation: two.Name(), Digest: two.Digest, Until: until},
+		},
+		{
+			name:    "the change is reverted",
+			now:     State{Current: Current{Generation: one}},
+			verdict: health.Verdict{Word: health.Bad, Reason: "ill"},
+			want: control.Outcome{
+				Result:     control.Reverted,
+				Generation: one.Name(),
+				From:       two.Name(),
+				Digest:     one.Digest,
+				Reason:     "ill",
+			},
+		},
+		{
+			name:    "the change is bad, and there is nothing to go back to",
+			now:     State{Current: Current{Generation: two}},
+			verdict: health.Verdict{Word: health.Bad},
+			fails:   true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := verdictOutcome(tt.now, tt.verdict, two)
+			if (err != nil) != tt.fails {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tt.want, o); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
-	"github.com/loam-os/loam/agent/status"
 )
 
 // observeGeneration finds out which generation is current and which change is on
@@ -167,40 +165,7 @@ func (l *Loop) show(ctx context.Context) {
 		l.Log.Info("the configuration is applied",
 			zap.String("generation", l.state.Current.Generation.Name()))
 	}
-	l.publish(l.state.Status())
-}
-
-// publish shows a status if it is another than the one shown last.
-func (l *Loop) publish(s status.Status) {
-	l.addWatched(&s)
-	if l.Cluster != nil && l.Jobs != nil {
-		l.Jobs.Report(l.Cluster.Event)
-	}
-	if l.published && reflect.DeepEqual(s, l.shown) {
-		return
-	}
-
-	news := !l.published || isNews(s, l.shown)
-	l.shown, l.published = s, true
-	s.Uptime = l.Now()
-	if l.Cluster != nil {
-		l.Cluster.Report(s)
-	}
-	l.Publish(s, news)
-}
-
-// addWatched adds to a status what others observe.
-func (l *Loop) addWatched(s *status.Status) {
-	if l.Cluster != nil {
-		link := l.Cluster.Link()
-		s.Cluster = &link
-	}
-	if l.Network != nil {
-		s.Network = l.Network.State()
-	}
-	if l.Upgrades != nil {
-		s.Upgrade = l.Upgrades.State()
-	}
+	l.published.publish(l.state.Status())
 }
 
 // warn logs an error that the node lives with, and has the status show it.

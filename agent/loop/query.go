@@ -38,7 +38,7 @@ func (q Queries) Standings(
 // sample is the node as it is now.
 func (l *Loop) sample() metrics.Sample {
 	s := metrics.Sample{
-		Status:     l.shown,
+		Status:     l.published.last,
 		Counters:   l.counters.Clone(),
 		Goroutines: runtime.NumGoroutine(),
 	}

@@ -126,19 +126,18 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// fail responds with an error, if there is a caller.
-func (r *Request) fail(err error) {
+// respond responds with an outcome or an error, if there is a caller.
+func (r *Request) respond(o control.Outcome, err error) {
 	if r != nil {
-		r.response <- response{err: err}
+		r.response <- response{outcome: o, err: err}
 	}
 }
 
+// fail responds with an error, if there is a caller.
+func (r *Request) fail(err error) { r.respond(control.Outcome{}, err) }
+
 // succeed responds with an outcome, if there is a caller.
-func (r *Request) succeed(o control.Outcome) {
-	if r != nil {
-		r.response <- response{outcome: o}
-	}
-}
+func (r *Request) succeed(o control.Outcome) { r.respond(o, nil) }
 
 // document is the document to apply, nil for the source's.
 func (r *Request) document() *source.Document {

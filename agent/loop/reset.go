@@ -55,20 +55,19 @@ func (l *Loop) mergeReset(ctx context.Context, step Step, r Result) {
 			l.warn("another machine.yaml", err)
 		}
 	}
-	l.answerReset(step.Request)
+	step.Request.respond(resetOutcome(l.state))
 }
 
-// answerReset tells a caller what the reset has come to.
-func (l *Loop) answerReset(r *Request) {
-	err := l.state.Reset.Err
+// resetOutcome returns what a caller learns of the reset.
+func resetOutcome(s State) (control.Outcome, error) {
+	err := s.Reset.Err
 	switch {
-	case !l.state.Facts.Reset.Done:
-		r.fail(fmt.Errorf("the reset is not complete: %w\nhint: %s", err, resetAgain))
+	case !s.Facts.Reset.Done:
+		return control.Outcome{}, fmt.Errorf("the reset is not complete: %w\nhint: %s", err, resetAgain)
 	case err != nil:
-		r.fail(fmt.Errorf("the node is reset, but: %w", err))
-	default:
-		r.succeed(control.Outcome{Result: control.Reset})
+		return control.Outcome{}, fmt.Errorf("the node is reset, but: %w", err)
 	}
+	return control.Outcome{Result: control.Reset}, nil
 }
 
 // followSource ends a reset for a caller.

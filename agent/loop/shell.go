@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 )
@@ -15,11 +16,16 @@ type shell struct {
 
 // openShells has systemd start a shell on each terminal. The jobs may wait for
 // other units, so they run beside the loop.
-func (l *Loop) openShells(ctx context.Context) <-chan shell {
-	opened := make(chan shell, len(l.DebugShells))
-	for _, tty := range l.DebugShells {
-		l.others.Go(func() {
-			err := l.Units.Start(ctx, "loam-debug-shell@"+tty+".service")
+func openShells(
+	ctx context.Context,
+	units Units,
+	terminals []string,
+	others *sync.WaitGroup,
+) <-chan shell {
+	opened := make(chan shell, len(terminals))
+	for _, tty := range terminals {
+		others.Go(func() {
+			err := units.Start(ctx, "loam-debug-shell@"+tty+".service")
 			opened <- shell{tty: tty, err: err}
 		})
 	}
@@ -38,10 +44,10 @@ func (l *Loop) shellOpened(s shell) {
 		l.state.Facts.DebugShells = open
 	}
 
-	if l.published {
-		now := l.shown
+	if l.published.any {
+		now := l.published.last
 		now.DebugShells = l.state.Facts.DebugShells
 		now.Warnings = l.state.Status().Warnings
-		l.publish(now)
+		l.published.publish(now)
 	}
 }

@@ -1,0 +1,68 @@
+package loop
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// publisher publishes the status, once for each change.
+type publisher struct {
+	cluster  Cluster
+	jobs     *Jobs
+	network  Watched[status.Network]
+	upgrades Watched[status.Upgrade]
+	show     func(s status.Status, news bool)
+	now      func() time.Duration
+
+	// last is what was published last; it is zero before any was.
+	last status.Status
+	any  bool
+}
+
+// publisher returns what publishes the status of the loop.
+func (l *Loop) publisher() publisher {
+	return publisher{
+		cluster:  l.Cluster,
+		jobs:     l.Jobs,
+		network:  l.Network,
+		upgrades: l.Upgrades,
+		show:     l.Publish,
+		now:      l.Now,
+	}
+}
+
+// publish adds to a status what others observe, and publishes it if it is another
+// than the last.
+func (p *publisher) publish(s status.Status) {
+	p.addWatched(&s)
+	if p.cluster != nil && p.jobs != nil {
+		p.jobs.Report(p.cluster.Event)
+	}
+	if p.any && reflect.DeepEqual(s, p.last) {
+		return
+	}
+
+	news := !p.any || isNews(s, p.last)
+	p.last, p.any = s, true
+	s.Uptime = p.now()
+	if p.cluster != nil {
+		p.cluster.Report(s)
+	}
+	p.show(s, news)
+}
+
+// addWatched adds to a status what others observe.
+func (p *publisher) addWatched(s *status.Status) {
+	if p.cluster != nil {
+		link := p.cluster.Link()
+		s.Cluster = &link
+	}
+	if p.network != nil {
+		s.Network = p.network.State()
+	}
+	if p.upgrades != nil {
+		s.Upgrade = p.upgrades.State()
+	}
+}
