@@ -30,7 +30,7 @@ type loopNode struct {
 }
 
 // agent is the loop of a node that p asks.
-func (w *loopNode) agent(p person, end func(why error)) *loop.Loop {
+func (w *loopNode) agent(p operator, end func(why error)) *loop.Loop {
 	start := time.Now()
 	a := &loop.Loop{
 		Engine: w,

@@ -112,12 +112,12 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 }
 
 // start is a life of the agent in a bubble, up to the end of step.
-func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *loopNode, p person)) {
+func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *loopNode, p operator)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n.ended = nil
 		w := &loopNode{units: make(chan string)}
-		p := person{Requests: make(loop.Requests), reset: n.reset(t, machineYAML)}
+		p := operator{Requests: make(loop.Requests), reset: n.reset(t, machineYAML)}
 		a := w.agent(p, func(why error) { n.ended = why })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -141,7 +141,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 // begin asks an agent that follows its source.
 func (n *resetNode) begin(t *testing.T) {
 	t.Helper()
-	n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
+	n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 		if _, err := p.Reset(t.Context()); !errors.Is(err, control.ErrRestarting) {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	if r := n.record(t); r == nil || r.Done || !slices.Equal(r.Tokens, []string{"/srv/token"}) || len(n.did) > 0 {
 		t.Fatalf("record %+v, done %v", r, n.did)
 	}
-	n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
+	n.start(t, "a", func(t *testing.T, w *loopNode, p operator) {
 		// Who asked the agent before gets the answer of this one.
 		if o, err := p.Reset(t.Context()); err != nil || o.Result != control.Reset {
 			t.Errorf("%+v %v", o, err)
@@ -217,7 +217,7 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	})
 	n.isForgotten(t)
 	// Once more on purpose does it all again.
-	n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
+	n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 		if _, err := p.Reset(t.Context()); err != nil || !slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
 			t.Errorf("%v %v", n.did, err)
 		}
@@ -243,7 +243,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 			n := newResetNode(t)
 			n.begin(t)
 			n.fails[tt.step] = tt.err
-			n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
+			n.start(t, "a", func(t *testing.T, w *loopNode, p operator) {
 				if diff := cmp.Diff(tt.rest, n.did); diff != "" {
 					t.Errorf("did (-want +got):\n%s", diff)
 				}
@@ -261,7 +261,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 				return
 			}
 			delete(n.fails, tt.step)
-			n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
+			n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 				if _, err := p.Reset(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -300,7 +300,7 @@ func TestResetThatIsCutOffGoesOn(t *testing.T) {
 			}
 			continue
 		}
-		n.start(t, "a", func(t *testing.T, _ *loopNode, p person) {
+		n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 			if _, err := p.Reset(t.Context()); err != nil {
 				t.Fatalf("cut at %d: %v", k, err)
 			}
@@ -315,7 +315,7 @@ func TestApplyEndsAReset(t *testing.T) {
 	for _, request := range []control.ApplyRequest{{}, {Name: "f", Document: "x"}} {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "a", func(t *testing.T, w *loopNode, p person) {
+		n.start(t, "a", func(t *testing.T, w *loopNode, p operator) {
 			if _, err := p.Apply(t.Context(), request); !errors.Is(err, control.ErrRestarting) {
 				t.Error(err)
 			}
@@ -323,7 +323,7 @@ func TestApplyEndsAReset(t *testing.T) {
 				t.Errorf("record %+v, ended with %v, applied %v", n.record(t), n.ended, w.applied)
 			}
 		})
-		n.start(t, "a", func(t *testing.T, w *loopNode, _ person) {
+		n.start(t, "a", func(t *testing.T, w *loopNode, _ operator) {
 			if !w.applied || w.last().Reset != nil {
 				t.Errorf("status %+v", w.last())
 			}
@@ -335,8 +335,8 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 	t.Run("one that is another", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "a", func(*testing.T, *loopNode, person) {})
-		n.start(t, "b", func(t *testing.T, w *loopNode, _ person) {
+		n.start(t, "a", func(*testing.T, *loopNode, operator) {})
+		n.start(t, "b", func(t *testing.T, w *loopNode, _ operator) {
 			if n.record(t) != nil || !w.applied {
 				t.Errorf("record %+v, status %+v", n.record(t), w.last())
 			}
@@ -345,7 +345,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 	t.Run("one that came before the reset was done", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
-		n.start(t, "b", func(t *testing.T, w *loopNode, _ person) {
+		n.start(t, "b", func(t *testing.T, w *loopNode, _ operator) {
 			if n.record(t) != nil || !errors.Is(n.ended, loop.ErrFollows) || len(w.did) > 0 {
 				t.Errorf("record %+v, ended with %v, did %v", n.record(t), n.ended, w.did)
 			}
@@ -359,7 +359,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 func TestDamagedRecordOfAResetIsAReset(t *testing.T) {
 	n := newResetNode(t)
 	writeText(t, filepath.Join(n.root.Name(), reset.RecordName), `{"at":`)
-	n.start(t, "", func(t *testing.T, w *loopNode, p person) {
+	n.start(t, "", func(t *testing.T, w *loopNode, p operator) {
 		if len(n.did) > 0 || len(w.did) > 0 || w.last().Reset == nil {
 			t.Errorf("it did %v, %v; status %+v", n.did, w.did, w.last())
 		}
@@ -370,7 +370,7 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 	n := newResetNode(t)
 	n.mounts = append([]string{filepath.Join(n.root.Name(), "var/lib/kubelet")}, n.mounts...)
 	n.begin(t)
-	n.start(t, "a", func(*testing.T, *loopNode, person) {})
+	n.start(t, "a", func(*testing.T, *loopNode, operator) {})
 	if want := []string{"stop kubelet.service", "pods", "unmount token", "engine"}; !slices.Equal(n.did, want) {
 		t.Errorf("did %v, want %v", n.did, want)
 	}

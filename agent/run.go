@@ -85,9 +85,9 @@ func (n *node) live(ctx context.Context) error {
 		}
 		n.warn(err)
 	}
-	people := person{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
-	n.startOthers(life, end, people)
-	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), people)
+	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
+	n.startOthers(life, end, op)
+	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), op)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
 		return cause
 	}
@@ -95,7 +95,7 @@ func (n *node) live(ctx context.Context) error {
 }
 
 // startOthers starts what goes on beside the loop until ctx ends.
-func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, people person) {
+func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op operator) {
 	n.others.Go(func() { n.watchHostname(ctx, end) })
 	n.others.Go(func() { n.data.Watch(ctx, end) })
 	n.others.Go(func() { n.watchDrives(ctx, end) })
@@ -109,7 +109,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, peo
 	n.others.Go(func() { n.watchLiveness(ctx) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Metrics, metrics.Handler(n.queries.Take)) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
-	if people.resetUnfinished() {
-		n.others.Go(func() { people.goOn(ctx, n.Log) })
+	if op.resetUnfinished() {
+		n.others.Go(func() { op.goOn(ctx, n.Log) })
 	}
 }

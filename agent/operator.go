@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
-// person implements [control.Node] for an agent that runs on a node.
-type person struct {
+// operator implements [control.Node] for an agent that runs on a node.
+type operator struct {
 	loop.Requests
 	reset *reset.Reset
 	// upgrades is nil on a node that cannot be upgraded.
@@ -22,8 +22,8 @@ type person struct {
 }
 
 // Upgrade implements [control.Node].
-func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
-	if p.upgrades == nil {
+func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
+	if o.upgrades == nil {
 		return control.Outcome{}, errors.New("this node cannot be upgraded\n" +
 			"hint: it was not started from a disk of its own; see `loam status`")
 	}
@@ -35,7 +35,7 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 		AtOnce: r.Now || r.Back || r.Drill != "",
 		Stay:   r.Stay,
 	}
-	version, err := p.upgrades.Ask(ctx, upgrade.Request{
+	version, err := o.upgrades.Ask(ctx, upgrade.Request{
 		Options:  wish,
 		Version:  r.Version,
 		Permit:   r.Permit,
@@ -45,26 +45,26 @@ func (p person) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.
 	})
 
 	outcome := control.Outcome{Result: control.Armed, Version: version}
-	if opens := p.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
+	if opens := o.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
 		outcome.Reason = opens.Format(" on Mon at 15:04 MST")
 	}
 	return outcome, err
 }
 
 // Reset implements [control.Node].
-func (p person) Reset(ctx context.Context) (control.Outcome, error) {
-	outcome, err := p.Requests.Reset(ctx)
+func (o operator) Reset(ctx context.Context) (control.Outcome, error) {
+	outcome, err := o.Requests.Reset(ctx)
 	return outcome, restarting(err)
 }
 
 // Apply implements [control.Node]. On a node in a reset it ends the reset, and
 // the next agent carries out the request.
-func (p person) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
+func (o operator) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
 	// The record stays as it is until the agent ends.
-	if !p.reset.Active() {
-		return p.Requests.Apply(ctx, r)
+	if !o.reset.Active() {
+		return o.Requests.Apply(ctx, r)
 	}
-	return control.Outcome{}, restarting(p.Requests.Follow(ctx))
+	return control.Outcome{}, restarting(o.Requests.Follow(ctx))
 }
 
 // restarting marks the errors with which an agent ends to be started again.
@@ -77,14 +77,14 @@ func restarting(err error) error {
 
 // resetUnfinished reports whether an earlier agent has begun a reset, and none has
 // completed it.
-func (p person) resetUnfinished() bool {
-	s := p.reset.Status()
+func (o operator) resetUnfinished() bool {
+	s := o.reset.Status()
 	return s != nil && !s.Done
 }
 
 // goOn carries out what an earlier agent has begun.
-func (p person) goOn(ctx context.Context, log *zap.Logger) {
-	if _, err := p.Reset(ctx); err != nil && ctx.Err() == nil {
+func (o operator) goOn(ctx context.Context, log *zap.Logger) {
+	if _, err := o.Reset(ctx); err != nil && ctx.Err() == nil {
 		log.Error("reset", zap.Error(err))
 	}
 }
