@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
@@ -68,37 +66,6 @@ type Executor struct {
 	// reload is set while systemd has not read a repaired unit file yet.
 	reload bool
 }
-
-// changes is the state machine of a change. A change begins with its journal,
-// is activated by the flip, finished when its units have run, and concluded
-// with its verdict. There are three ways back:
-//
-//   - abandon ends a change whose generation is not current, and abandonFlipped
-//     a change after the flip whose units have not run yet. Neither leaves a
-//     trace.
-//   - rollback is a change of its own, to an earlier generation.
-//   - revert takes a change back that is bad, by a rollback.
-type changes struct {
-	store      *generation.Store
-	running    running
-	candidates candidates
-	planner    Planner
-	files      files
-	units      units
-	ledger     Ledger
-
-	osVersion     string
-	bootID        string
-	now           func() time.Time
-	uptime        func() time.Duration
-	steady, limit time.Duration
-
-	// gate watches the units of the change that is finished, nil before.
-	gate **health.Gate
-}
-
-// kept is the number of old generations that stay on disk.
-const kept = 5
 
 // crowded is the number of generations above which Tidy prunes without waiting
 // for a verdict.
@@ -186,156 +153,12 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 	return e.changes().activate(ctx, c, j)
 }
 
-// write stores the generation of c. If the disk is full, it prunes old
-// generations and tries once more.
-func (cs changes) write(c change) error {
-	err := cs.store.Write(c.want, c.content)
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-		return err
-	}
-
-	if pruneErr := cs.prune(); pruneErr != nil {
-		return errors.Join(err, pruneErr)
-	}
-	return cs.store.Write(c.want, c.content)
-}
-
-// journal returns the journal of the new change c. before is the journal of the
-// change that it replaces before its verdict, or the zero Journal.
-func (cs changes) journal(c change, before generation.Journal) generation.Journal {
-	j := generation.Journal{
-		From:   c.have.Name(),
-		To:     c.want.Name(),
-		Good:   c.have.Name(),
-		BootID: cs.bootID,
-		Began:  cs.now().UTC().Truncate(time.Second),
-	}
-	j.Well, j.Broken = health.Before(c.have, c.states, cs.uptime())
-	if before.To != "" {
-		j.Good = before.Good
-		j.Well = wellBefore(before, c.have, j.Well)
-		j.Broken = before.Broken
-	}
-	return j
-}
-
-// wellBefore returns the units that were well when the last good generation was
-// replaced. before is the journal of the change to have, which replaced it and
-// has no verdict yet, and well are the units that are well under have. For the
-// units in have, before already has the answer. Other units, such as those of
-// the image, count as they are now, as nothing shows that they were down.
-func wellBefore(before generation.Journal, have generation.Manifest, well []string) []string {
-	all := slices.Clone(before.Well)
-	for _, name := range well {
-		listed := slices.ContainsFunc(have.Units, func(u generation.Unit) bool {
-			return u.Name == name
-		})
-		if !listed && !slices.Contains(all, name) && !slices.Contains(before.Broken, name) {
-			all = append(all, name)
-		}
-	}
-	return all
-}
-
-// activate makes c.want the current generation and then changes the node
-// accordingly. The store must have c.want already.
-func (cs changes) activate(
-	ctx context.Context, c change, j generation.Journal,
-) (generation.Manifest, error) {
-	if err := cs.begin(j); err != nil {
-		if j.Direction() == generation.Forward {
-			err = errors.Join(err, cs.store.Delete(c.want.Name()))
-		}
-		return generation.Manifest{}, err
-	}
-
-	*cs.gate = nil
-	err := cs.store.Activate(cs.osVersion, c.want.Name())
-	if err == nil {
-		err = cs.files.place(c, stopOf(j))
-	}
-
-	switch {
-	case err == nil:
-		return c.want, cs.finish(ctx, c, j)
-	case j.Direction() == generation.Revert:
-		return generation.Manifest{}, unfinished(err) // A revert has no other way to go.
-	}
-
-	return generation.Manifest{}, errors.Join(err, cs.abandonFlipped(c))
-}
-
-// begin writes the progress and the journal before anything on the node
-// changes.
-func (cs changes) begin(j generation.Journal) error {
-	if _, err := cs.files.linkCurrent(); err != nil {
-		return err
-	}
-	if err := cs.units.writeProgress(progress{To: j.To, BootID: cs.bootID}); err != nil {
-		return err
-	}
-	return cs.store.WriteJournal(j)
-}
-
-// abandonFlipped goes back to the generation that the change began with, before
-// any unit has seen the new one. If it cannot, the journal stays and the next
-// start tries again.
-func (cs changes) abandonFlipped(c change) error {
-	flip := func() error {
-		if c.have.Name() == "" {
-			return cs.store.Deactivate(cs.osVersion)
-		}
-		return cs.store.Activate(cs.osVersion, c.have.Name())
-	}
-	if err := flip(); err != nil {
-		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
-	}
-
-	if err := cs.files.placeAll(c.want, c.have, Transient); err != nil {
-		return fmt.Errorf("go back: %w: %w", ErrUnfinished, err)
-	}
-	if err := cs.store.RemoveJournal(); err != nil {
-		return unfinished(err)
-	}
-
-	return cs.store.Delete(c.want.Name())
-}
-
 // unfinished wraps an error with ErrUnfinished. It returns nil for nil.
 func unfinished(err error) error {
 	if err == nil || errors.Is(err, ErrUnfinished) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnfinished, err)
-}
-
-// finish runs the units once the files are in place. A revert is then
-// concluded; any other change is watched until its verdict.
-func (cs changes) finish(ctx context.Context, c change, j generation.Journal) error {
-	if c.plan.Reload {
-		if err := cs.units.systemd.Reload(ctx); err != nil {
-			return unfinished(err)
-		}
-	}
-
-	failed := cs.units.run(ctx, c.plan.Units, j)
-	if err := ctx.Err(); err != nil {
-		return errors.Join(joined(failed), unfinished(err)) // Cut off, so the journal stays.
-	}
-	if err := cs.units.owed.add(j.To, failed); err != nil {
-		return errors.Join(joined(failed), unfinished(err))
-	}
-
-	if err := cs.units.finish(j); err != nil {
-		failed[""] = err
-	}
-
-	if j.Direction() == generation.Revert {
-		return errors.Join(joined(failed), unfinished(cs.concludeRevert(j)))
-	}
-
-	cs.watch(c.want, j, failed)
-	return joined(failed)
 }
 
 // Tidy prunes generations if there are many. It is called after each change,
@@ -349,16 +172,6 @@ func (e *Executor) Tidy() error {
 		return err
 	}
 	return e.changes().prune()
-}
-
-// prune deletes generations that are no longer needed: old ones, and those left
-// by changes that were replaced or reverted.
-func (cs changes) prune() error {
-	j, _, err := cs.store.Journal()
-	if err != nil {
-		return err
-	}
-	return cs.store.Prune(kept, j.Good, j.From)
 }
 
 func (e *Executor) store() *generation.Store {

@@ -4,24 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 )
-
-// watch begins to watch the units of a new generation.
-func (cs changes) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
-	*cs.gate = &health.Gate{
-		Want:   want,
-		Well:   j.Well,
-		Broken: j.Broken,
-		Failed: failed,
-		Since:  cs.uptime(),
-		Steady: cs.steady,
-		Limit:  cs.limit,
-	}
-}
 
 // Pending is a change that has not proven itself, or is not confirmed.
 type Pending struct {
@@ -104,102 +90,6 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 	}
 
 	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
-}
-
-// accept ends a change that stays. reason lists the units that are not well but
-// were not well before either.
-func (cs changes) accept(j generation.Journal, reason string) (generation.Manifest, error) {
-	if err := cs.conclude(j, Applied, reason); err != nil {
-		return generation.Manifest{}, unfinished(err)
-	}
-	m, err := cs.store.Load(j.To)
-	return m, unfinished(errors.Join(err, cs.store.Prune(kept)))
-}
-
-// revert takes a bad change back. If there is no generation to go back to, or
-// it cannot be read any more, the change stays, and the history says so.
-func (cs changes) revert(
-	ctx context.Context, j generation.Journal, why string,
-) (generation.Manifest, error) {
-	have, err := cs.store.Load(j.To)
-	if err != nil {
-		return generation.Manifest{}, unfinished(err)
-	}
-
-	good, err := cs.candidates.load(j.Good)
-	if err != nil {
-		return generation.Manifest{}, unfinished(err)
-	}
-	if good.Name() == "" {
-		return have, unfinished(cs.conclude(j, Failed, why))
-	}
-
-	m, err := cs.rollback(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
-	if m.Name() == "" {
-		err = unfinished(err) // The node is still to go back.
-	}
-
-	return m, err
-}
-
-// concludeRevert ends a revert: the configuration that the node has left is
-// held.
-func (cs changes) concludeRevert(j generation.Journal) error {
-	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
-		err := cs.ledger.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
-		if err != nil {
-			return err
-		}
-	}
-	return cs.conclude(j, Reverted, j.Back)
-}
-
-// record adds to the history what became of the change j.
-func (cs changes) record(j generation.Journal, outcome Outcome, reason string) error {
-	r := Record{
-		At:         j.Began,
-		Took:       max(0, cs.now().Sub(j.Began)).Round(time.Millisecond),
-		From:       j.From,
-		Generation: j.To,
-		OSVersion:  cs.osVersion,
-		Outcome:    outcome,
-		Reason:     reason,
-	}
-	if m, err := cs.store.Load(j.To); err == nil {
-		r.Source = m.Source
-	}
-	return cs.ledger.Add(r)
-}
-
-// conclude records the outcome of a change and removes its journal.
-func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string) error {
-	if err := cs.record(j, outcome, reason); err != nil {
-		return err
-	}
-	*cs.gate = nil
-	return cs.store.RemoveJournal()
-}
-
-// rollback is a change from have to an earlier generation. If it fails before
-// it begins, it returns the zero Manifest and an error that is not
-// ErrUnfinished.
-func (cs changes) rollback(
-	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
-) (generation.Manifest, error) {
-	c, err := cs.planner.between(ctx, have, want)
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-	return cs.activate(ctx, c, generation.Journal{
-		From:     have.Name(),
-		To:       want.Name(),
-		Good:     want.Name(),
-		Back:     why,
-		BootID:   cs.bootID,
-		Began:    cs.now().UTC().Truncate(time.Second),
-		Boots:    j.Boots,
-		Operator: j.Operator,
-	})
 }
 
 // ErrNothingToConfirm means that no change waits to be confirmed.
