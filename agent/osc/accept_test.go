@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// fromCluster is what a node makes of a document that a cluster sends.
+// fromCluster returns what a node makes of a document from a cluster.
 func fromCluster(text string, env osc.Env) (config.Desired, document.Errors, error) {
 	decoded, wrong := osc.Decode("c", []byte(text))
 	warnings, refusal := document.Lenient(osc.Check(wrong, decoded, env))
@@ -27,7 +27,7 @@ func fromCluster(text string, env osc.Env) (config.Desired, document.Errors, err
 	return desired, warnings, err
 }
 
-// places are the lines and paths of errors.
+// places returns the lines and paths of errors.
 func places(errs document.Errors) (all []string) {
 	for _, e := range errs {
 		all = append(all, fmt.Sprint(e.Line, " ", e.Path))
@@ -35,8 +35,8 @@ func places(errs document.Errors) (all []string) {
 	return all
 }
 
-// files is a document with the files /etc/a of these texts, each for a host, ""
-// for all; the first is on line 5.
+// files returns a document with a file /etc/a for each of these texts and its
+// host, "" for every host. The first is on line 5.
 func files(hosts ...string) string {
 	text := head + "  files:\n"
 	for i, host := range hosts {
@@ -48,8 +48,8 @@ func files(hosts ...string) string {
 	return text
 }
 
-// Each row is what Gardener's own validation lets through or a later Gardener
-// may send. The node says where, and does what gardener-node-agent does.
+// Each row is valid to Gardener's own validation, or a later Gardener may send
+// it. The node reports the place and does what gardener-node-agent does.
 func TestAcceptedFromACluster(t *testing.T) {
 	unitFile := func(text string) *string { return &text }
 	const service = `content: "[Service]\n"`
@@ -268,7 +268,7 @@ func TestAcceptedFromACluster(t *testing.T) {
 	}
 }
 
-// without are files but the one at path, nil for none.
+// without returns files except the one at path, or nil if none is left.
 func without(files []config.File, path string) (others []config.File) {
 	for _, f := range files {
 		if f.Path != path {
@@ -278,7 +278,8 @@ func without(files []config.File, path string) (others []config.File) {
 	return others
 }
 
-// A mirror twice is one table of TOML, which has none twice: the first.
+// A mirror is one table in TOML, which cannot be defined twice: the first one
+// counts.
 func TestMirrorTwice(t *testing.T) {
 	desired, warnings, err := fromCluster(
 		mirror("url: 'http://a', capabilities: [pull]}, {url: 'http://b'}, {url: 'http://a'"),
@@ -301,8 +302,7 @@ func TestMirrorTwice(t *testing.T) {
 	}
 }
 
-// A warning hides no error: neither of the same field nor of the whole
-// document.
+// A warning hides no error, neither of the same field nor of the document.
 func TestWarningsHideNothing(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -341,7 +341,7 @@ func TestWarningsHideNothing(t *testing.T) {
 	}
 }
 
-// ssh are the units and files of Gardener's components sshd-ensurer and
+// ssh has the units and files of Gardener's components sshd-ensurer and
 // gardener-user.
 const ssh = head + `  units:
   - {name: sshd-ensurer.service, command: start, content: "[Service]\nExecStart=/var/lib/sshd-ensurer/run.sh\n", filePaths: [/var/lib/sshd-ensurer/run.sh]}
@@ -351,8 +351,8 @@ const ssh = head + `  units:
   - {path: /var/lib/gardener-user/run.sh, permissions: 493, content: {inline: {data: x}}}
 `
 
-// A node has no SSH server: what turns access on is left out, with a note, and
-// what turns it off is left out.
+// A node has no SSH server. Units that turn access on are left out with a note,
+// units that turn it off without one.
 func TestSSHAccess(t *testing.T) {
 	const users = "status:\n  extensionUnits:\n  - {name: gardener-user.service, enable: true}\n" +
 		"  - {name: gardener-user.path, enable: true}\n" +
@@ -412,8 +412,8 @@ func TestSSHAccess(t *testing.T) {
 	}
 }
 
-// kubelet is a document with a kubelet configuration of these lines, the first
-// on line 9, and with inPlaceUpdates or without.
+// kubelet returns a document with these lines of kubelet configuration, the
+// first on line 9, and optionally with inPlaceUpdates.
 func kubelet(inPlace bool, lines ...string) string {
 	const indent = "\n          "
 	text := head + "  files:\n  - path: /var/lib/kubelet/config/kubelet\n    content:\n" +
@@ -491,7 +491,7 @@ func TestKubeletQuantities(t *testing.T) {
 	}
 }
 
-// A document for a machine's first boot, as Gardener makes it for the user
+// A document for a machine's first boot, as Gardener writes it into the user
 // data.
 func TestProvision(t *testing.T) {
 	text, err := os.ReadFile("testdata/provision.yaml")

@@ -6,16 +6,16 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// authoritiesDir is where Gardener puts the certificates of authorities that a
-// machine is to trust (pkg/component/extensions/operatingsystemconfig,
-// component root-certificates). A unit of the same document adds them to the
-// machine's.
+// authoritiesDir is where Gardener writes the CA certificates that a machine
+// should trust (pkg/component/extensions/operatingsystemconfig, component
+// root-certificates). A unit of the same document adds them to the machine's
+// trust store.
 const authoritiesDir = "/var/lib/ca-certificates-local"
 
-// Authorities are the certificates that the document has the machine trust: a
-// registry may have one of them, and an image that the document refers to is
-// pulled before any of its files is in place. It takes a document in which
-// Validate finds no errors.
+// Authorities returns the CA certificates that the document makes the machine
+// trust. An image that the document refers to is pulled before any of its files
+// is in place, and its registry may need one of them. The document must have
+// passed Validate.
 func Authorities(osc OperatingSystemConfig, env Env) ([]config.File, error) {
 	var files []config.File
 	for _, file := range osc.files() {

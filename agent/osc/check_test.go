@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-func TestAllMistakesAreSaidAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	const units = "  units:\n  - name: a.servic\n  - name: b.servic\n"
 	var more []string
 	for i := range 100 {

@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// full is testdata/full.yaml, the contract's example.
+// full reads testdata/full.yaml, the example of the contract.
 func full(t testing.TB) osc.OperatingSystemConfig {
 	t.Helper()
 	text, err := os.ReadFile("testdata/full.yaml")
@@ -40,7 +40,7 @@ func merge(t testing.TB, document osc.OperatingSystemConfig, env osc.Env) config
 	return desired
 }
 
-// contents has something for each reference.
+// contents returns content for each reference.
 func contents(references []osc.Reference) map[osc.Reference]config.Content {
 	found := map[osc.Reference]config.Content{}
 	for _, reference := range references {
@@ -143,7 +143,7 @@ func unitNames(desired config.Desired) (names []string) {
 	return names
 }
 
-// Names of several words are read, not lost for want of a tag.
+// Fields whose names have several words are read, not lost for want of a tag.
 func TestWeakPoint06CamelCaseNamesAreRead(t *testing.T) {
 	document := full(t)
 	containerd := document.Spec.Units[0]
@@ -163,7 +163,7 @@ func TestWeakPoint06CamelCaseNamesAreRead(t *testing.T) {
 	}
 }
 
-// Every pair of entries of one host is compared, not only those with the first.
+// Every two entries for one host are compared, not only each with the first.
 func TestWeakPoint10bPathTwiceInLaterEntriesOfAHost(t *testing.T) {
 	entry := func(host string) string {
 		return "  - {path: /etc/a, hostName: " + host + ", content: {inline: {data: x}}}\n"
@@ -209,8 +209,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// What a file cannot have is an error, not a field without effect; what it has
-// is in its mode whole, whatever the umask.
+// An attribute that a file cannot have is an error, not a field without effect.
+// Permissions are applied in full, whatever the umask.
 func TestWeakPoint19FilesHaveNoHiddenAttributes(t *testing.T) {
 	for _, field := range []string{"owner: root", "group: root", "selinux: x", "mode: 0644"} {
 		if err := mergeText(file("/etc/a")+"    "+field+"\n", osc.Env{}); err == nil ||
@@ -224,7 +224,7 @@ func TestWeakPoint19FilesHaveNoHiddenAttributes(t *testing.T) {
 	}
 }
 
-// What another node needs, and what Loam itself is, is not fetched.
+// References of another node's files and of Loam's own are not fetched.
 func TestReferencesLeaveOutWhatIsNotForThisNode(t *testing.T) {
 	ref := func(path, host, key string) string {
 		return "  - {path: " + path + ", hostName: " + host + ", content: {secretRef: {name: " +

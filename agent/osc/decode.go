@@ -9,14 +9,14 @@ import (
 )
 
 // Decode reads an OperatingSystemConfig from YAML or JSON. Errors are of type
-// document.Errors and name the document as given. What could be read is in the
-// value even then. Validate checks the values.
+// document.Errors and name the document as given; the value then has everything
+// that could be decoded. Validate checks the values.
 func Decode(name string, text []byte) (OperatingSystemConfig, error) {
 	var osc OperatingSystemConfig
 	origin, err := document.DecodeWithOrigin(name, text, &osc)
 	osc.origin = origin
 
-	// Of another kind of document every field would be unknown.
+	// In another kind of document every field would be unknown.
 	_, refusal := document.Lenient(err)
 	if refusal == nil || osc.APIVersion != "" && osc.Kind != "" {
 		report := document.NewReport(origin)
@@ -31,7 +31,7 @@ func Decode(name string, text []byte) (OperatingSystemConfig, error) {
 	return osc, both(err, spelling.Err())
 }
 
-// both are the errors of two reports, in the order of the document.
+// both returns the errors of two reports in the order of the document.
 func both(a, b error) error {
 	var all document.Errors
 	for _, err := range []error{a, b} {
@@ -49,30 +49,30 @@ func both(a, b error) error {
 	return all
 }
 
-// byLine orders errors by their lines; those without one come last.
+// byLine orders errors by line; errors without a line come last.
 func byLine(a, b document.Error) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) }
 
-// Check is everything wrong with a document: what Decode said of it, and what
-// Validate says of all that could be decoded. A value that could not is not
-// said to be missing as well.
-func Check(decoded error, asked OperatingSystemConfig, env Env) error {
+// Check returns everything that is wrong with a document: the errors of Decode,
+// and those of Validate for all that could be decoded. A value that could not
+// be decoded is not reported as missing as well.
+func Check(decoded error, osc OperatingSystemConfig, env Env) error {
 	wrong, ok := decoded.(document.Errors)
-	if decoded != nil && (!ok || asked.APIVersion != APIVersion || asked.Kind != Kind) {
+	if decoded != nil && (!ok || osc.APIVersion != APIVersion || osc.Kind != Kind) {
 		return decoded
 	}
 
-	err := Validate(asked, env)
+	err := Validate(osc, env)
 	more, ok := err.(document.Errors)
 	if err != nil && !ok {
 		return err
 	}
 
-	return both(wrong, unsaid(more, wrong))
+	return both(wrong, notReported(more, wrong))
 }
 
-// unsaid are those of more that are not about a field, or what is in one, that
-// has an error in wrong.
-func unsaid(more, wrong document.Errors) document.Errors {
+// notReported returns the errors of more that do not repeat an error of wrong:
+// neither their field nor a field inside it has one there.
+func notReported(more, wrong document.Errors) document.Errors {
 	return slices.DeleteFunc(more, func(e document.Error) bool {
 		return slices.ContainsFunc(wrong, func(w document.Error) bool {
 			within := strings.HasPrefix(e.Path, w.Path+".") || strings.HasPrefix(e.Path, w.Path+"[")

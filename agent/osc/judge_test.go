@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// systemd itself finds nothing wrong with the units of the example.
+// systemd-analyze finds nothing wrong with the units of the example.
 func TestExampleUnitsVerify(t *testing.T) {
 	analyze := judge.Find(t, "systemd-analyze")
 	text, err := os.ReadFile("../../examples/hello.yaml")

@@ -10,19 +10,19 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// defaultMode is the mode of a file that says nothing about it (Gardener API
+// defaultMode is the mode of a file without permissions (Gardener API
 // reference: 0600).
 const defaultMode = 0o600
 
-// Merge is the desired state of the node: the files for it, the units merged by
-// name, Spec before Status, and containerd's configuration. A later command,
-// enable or content overrides; drop-ins and file paths add up. It validates
-// first, and returns the errors of Validate if not all are warnings; env must
-// have all References.
+// Merge returns the desired state of the node: the files for it, the units
+// merged by name with Spec before Status, and the configuration of containerd.
+// A later command, enable or content replaces an earlier one; drop-ins and file
+// paths are added. Merge validates first and returns the errors of Validate
+// unless all of them are warnings. env must have all References.
 //
-// Of several files with one path the last counts, as on the disk of a node with
-// gardener-node-agent: of one list the later, Status after Spec, and the text
-// of a unit after files. What criConfig writes comes after files and the
+// Of several files with one path the last counts, as on a node with
+// gardener-node-agent: the later one in a list, Status after Spec, and the text
+// of a unit after files. Files of criConfig come after files and after the
 // drop-ins of Spec.
 func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	if env.Contents == nil {
@@ -35,8 +35,8 @@ func Merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	return merge(osc, env)
 }
 
-// MergeChecked is Merge of a document that [Check] has refused nothing of, with
-// the same env but for Contents.
+// MergeChecked is Merge for a document that [Check] did not refuse. env must be
+// the same except for Contents.
 func MergeChecked(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	report := document.NewReport(osc.origin)
 	checkContents(report, osc.files(), env)
@@ -56,7 +56,7 @@ func merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	mergeUnits(units, osc.Status.ExtensionUnits)
 
 	for _, unit := range units {
-		if unit.Content != nil && *unit.Content == "" { // It is masked: nothing can start it.
+		if unit.Content != nil && *unit.Content == "" { // It is masked and cannot be started.
 			unit.Command = config.CommandStop
 		}
 		desired.Units = append(desired.Units, *unit)
@@ -74,11 +74,11 @@ func merge(osc OperatingSystemConfig, env Env) (config.Desired, error) {
 	return desired, nil
 }
 
-// mergeFiles adds the files for this node that nothing else writes.
+// mergeFiles adds the files for this node that nothing else provides.
 func mergeFiles(desired *config.Desired, osc OperatingSystemConfig, env Env) error {
 	byPath := map[string]File{}
 	for _, file := range osc.files() {
-		if file.value.wanted(env) {
+		if file.value.isWritten(env) {
 			byPath[file.value.Path] = file.value
 		}
 	}
@@ -128,7 +128,7 @@ func (f File) desired(env Env) (config.File, error) {
 	return file, nil
 }
 
-// fileMode turns the bits of chmod(2) into those of io/fs.
+// fileMode converts the bits of chmod(2) to those of io/fs.
 func fileMode(mode uint32) fs.FileMode {
 	out := fs.FileMode(mode & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{
@@ -143,7 +143,7 @@ func fileMode(mode uint32) fs.FileMode {
 	return out
 }
 
-// unitOf is the unit of that name, added to units if it is new.
+// unitOf returns the unit called name, and adds it to units if it is new.
 func unitOf(units map[string]*config.Unit, name string) *config.Unit {
 	if units[name] == nil {
 		units[name] = &config.Unit{Name: name}
@@ -151,7 +151,7 @@ func unitOf(units map[string]*config.Unit, name string) *config.Unit {
 	return units[name]
 }
 
-// mergeUnits adds the units of a list that are not left out.
+// mergeUnits adds the units of a list except those that are left out.
 func mergeUnits(units map[string]*config.Unit, list []Unit) {
 	for _, unit := range list {
 		if !unit.isLeftOut() {
@@ -160,7 +160,7 @@ func mergeUnits(units map[string]*config.Unit, list []Unit) {
 	}
 }
 
-// mergeUnit adds what from says to into.
+// mergeUnit adds the fields of from to into.
 func mergeUnit(into *config.Unit, from Unit) {
 	into.Content = cmp.Or(from.Content, into.Content)
 	into.Enable = cmp.Or(from.Enable, into.Enable)
@@ -177,8 +177,8 @@ func mergeUnit(into *config.Unit, from Unit) {
 	into.FilePaths = append(into.FilePaths, from.FilePaths...)
 }
 
-// command is what to do with the unit, which has a command: that of a unit
-// without one if it is unknown, or to start a template.
+// command returns what to do with a unit that has a command. An unknown
+// command, or starting a template, counts as no command.
 func (u Unit) command() config.Command {
 	command := config.Command(*u.Command)
 	if !slices.Contains(commands, *u.Command) ||

@@ -8,12 +8,12 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 )
 
-// writesFiles reports whether criConfig says anything for containerd's files.
+// writesFiles reports whether criConfig changes containerd's files.
 func (c *CRIConfig) writesFiles() bool {
 	return c != nil && (c.Containerd != nil || c.CgroupDriver != nil)
 }
 
-// written are the paths that criConfig writes, by where they come from.
+// written returns the paths that criConfig writes, by the field they come from.
 func (c *CRIConfig) written() map[string]string {
 	paths := map[string]string{}
 	if !c.writesFiles() {
@@ -30,8 +30,8 @@ func (c *CRIConfig) written() map[string]string {
 	return paths
 }
 
-// mergeCRIUnit adds what restarts containerd when config.toml changes.
-// containerd reads hosts.toml for each pull, so that restarts nothing.
+// mergeCRIUnit makes containerd restart when config.toml changes. containerd
+// reads hosts.toml for each pull, so a change of it needs no restart.
 func mergeCRIUnit(units map[string]*config.Unit, c *CRIConfig) {
 	if !c.writesFiles() {
 		return
@@ -79,7 +79,7 @@ func probeOf(registry cri.Registry) config.Probe {
 	return probe
 }
 
-// render is what config.toml is to say.
+// render returns the content of config.toml.
 func (c *CRIConfig) render() cri.Config {
 	var out cri.Config
 	if c.CgroupDriver != nil {
@@ -99,8 +99,8 @@ func (c *CRIConfig) render() cri.Config {
 	return out
 }
 
-// registries are those of criConfig. A host is in each once, as TOML has no
-// table twice: the first counts.
+// registries returns the registries of criConfig. A host is in each only once,
+// as TOML cannot define a table twice; the first counts.
 func (c *CRIConfig) registries() []cri.Registry {
 	if c.Containerd == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// cluster is a document as a Gardener cluster sends it, with inline contents.
+// cluster is a document as a Gardener cluster sends it, with inline content.
 const cluster = `
 apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig
@@ -145,9 +145,9 @@ func TestMerge(t *testing.T) {
 					},
 				},
 				LeftOut: []config.LeftOut{
-					{Name: "/opt/bin/gardener-node-agent", Why: "Loam itself is that"},
-					{Name: "gardener-node-agent.service", Why: "Loam itself is that"},
-					{Name: "gardener-node-init.service", Why: "Loam itself is that"},
+					{Name: "/opt/bin/gardener-node-agent", Why: "Loam is the node agent"},
+					{Name: "gardener-node-agent.service", Why: "Loam is the node agent"},
+					{Name: "gardener-node-init.service", Why: "Loam is the node agent"},
 				},
 			}
 
@@ -158,7 +158,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Status overrides Spec field by field, and keeps what it does not mention.
+// Status overrides Spec field by field, and keeps the fields it does not have.
 func TestMergeOverride(t *testing.T) {
 	decoded, err := osc.Decode(
 		"c",
@@ -186,7 +186,8 @@ func TestMergeOverride(t *testing.T) {
 	}
 }
 
-// The order of a document and what it leaves to Loam do not change the digest.
+// Neither the order of a document nor fields that Loam ignores change the
+// digest.
 func TestMergeDigest(t *testing.T) {
 	digest := func(text string) string {
 		t.Helper()
@@ -216,7 +217,7 @@ func TestMergeDigest(t *testing.T) {
 	}
 }
 
-// A value made in code, which stood in no file, is checked all the same.
+// A value built in code, without a file it came from, is validated too.
 func TestMergeValidates(t *testing.T) {
 	_, err := osc.Merge(osc.OperatingSystemConfig{
 		APIVersion: osc.APIVersion,
@@ -257,9 +258,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that whatever a node accepts from a cluster can be applied:
-// it merges, and every path is in the allowed trees, in shortest form, once,
-// those of unit files included.
+// FuzzDecode checks that everything a node accepts from a cluster can be
+// applied: it merges, and every path, including those of unit files, is in the
+// allowed trees, in shortest form and unique.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(cluster))
 	f.Add([]byte(file("/etc/a/../b") + "    permissions: 0o4755\n"))

@@ -7,8 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// desired is nil if nothing is asked for. status.inPlaceUpdates names the
-// command that would update another system; Loam updates itself.
+// desired returns nil if no update is requested. status.inPlaceUpdates names
+// the command that updates other operating systems; Loam updates itself.
 func (u *InPlaceUpdate) desired() *config.Update {
 	if u == nil {
 		return nil
@@ -24,7 +24,7 @@ func (u *InPlaceUpdate) desired() *config.Update {
 	return out
 }
 
-// began is in UTC, zero if it is not known.
+// began returns the time in UTC, or zero if it is unknown.
 func (r *Rotation) began() time.Time {
 	if r == nil || r.LastInitiationTime == nil {
 		return time.Time{}

@@ -9,10 +9,10 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 )
 
-// Mirrors are the hosts.toml files of the document as they would be beneath dir
-// instead of cri.HostsDir, with the certificates that the document has for
-// them: an image that it refers to is pulled before any of its files is in
-// place. It takes a document in which Validate finds no errors.
+// Mirrors returns the hosts.toml files of the document as they would be beneath
+// dir instead of cri.HostsDir, together with the certificates that the document
+// has for them. An image that the document refers to is pulled before any of
+// its files is in place. The document must have passed Validate.
 func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, error) {
 	inline := map[string]File{}
 	for _, file := range osc.files() {
@@ -36,7 +36,7 @@ func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, err
 			}).CACerts() {
 				file, ok := inline[name]
 				if !ok {
-					registry.Hosts[h].CACerts[c] = name // It is on the node, or nowhere.
+					registry.Hosts[h].CACerts[c] = name // The node has it, or it does not exist.
 					continue
 				}
 

@@ -8,13 +8,13 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// allowed are the trees a document may write into: what an administrator owns
-// (Filesystem Hierarchy Standard 3.0). The rest belongs to the image, to the
-// kernel or to one boot.
+// allowed are the trees that a document may write to, which belong to the
+// administrator (Filesystem Hierarchy Standard 3.0). The others belong to the
+// image, to the kernel or to a single boot.
 var allowed = []string{"/etc", "/opt", "/var", "/home", "/srv", "/root", "/usr/local"}
 
 // refused are the places in the allowed trees where a file would break the
-// node. A pattern is one of path.Match, and covers what is below it.
+// node. A pattern follows path.Match and covers everything below it.
 var refused = []struct{ pattern, reason, hint string }{
 	{
 		"/var/lib/loam",
@@ -101,20 +101,20 @@ var refused = []struct{ pattern, reason, hint string }{
 	},
 }
 
-// Longest path, in bytes and directories, and longest part of one, in bytes.
-// PATH_MAX is 4096 and has to hold the directory of a generation too; NAME_MAX
-// is 255.
+// maxPath and maxName are in bytes, for a path with its directories and for one
+// part of it. PATH_MAX is 4096 and must also hold the directory of a
+// generation; NAME_MAX is 255.
 const (
 	maxPath = 1024
 	maxName = 255
-	// maxDepth is in directories. The kernel follows 40 links on the way to a
-	// file (MAXSYMLINKS in include/linux/namei.h), and each directory of a
-	// generation may be one.
+	// maxDepth is a number of directories. The kernel follows 40 links in a
+	// path (MAXSYMLINKS in include/linux/namei.h), and each directory of a
+	// generation may be a link.
 	maxDepth = 24
 )
 
-// CheckPath reports what is wrong with file, the value at path at, as the path
-// of a file that a document brings about.
+// CheckPath reports why file must not be the path of a file from a document. at
+// is the path of the field.
 func CheckPath(report *document.Report, at, file string) {
 	add := func(problem, hint string) {
 		report.Add(at, document.Quote(file)+" "+problem, hint)
@@ -155,7 +155,7 @@ func checkRefused(file string, add func(problem, hint string)) {
 	}
 }
 
-// ancestor is the first depth parts of an absolute path, or all of them if it
+// ancestor returns the first depth parts of an absolute path, or the path if it
 // has fewer.
 func ancestor(file string, depth int) string {
 	for i := range len(file) {

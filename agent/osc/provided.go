@@ -8,22 +8,22 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// Why something is left out.
+// Reasons to leave a unit or a file out.
 const (
-	whyNodeAgent = "Loam itself is that"
+	whyNodeAgent = "Loam is the node agent"
 	whySSH       = "this image has no SSH server"
 )
 
 // leftOut are the units and files that a document may ask for and a node never
-// has, by name and by path: Gardener's own node agent, as Loam is the node
-// agent of its nodes, and what turns SSH access on or off, as the image has
-// neither sshd nor sudo (Gardener
-// pkg/component/extensions/operatingsystemconfig: nodeinit,
-// original/components/nodeagent, sshdensurer, gardeneruser).
+// has, by name and by path. Loam is the node agent, so they include Gardener's
+// own. The image has neither sshd nor sudo, so they include what turns SSH
+// access on or off (Gardener pkg/component/extensions/operatingsystemconfig:
+// nodeinit, original/components/nodeagent, sshdensurer, gardeneruser).
 //
-// The names alone count, whatever the units do and wherever the document comes
-// from: a copy of what a cluster sends means the same on every way to the node.
-// A unit that only has such a name is left out too, and `loam plan` says so.
+// Only the names count, whatever the units do and wherever the document comes
+// from: a copy of a cluster's document means the same on every way to the node.
+// Any other unit with one of these names is left out too, and `loam plan` says
+// so.
 var leftOut = map[string]string{
 	"gardener-node-agent.service":  whyNodeAgent,
 	"gardener-node-init.service":   whyNodeAgent,
@@ -37,16 +37,16 @@ var leftOut = map[string]string{
 	"/var/lib/gardener-user-authorized-keys": whySSH,
 }
 
-// sshUsers are the units that give people SSH access. Without them
-// sshd-ensurer.service turns it off, and there is nothing to turn off.
+// sshUsers are the units that give operators SSH access. Without them
+// sshd-ensurer.service turns SSH off, which needs no note.
 var sshUsers = []string{"gardener-user.path", "gardener-user.service"}
 
 func (u Unit) isLeftOut() bool { return leftOut[u.Name] != "" }
 
 func (f File) isLeftOut() bool { return leftOut[f.Path] != "" }
 
-// leaveOut notes what of the document is left out, and what a person should
-// know of that.
+// leaveOut records which parts of the document are left out, and what the
+// operator should know about it.
 func leaveOut(desired *config.Desired, osc OperatingSystemConfig, env Env) {
 	names := map[string]bool{}
 	for _, unit := range osc.units() {

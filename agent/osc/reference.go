@@ -8,8 +8,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// Reference is content that a document refers to: Key of a Secret beside it, or
-// the file Path of a container image.
+// Reference is content that a document refers to: Key of a Secret, or the file
+// Path of a container image.
 type Reference struct {
 	Secret, Key string
 	Image, Path string
@@ -22,12 +22,12 @@ func (r Reference) String() string {
 	return fmt.Sprintf("%s of the Secret %s", r.Key, r.Secret)
 }
 
-// References are what the files for this node refer to, sorted, each once. What
-// is left out refers to nothing.
+// References returns what the files for this node refer to, sorted and without
+// duplicates. Files that are left out do not count.
 func References(osc OperatingSystemConfig, env Env) []Reference {
 	var all []Reference
 	for _, file := range osc.files() {
-		if reference, ok := file.value.Content.reference(); ok && file.value.wanted(env) {
+		if reference, ok := file.value.Content.reference(); ok && file.value.isWritten(env) {
 			all = append(all, reference)
 		}
 	}
@@ -38,8 +38,8 @@ func References(osc OperatingSystemConfig, env Env) []Reference {
 	return slices.Compact(all)
 }
 
-// wanted reports whether the file is written on this node.
-func (f File) wanted(env Env) bool { return f.isFor(env) && !f.isLeftOut() }
+// isWritten reports whether the file is written on this node.
+func (f File) isWritten(env Env) bool { return f.isFor(env) && !f.isLeftOut() }
 
 func (c Content) reference() (Reference, bool) {
 	switch {
@@ -51,7 +51,7 @@ func (c Content) reference() (Reference, bool) {
 	return Reference{}, false
 }
 
-// field is the name of the kind of content.
+// field returns the name of the field that has the reference.
 func (c Content) field() string {
 	if c.ImageRef != nil {
 		return "imageRef"
@@ -59,11 +59,11 @@ func (c Content) field() string {
 	return "secretRef"
 }
 
-// checkContents reports the references of this node that env has nothing for.
+// checkContents reports the references of this node that env lacks.
 func checkContents(report *document.Report, files []located[File], env Env) {
 	for _, file := range files {
 		reference, ok := file.value.Content.reference()
-		if !ok || !file.value.wanted(env) {
+		if !ok || !file.value.isWritten(env) {
 			continue
 		}
 		if _, found := env.Contents[reference]; !found {

@@ -7,9 +7,9 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// spell writes the paths of a decoded document in their shortest form, which
-// the rest of this package expects, and warns of those that were in another:
-// the kernel takes either.
+// spell rewrites the paths of a decoded document in their shortest form, which
+// the rest of this package expects. It warns of the paths it changes, as the
+// kernel takes either form.
 func (o *OperatingSystemConfig) spell(report *document.Report) {
 	spellFiles(report, "spec.files", o.Spec.Files)
 	spellFiles(report, "status.extensionFiles", o.Status.ExtensionFiles)
@@ -31,8 +31,8 @@ func spellFiles(report *document.Report, list string, files []File) {
 	}
 }
 
-// spell leaves alone what is no absolute path of a file, or leads up: CheckPath
-// refuses it.
+// spell ignores what is not the absolute path of a file and paths with "..",
+// which CheckPath refuses.
 func spell(report *document.Report, at string, file *string) {
 	short := path.Clean(*file)
 	if short == *file || !path.IsAbs(*file) || strings.HasSuffix(*file, "/") ||
@@ -43,8 +43,8 @@ func spell(report *document.Report, at string, file *string) {
 	*file = short
 }
 
-// spellInImage takes a relative path for one below the root of the image, and a
-// slash at its end for nothing.
+// spellInImage resolves a relative path at the root of the image, and drops a
+// slash at the end.
 func spellInImage(report *document.Report, at string, file *string) {
 	short := path.Clean("/" + *file)
 	if short == *file || short == "/" || hasPart("/"+*file, "..") ||

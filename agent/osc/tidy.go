@@ -7,7 +7,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// tidy sorts what has no order of its own, so that equal configurations have
+// tidy sorts the lists that have no order, so that equal configurations have
 // equal digests, and drops file paths that are not for this node.
 func tidy(desired *config.Desired) {
 	isFile := map[string]bool{}

@@ -6,7 +6,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// The only version and kind of document decoded here.
+// The version and kind of document decoded here.
 const (
 	APIVersion = "extensions.gardener.cloud/v1alpha1"
 	Kind       = "OperatingSystemConfig"
@@ -26,7 +26,7 @@ type OperatingSystemConfig struct {
 }
 
 // Spec is what the cluster asks for. Type, Class, ProviderConfig and Purpose
-// are for the cluster's own controllers and change nothing on a node.
+// are for the cluster's own controllers and have no effect on a node.
 type Spec struct {
 	Type           string         `json:"type"`
 	Class          *string        `json:"class"`
@@ -42,12 +42,12 @@ type Spec struct {
 // and empty in the Secret that a node reads.
 type Purpose string
 
-// Unit is a systemd unit, merged by name with others of that name.
+// Unit is a systemd unit. Units with the same name are merged.
 type Unit struct {
 	Name string `json:"name"`
-	// Command is start, restart or stop; nil is start.
+	// Command is start, restart or stop; nil means start.
 	Command *string `json:"command"`
-	// Enable nil is true.
+	// Enable defaults to true.
 	Enable *bool `json:"enable"`
 	// Content is the unit file; nil keeps the image's.
 	Content   *string  `json:"content"`
@@ -65,11 +65,11 @@ type DropIn struct {
 type File struct {
 	Path string `json:"path"`
 
-	// Permissions are the mode bits of chmod(2), a number: 420, 0644 and 0o644
-	// are the same. Nil is 0600.
+	// Permissions are the mode bits of chmod(2) as a number: 420, 0644 and
+	// 0o644 are the same. Nil means 0600.
 	Permissions *uint32 `json:"permissions"`
 
-	// HostName restricts the file to the node of that name.
+	// HostName restricts the file to the node with this host name.
 	HostName *string `json:"hostName"`
 	Content  Content `json:"content"`
 }
@@ -80,18 +80,19 @@ type Content struct {
 	SecretRef *SecretRef `json:"secretRef"`
 	ImageRef  *ImageRef  `json:"imageRef"`
 
-	// TransmitUnencoded is about the cloud's user data; a node has no use for
-	// it.
+	// TransmitUnencoded is for the cloud's user data and has no effect on a
+	// node.
 	TransmitUnencoded *bool `json:"transmitUnencoded"`
 }
 
-// Inline is content in the document. Encoding is "" or "b64" (RFC 4648, 4).
+// Inline is content in the document. Encoding is "" or "b64" (RFC 4648, section
+// 4).
 type Inline struct {
 	Encoding string  `json:"encoding"`
 	Data     *string `json:"data"`
 }
 
-// SecretRef is content in a Secret beside the document.
+// SecretRef is content in a Secret of the same namespace.
 type SecretRef struct {
 	Name    string `json:"name"`
 	DataKey string `json:"dataKey"`
@@ -103,14 +104,14 @@ type ImageRef struct {
 	FilePathInImage string `json:"filePathInImage"`
 }
 
-// InPlaceUpdate is what a node is to be updated to without a new machine.
+// InPlaceUpdate is what a node is updated to without replacing the machine.
 type InPlaceUpdate struct {
 	OperatingSystemVersion string               `json:"operatingSystemVersion"`
 	Kubelet                string               `json:"kubelet"`
 	CredentialsRotation    *CredentialsRotation `json:"credentialsRotation"`
 }
 
-// CredentialsRotation says when the rotation of each credential began.
+// CredentialsRotation records when the rotation of each credential began.
 type CredentialsRotation struct {
 	CertificateAuthorities *Rotation `json:"certificateAuthorities"`
 	ServiceAccountKey      *Rotation `json:"serviceAccountKey"`

@@ -1,6 +1,6 @@
 package osc
 
-// CRIConfig configures the container runtime, named "containerd".
+// CRIConfig configures the container runtime, whose name must be "containerd".
 type CRIConfig struct {
 	Name string `json:"name"`
 	// CgroupDriver is "cgroupfs" or "systemd".
@@ -15,8 +15,8 @@ type Containerd struct {
 	Plugins      []Plugin   `json:"plugins"`
 }
 
-// Registry says where images of the registry Upstream (HOST[:PORT], or
-// "_default") are pulled from.
+// Registry lists the hosts from which images of the registry Upstream
+// (HOST[:PORT], or "_default") are pulled.
 type Registry struct {
 	Upstream       string         `json:"upstream"`
 	Server         *string        `json:"server"`
@@ -33,7 +33,7 @@ type RegistryHost struct {
 }
 
 // Plugin changes the subtree Path of containerd's configuration. Op is "add"
-// (also if nil) or "remove"; Values is any JSON.
+// (the default) or "remove"; Values is any JSON.
 type Plugin struct {
 	Op     *string  `json:"op"`
 	Path   []string `json:"path"`

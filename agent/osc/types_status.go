@@ -1,8 +1,8 @@
 package osc
 
 // Status is what extensions of the cluster add to Spec, and what its
-// controllers note for each other. Only ExtensionUnits, ExtensionFiles and
-// InPlaceUpdates are for the node.
+// controllers record for each other. A node reads only ExtensionUnits,
+// ExtensionFiles and InPlaceUpdates.
 type Status struct {
 	ExtensionUnits []Unit         `json:"extensionUnits"`
 	ExtensionFiles []File         `json:"extensionFiles"`
@@ -18,7 +18,7 @@ type Status struct {
 	State              any    `json:"state"`
 }
 
-// InPlaceStatus says how a node is updated in place.
+// InPlaceStatus describes how a node is updated in place.
 type InPlaceStatus struct {
 	OSUpdate *OSUpdate `json:"osUpdate"`
 }

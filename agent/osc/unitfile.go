@@ -7,14 +7,14 @@ import (
 )
 
 // sections are the sections of unit files (systemd.unit(5) and the pages of the
-// types). systemd ignores any other, except those beginning with X-.
+// types). systemd ignores all others, except those beginning with X-.
 var sections = []string{
 	"Unit", "Install", "Service", "Socket", "Mount", "Automount", "Swap", "Timer", "Path",
 	"Slice", "Scope",
 }
 
-// checkUnitFile reports the lines of text that systemd would skip with no more
-// than a warning (systemd.syntax(7)). at is the path of text.
+// checkUnitFile reports the lines of text that systemd would skip with only a
+// warning (systemd.syntax(7)). at is the path of text.
 func checkUnitFile(report *document.Report, at, text string) {
 	inSection := false
 	continued := false
@@ -42,7 +42,7 @@ func checkUnitFile(report *document.Report, at, text string) {
 	checkAliases(report, at, text)
 }
 
-// checkAliases refuses names of Loam's own units: an alias is a link that
+// checkAliases refuses the names of Loam's own units: an alias is a link that
 // systemd would follow instead of the image's unit.
 func checkAliases(report *document.Report, at, text string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
@@ -77,7 +77,7 @@ func checkSection(report *document.Report, at string, line int, text string) {
 		}
 	}
 
-	hint := "known are " + strings.Join(sections, ", ") + "; one of your own begins with X-"
+	hint := "known sections are " + strings.Join(sections, ", ") + "; your own must begin with X-"
 	if near := document.Nearest(name, sections); near != "" {
 		hint = "did you mean [" + near + "]?"
 	}
@@ -89,7 +89,7 @@ func checkAssignment(report *document.Report, at string, line int, text string, 
 	key, _, assigned := strings.Cut(text, "=")
 	switch {
 	case !assigned:
-		report.WarnLine(at, line, document.Quote(text)+" is no assignment",
+		report.WarnLine(at, line, document.Quote(text)+" is not an assignment",
 			"write Name=value, or begin a comment with #")
 	case strings.TrimSpace(key) == "":
 		report.WarnLine(at, line, "an assignment has no name", "write Name=value")

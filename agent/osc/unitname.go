@@ -13,7 +13,7 @@ var suffixes = []string{
 	"scope", "device",
 }
 
-// fileless are the types that have no unit files, only drop-ins.
+// fileless are the types of units that have no unit files, only drop-ins.
 var fileless = []string{"scope", "device"}
 
 // checkUnitName reports what is wrong with name, the value at path at: see
@@ -88,7 +88,7 @@ func isNotUnitName(r rune) bool {
 	return !letter && !strings.ContainsRune(`:-_.\@`, r)
 }
 
-// ownUnit reports whether a unit's name is kept for Loam's own.
+// ownUnit reports whether a unit's name is reserved for Loam.
 func ownUnit(name string) bool {
 	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
 }

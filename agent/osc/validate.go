@@ -10,25 +10,27 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// Env is what the outcome depends on besides the document.
+// Env is everything besides the document that the result depends on.
 type Env struct {
-	// Hostname is the node's; files for other hosts are left out. With ""
-	// only files for every host remain, as for a check away from a node.
+	// Hostname is the host name of the node; files for other hosts are left
+	// out. If empty, as when a document is checked away from a node, only files
+	// for every host remain.
 	Hostname string
 
-	// Contents are what References names. Nil does not ask for them, as for a
-	// check away from a node; Merge does.
+	// Contents has the content of each reference in References. Nil skips the
+	// check for missing content, as when a document is checked away from a
+	// node. Merge needs all of it.
 	Contents map[Reference]config.Content
 
-	// Containerd is the image's, which criConfig changes.
+	// Containerd is the image's configuration, which criConfig changes.
 	Containerd cri.Base
 }
 
-// Validate reports everything wrong with osc, as document.Errors in the order
-// of the document. An error is what a node cannot carry out or must not: no
-// document with one is applied. Anything else is a warning, as
-// gardener-node-agent checks nothing: what Gardener lets through (its package
-// pkg/api/extensions/validation) a node has to take.
+// Validate returns everything that is wrong with osc, as document.Errors in the
+// order of the document. An error is something that a node cannot or must not
+// do: a document with an error is never applied. Everything else is a warning.
+// gardener-node-agent checks nothing, so a node must accept what Gardener's
+// validation (its package pkg/api/extensions/validation) accepts.
 func Validate(osc OperatingSystemConfig, env Env) error {
 	report := document.NewReport(osc.origin)
 	report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
@@ -65,19 +67,19 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 	return report.Err()
 }
 
-// located is a value of the document and its path there.
+// located is a value of the document and its path.
 type located[T any] struct {
 	at    string
 	value T
 }
 
-// files are the files of Spec, then those of Status.
+// files returns the files of Spec, then those of Status.
 func (o OperatingSystemConfig) files() []located[File] {
 	return append(locate("spec.files", o.Spec.Files),
 		locate("status.extensionFiles", o.Status.ExtensionFiles)...)
 }
 
-// units are the units of Spec, then those of Status.
+// units returns the units of Spec, then those of Status.
 func (o OperatingSystemConfig) units() []located[Unit] {
 	return append(locate("spec.units", o.Spec.Units),
 		locate("status.extensionUnits", o.Status.ExtensionUnits)...)
@@ -93,7 +95,7 @@ func locate[T any](list string, values []T) []located[T] {
 
 func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// isFor reports whether the file is for the node of that name.
+// isFor reports whether the file is for the node of env.
 func (f File) isFor(env Env) bool {
 	return f.HostName == nil || env.Hostname != "" && *f.HostName == strings.ToLower(env.Hostname)
 }

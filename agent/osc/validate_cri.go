@@ -11,7 +11,8 @@ import (
 
 const criPath, containerdPath = "spec.criConfig", "spec.criConfig.containerd"
 
-// checkCRI reports what is wrong with criConfig, alone and on env's containerd.
+// checkCRI reports what is wrong with criConfig, by itself and with env's
+// containerd.
 func checkCRI(report *document.Report, spec Spec, env Env) {
 	config := spec.CRIConfig
 	if config == nil {
@@ -80,7 +81,7 @@ func checkPlugin(report *document.Report, at string, plugin Plugin) {
 	case plugin.Values == nil:
 	case !inTOML(plugin.Values):
 		report.Add(at+".values",
-			"holds null in a list or a number without end, "+
+			"holds null in a list or an infinite number, "+
 				"which containerd's configuration cannot", "leave it out")
 	case hasNull(plugin.Values):
 		report.Warn(at+".values", "holds null, which removes what has the name",
@@ -90,8 +91,8 @@ func checkPlugin(report *document.Report, at string, plugin Plugin) {
 
 func (p Plugin) removes() bool { return p.Op != nil && *p.Op == "remove" }
 
-// inTOML reports whether containerd's configuration can hold a value of JSON,
-// without the fields that are null.
+// inTOML reports whether containerd's configuration can hold a JSON value;
+// fields that are null do not count.
 func inTOML(value any) bool {
 	switch value := value.(type) {
 	case float64:
@@ -110,7 +111,7 @@ func inTOML(value any) bool {
 	return true
 }
 
-// hasNull reports whether value is null, or a field in it.
+// hasNull reports whether value is null or has a field that is.
 func hasNull(value any) bool {
 	fields, ok := value.(map[string]any)
 	if !ok {

@@ -11,21 +11,22 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// containerd is a document with these fields in criConfig.containerd; the first
-// is on line 8.
+// containerd returns a document with these fields in criConfig.containerd; the
+// first is on line 8.
 func containerd(fields ...string) string {
 	return head + "  criConfig:\n    name: containerd\n    containerd:\n" +
 		"      sandboxImage: pause:3.10\n      " + strings.Join(fields, "\n      ") + "\n"
 }
 
-// mirror is a document with one registry of one host with these fields, on line
-// 10.
+// mirror returns a document with one registry and one host that has these
+// fields, on line 10.
 func mirror(fields string) string {
 	return containerd("registries:", "- upstream: a.b", "  hosts: [{"+fields+"}]")
 }
 
-// Each row is refused with these errors, without the line and, but for the
-// first, without "spec.criConfig.containerd.". accepted is as in TestBadInput.
+// Each row is refused with these errors. The rows leave out the line and,
+// except for the first, "spec.criConfig.containerd.". accepted is as in
+// TestBadInput.
 func TestBadCRIConfig(t *testing.T) {
 	const (
 		url      = "; hint: begin it with https:// or http:// and a host"
@@ -208,13 +209,13 @@ func TestBadCRIConfig(t *testing.T) {
 		{
 			name: "null in values",
 			text: containerd("plugins: [{path: [x], values: {y: [{z: null}]}}]"),
-			want: "plugins[0].values: holds null in a list or a number without end, " +
+			want: "plugins[0].values: holds null in a list or an infinite number, " +
 				"which containerd's configuration cannot; hint: leave it out",
 		},
 		{
 			name: "no number in values",
 			text: containerd("plugins: [{path: [x], values: {y: .nan}}]"),
-			want: "plugins[0].values: holds null in a list or a number without end, " +
+			want: "plugins[0].values: holds null in a list or an infinite number, " +
 				"which containerd's configuration cannot; hint: leave it out",
 		},
 		{
@@ -328,7 +329,7 @@ func TestGoodCRIConfig(t *testing.T) {
 	}
 }
 
-// criConfig adds files, and to the document's unit what restarts it.
+// criConfig adds files, and makes the document's unit restart with them.
 func TestMergeCRIConfig(t *testing.T) {
 	env := []config.DropIn{{Name: cri.DropInName, Content: cri.DropIn}}
 	files := []string{cri.ConfigFile}
@@ -381,7 +382,7 @@ func TestMergeCRIConfig(t *testing.T) {
 	}
 }
 
-// The text is of the image's containerd, and says what was asked for.
+// The text is the image's containerd configuration with the requested changes.
 func TestMergeCRIConfigText(t *testing.T) {
 	base := cri.Base{Schema: 3, Config: []byte("oom_score = 7\n")}
 	desired := merge(t, decode(t, mirror("url: 'https://m', caCerts: [x.crt]")),
@@ -399,8 +400,8 @@ func TestMergeCRIConfigText(t *testing.T) {
 	}
 }
 
-// A probe has the absolute path of each certificate, and is only where there is
-// something to reach.
+// A probe has the absolute path of each certificate, and is only made for a
+// host that can be reached.
 func TestMergeProbes(t *testing.T) {
 	desired := merge(t, decode(t, containerd("registries:",
 		"- {upstream: b, readinessProbe: true, hosts: [{url: 'https://m', caCerts: [x.crt, "+

@@ -29,9 +29,9 @@ func checkFile(report *document.Report, file located[File]) {
 	checkContent(report, at+".content", value.Content)
 }
 
-// checkPermissions expects the bits of chmod(2); others are left out. It warns
-// of the decimal numbers that are meant as octal, 644 for 0644: nearly all of
-// them set the sticky bit, which Linux ignores on files.
+// checkPermissions expects the bits of chmod(2); others are dropped. It warns
+// of decimal numbers that are meant as octal, 644 for 0644: nearly all of them
+// set the sticky bit, which Linux ignores on files.
 func checkPermissions(report *document.Report, at string, mode uint32) {
 	switch {
 	case mode > 0o7777:
@@ -72,8 +72,8 @@ func checkContent(report *document.Report, at string, content Content) {
 	}
 }
 
-// checkTransmit warns of what only user data has: it is made for the purpose
-// provision, and changes nothing on a node.
+// checkTransmit warns of transmitUnencoded outside of user data: it is for the
+// purpose provision and has no effect on a node.
 func checkTransmit(report *document.Report, file located[File], purpose Purpose) {
 	plain := file.value.Content.TransmitUnencoded
 	if plain != nil && *plain && purpose != "provision" {
@@ -96,7 +96,8 @@ func checkInline(report *document.Report, at string, inline Inline) {
 	}
 }
 
-// decode is the content as it goes into the file; without data it is empty.
+// decode returns the content as it is written into the file, which is empty
+// without data.
 func (i Inline) decode() ([]byte, error) {
 	switch {
 	case i.Data == nil:

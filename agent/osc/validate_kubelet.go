@@ -22,11 +22,11 @@ type kubeletConfig struct {
 	EvictionMinimumReclaim map[string]string `json:"evictionMinimumReclaim"`
 }
 
-// checkKubelet reports quantities in the kubelet's configuration that are none,
-// where the document has its text. The kubelet does not start with them, which
-// is a warning here. In a document that is about updates in place kubeReserved
-// is an error, as for gardener-node-agent: it tells by that whether the node
-// has to be drained.
+// checkKubelet reports invalid quantities in the kubelet's configuration, if
+// its text is in the document. The kubelet does not start with them, which is a
+// warning here. In a document with updates in place an invalid kubeReserved is
+// an error, as for gardener-node-agent, which decides by it whether to drain
+// the node.
 func checkKubelet(report *document.Report, files []located[File], inPlace bool) {
 	for _, file := range files {
 		content := file.value.Content.Inline
@@ -55,7 +55,7 @@ func checkKubelet(report *document.Report, files []located[File], inPlace bool) 
 	}
 }
 
-// kubeletErrors are the wrong quantities in text, with their lines there.
+// kubeletErrors returns the invalid quantities in text, with their lines.
 func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	var config kubeletConfig
 	origin, err := document.DecodeWithOrigin("", text, &config)
@@ -75,7 +75,7 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	checkThresholds(report, "evictionSoft", config.EvictionSoft)
 	checkThresholds(report, "evictionMinimumReclaim", config.EvictionMinimumReclaim)
 	more, _ := report.Err().(document.Errors)
-	more = unsaid(more, wrong)
+	more = notReported(more, wrong)
 
 	for i := range wrong {
 		wrong[i].Warning = !inPlace
@@ -84,7 +84,7 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	return append(wrong, more...)
 }
 
-// checkQuantities adds the values of field that are no quantities.
+// checkQuantities reports the values of field that are not quantities.
 func checkQuantities(add func(path, problem, hint string), field string, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if _, err := resource.ParseQuantity(values[name]); err != nil {
@@ -94,7 +94,7 @@ func checkQuantities(add func(path, problem, hint string), field string, values 
 	}
 }
 
-// checkThresholds is checkQuantities for a field that takes percentages too.
+// checkThresholds is checkQuantities for a field that accepts percentages too.
 func checkThresholds(report *document.Report, field string, values map[string]string) {
 	quantities := maps.Clone(values)
 	maps.DeleteFunc(quantities, func(_, value string) bool {

@@ -9,17 +9,16 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// unitDir is where systemd finds the units of an administrator.
+// unitDir is where systemd looks for the administrator's units.
 const unitDir = "/etc/systemd/system"
 
-// places are the paths taken, by path and then by host; host "" is every one.
-// The values are paths in the document.
+// places are the paths in use, by path and then by host; host "" means every
+// host. The values are paths in the document.
 type places map[string]map[string]string
 
-// checkPlaces reports files that would be in each other's place on some node:
-// it warns of the same path twice, of which [Merge] says what counts, and one
-// path cannot be within another. Unit files count too, and what criConfig
-// writes, by its path.
+// checkPlaces reports files that collide on some node. The same path twice is a
+// warning, as [Merge] defines which one counts; a path below another file is an
+// error. Unit files and the files of criConfig count too.
 func checkPlaces(
 	report *document.Report,
 	files []located[File],
@@ -57,7 +56,7 @@ func checkPlaces(
 	}
 }
 
-// addUnit takes the places of a unit's files.
+// addUnit adds the paths of a unit's files.
 func (p places) addUnit(report *document.Report, unit located[Unit], written map[string]string) {
 	if unit.value.Content != nil {
 		p.add(path.Join(unitDir, unit.value.Name), "", unit.at+".content")
@@ -74,7 +73,7 @@ func (p places) addUnit(report *document.Report, unit located[Unit], written map
 	}
 }
 
-// checkParents reports that file, from at in the document, is below a file.
+// checkParents reports that file, at path at in the document, is below a file.
 func checkParents(report *document.Report, taken places, at, file, host string) {
 	if !strings.HasPrefix(file, "/") || len(file) > maxPath {
 		return // Reported already.
@@ -94,7 +93,8 @@ func (p places) add(file, host, at string) {
 	p[file][host] = at
 }
 
-// conflict is where the path is already taken on a node of that host, or "".
+// conflict returns where the path is already used on a node with that host
+// name, or "".
 func (p places) conflict(file, host string) string {
 	hosts := p[file]
 	if at, ok := hosts[host]; ok {
@@ -106,7 +106,7 @@ func (p places) conflict(file, host string) string {
 	}
 
 	first := ""
-	for _, at := range hosts { // The least, so that errors do not vary.
+	for _, at := range hosts { // The least, so that errors are deterministic.
 		if first == "" || at < first {
 			first = at
 		}

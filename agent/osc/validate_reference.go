@@ -11,16 +11,17 @@ import (
 // dataKey is a key of a Secret (Kubernetes API reference, Secret v1, data).
 var dataKey = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
-// image is a reference as the OCI registries take it, with an optional host
-// (distribution/reference): HOST[:PORT]/PATH[:TAG][@DIGEST], in lower case but
-// for the tag and for a host with a domain.
+// image is an image reference as OCI registries accept it, with an optional
+// host (distribution/reference): HOST[:PORT]/PATH[:TAG][@DIGEST], in lower case
+// except for the tag and for a host with a domain.
 var image = regexp.MustCompile(
 	`^(([a-z0-9]([-.a-z0-9]*[a-z0-9])?|[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/)?` +
 		`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
 		`(:[A-Za-z0-9_][-.A-Za-z0-9_]{0,127})?(@sha256:[0-9a-f]{64})?$`,
 )
 
-// maxImage is how long a reference may be, without tag and digest 255 bytes.
+// maxImage is the longest reference in bytes; without tag and digest the limit
+// is 255.
 const maxImage = 512
 
 func checkSecretRef(report *document.Report, at string, ref SecretRef) {
@@ -56,7 +57,7 @@ func checkImageRef(report *document.Report, at string, ref ImageRef) {
 	}
 }
 
-// checkImage is what is wrong with the reference to an image, "" if nothing is.
+// checkImage returns what is wrong with an image reference and a hint, or "".
 func checkImage(name string) (problem, hint string) {
 	switch {
 	case name == "":

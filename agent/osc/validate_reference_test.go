@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// content is a document with one file of that content, on line 6.
+// content returns a document with one file that has this content, on line 6.
 func content(text string) string {
 	return head + "  files:\n  - path: /etc/a\n    content: {" + text + "}\n"
 }
@@ -22,8 +22,8 @@ func image(name, path string) string {
 	return content("imageRef: {image: " + name + ", filePathInImage: " + path + "}")
 }
 
-// Each row is refused with this error, even where no contents are asked for.
-// accepted is as in TestBadInput.
+// Each row is refused with this error, even if no contents are needed. accepted
+// is as in TestBadInput.
 func TestBadReferencesAndUpdates(t *testing.T) {
 	const (
 		nameHint  = "; hint: write it in lower case: letters, digits, dashes and dots"
@@ -264,7 +264,8 @@ func TestMergeUpdate(t *testing.T) {
 	}
 }
 
-// A Secret for a node has no purpose: what is false there says nothing.
+// The Secret of a node has no purpose, so transmitUnencoded: false is no
+// mistake.
 func TestUnencodedMayBeFalse(t *testing.T) {
 	if err := mergeText(content("transmitUnencoded: false, inline: {data: x}"),
 		osc.Env{}); err != nil {

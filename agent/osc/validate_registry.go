@@ -35,7 +35,8 @@ func checkRegistries(report *document.Report, registries []Registry) {
 	}
 }
 
-// checkOnce adds a value that is in first already, and else notes where it is.
+// checkOnce reports a value that is already in first, and otherwise records its
+// place there.
 func checkOnce(add func(path, problem, hint string), first map[string]string, value, at string) {
 	if before, twice := first[value]; twice && value != "" {
 		add(at, document.Quote(value)+" given twice, first at "+before, "keep one of them")

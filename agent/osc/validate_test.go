@@ -14,17 +14,18 @@ import (
 
 const head = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n"
 
-// file is a document with one file of that path; its path is on line 5.
+// file returns a document with one file at that path, which is on line 5.
 func file(path string) string {
 	return head + "  files:\n  - path: " + path + "\n    content: {inline: {data: x}}\n"
 }
 
-// unit is a document with one unit of those fields; the first is on line 5.
+// unit returns a document with one unit that has those fields; the first is on
+// line 5.
 func unit(fields ...string) string {
 	return head + "  units:\n  - " + strings.Join(fields, "\n    ") + "\n"
 }
 
-// garbage is n bytes that no editor wrote, the same in each run.
+// garbage returns n arbitrary bytes, the same in each run.
 func garbage(n int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, n)
@@ -34,8 +35,8 @@ func garbage(n int) string {
 	return string(text)
 }
 
-// mergeText decodes, checks and merges text, as the agent does with what a
-// person wrote.
+// mergeText decodes, checks and merges text, as the agent does with an
+// operator's document.
 func mergeText(text string, env osc.Env) error {
 	decoded, wrong := osc.Decode("c", []byte(text))
 	if err := osc.Check(wrong, decoded, env); err != nil {
@@ -45,7 +46,7 @@ func mergeText(text string, env osc.Env) error {
 	return err
 }
 
-// accepts reports whether a node takes a document with these errors from a
+// accepts reports whether a node accepts a document with these errors from a
 // cluster.
 func accepts(err error) bool {
 	_, refusal := document.Lenient(err)
@@ -53,7 +54,7 @@ func accepts(err error) bool {
 }
 
 // Each row is a document and the one error that it is refused with. accepted
-// says that it is a warning only: nodes take the document from a cluster.
+// marks a mere warning: nodes accept the document from a cluster.
 func TestBadInput(t *testing.T) {
 	const treeHint = "; hint: choose a path below /etc, /opt, /var, /home, /srv, /root, /usr/local"
 	for _, test := range []struct {
@@ -411,11 +412,11 @@ func TestBadInput(t *testing.T) {
 
 		// Unit files.
 		{
-			name:     "a line that is no assignment",
+			name:     "a line that is not an assignment",
 			accepted: true,
 			text: unit("name: a.service", "content: |", "  [Service]", "  # fine",
 				"  ExecStart /bin/true"),
-			want: `c:9: spec.units[0].content: line 3: "ExecStart /bin/true" is no assignment; hint: write Name=value, or begin a comment with #`,
+			want: `c:9: spec.units[0].content: line 3: "ExecStart /bin/true" is not an assignment; hint: write Name=value, or begin a comment with #`,
 		},
 		{
 			name:     "an assignment before any section",
@@ -460,7 +461,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Each row is unusual and right.
+// Each row is unusual and valid.
 func TestGoodInput(t *testing.T) {
 	for _, test := range []struct{ name, text string }{
 		{name: "nothing", text: head},

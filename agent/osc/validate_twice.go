@@ -6,9 +6,9 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// checkTwice warns of what two entries of one unit contradict each other in:
-// the later counts. A list may name a unit several times, each adding
-// something; Status overrides Spec; a drop-in is given once.
+// checkTwice warns if two entries of one unit contradict each other; the later
+// one counts. A list may have a unit several times, if each entry adds
+// something. Status overrides Spec. A drop-in must be unique.
 func checkTwice(report *document.Report, units []located[Unit]) {
 	first := map[string]string{}
 	once := func(key, at string) {

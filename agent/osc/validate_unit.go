@@ -7,7 +7,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// commands are the words for Unit.Command.
+// commands are the values of Unit.Command.
 var commands = []string{
 	string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop),
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-// version is a release of Kubernetes (Semantic Versioning 2.0.0), minor what
-// has all of it that an update in place depends on.
+// version is a release of Kubernetes (Semantic Versioning 2.0.0), minor the
+// part of it that decides on an update in place.
 var (
 	version = regexp.MustCompile(
 		`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][-+.0-9A-Za-z]+)?$`,
