@@ -1,13 +1,14 @@
-// Package document decodes YAML and JSON documents strictly: an unknown
-// field, a duplicate key, a value of the wrong type or a second document is an
-// error that names the field, the line and, where one is known, the remedy. All
-// errors of a document are reported at once.
+// Package document decodes YAML and JSON documents strictly: an unknown field,
+// a duplicate key, a value of the wrong type or a second document is an error
+// that names the field, the line and, if known, the remedy. All errors of a
+// document are reported at once.
 //
-// There is one decoder for strict and for lenient readers. What the decoder of
-// the Kubernetes tools (sigs.k8s.io/yaml, not strict) takes all the same is
-// marked as a warning, and decoded as they do: an unknown field is left out, of
-// a duplicate key the last value counts, of several documents the first. A
-// strict reader refuses any error, a lenient one what [Lenient] says.
+// The same decoder serves strict and lenient readers. What the decoder of the
+// Kubernetes tools (sigs.k8s.io/yaml, not strict) accepts nevertheless is
+// marked as a warning and decoded as they do: an unknown field is dropped, the
+// last of duplicate keys counts, and so does the first of several documents. A
+// strict reader refuses any error, a lenient one what [Lenient] returns as a
+// refusal.
 //
 // Fields are found by their json tags. Null means absent, as in the Kubernetes
 // API. Scalars follow YAML 1.2, with one addition: an integer that begins with
@@ -30,16 +31,16 @@ const (
 	maxKey   = 512
 )
 
-// Decode reads the document in text into the struct that into points to. Errors
-// are of type Errors and name the file as given. What could be decoded is in
-// into even then.
+// Decode reads the document in text into the struct that into points to,
+// including everything before and after an error. Errors are of type Errors and
+// name the file as given.
 func Decode(name string, text []byte, into any) error {
 	_, err := DecodeWithOrigin(name, text, into)
 	return err
 }
 
-// DecodeWithOrigin is Decode for callers that check the value afterwards and
-// want the lines in their errors.
+// DecodeWithOrigin is Decode for callers that validate the value afterwards and
+// want lines in their errors.
 func DecodeWithOrigin(name string, text []byte, into any) (Origin, error) {
 	origin := Origin{file: name, at: map[string]position{Whole: {line: 1, column: 1}}}
 	d := decoder{report: NewReport(origin), origin: origin, types: map[reflect.Type]fields{}}
@@ -56,9 +57,9 @@ type decoder struct {
 	types  map[reflect.Type]fields
 }
 
-// value decodes n into v, whatever its type. path is "" for the root.
+// value decodes n into v of any type. path is "" for the root.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
-	d.note(path, n)
+	d.record(path, n)
 	n, ok := d.enter(n, path, depth)
 	if !ok || n.ShortTag() == "!!null" {
 		return
@@ -86,8 +87,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	}
 }
 
-// enter follows an alias and keeps to the limits. After the first error
-// about a limit nothing more is decoded or reported.
+// enter follows an alias and enforces the limits. After the first error about a
+// limit nothing more is decoded or reported.
 func (d *decoder) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -105,14 +106,14 @@ func (d *decoder) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool)
 	return n, d.nodes < maxNodes
 }
 
-// note remembers where a field stands.
-func (d *decoder) note(path string, n *yaml.Node) {
+// record stores where a field stands.
+func (d *decoder) record(path string, n *yaml.Node) {
 	if path != "" {
 		d.origin.at[path] = place(n)
 	}
 }
 
-// wrong reports an error at n. A document with very many is given up.
+// wrong reports an error at n, and stops decoding after very many.
 func (d *decoder) wrong(n *yaml.Node, path, problem, hint string) {
 	d.report.addAt(place(n), path, problem, hint)
 	if len(d.report.errs) >= maxKept {
@@ -120,7 +121,7 @@ func (d *decoder) wrong(n *yaml.Node, path, problem, hint string) {
 	}
 }
 
-// warn reports at n what a lenient reader accepts.
+// warn reports something at n that a lenient reader accepts.
 func (d *decoder) warn(n *yaml.Node, path, problem, hint string) {
 	d.report.warnAt(place(n), path, problem, hint)
 }

@@ -293,7 +293,7 @@ func TestDecodeErrors(t *testing.T) {
 
 func indexes(n int) string { return strings.Repeat("[0]", n+1) }
 
-// A few lines that would be 9^9 values are an error long before.
+// A few lines that would expand to 9^9 values are an error early on.
 func TestDecodeAliasBomb(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("free:\n  a0: &a0 x\n")
@@ -367,8 +367,8 @@ func TestDecodeManyErrors(t *testing.T) {
 	}
 }
 
-// What the decoder of the Kubernetes tools takes is a warning, and decoded as
-// they do it; anything else is refused by lenient readers too.
+// What the decoder of the Kubernetes tools accepts is a warning and decoded as
+// they do; anything else is refused by lenient readers too.
 func TestLenient(t *testing.T) {
 	for _, test := range []struct {
 		name, text        string
@@ -421,7 +421,7 @@ func TestLenient(t *testing.T) {
 				"put it in quotes",
 		},
 		{
-			name: "such text in anything",
+			name: "text of YAML 1.1 in a free value",
 			text: "free: [0o644, <<, 420]",
 			want: sample{Free: []any{"0o644", "<<", int64(420)}},
 			warnings: "x.yaml:1: free[0]: is the number \"0o644\", " +
@@ -505,7 +505,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that no text makes Decode panic or name a line it has not.
+// FuzzDecode checks that no text makes Decode panic or name a line that does
+// not exist.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("name: a\nmode: 0o644\nfree: {a: [1, 2.5, ~]}\nlabels: {a: &x b, c: *x}\n" +
 		"when: 2026-08-01T00:00:00Z\n"))
@@ -526,8 +527,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzText checks that text is read as the encoder of the Kubernetes tools has
-// written it.
+// FuzzText checks that text decodes to what the encoder of the Kubernetes tools
+// was given.
 func FuzzText(f *testing.F) {
 	for _, text := range []string{
 		"", "0o644", "-0o1", "yes", "<<", "2026-08-01", "1_000", "[Service]\nA=b \\\n" +
@@ -543,7 +544,7 @@ func FuzzText(f *testing.F) {
 
 		want := sample{Name: text, Labels: map[string]string{text: text}, Free: []any{text}}
 		if text == "<<" {
-			want.Labels = nil // As a key they do not read it back themselves.
+			want.Labels = nil // As a key, they cannot read it back either.
 		}
 
 		encoded, err := yaml.Marshal(map[string]any{

@@ -9,17 +9,17 @@ import (
 type Error struct {
 	// File is the name the document was decoded under.
 	File string
-	// Line and Column are where in the text, from 1; 0 is unknown.
+	// Line and Column are the place in the text, from 1; 0 means unknown.
 	Line, Column int
-	// Path is the field, such as "spec.units[2].name"; "document" is the whole.
+	// Path is the field, such as "spec.units[2].name", or Whole.
 	Path string
-	// Problem says what is wrong, Hint what to do about it ("" if unknown).
+	// Problem is what is wrong, Hint how to correct it ("" if unknown).
 	Problem, Hint string
-	// Warning says that a lenient reader accepts the document all the same.
+	// Warning is set if a lenient reader accepts the document nevertheless.
 	Warning bool
 }
 
-// Error is one line: FILE:LINE: PATH: PROBLEM; hint: HINT.
+// Error returns a line: FILE:LINE: PATH: PROBLEM; hint: HINT.
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
@@ -40,11 +40,11 @@ func (e Error) Error() string {
 	return b.String()
 }
 
-// Errors is everything wrong with a document, in the order of its lines. It
-// is never empty where it is returned as an error.
+// Errors is everything wrong with a document, in the order of its lines. It is
+// never empty if it is returned as an error.
 type Errors []Error
 
-// Error is one line for each error.
+// Error returns a line for each error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, one := range e {
@@ -53,9 +53,9 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Lenient splits an error of this package for a lenient reader: into what it
-// accepts and only mentions, and what it refuses the document for. refusal is
-// nil if there are only warnings, and err itself if it is no Errors.
+// Lenient splits an error of this package for a lenient reader into warnings,
+// which are only reported, and a refusal. refusal is nil if there are only
+// warnings, and err itself if it is not an Errors.
 func Lenient(err error) (warnings Errors, refusal error) {
 	all, ok := err.(Errors)
 	if !ok {
@@ -78,7 +78,7 @@ func Lenient(err error) (warnings Errors, refusal error) {
 	return warnings, refusal
 }
 
-// Quote is text in quotes, cut to 60 characters, so that a value from a
+// Quote quotes text and cuts it to 60 characters, so that a value from a
 // document fits into an error.
 func Quote(text string) string {
 	const most = 60

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// fields are the fields of a struct, those of embedded structs included, by the
-// name in their json tag.
+// fields are the fields of a struct and its embedded structs, by the name in
+// their json tag.
 type fields struct {
 	index map[string][]int
 	names []string
 }
 
-// fieldsOf are the fields of the struct type t, which are looked up once.
+// fieldsOf returns the fields of the struct type t from a cache.
 func (d *decoder) fieldsOf(t reflect.Type) fields {
 	found, ok := d.types[t]
 	if !ok {
@@ -36,7 +36,7 @@ func fieldsOf(t reflect.Type) fields {
 	return found
 }
 
-// Join is the path of the field key of path.
+// Join returns the path of the field key below path.
 func Join(path, key string) string {
 	if strings.ContainsAny(key, ".[]\" ") || key == "" {
 		return fmt.Sprintf("%s[%q]", path, key)
@@ -47,7 +47,7 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// at is the path of item i of the list path.
+// at returns the path of item i of the list at path.
 func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 func orWhole(path string) string {
@@ -57,8 +57,8 @@ func orWhole(path string) string {
 	return path
 }
 
-// suggest is a hint that names the known field that key is probably meant to
-// be, or all of them if none is near and they are few.
+// suggest returns a hint with the known field that key probably means, or with
+// all of them if none is near and they are few.
 func suggest(key string, known []string) string {
 	if near := Nearest(key, known); near != "" {
 		return "did you mean " + near + "?"
@@ -69,14 +69,13 @@ func suggest(key string, known []string) string {
 	return ""
 }
 
-// Nearest is the word in known that word is probably meant to be: one that
-// differs in case or in at most a third of its letters. It is "" if none is
-// near.
+// Nearest returns the word in known that word probably means: it differs in
+// case or in at most a third of its letters. It returns "" if none is near.
 func Nearest(word string, known []string) string {
 	best := ""
 	bestDistance := len(word)/3 + 1
 
-	if len(word) > 64 { // No field has such a name.
+	if len(word) > 64 { // No field has a name like this.
 		return ""
 	}
 
@@ -94,7 +93,7 @@ func Nearest(word string, known []string) string {
 }
 
 // distance counts the letters to insert, delete, replace or swap with their
-// neighbour to make b of a (restricted Damerau-Levenshtein).
+// neighbor to turn a into b (restricted Damerau-Levenshtein).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -18,16 +18,17 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, path string, depth in
 		}
 
 		field := v.FieldByIndex(index)
-		field.SetZero() // Of a duplicate key.
+		field.SetZero() // For a duplicate key.
 		d.value(value, field, Join(path, key), depth+1)
 
 		if value.Kind != yaml.ScalarNode { // Its first item may be lines below.
-			d.note(Join(path, key), keyNode)
+			d.record(Join(path, key), keyNode)
 		}
 	})
 }
 
-// unknown reports the field key. Of very many it seeks no better name.
+// unknown reports the unknown field key. After very many it stops looking for a
+// suggestion.
 func (d *decoder) unknown(n *yaml.Node, path, key string, known []string) {
 	hint := ""
 	if !d.report.full() {
@@ -61,8 +62,8 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string, depth int
 	v.Set(made)
 }
 
-// pairs calls each for the keys of a mapping that are usable: of one that is
-// given twice again, as the later value replaces the earlier.
+// pairs calls each for the usable keys of a mapping, again for a duplicate key,
+// as the later value replaces the earlier.
 func (d *decoder) pairs(
 	n *yaml.Node, path string, each func(key string, keyNode, value *yaml.Node),
 ) {
@@ -93,7 +94,7 @@ func (d *decoder) pairs(
 	}
 }
 
-// key is the text of a mapping's key: a plain string of bounded length.
+// key returns the text of a mapping's key: a plain string of bounded length.
 func (d *decoder) key(n *yaml.Node, path string) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

@@ -13,15 +13,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxSize is the longest document in bytes: 1.5 MiB, what etcd takes in one
-// request by default (etcd --max-request-bytes). A Secret holds 1 MiB.
+// MaxSize is the size of the longest document in bytes: 1.5 MiB, the most that
+// etcd accepts in a request by default (etcd --max-request-bytes). A Secret
+// holds 1 MiB.
 const MaxSize = 3 << 19
 
 const yamlHint = "indent with spaces, and quote a value that has a colon or begins with a " +
 	"special character"
 
-// parse turns text into the root node of its only document. It returns nil
-// after reporting why it cannot.
+// parse returns the root node of the only document in text, or nil after
+// reporting why it cannot.
 func parse(text []byte, report *Report) *yaml.Node {
 	if len(text) > MaxSize {
 		report.Addf(Whole, "split it, or fetch large content instead of embedding it",
@@ -59,7 +60,7 @@ func parse(text []byte, report *Report) *yaml.Node {
 	return first.Content[0]
 }
 
-// syntaxLine is how the YAML library begins an error.
+// syntaxLine matches the beginning of the YAML library's errors.
 var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
 func syntaxError(err error) (position, string) {
@@ -72,9 +73,9 @@ func syntaxError(err error) (position, string) {
 	return position{line: line}, strings.TrimPrefix(text, match[0])
 }
 
-// notText finds the first bytes that no YAML text has: invalid UTF-8 and
-// control characters other than tab, line feed, carriage return and NEL
-// (YAML 1.2, 5.1). found is empty if there are none.
+// notText returns the first bytes that are not allowed in YAML text: invalid
+// UTF-8, and control characters other than tab, line feed, carriage return and
+// NEL (YAML 1.2, 5.1). It returns "" if there are none.
 func notText(text []byte) (at position, found string) {
 	at = position{line: 1, column: 1}
 	for i := 0; i < len(text); {

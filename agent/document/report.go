@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// Whole is the path of an error about the document and no field of it.
+// Whole is the path of an error about the entire document.
 const Whole = "document"
 
-// maxErrors is how many errors, and how many warnings, are shown of a document
-// that has more. Of warnings no more than maxKept are collected.
+// maxErrors limits the errors, and the warnings, that are shown of one
+// document. maxKept limits the warnings that are collected.
 const (
 	maxErrors = 100
 	maxKept   = 10 * maxErrors
 )
 
-// Origin says where in which file each field of a decoded value stood. The
+// Origin knows in which file and where each field of a decoded value stood. The
 // zero Origin knows nothing.
 type Origin struct {
 	file string
 	at   map[string]position
 }
 
-// position is from 1, or 0 if unknown. block marks text that begins on the line
-// after it, as it stands (YAML's |).
+// position counts from 1; 0 is unknown. block marks text that begins on the
+// next line, verbatim (YAML's |).
 type position struct {
 	line, column int
 	block        bool
 }
 
-// locate finds path or, for a field that is not in the document, the nearest
-// field around it.
+// locate returns the position of path or, for a field that is not in the
+// document, of the nearest field around it.
 func (o Origin) locate(path string) position {
 	for {
 		if at, ok := o.at[path]; ok {
@@ -46,7 +46,7 @@ func (o Origin) locate(path string) position {
 	}
 }
 
-// locateLine finds a line, from 1, of the text at path.
+// locateLine returns the position of a line, from 1, of the text at path.
 func (o Origin) locateLine(path string, line int) position {
 	at := o.locate(path)
 	if at.block {
@@ -57,7 +57,7 @@ func (o Origin) locateLine(path string, line int) position {
 }
 
 // Report collects what is wrong with one document. The zero Report is for a
-// value that came from no document.
+// value without a document.
 type Report struct {
 	origin         Origin
 	errs, warnings Errors
@@ -65,10 +65,10 @@ type Report struct {
 	dropped int
 }
 
-// NewReport is an empty report on a value decoded with that origin.
+// NewReport returns an empty report on a value decoded with that origin.
 func NewReport(origin Origin) *Report { return &Report{origin: origin} }
 
-// Add notes that something is wrong at path; hint may be empty.
+// Add reports an error at path; hint may be empty.
 func (r *Report) Add(path, problem, hint string) {
 	r.addAt(r.origin.locate(path), path, problem, hint)
 }
@@ -78,7 +78,7 @@ func (r *Report) Addf(path, hint, format string, args ...any) {
 	r.Add(path, fmt.Sprintf(format, args...), hint)
 }
 
-// Warn notes something at path that a lenient reader accepts; hint may be
+// Warn reports something at path that a lenient reader accepts; hint may be
 // empty.
 func (r *Report) Warn(path, problem, hint string) {
 	r.warnAt(r.origin.locate(path), path, problem, hint)
@@ -89,12 +89,12 @@ func (r *Report) Warnf(path, hint, format string, args ...any) {
 	r.Warn(path, fmt.Sprintf(format, args...), hint)
 }
 
-// AddLine is Add for something on a line, from 1, of the text at path.
+// AddLine is Add for a line, from 1, of the text at path.
 func (r *Report) AddLine(path string, line int, problem, hint string) {
 	r.addAt(r.origin.locateLine(path, line), path, atLine(line, problem), hint)
 }
 
-// WarnLine is Warn for something on a line, from 1, of the text at path.
+// WarnLine is Warn for a line, from 1, of the text at path.
 func (r *Report) WarnLine(path string, line int, problem, hint string) {
 	r.warnAt(r.origin.locateLine(path, line), path, atLine(line, problem), hint)
 }
@@ -129,7 +129,7 @@ func (r *Report) finding(at position, path, problem, hint string) Error {
 	}
 }
 
-// Header checks the two fields every document begins with.
+// Header checks apiVersion and kind, with which every document begins.
 func (r *Report) Header(apiVersion, kind, wantVersion, wantKind string) {
 	if apiVersion != wantVersion {
 		r.Addf("apiVersion", "write apiVersion: "+wantVersion, "%s is not known here",
@@ -147,8 +147,9 @@ func orEmpty(text string) string {
 	return Quote(text)
 }
 
-// Err is nil if nothing is wrong, else Errors in the order of the document: at
-// most 100 errors and 100 warnings, and of either then one that says so.
+// Err returns nil if nothing is wrong, and otherwise Errors in the order of the
+// document: at most 100 errors and 100 warnings, each followed by the number of
+// those left out.
 func (r *Report) Err() error {
 	if len(r.errs)+len(r.warnings) == 0 {
 		return nil
@@ -173,8 +174,8 @@ func (r *Report) Err() error {
 	return all
 }
 
-// inOrder is a copy of errs in the order of the document, cut to maxErrors, and
-// how many there are besides.
+// inOrder returns a copy of errs in the order of the document, cut to
+// maxErrors, and the number of those left out.
 func inOrder(errs Errors) (Errors, int) {
 	errs = slices.Clone(errs)
 	slices.SortStableFunc(errs, byPlace)

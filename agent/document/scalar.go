@@ -11,7 +11,8 @@ import (
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// scalar decodes a string, a boolean or an integer, of a named type or not.
+// scalar decodes a string, a boolean or an integer; its type may be a named
+// one.
 func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.String && n.ShortTag() == "!!str":
@@ -33,9 +34,9 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// isOldText reports whether n is text that the Kubernetes tools, which know
-// YAML 1.1, write without quotes, but no text to this decoder: 0o644 is a
-// number in YAML 1.2, and << a merge key.
+// isOldText reports whether n is text that the Kubernetes tools, which use YAML
+// 1.1, write without quotes, but that is not text in YAML 1.2: 0o644 is a
+// number there, and << a merge key.
 func isOldText(n *yaml.Node) bool {
 	if n.Kind != yaml.ScalarNode {
 		return false
@@ -44,8 +45,7 @@ func isOldText(n *yaml.Node) bool {
 	return n.ShortTag() == "!!merge" || n.ShortTag() == "!!int" && octal
 }
 
-// integer decodes a number in any base that YAML knows: 420, 0644, 0o644,
-// 0x1a4.
+// integer decodes a number in any base of YAML: 420, 0644, 0o644, 0x1a4.
 func (d *decoder) integer(n *yaml.Node, v reflect.Value, path string) {
 	text := strings.ReplaceAll(n.Value, "_", "")
 	var err error
@@ -138,7 +138,7 @@ func (d *decoder) freeScalar(n *yaml.Node, path string) any {
 	return nil
 }
 
-// describe says what n is, for an error.
+// describe names the kind of n for an error.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
