@@ -13,22 +13,21 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Base is what an image says about its containerd. The zero Base is an image
-// without one.
+// Base is the containerd of an image. The zero Base is an image without one.
 type Base struct {
 	// Config is the image's config.toml, empty if it has none.
 	Config []byte
 
-	// Schema is the version of the configuration, 2 or more; 0 is 2.
+	// Schema is the version of the configuration, 2 or more; 0 means 2.
 	Schema int
 
-	// BinDirs is set if directories of CNI plugins are a list, cni.bin_dirs
+	// BinDirs is set if the directories of CNI plugins are a list, cni.bin_dirs
 	// (containerd 2.2 and later).
 	BinDirs bool
 }
 
-// Observe reads the Base of an image, the root file system before anything of a
-// configuration is in it.
+// Observe reads the Base of an image from its root file system, which must not
+// contain files of a configuration yet.
 func Observe(image *os.Root) (Base, error) {
 	config, err := image.ReadFile(strings.TrimPrefix(ConfigFile, "/"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,8 +47,8 @@ func Observe(image *os.Root) (Base, error) {
 	return Base{Config: config, Schema: schema, BinDirs: hasBinDirs(info)}, nil
 }
 
-// buildInfo is nil for an image without containerd, and for a containerd that
-// is no program of Go: schema 2, which every version reads, is right for a
+// buildInfo returns nil for an image without containerd and for a containerd
+// that is not a Go program: schema 2, which every version reads, is right for a
 // wrapper.
 func buildInfo(image *os.Root) (*debug.BuildInfo, error) {
 	binary, err := image.Open("usr/bin/containerd")
@@ -70,8 +69,8 @@ func buildInfo(image *os.Root) (*debug.BuildInfo, error) {
 	return info, nil
 }
 
-// Schema is the version of config, or else the newest that the containerd built
-// as info says (nil: unknown) can read.
+// Schema returns the version of config, or without one the newest that the
+// containerd with this build information can read (nil: unknown).
 func Schema(config []byte, info *debug.BuildInfo) (int, error) {
 	var head struct {
 		Version int `toml:"version"`
@@ -88,8 +87,8 @@ func Schema(config []byte, info *debug.BuildInfo) (int, error) {
 	return 2, nil
 }
 
-// hasBinDirs is false if the version is unknown, as in Debian's builds: the
-// older name works the longest.
+// hasBinDirs returns false if the version is unknown, as in Debian's builds:
+// the older name works with more versions.
 func hasBinDirs(info *debug.BuildInfo) bool {
 	if info == nil {
 		return false

@@ -57,7 +57,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// image is a root file system with these files.
+// image returns a root file system with these files.
 func image(t *testing.T, files map[string]string) *os.Root {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,6 +1,6 @@
-// Package cri is the configuration of containerd as text: config.toml, made
-// from the image's own each time, and a hosts.toml for each registry. All of it
-// but Observe is pure.
+// Package cri renders the configuration of containerd: config.toml, always
+// derived from the image's own, and a hosts.toml for each registry. Everything
+// except Observe is pure.
 package cri
 
 import "path"
@@ -13,13 +13,13 @@ const (
 	DropInName = "30-env_config.conf"
 )
 
-// DropIn lets containerd find the runtimes that extensions install. What
-// follows them is the PATH of systemd's services (systemd.exec(5)).
+// DropIn makes containerd find the runtimes that extensions install. The rest
+// of the value is the PATH of systemd's services (systemd.exec(5)).
 const DropIn = "[Service]\n" +
 	"Environment=PATH=/var/bin/containerruntimes:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\n"
 
-// Config is what config.toml is to say besides the image's own. An empty field
-// leaves what the image says.
+// Config is what config.toml says besides the image's own. An empty field keeps
+// the image's.
 type Config struct {
 	SandboxImage string
 	// CgroupDriver is "systemd" or "cgroupfs".
@@ -28,39 +28,40 @@ type Config struct {
 	Plugins []Plugin
 }
 
-// Plugin changes the table plugins at Path, whose names may be those of schema
-// 2. Values is of the JSON types: a map is merged, anything else replaces.
+// Plugin changes the table plugins at Path, which may have the names of schema
+// 2. Values has the types of encoding/json: a map is merged, any other value
+// replaces what is there.
 type Plugin struct {
 	Remove bool
 	Path   []string
 	Values any
 }
 
-// Registry says where images of the registry Upstream come from: Hosts in their
+// Registry lists the hosts for images of the registry Upstream: Hosts in their
 // order, then Server.
 type Registry struct {
-	// Upstream is HOST[:PORT], or "_default" for those not listed.
+	// Upstream is HOST[:PORT], or "_default" for all registries not listed.
 	Upstream string
-	// Server is a URL; "" is Upstream's.
+	// Server is a URL; "" means Upstream's.
 	Server string
 	Hosts  []Host
 }
 
-// Host is one mirror. No Capabilities are pull and resolve.
+// Host is a mirror. Capabilities default to pull and resolve.
 type Host struct {
 	URL          string
 	Capabilities []string
-	// CACerts are files, relative ones to the directory of the hosts.toml.
+	// CACerts are files; relative paths start at the directory of hosts.toml.
 	CACerts []string
-	// OverridePath is set where the URL has the whole path of the API.
+	// OverridePath is set if the URL has the full path of the API.
 	OverridePath bool
 }
 
-// File is the path of the registry's hosts.toml. containerd reads it for each
-// pull (containerd docs/hosts.md), so a change restarts nothing.
+// File returns the path of the registry's hosts.toml. containerd reads it for
+// each pull (containerd docs/hosts.md), so a change needs no restart.
 func (r Registry) File() string { return path.Join(HostsDir, r.Upstream, "hosts.toml") }
 
-// CACerts are the files of all hosts, absolute.
+// CACerts returns the certificate files of all hosts as absolute paths.
 func (r Registry) CACerts() []string {
 	var files []string
 	for _, host := range r.Hosts {

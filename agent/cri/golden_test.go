@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 )
 
-// wanted asks for everything at once.
+// wanted is a Config with every field set.
 func wanted() cri.Config {
 	return cri.Config{
 		SandboxImage: "registry.site.local/pause:3.10",
@@ -41,7 +41,7 @@ func wanted() cri.Config {
 	}
 }
 
-// bases are images, by the golden file of what is made of them.
+// bases are images, by the golden file rendered for each.
 func bases(t *testing.T) map[string]cri.Base {
 	t.Helper()
 	debian, err := os.ReadFile("testdata/debian.toml")
@@ -86,7 +86,7 @@ func TestHostsGolden(t *testing.T) {
 	}))
 }
 
-// golden compares got with a file of testdata, which LOAM_GOLDEN writes.
+// golden compares got with a file of testdata, which LOAM_GOLDEN rewrites.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

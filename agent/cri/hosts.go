@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Hosts is the text of a registry's hosts.toml (containerd docs/hosts.md).
+// Hosts returns the text of a registry's hosts.toml (containerd docs/hosts.md).
 // containerd tries the hosts in the order of the text.
 func Hosts(registry Registry) string {
 	var b strings.Builder
@@ -41,7 +41,7 @@ func list(values []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// quote is text as a basic string of TOML 1.0.
+// quote returns text as a basic string of TOML 1.0.
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

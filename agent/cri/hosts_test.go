@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 )
 
-// decode makes any text a Config, as long as it is JSON.
+// decode turns any JSON text into a Config.
 func decode(text []byte) (config cri.Config) {
 	if json.Unmarshal(text, &config) != nil {
 		return cri.Config{}

@@ -10,10 +10,10 @@ import (
 
 const header = "# Written by Loam: the image's file, changed as the node's configuration says.\n"
 
-// PluginError is a Plugin that does not fit the configuration, or that puts a
-// table in the place of a value, or a value in that of a table.
+// PluginError is a Plugin that does not fit the configuration, or that replaces
+// a value by a table or a table by a value.
 type PluginError struct {
-	// Index is of Config.Plugins.
+	// Index is the index in Config.Plugins.
 	Index int
 	Err   error
 }
@@ -21,9 +21,9 @@ type PluginError struct {
 func (e *PluginError) Error() string { return fmt.Sprintf("plugin %d: %v", e.Index, e.Err) }
 func (e *PluginError) Unwrap() error { return e.Err }
 
-// Render is the config.toml for cfg. It begins with base each time, so that
-// what leaves cfg is undone. Equal arguments give equal text. An error that cfg
-// is to blame for is a *PluginError.
+// Render returns the config.toml for cfg. It always starts from base, so what
+// is removed from cfg is undone. Equal arguments give equal text. An error that
+// cfg causes is a *PluginError.
 func Render(cfg Config, base Base) (string, error) {
 	d, err := build(cfg, base)
 	if err != nil {
@@ -38,20 +38,21 @@ func Render(cfg Config, base Base) (string, error) {
 	return header + text.String(), nil
 }
 
-// Replaced are the plugins of cfg that replace a table of base by a value, or a
-// value by a table, which is seldom meant. The error is that of Render.
+// Replaced returns the plugins of cfg that replace a table of base by a value,
+// or a value by a table, which is rarely intended. Its errors are those of
+// Render.
 func Replaced(cfg Config, base Base) ([]*PluginError, error) {
 	d, err := build(cfg, base)
 	return d.replaced, err
 }
 
-// build makes the configuration of base and cfg.
+// build applies cfg to base.
 func build(cfg Config, base Base) (document, error) {
 	d := document{root: table{}, schema: cmp.Or(base.Schema, 2)}
 	if err := toml.Unmarshal(base.Config, &d.root); err != nil {
 		return d, fmt.Errorf("parse the image's containerd configuration: %w", err)
 	}
-	if err := d.settle(cfg, base); err != nil {
+	if err := d.applySettings(cfg, base); err != nil {
 		return d, fmt.Errorf("the image's containerd configuration: %w", err)
 	}
 
@@ -65,10 +66,10 @@ func build(cfg Config, base Base) (document, error) {
 	return d, nil
 }
 
-// change carries out a Plugin, of that index. As gardener-node-agent does it, a
-// plugin without values makes an empty table, null removes what has the name,
-// and what is at the end of the path or below it is replaced whatever it is.
-// Only a value on the way to there is an error.
+// change applies the Plugin at that index as gardener-node-agent does. A plugin
+// without values makes an empty table. Null removes the name. Whatever is at
+// the end of the path or below it is replaced. Only a value on the way to the
+// end of the path is an error.
 func (d *document) change(index int, plugin Plugin) error {
 	if plugin.Remove {
 		return d.removeAll(plugin.Path)

@@ -17,7 +17,7 @@ const (
 	runtime = "io.containerd.cri.v1.runtime"
 )
 
-// get is the value at path of a TOML text, nil if there is none.
+// get returns the value at path in a TOML text, or nil.
 func get(t *testing.T, text string, path ...string) any {
 	t.Helper()
 	root := map[string]any{}
@@ -260,8 +260,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// What is at the end of a plugin's path or below it is replaced, whatever it
-// is, and null removes it, as with gardener-node-agent.
+// As with gardener-node-agent, whatever is at the end of a plugin's path or
+// below it is replaced, and null removes it.
 func TestReplaced(t *testing.T) {
 	const base = "plugins.a.b = 1\nplugins.a.c = 2"
 	for _, test := range []struct {
@@ -414,7 +414,7 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
-// What left the configuration is not in the next one.
+// What is removed from the configuration is not in the next file.
 func TestRenderForgets(t *testing.T) {
 	base := cri.Base{Config: []byte("version = 2\n")}
 	before, err := cri.Render(cri.Config{}, base)
@@ -435,8 +435,8 @@ func TestRenderForgets(t *testing.T) {
 	}
 }
 
-// FuzzRender checks that Render never panics, that containerd can read what it
-// writes, and that it writes the same each time.
+// FuzzRender checks that Render never panics, that containerd can read its
+// output, and that the output is deterministic.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte("version = 2\n"+
 		"plugins.a.b = 1"),

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// The plugins that the CRI plugin of schema 2 became in schema 3.
+// The plugins that replace the CRI plugin of schema 2 in schema 3.
 const (
 	criPlugin     = "io.containerd.grpc.v1.cri"
 	imagesPlugin  = "io.containerd.cri.v1.images"
 	runtimePlugin = "io.containerd.cri.v1.runtime"
 )
 
-// moved are the settings of schema 2's CRI plugin that are not in the runtime
-// plugin of schema 3 under the same name (containerd plugins/cri).
+// moved are the settings of schema 2's CRI plugin that the runtime plugin of
+// schema 3 lacks or has under another name (containerd plugins/cri).
 var moved = [...]struct{ from, to string }{
 	{"sandbox_image", imagesPlugin + "/pinned_images/sandbox"},
 	{"registry", imagesPlugin + "/registry"},
@@ -33,7 +33,7 @@ var moved = [...]struct{ from, to string }{
 	{"x509_key_pair_streaming", criPlugin + "/x509_key_pair_streaming"},
 }
 
-// translate is where schema has what schema 2 has at path, below plugins.
+// translate returns the path in schema of a path in schema 2, below plugins.
 func translate(schema int, path []string) []string {
 	if schema < 3 || len(path) == 0 || path[0] != criPlugin {
 		return path
@@ -48,8 +48,8 @@ func translate(schema int, path []string) []string {
 	return slices.Concat([]string{runtimePlugin}, path)
 }
 
-// translateAll is translate for a whole subtree, which may be in several
-// places.
+// translateAll is translate for an entire subtree, which may be split over
+// several places.
 func translateAll(schema int, path []string) [][]string {
 	all := [][]string{translate(schema, path)}
 	if schema < 3 || len(path) == 0 || path[0] != criPlugin {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// table is a table of TOML.
+// table is a TOML table.
 type table = map[string]any
 
-// enter is the table at path below root, made where it is missing. A value in
-// its place is an error along fixed, which is replaced elsewhere: misfit says
-// so.
+// enter returns the table at path below root, and creates missing ones. A value
+// in place of a table is an error within the first fixed names of the path, see
+// misfit, and is replaced below them.
 func enter(root table, path, fixed []string) (found table, misfit, err error) {
 	for i, name := range path {
 		next, ok := root[name].(table)
@@ -32,8 +32,8 @@ func enter(root table, path, fixed []string) (found table, misfit, err error) {
 	return root, misfit, nil
 }
 
-// set puts value at path, see enter for the rest. An empty table is merged: it
-// is there afterwards.
+// set writes value at path; see enter for values on the way. An empty table is
+// merged, so it exists afterwards.
 func set(root table, path []string, value any, fixed []string) (misfit, err error) {
 	if empty, ok := value.(table); ok && len(empty) == 0 {
 		_, misfit, err := enter(root, path, fixed)
@@ -61,7 +61,7 @@ func set(root table, path []string, value any, fixed []string) (misfit, err erro
 	return misfit, nil
 }
 
-// remove deletes what is at path, if anything is.
+// remove deletes what is at path, if anything.
 func remove(root table, path []string) error {
 	for i, name := range path {
 		if i == len(path)-1 {
@@ -85,8 +85,8 @@ func remove(root table, path []string) error {
 	return nil
 }
 
-// leaves calls each with every value that is no table, or an empty one, and its
-// path, in the order of the paths.
+// leaves calls each with every value that is not a table, every empty table,
+// and its path, in the order of the paths.
 func leaves(path []string, value any, each func(path []string, value any) error) error {
 	inner, ok := value.(table)
 	if !ok || len(inner) == 0 {
@@ -100,8 +100,8 @@ func leaves(path []string, value any, each func(path []string, value any) error)
 	return nil
 }
 
-// plain turns a value of JSON into one of TOML: whole numbers become integers,
-// and null, which TOML lacks, is left out of lists.
+// plain converts a JSON value to TOML: integral numbers become integers, and
+// null, which TOML lacks, is dropped from lists.
 func plain(value any) any {
 	switch value := value.(type) {
 	case float64:

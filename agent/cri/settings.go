@@ -6,29 +6,30 @@ import (
 	"slices"
 )
 
-// Where Kubernetes expects CNI plugins, and where extensions put files of their
-// own (containerd config.toml(5), imports).
+// Where Kubernetes expects CNI plugins, and where extensions put their own
+// files (containerd config.toml(5), imports).
 const (
 	cniDir  = "/opt/cni/bin"
 	imports = "/etc/containerd/conf.d/*.toml"
 )
 
-// runc is the runtime that containers get by default, in schema 2.
+// runc is the default runtime of containers, in schema 2.
 var runc = []string{criPlugin, "containerd", "runtimes", "runc"}
 
-// document is a config.toml in the making. plugins is its table of that name.
+// document is a config.toml under construction. plugins is its table of that
+// name.
 type document struct {
 	root, plugins table
 	schema        int
 	binDirs       bool
 
-	// replaced are the plugins that put one kind of thing in the place of
-	// another.
+	// replaced are the plugins that replace a table by a value or a value by a
+	// table.
 	replaced []*PluginError
 }
 
-// settle makes the changes that have a meaning of their own.
-func (d *document) settle(cfg Config, base Base) (err error) {
+// applySettings writes the settings of cfg and base that are not plugins.
+func (d *document) applySettings(cfg Config, base Base) (err error) {
 	if d.schema < 2 {
 		return fmt.Errorf("version is %d, which no supported containerd reads", d.schema)
 	}
@@ -78,7 +79,7 @@ func settings(cfg Config) []setting {
 	return list
 }
 
-// keepRunc names the program of runc's shim: containerd 1.7 forgets its default
+// keepRunc sets the program of runc's shim: containerd 1.7 forgets its default
 // as soon as a file has any entry in runtimes.
 func (d *document) keepRunc() error {
 	path := translate(d.schema, runc)
@@ -112,7 +113,7 @@ func (d *document) importMore() error {
 	return nil
 }
 
-// listBinDirs turns cni.bin_dir into a list where containerd takes either but
+// listBinDirs turns cni.bin_dir into a list where containerd accepts either but
 // not both.
 func (d *document) listBinDirs() {
 	cni := d.cni()
@@ -122,7 +123,7 @@ func (d *document) listBinDirs() {
 	}
 }
 
-// cni is the table of CNI of schema 3, nil if there is none.
+// cni returns the CNI table of schema 3, or nil.
 func (d *document) cni() table {
 	runtime, _ := d.plugins[runtimePlugin].(table)
 	cni, _ := runtime["cni"].(table)
