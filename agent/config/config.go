@@ -1,5 +1,5 @@
-// Package config is the desired state of a node as plain values: files and
-// units, whatever document they came from. It is pure.
+// Package config has the desired state of a node as plain values: files and
+// units, from any kind of document. It is pure.
 package config
 
 import (
@@ -12,67 +12,67 @@ import (
 	"time"
 )
 
-// Desired is everything a configuration asks of a node. Files are sorted by
-// path and Units by name; both are unique.
+// Desired is everything that a configuration asks of a node. Files are sorted
+// by path and Units by name; both are unique.
 type Desired struct {
 	Files []File `json:"files"`
 	Units []Unit `json:"units"`
 
-	// LeftOut is what the document asks for and the node goes without, sorted
-	// by name; each name is there once.
+	// LeftOut is what the document asks for and the node leaves out, sorted by
+	// name and unique.
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
 
-	// Notes are what a person should know of the document.
+	// Notes are what an operator should know about the document.
 	Notes []Note `json:"notes,omitempty"`
 
-	// Synced are paths that the sync of a token writes: none of them is in
-	// Files, and what is there stays when an earlier configuration had it.
-	// Sorted.
+	// Synced are paths that the sync of a token writes. None of them is in
+	// Files, and a file that an earlier configuration had stays there. Sorted.
 	Synced []string `json:"synced,omitempty"`
 
-	// Probes are registries to be reached before the file that points the
-	// container runtime at them is put in place.
+	// Probes are registries that must be reachable before the file that points
+	// the container runtime at them is written.
 	Probes []Probe `json:"probes,omitempty"`
 
-	// Update is what the node is asked to become beyond files and units; nil if
-	// nothing.
+	// Update is what the configuration asks for besides files and units; nil
+	// for nothing.
 	Update *Update `json:"update,omitempty"`
 }
 
-// LeftOut is a unit or a file of a document that the node goes without.
+// LeftOut is a unit or a file of a document that the node leaves out.
 type LeftOut struct {
-	// Name is that of the unit, or the file's path.
+	// Name is the name of the unit, or the path of the file.
 	Name string `json:"name"`
 	// Why completes "is left out: ".
 	Why string `json:"why"`
 }
 
-// Note says that the node follows a document, but not to the letter.
+// Note is about a part of a document that the node does not follow to the
+// letter.
 type Note struct {
-	// Reason is a word for programs, as the reason of an Event.
+	// Reason is a machine-readable word, as in the reason of an Event.
 	Reason string `json:"reason"`
 
-	// Document, Line and Path are where in which document; Line counts from 1.
-	// All are empty if the note is about the whole.
+	// Document, Line and Path are the place in the document; Line counts from
+	// 1. All are empty if the note is about the entire document.
 	Document string `json:"document,omitempty"`
 	Line     int    `json:"line,omitempty"`
 	Path     string `json:"path,omitempty"`
 
-	// Problem says what the node does not do, Hint what to do about it, "" if
-	// nothing.
+	// Problem is what the node does not do, Hint how to change that, or "".
 	Problem string `json:"problem"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// Reasons of a Note.
+// Values of Note.Reason.
 const (
-	// NoteWarning is about a mistake in the document that the node overlooks.
+	// NoteWarning is for a mistake in the document that the node overlooks.
 	NoteWarning = "ConfigurationWarning"
-	// NoteNoSSH says that SSH access is asked for.
+	// NoteNoSSH is for a document that asks for SSH access.
 	NoteNoSSH = "NoSSHAccess"
 )
 
-// String is the note in one line, as document.Error has it, without the hint.
+// String returns the note as a line in the form of document.Error, without the
+// hint.
 func (n Note) String() string {
 	var place strings.Builder
 	place.WriteString(n.Document)
@@ -91,27 +91,26 @@ func (n Note) String() string {
 	return strings.TrimSpace(place.String()) + ": " + n.Problem
 }
 
-// Probe is a file that waits until every one of URLs answers, whatever the
-// answer is.
+// Probe is a file that waits until every URL answers, with any status.
 type Probe struct {
-	// Path is one of Desired.Files.
+	// Path is the path of a file in Desired.Files.
 	Path string `json:"path"`
 
-	// URLs are of http or https; CACerts are files with PEM certificates to
-	// trust besides the machine's.
+	// URLs are http or https. CACerts are files with PEM certificates to trust
+	// besides the machine's.
 	URLs    []string `json:"urls"`
 	CACerts []string `json:"caCerts,omitempty"`
 }
 
-// Update is the version of what comes with the image or is replaced with care:
-// OperatingSystemConfig's inPlaceUpdates.
+// Update has the versions of what comes with the image or is replaced with
+// care: inPlaceUpdates of an OperatingSystemConfig.
 type Update struct {
 	// OSVersion is an IMAGE_VERSION, Kubelet a version such as 1.35.0.
 	OSVersion string `json:"osVersion,omitempty"`
 	Kubelet   string `json:"kubelet,omitempty"`
 
-	// CertificateAuthorities and ServiceAccountKey are when the rotation of
-	// each began; zero if none did.
+	// CertificateAuthorities and ServiceAccountKey are when their rotation
+	// began; zero if it has not.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
 	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }
@@ -124,11 +123,11 @@ type File struct {
 	Content Content     `json:"content"`
 }
 
-// Unit is a systemd unit, of ours (Content set) or of the image's (Content
-// nil, then DropIns, Enable and Command apply to the image's unit).
+// Unit is a systemd unit: Loam's own if Content is set, otherwise the image's,
+// to which DropIns, Enable and Command apply.
 type Unit struct {
 	Name string `json:"name"`
-	// Content is the unit file's text; nil leaves the image's own.
+	// Content is the unit file's text; nil keeps the image's.
 	Content *string  `json:"content,omitempty"`
 	DropIns []DropIn `json:"dropIns,omitempty"`
 	// Enable nil means true, as in the OperatingSystemConfig contract.
@@ -139,7 +138,7 @@ type Unit struct {
 	FilePaths []string `json:"filePaths,omitempty"`
 }
 
-// Texts are the unit file, if there is one, and the drop-ins.
+// Texts returns the unit file, if set, and the drop-ins.
 func (u Unit) Texts() []string {
 	var texts []string
 	if u.Content != nil {
@@ -151,13 +150,13 @@ func (u Unit) Texts() []string {
 	return texts
 }
 
-// DropIn is a file NAME in the directory UNIT.d.
+// DropIn is the file NAME in the directory UNIT.d.
 type DropIn struct {
 	Name    string `json:"name"`
 	Content string `json:"content"`
 }
 
-// Command is what a configuration wants done with a unit.
+// Command is the action that a configuration requests for a unit.
 type Command string
 
 const (
@@ -166,13 +165,13 @@ const (
 	CommandStop    Command = "stop"
 )
 
-// Enabled reports whether the unit is to be started at boot.
+// Enabled reports whether the unit should start at boot.
 func (u Unit) Enabled() bool { return u.Enable == nil || *u.Enable }
 
-// Stopped reports whether the unit is to be inactive.
+// Stopped reports whether the unit should be inactive.
 func (u Unit) Stopped() bool { return u.Command == CommandStop || !u.Enabled() }
 
-// Digest is the SHA-256 of the files and units in hex, 64 characters: equal
+// Digest returns the SHA-256 of the files and units as 64 hex digits. Equal
 // configurations have equal digests.
 func (d Desired) Digest() string {
 	text, err := json.Marshal(Desired{Files: d.Files, Units: d.Units})

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Content is the bytes of one file: what they are, and a way to read them. Two
+// Content is the bytes of a file, with their digest and a way to read them. Two
 // contents are equal if their digests are.
 type Content struct {
 	// Digest is the SHA-256 of the bytes, 64 hex digits; Size counts them.
@@ -16,7 +16,7 @@ type Content struct {
 	open   func() (io.ReadCloser, error)
 }
 
-// Inline is the content data, which must not change afterwards.
+// Inline returns content of data, which must not change afterwards.
 func Inline(data []byte) Content {
 	sum := sha256.Sum256(data)
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
@@ -26,14 +26,14 @@ func Inline(data []byte) Content {
 // Text is Inline for a string.
 func Text(text string) Content { return Inline([]byte(text)) }
 
-// Stream is content that is too large for memory. Whoever reads it checks that
-// it has the digest.
+// Stream returns content that is too large for memory. Readers must check the
+// digest.
 func Stream(digest string, size int64, open func() (io.ReadCloser, error)) Content {
 	return Content{digest, size, open}
 }
 
-// Open reads the content from its beginning. The caller closes it.
+// Open reads the content from its beginning. The caller must close it.
 func (c Content) Open() (io.ReadCloser, error) { return c.open() }
 
-// Equal compares digests, for cmp too.
+// Equal compares digests; go-cmp uses it too.
 func (c Content) Equal(other Content) bool { return c.Digest == other.Digest }
