@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Files are texts by their names in Dir; none for what the image has.
+// Files are the texts of files by their names in Dir. Empty means the image's
+// own.
 type Files map[string]string
 
-// Dir is where systemd-networkd looks before it looks at the image.
+// Dir is where systemd-networkd looks before the directory of the image.
 const Dir = "/run/systemd/network"
 
-// record is Files as they are kept: what networkd reads, not what machine.yaml
-// says, so that a system of any version can use what another one kept.
+// record is how Files are stored: what networkd reads, not what machine.yaml
+// says, so that every version of the system can use it.
 type record struct {
 	Files Files `json:"files"`
 }
 
-// Encode is f as it is kept.
+// Encode returns f in the form that ParseFiles reads.
 func (f Files) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(record{f}, "", "  ")
 	if err != nil {
@@ -28,7 +29,7 @@ func (f Files) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// ParseFiles reads what Encode has written.
+// ParseFiles reads the output of Encode.
 func ParseFiles(text []byte) (Files, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -36,13 +37,13 @@ func ParseFiles(text []byte) (Files, error) {
 	}
 	for name := range r.Files {
 		if path.Base(name) != name || strings.HasPrefix(name, ".") {
-			return nil, fmt.Errorf("parse the network: %q is no file name", name)
+			return nil, fmt.Errorf("parse the network: %q is not a file name", name)
 		}
 	}
 	return r.Files, nil
 }
 
-// NameOf is the Interface that a file is of, "" if it is of none.
+// NameOf returns the name of the Interface that a file belongs to, or "".
 func NameOf(file string) string {
 	_, name, _ := strings.Cut(strings.TrimSuffix(file, path.Ext(file)), "-loam-")
 	if file == Default {
@@ -51,7 +52,7 @@ func NameOf(file string) string {
 	return name
 }
 
-// MatchOf is what a file of a NIC says of it, in the words of
+// MatchOf returns the [Match] section of a NIC's file, in the words of
 // systemd.network(5).
 func MatchOf(text string) string {
 	_, match, _ := strings.Cut(text, "[Match]\n")

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Default is the image's own file, which one of the same name in front of it
+// Default is the image's own file, which a file with the same name in Dir
 // hides.
 const Default = "80-loam-ethernet.network"
 
-// Render is c as files of systemd-networkd, by their names in Dir:
+// Render returns c as files of systemd-networkd, by their names in Dir:
 // systemd.network(5), systemd.netdev(5). There are none for the zero Config.
 func Render(c Config) Files {
 	if c.IsZero() {
@@ -26,8 +26,8 @@ func Render(c Config) Files {
 	return files
 }
 
-// stem is the name of the files of i. Of several that match an interface,
-// networkd takes the first by name.
+// stem returns the name of the files of i, without the suffix. networkd takes
+// the first by name of several that match an interface.
 func stem(i Interface) string {
 	rank := 10
 	switch n := i.NIC; {
@@ -40,7 +40,7 @@ func stem(i Interface) string {
 	return fmt.Sprintf("%d-loam-%s", rank, i.Name)
 }
 
-// text is an ini file that is being written.
+// text is an ini file under construction.
 type text struct{ strings.Builder }
 
 func (t *text) section(name string) {
@@ -84,7 +84,7 @@ func netdev(i Interface) string {
 		t.set("MACAddress", i.Bond.MAC)
 		t.section("Bond")
 		t.set("Mode", i.Bond.Mode)
-		t.set("MIIMonitorSec", "100ms") // The kernel's default never looks at the links.
+		t.set("MIIMonitorSec", "100ms") // The kernel's default never checks the links.
 	case i.VLAN != nil:
 		t.section("VLAN")
 		t.setInt("Id", i.VLAN.ID)
@@ -138,7 +138,7 @@ func match(t *text, i Interface) {
 	t.set("Driver", n.Driver)
 	t.set("Name", n.Name)
 
-	if n.Name == "" { // What is made of a NIC may say of itself what is true of the NIC.
+	if n.Name == "" { // An interface made of a NIC may have the same properties as the NIC.
 		t.set("Kind", "!*")
 		t.set("Type", "ether")
 	}
@@ -185,8 +185,8 @@ func route(t *text, r Route) {
 	}
 }
 
-// dynamic is what is taken of servers and routers. Never a host name: a
-// kubelet's must not change (agent/hostname).
+// dynamic writes which settings of servers and routers are used. The host name
+// never is: a kubelet's must not change (agent/hostname).
 func dynamic(t *text, i Interface) {
 	if i.DHCP4 {
 		t.section("DHCPv4")

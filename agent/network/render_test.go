@@ -15,7 +15,7 @@ import (
 )
 
 // TestRenderGolden: each archive has a machine.yaml and the files that networkd
-// is given for it; `make golden` writes them.
+// gets for it; `make golden` writes them.
 func TestRenderGolden(t *testing.T) {
 	found, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(found) == 0 {
