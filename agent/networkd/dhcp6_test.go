@@ -20,7 +20,7 @@ const (
 	optionClientID, optionServerID, optionIANA, optionIAAddress = 1, 2, 3, 5
 )
 
-// serveDHCP6 gives 2001:db8:6::66 to whoever asks.
+// serveDHCP6 gives 2001:db8:6::66 to every client.
 func serveDHCP6(t *testing.T, c *container.Container) {
 	t.Helper()
 	conn := inNetwork(t, c, func() (net.PacketConn, error) {
@@ -93,7 +93,7 @@ func option6(code uint16, value []byte) []byte {
 }
 
 // inNetwork listens in the network at the other end of the wire, on a thread
-// that ends with that.
+// that ends with the network.
 func inNetwork(
 	t *testing.T, c *container.Container, listen func() (net.PacketConn, error),
 ) net.PacketConn {
@@ -105,7 +105,7 @@ func inNetwork(
 
 	made := make(chan result)
 	go func() {
-		runtime.LockOSThread() // And never unlocked: the thread is of another network now.
+		runtime.LockOSThread() // Never unlocked: the thread is in another network now.
 		ns, err := os.Open(c.Site())
 		if err == nil {
 			defer ns.Close()

@@ -11,7 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Judge says how the links stand, and what is wrong with those that f wants.
+// Judge returns the state of the links, and what is wrong with the links that f
+// configures.
 func Judge(f network.Files, links []Link) status.Network {
 	var s status.Network
 	for _, l := range links {
@@ -36,7 +37,7 @@ func Judge(f network.Files, links []Link) status.Network {
 	return s
 }
 
-// called is the name of a link, and what machine.yaml calls it.
+// called returns the name of a link, with its name in machine.yaml.
 func called(l Link) string {
 	if as := network.NameOf(l.File); as != "" && as != l.Name {
 		return l.Name + " (" + as + ")"

@@ -16,19 +16,19 @@ import (
 	"github.com/loam-os/loam/agent/network"
 )
 
-// Record keeps the network that machine.yaml gave last, relative to the root
-// directory: a node stays within reach when the document is gone or cannot be
-// read.
+// Record is where the last network of machine.yaml is stored, relative to the
+// root directory. It keeps a node reachable when the document is gone or
+// unreadable.
 const Record = "var/lib/loam/network.json"
 
-// Unit is what reads the files.
+// Unit is the unit that reads the files.
 const Unit = "systemd-networkd.service"
 
-// link is network.Dir, sets what it leads to: a directory for each set of
-// files.
+// link is network.Dir, and sets the directory it points into: one directory for
+// each set of files.
 var link, sets = strings.TrimPrefix(network.Dir, "/"), "run/loam/network"
 
-// Keep records f for the next boot; no files are the image's own.
+// Keep records f for the next boot; no files mean the image's own.
 func Keep(node *durable.Dir, f network.Files) error {
 	if len(f) == 0 {
 		return node.Remove(Record)
@@ -49,7 +49,7 @@ func Keep(node *durable.Dir, f network.Files) error {
 	return nil
 }
 
-// Kept is what Keep has recorded beneath root, none if nothing.
+// Kept returns what Keep has recorded beneath root, or no files.
 func Kept(root *os.Root) (network.Files, error) {
 	text, err := root.ReadFile(Record)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +68,8 @@ func Kept(root *os.Root) (network.Files, error) {
 	return f, nil
 }
 
-// Put makes f what networkd finds when it starts, all of it with the turn of
-// one link.
+// Put makes f the files that networkd finds when it starts. Renaming one link
+// replaces all of them at once.
 func Put(node *durable.Dir, f network.Files) error {
 	if len(f) == 0 {
 		return node.Remove(link)
@@ -101,7 +101,7 @@ func Put(node *durable.Dir, f network.Files) error {
 	return nil
 }
 
-// InForce is what Put has put beneath root, none if nothing.
+// InForce returns what Put has written beneath root, or no files.
 func InForce(root *os.Root) (network.Files, error) {
 	entries, err := fs.ReadDir(root.FS(), link)
 	if errors.Is(err, fs.ErrNotExist) {

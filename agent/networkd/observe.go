@@ -12,8 +12,8 @@ import (
 )
 
 // StateFile exists once networkd knows the interfaces. It changes only with the
-// state of the machine as a whole, and is written before the files of the
-// interfaces: watch StateDirs for those.
+// overall state of the machine, and is written before the files of the
+// interfaces; watch StateDirs for those.
 const StateFile = "/run/systemd/netif/state"
 
 const (
@@ -21,49 +21,48 @@ const (
 	leasesDir = "run/systemd/netif/leases"
 )
 
-// StateDirs are the directories in which networkd keeps a file for each
-// interface, of its state and of its DHCP lease. It replaces a file only when
-// its content changes (conservative_rename in src/basic/fs-util.c of systemd).
+// StateDirs are the directories in which networkd keeps a file for the state of
+// each interface and for its DHCP lease. It replaces a file only when the
+// content changes (conservative_rename in src/basic/fs-util.c of systemd).
 var StateDirs = []string{"/" + linksDir, "/" + leasesDir}
 
-// Link is an interface that networkd looks after; the words are
-// networkctl(1)'s.
+// Link is an interface that networkd manages, in the words of networkctl(1).
 type Link struct {
 	Index int
 	Name  string
 
-	// File is the name of the file that applies to it.
+	// File is the name of the file that configures it.
 	File string
 
-	// Admin is how far networkd is with it, Oper what it is good for, Carrier
-	// whether anything is at its other end.
+	// Admin is how far networkd has configured it, Oper its operational state,
+	// Carrier whether it has a carrier.
 	Admin, Oper, Carrier string
 
-	// Addresses are with the lengths of their prefixes, those of the link alone
-	// left out.
+	// Addresses include the lengths of their prefixes. Link-local ones are left
+	// out.
 	Addresses []string
 }
 
-// Observe reads what networkd says of the links beneath root; addressed tells
-// name and addresses of an interface. What cannot be read is not there, or
-// comes in a moment.
+// Observe reads networkd's state of the links beneath root. addressed returns
+// name and addresses of an interface. Files that cannot be read are skipped:
+// they are gone, or not written yet.
 func Observe(root fs.FS, addressed func(index int) (string, []string)) []Link {
 	entries, _ := fs.ReadDir(root, linksDir)
 	var links []Link
 	for _, e := range entries {
 		index, err := strconv.Atoi(e.Name())
 		text, readErr := fs.ReadFile(root, path.Join(linksDir, e.Name()))
-		said := osrelease.Parse(text)
-		if err != nil || readErr != nil || said["NETWORK_FILE"] == "" {
-			continue // Not ours: a container's, or lo.
+		values := osrelease.Parse(text)
+		if err != nil || readErr != nil || values["NETWORK_FILE"] == "" {
+			continue // Not Loam's: a container's, or lo.
 		}
 
 		l := Link{
 			Index:   index,
-			File:    path.Base(said["NETWORK_FILE"]),
-			Admin:   said["ADMIN_STATE"],
-			Oper:    said["OPER_STATE"],
-			Carrier: said["CARRIER_STATE"],
+			File:    path.Base(values["NETWORK_FILE"]),
+			Admin:   values["ADMIN_STATE"],
+			Oper:    values["OPER_STATE"],
+			Carrier: values["CARRIER_STATE"],
 		}
 
 		l.Name, l.Addresses = addressed(index)
@@ -76,14 +75,15 @@ func Observe(root fs.FS, addressed func(index int) (string, []string)) []Link {
 	return links
 }
 
-// Addressed tells of an interface of this machine; "" if it is gone.
+// Addressed returns the name and addresses of an interface of this machine; ""
+// if it is gone.
 func Addressed(index int) (string, []string) {
 	i, err := net.InterfaceByIndex(index)
 	if err != nil {
 		return "", nil
 	}
 
-	all, _ := i.Addrs() // It has none, then, or is gone.
+	all, _ := i.Addrs() // It has no addresses, or is gone.
 	var addresses []string
 	for _, a := range all {
 		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
@@ -94,8 +94,8 @@ func Addressed(index int) (string, []string) {
 	return i.Name, addresses
 }
 
-// Hostnames are the names that DHCP servers give the node, of one interface
-// after the other.
+// Hostnames returns the names that DHCP servers give the node, ordered by
+// interface.
 func Hostnames(root fs.FS) []string {
 	entries, _ := fs.ReadDir(root, leasesDir)
 	var names []string

@@ -34,14 +34,14 @@ DNS=2001:db8:1::53
 Prefix=2001:db8:1::/64
 `
 
-// situation is a machine.yaml, and what becomes of it.
+// situation is a machine.yaml and its result.
 type situation struct {
 	name, interfaces string
-	// before is done to the wire, of which this node's end is wire0.
+	// before changes the wire, of which this node's end is wire0.
 	before string
-	// holds are commands with what they have to print in the end.
+	// holds are commands and what they must print eventually.
 	holds []holds
-	// problems are what the status says then.
+	// problems are those in the status then.
 	problems []string
 }
 
@@ -129,9 +129,9 @@ var situations = []situation{
 	},
 }
 
-// TestWhatNetworkdMakesOfIt gives each situation to the image's networkd, on a
-// wire of its own.
-func TestWhatNetworkdMakesOfIt(t *testing.T) { container.Run(t, whatNetworkdMakes) }
+// TestSituationsInNetworkd gives each situation to the image's networkd, with
+// a wire for each.
+func TestSituationsInNetworkd(t *testing.T) { container.Run(t, whatNetworkdMakes) }
 
 func whatNetworkdMakes(t *testing.T, c *container.Container) {
 	root := c.OpenRoot(t)
@@ -165,10 +165,10 @@ func whatNetworkdMakes(t *testing.T, c *container.Container) {
 				})
 			}
 
-			var said status.Network
+			var got status.Network
 			await(t, fmt.Sprint(s.problems), func() (string, bool) {
-				said = networkd.Judge(files, networkd.Observe(root.FS(), addressed(c, t)))
-				return fmt.Sprintf("%+v", said), slices.Equal(said.Problems, s.problems)
+				got = networkd.Judge(files, networkd.Observe(root.FS(), addressed(c, t)))
+				return fmt.Sprintf("%+v", got), slices.Equal(got.Problems, s.problems)
 			})
 
 			if strings.Contains(s.interfaces, "[{name: lan, nic: {name: wire0}, dhcp4: true}]") &&
@@ -179,7 +179,7 @@ func whatNetworkdMakes(t *testing.T, c *container.Container) {
 				}
 			}
 
-			t.Logf("%+v", said)
+			t.Logf("%+v", got)
 			wrong := sh("journalctl --no-pager -b -o cat -u systemd-networkd | grep -E " +
 				"'/run/(systemd|loam)/network.*(gnoring|nknown|nvalid)'")
 			if !strings.HasPrefix(wrong, "exit status 1") {
@@ -204,7 +204,7 @@ func filesOf(t *testing.T, interfaces string) network.Files {
 	return network.Render(m.Network)
 }
 
-// addressed is networkd.Addressed in the container, with names alone.
+// addressed is networkd.Addressed in the container, with names only.
 func addressed(c *container.Container, t *testing.T) func(int) (string, []string) {
 	return func(index int) (string, []string) {
 		var addresses []string
@@ -241,9 +241,9 @@ func await(t *testing.T, what string, holds func() (string, bool)) {
 	}
 }
 
-// TestWhatWasKeptIsPut: what is kept comes back as it was, and goes; a set
-// takes the place of another by a link.
-func TestWhatWasKeptIsPut(t *testing.T) {
+// TestRecordedNetworkIsWritten: what is recorded comes back unchanged and can
+// be removed; renaming a link replaces one set by another.
+func TestRecordedNetworkIsWritten(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// unread is there until a networkd that runs has read what was put for it: an
-// agent that ends before that leaves the restart to the next one.
+// unread exists until a running networkd has read the files that were written
+// for it. If the agent ends before that, the next one restarts networkd.
 const unread = "run/loam/network-unread"
 
-// MarkUnread says, before Put, that networkd is to be restarted after it.
+// MarkUnread records, before Put, that networkd must be restarted after it.
 func MarkUnread(node *durable.Dir) error {
 	if err := node.MkdirAll(path.Dir(unread)); err != nil {
 		return fmt.Errorf("network: %w", err)
@@ -23,11 +23,11 @@ func MarkUnread(node *durable.Dir) error {
 	return nil
 }
 
-// Unread reports whether that is still to be done.
+// Unread reports whether networkd still has to be restarted.
 func Unread(root *os.Root) bool {
 	_, err := root.Stat(unread)
 	return err == nil
 }
 
-// MarkRead says that it is done.
+// MarkRead records that networkd has been restarted.
 func MarkRead(node *durable.Dir) error { return node.Remove(unread) }
