@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Batch makes new names that nothing refers to yet, and all of them durable at
-// once. Until Sync has returned, any part of them may be lost or torn.
+// Batch creates new names that nothing refers to yet, and makes all of them
+// durable at once. Until Sync has returned, a power cut may lose or corrupt any
+// of them.
 //
-// It keeps the directories open in which it works: nobody else changes those,
-// and to look up each name from the root would cost more than to make it. Close
+// It keeps its directories open, as looking up each name from the root would
+// cost more than creating it. Nothing else may change those directories. Close
 // must be called.
 type Batch struct {
 	dir   *Dir
@@ -25,8 +26,8 @@ type Batch struct {
 	open  map[string]*os.File
 }
 
-// manySyncs is how many fsyncs cost more than one syncfs(2), which also writes
-// what other programs have not written back yet.
+// manySyncs is the number of fsyncs that cost more than one syncfs(2), which
+// also writes back the data of other programs.
 const manySyncs = 32
 
 // Batch begins a batch.
@@ -37,15 +38,15 @@ func (d *Dir) Batch() *Batch {
 // Close ends the batch.
 func (b *Batch) Close() {
 	for _, f := range b.open {
-		_ = f.Close() // Nothing is written by it.
+		_ = f.Close() // It was not written to.
 	}
 	clear(b.open)
 }
 
-// maxOpen is how many directories a batch keeps open.
+// maxOpen is the number of directories a batch keeps open.
 const maxOpen = 64
 
-// begin is the step before a change.
+// begin comes before each change.
 func (b *Batch) begin(s Step) error {
 	if len(b.open) >= maxOpen {
 		b.Close()
@@ -53,7 +54,8 @@ func (b *Batch) begin(s Step) error {
 	return b.dir.step(s)
 }
 
-// directory is the descriptor of the directory name, until the next change.
+// directory returns a descriptor of the directory name, valid until the next
+// change.
 func (b *Batch) directory(name string) (int, error) {
 	f := b.open[name]
 	if f == nil {
@@ -67,7 +69,7 @@ func (b *Batch) directory(name string) (int, error) {
 	return int(f.Fd()), nil
 }
 
-// File makes the new file name. Its directory must exist. The error names it.
+// File creates the file name. Its directory must exist. The error names it.
 func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 	create := func() (*os.File, error) {
 		dir, err := b.directory(path.Dir(name))
@@ -96,7 +98,7 @@ func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
 	return nil
 }
 
-// Mkdir makes the new directory name. One of that name that is open was
+// Mkdir creates the directory name. If it is still open under that name, it was
 // deleted.
 func (b *Batch) Mkdir(name string) error {
 	if err := b.begin(Step{Op: Mkdir, Name: name}); err != nil {
@@ -125,7 +127,7 @@ func (b *Batch) Mkdir(name string) error {
 	return nil
 }
 
-// allow gives a directory its mode, as mkdir(2) applies the umask.
+// allow sets the mode of a directory, as mkdir(2) applies the umask.
 func (b *Batch) allow(name string, mode uint32) error {
 	dir, err := b.directory(name)
 	if err != nil {
@@ -134,7 +136,7 @@ func (b *Batch) allow(name string, mode uint32) error {
 	return unix.Fchmod(dir, mode)
 }
 
-// Link makes the new name a hard link to the file old.
+// Link creates name as a hard link to the file old.
 func (b *Batch) Link(old, name string) error {
 	if err := b.begin(Step{Op: Link, Name: name, From: old}); err != nil {
 		return err
@@ -158,7 +160,7 @@ func (b *Batch) Link(old, name string) error {
 	return nil
 }
 
-// Symlink makes the new name a symbolic link that says target.
+// Symlink creates name as a symbolic link to target.
 func (b *Batch) Symlink(target, name string) error {
 	if err := b.begin(Step{Op: Symlink, Name: name, From: target}); err != nil {
 		return fmt.Errorf("link %s: %w", name, err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// MkdirAll makes directory name and those above it, mode 0755. A symbolic link
-// to a directory that does not exist yet (/opt -> var/opt on a fresh state
-// partition) gets its target made.
+// MkdirAll creates directory name and its parents, with mode 0755. If one is a
+// symbolic link to a directory that does not exist yet (/opt -> var/opt on a
+// fresh state partition), its target is created.
 func (d *Dir) MkdirAll(name string) error {
 	if name == "." || name == "" {
 		return nil
@@ -51,7 +51,8 @@ func (d *Dir) mkdir(name string) error {
 	return nil
 }
 
-// beside is what a link name with this target refers to, relative to the root.
+// beside returns what a link name with this target refers to, relative to the
+// root.
 func beside(name, target string) string {
 	if strings.HasPrefix(target, "/") {
 		return strings.TrimPrefix(path.Clean(target), "/")

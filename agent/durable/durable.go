@@ -1,8 +1,8 @@
 // Package durable changes files so that a power cut leaves the old or the new
-// state, never a mix: write a temporary, fsync it, rename, fsync the directory
-// (rename(2), fsync(2)). Every name is relative to the root it is given.
+// state, never a mixture: write a temporary, fsync it, rename, fsync the
+// directory (rename(2), fsync(2)). Every name is relative to the given root.
 //
-// For many new names at once there is one syncfs(2) instead of an fsync for
+// For many new names, a [Batch] uses one syncfs(2) instead of an fsync for
 // each.
 package durable
 
@@ -32,7 +32,7 @@ type Dir struct {
 	together map[string]bool
 }
 
-// New makes a Dir of root. hook may be nil.
+// New returns a Dir of root. hook may be nil.
 func New(root *os.Root, hook Hook) *Dir {
 	if hook == nil {
 		hook = func(Step) error { return nil }
@@ -40,13 +40,13 @@ func New(root *os.Root, hook Hook) *Dir {
 	return &Dir{root: root, hook: hook}
 }
 
-// Root is the tree that d changes, for reading.
+// Root returns the tree that d changes, for reading.
 func (d *Dir) Root() *os.Root { return d.root }
 
-// WriteFile makes name a regular file with these bytes and permission bits,
-// and reports whether it had to write. Equal content and mode is not
-// rewritten. The parent directory must exist. An error of fsync is final: the
-// kernel has dropped the pages, so a second fsync would lie (fsync(2)).
+// WriteFile makes name a regular file with these bytes and permission bits, and
+// reports whether it had to write. It does not rewrite equal content and mode.
+// The parent directory must exist. An error of fsync is final: the kernel has
+// dropped the pages, so a second fsync would wrongly succeed (fsync(2)).
 func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error) {
 	if d.equal(name, data, mode) {
 		return false, nil
@@ -54,7 +54,7 @@ func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error
 	return true, d.WriteFrom(name, bytes.NewReader(data), mode)
 }
 
-// WriteFrom is WriteFile for content that is streamed: it always writes.
+// WriteFrom is WriteFile for a stream; it always writes.
 func (d *Dir) WriteFrom(name string, data io.Reader, mode fs.FileMode) error {
 	temp := temporary(name)
 	if err := d.discard(temp); err != nil {
@@ -90,8 +90,8 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 	return true, d.replace(temp, name)
 }
 
-// Append adds one line to name, which is made with mode if it is not there. A
-// power cut may leave a part of the line: whoever reads it leaves that out.
+// Append adds a line to name, which is created with mode if it does not exist.
+// A power cut may leave a part of the line, which readers must skip.
 func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
 	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +130,7 @@ func endsLine(f *os.File) bool {
 	return err == nil && last[0] == '\n'
 }
 
-// Discard removes what a write of name that was cut off has left beside it.
+// Discard removes what an interrupted write of name has left beside it.
 func (d *Dir) Discard(name string) error {
 	temp := temporary(name)
 	if _, err := d.root.Lstat(temp); err != nil {
@@ -139,8 +139,8 @@ func (d *Dir) Discard(name string) error {
 	return d.Remove(temp)
 }
 
-// Remove deletes the file, link or empty directory name. A name that is not
-// there is no error.
+// Remove deletes the file, link or empty directory name. It is not an error if
+// name does not exist.
 func (d *Dir) Remove(name string) error {
 	if err := d.step(Step{Op: Remove, Name: name}); err != nil {
 		return err
@@ -153,9 +153,9 @@ func (d *Dir) Remove(name string) error {
 	return d.SyncDir(path.Dir(name))
 }
 
-// RemoveAll deletes name and all beneath it, for what nothing refers to any
-// more: a cut leaves any part of it. The caller syncs the directory, or lets
-// the next start find it again.
+// RemoveAll deletes name and everything below it. Nothing may refer to it any
+// more, as a power cut leaves any part of it. The caller syncs the directory,
+// or deletes again at the next start.
 func (d *Dir) RemoveAll(name string) error {
 	if err := d.step(Step{Op: RemoveAll, Name: name}); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (d *Dir) RemoveAll(name string) error {
 	return nil
 }
 
-// Move makes from, whatever it is, be called name, which must not be there or
-// be what a rename(2) replaces.
+// Move renames from to name, which must not exist or must be something that
+// rename(2) replaces.
 func (d *Dir) Move(from, name string) error {
 	if err := d.step(Step{Op: Rename, Name: name, From: from}); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (d *Dir) Move(from, name string) error {
 	return errors.Join(d.SyncDir(path.Dir(name)), d.SyncDir(path.Dir(from)))
 }
 
-// SyncAll makes all of the file system durable that the directory is on.
+// SyncAll makes the entire file system of the directory durable.
 func (d *Dir) SyncAll() error {
 	if err := d.step(Step{Op: SyncAll, Name: "."}); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (d *Dir) SyncDir(name string) error {
 	return d.sync(Step{Op: SyncDir, Name: name})
 }
 
-// Together does f, at the end of which each directory that it changed is synced
-// once: until then, a power cut may undo any of its changes, each as a whole.
+// Together calls f and then syncs each directory that f changed once. Until
+// then a power cut may undo any of the changes, but each one entirely.
 func (d *Dir) Together(f func() error) error {
 	d.together = map[string]bool{}
 	err := f()
@@ -254,7 +254,7 @@ func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 	return err == nil && bytes.Equal(have, data)
 }
 
-// step asks the hook before a change.
+// step calls the hook before a change.
 func (d *Dir) step(s Step) error {
 	if d.cut != nil {
 		return d.cut
@@ -277,7 +277,7 @@ func (d *Dir) discard(temp string) error {
 	return d.root.Remove(temp)
 }
 
-// fill makes the new file name with data and the exact mode, not yet synced.
+// fill creates the file name with data and the exact mode, not yet synced.
 func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
 	if err := d.step(Step{Op: Create, Name: name}); err != nil {
 		return err
@@ -288,7 +288,7 @@ func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
 	return d.fillBy(create, name, data, mode)
 }
 
-// fillBy is fill, past its first step, for a file that create makes.
+// fillBy is fill after its first step, for a file that create opens.
 func (d *Dir) fillBy(
 	create func() (*os.File, error), name string, data io.Reader, mode fs.FileMode,
 ) error {
@@ -316,7 +316,7 @@ func (d *Dir) symlink(target, name string) error {
 	return d.root.Symlink(target, name)
 }
 
-// replace makes name what temp is, durably.
+// replace durably renames temp to name.
 func (d *Dir) replace(temp, name string) error {
 	if err := d.rename(temp, name); err != nil {
 		return err
@@ -336,16 +336,16 @@ func (d *Dir) rename(temp, name string) error {
 	return nil
 }
 
-// temporary is the name that a new version of name is written under: in the
-// same directory, hidden, with a suffix that no daemon reading that directory
-// takes for its own (.conf, .yaml), and never longer than a name may be.
+// temporary returns the name under which a new version of name is written. It
+// is in the same directory, hidden, at most as long as a name may be, and has
+// no suffix that a daemon reading the directory looks for (.conf, .yaml).
 func temporary(name string) string {
 	sum := sha256.Sum256([]byte(path.Base(name)))
 	return path.Join(path.Dir(name), "."+hex.EncodeToString(sum[:8])+".loam-new")
 }
 
-// WriteVolatile is WriteFile for what is worth nothing after a power cut: it is
-// whole at every moment while the kernel runs, and never synced.
+// WriteVolatile is WriteFile for what is worthless after a power cut. It is
+// never synced, but is complete at every moment while the kernel runs.
 func (d *Dir) WriteVolatile(name string, data []byte, mode fs.FileMode) error {
 	temp := temporary(name)
 	if err := d.discard(temp); err != nil {

@@ -130,7 +130,7 @@ func TestAppend(t *testing.T) {
 		}
 	}
 
-	// A power cut leaves part of a line: the next one begins anew.
+	// A power cut leaves part of a line, and the next line starts on its own.
 	if err := root.WriteFile("log", []byte("one\ntwo\nthr"), 0o600); err != nil {
 		t.Fatal(err)
 	}

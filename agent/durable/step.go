@@ -1,6 +1,6 @@
 package durable
 
-// Op is one kind of change, and of making changes durable.
+// Op is a kind of change, or of sync.
 type Op string
 
 const (
@@ -12,17 +12,17 @@ const (
 	SyncAll   Op = "sync all"   // syncfs(2)
 	Rename    Op = "rename"     // From to Name
 	Link      Op = "link"       // hard link Name to From
-	Symlink   Op = "symlink"    // Name, which says From
+	Symlink   Op = "symlink"    // Name, which points to From
 	Mkdir     Op = "mkdir"      // mode 0755
 	Remove    Op = "remove"     // a file, a link or an empty directory
-	RemoveAll Op = "remove all" // and what is beneath it
+	RemoveAll Op = "remove all" // and everything below it
 )
 
-// Step is one change, a system call or the few that belong together.
+// Step is one change: a system call, or a few that belong together.
 type Step struct {
 	Op   Op
 	Name string
-	// From is the other name, of those that have two.
+	// From is the second name of changes that have two.
 	From string
 }
 
@@ -33,16 +33,14 @@ func (s Step) String() string {
 	return string(s.Op) + " " + s.Name + " from " + s.From
 }
 
-// Hook is called before each step. An error from it ends the operation at that
-// point and all that follow, and leaves everything as it is, as a power cut
-// does.
+// Hook is called before each step. An error from it ends the operation and all
+// later ones, and leaves everything as it is, like a power cut.
 type Hook func(Step) error
 
-// Fault is an error of a hook that is of this one step only, as a full disk
-// gives one.
+// Fault is an error of a hook for a single step, as from a full disk.
 type Fault struct{ Err error }
 
 func (f *Fault) Error() string { return f.Err.Error() }
 
-// Unwrap is the error that the system call would have given.
+// Unwrap returns the error of the system call.
 func (f *Fault) Unwrap() error { return f.Err }
