@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many links the kernel follows in one path
+// maxLinks is the number of links that the kernel follows in one path
 // (path_resolution(7)).
 const maxLinks = 40
 
@@ -29,8 +29,8 @@ func (w *Watcher) arm() error {
 	return errors.Join(err, armErr)
 }
 
-// armOn keeps what is watched already, as whatever has changed on the way to it
-// has made an event, for which take forgets it.
+// armOn keeps existing watches. A change on the way to a watched directory has
+// made an event, for which take has dropped w.armed.
 func (w *Watcher) armOn(fd int) error {
 	a := w.armed
 	if a == nil {
@@ -72,31 +72,30 @@ func (w *Watcher) armOn(fd int) error {
 	return err
 }
 
-// arming is how a table came about.
+// arming is the state from which a table was built.
 type arming struct {
 	inotify int
 	add     func(fd int, name string, mask uint32) (int, error)
 	root    string
 	table   table
 
-	// seen are the directories by path; nil is one that cannot be watched.
+	// seen are the directories by path; nil if it cannot be watched.
 	seen map[string]*directory
 
-	// ends are the directories of managed paths by path, links followed; nil is
-	// one that is not there.
+	// ends are the directories of managed paths by path, with links followed;
+	// nil if it does not exist.
 	ends map[string]*directory
 
-	// links are the entries that were looked at this time, by path.
+	// links are the entries read this time, by path.
 	links map[string]link
 }
 
-// keep forgets the directories that have no managed paths any more, and all
-// managed paths.
+// keep drops the directories without managed paths, and all managed paths.
 func (a *arming) keep(below map[string][]string) {
 	gone := func(parent string) bool { return below[parent] == nil }
 	maps.DeleteFunc(a.ends, func(parent string, _ *directory) bool { return gone(parent) })
-	// What could not be watched may be there by now, for another path through
-	// it.
+	// A directory that could not be watched may exist now, for another path
+	// through it.
 	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return dir == nil })
 	for _, dir := range a.table {
 		clear(dir.files)
@@ -109,21 +108,21 @@ func (a *arming) keep(below map[string][]string) {
 	}
 }
 
-// tidy takes directories out of the table that matter to nothing.
+// tidy removes directories that matter to no path from the table.
 func (a *arming) tidy() {
 	useless := func(dir *directory) bool { return dir != nil && len(dir.files)+len(dir.ways) == 0 }
 	maps.DeleteFunc(a.table, func(_ int32, dir *directory) bool { return useless(dir) })
 	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return useless(dir) })
 }
 
-// link is what readlink(2) says of an entry.
+// link is the result of readlink(2) for an entry.
 type link struct {
 	target string
 	err    error
 }
 
-// read is what an entry says, which is looked at once: whatever becomes of it
-// then makes an event, as its directory is watched.
+// read returns the target of an entry and reads it only once: its directory is
+// watched, so a later change makes an event.
 func (a *arming) read(name string) (string, error) {
 	l, known := a.links[name]
 	if !known {
@@ -157,10 +156,10 @@ func (a *arming) watchPaths(parent string, paths []string) error {
 	return nil
 }
 
-// lookup watches each directory in which parent is looked up, and parent. It is
-// nil if parent is not there; then the entry that is missing is watched. Every
-// entry is looked at after its directory is watched, so a change of it is
-// either seen here or makes an event.
+// lookup watches each directory in which parent is looked up, and parent. It
+// returns nil if parent does not exist, and then the missing entry is watched.
+// An entry is read after its directory is watched, so a change is either seen
+// here or makes an event.
 func (a *arming) lookup(parent string) (*directory, error) {
 	at := "/"
 	rest := split(parent)
@@ -181,10 +180,10 @@ func (a *arming) lookup(parent string) (*directory, error) {
 		full := path.Join(at, name)
 		target, err := a.read(full)
 		switch {
-		case errors.Is(err, unix.EINVAL): // Not a link. If it is a file, no watch can be had.
+		case errors.Is(err, unix.EINVAL): // Not a link. If it is a file, watching it fails.
 			at = full
 		case err != nil:
-			return nil, nil // Not there, or not to be looked at until it changes.
+			return nil, nil // Missing, or unreadable until it changes.
 		default:
 			links++
 			rest = append(split(target), rest...)
@@ -195,15 +194,14 @@ func (a *arming) lookup(parent string) (*directory, error) {
 	}
 
 	if len(rest) > 0 {
-		return nil, nil // Links that lead in a circle lead nowhere until one changes.
+		return nil, nil // A loop of links leads nowhere until one changes.
 	}
 
 	return a.watch(at)
 }
 
-// watch watches the directory name, which has no links in its path. It is nil
-// if that is a file, or if an entry above it has changed since it was looked
-// at.
+// watch watches the directory name, which has no links in its path. It returns
+// nil if name is a file, or if an entry above it has changed since it was read.
 func (a *arming) watch(name string) (*directory, error) {
 	if dir, ok := a.seen[name]; ok {
 		return dir, nil
@@ -224,7 +222,7 @@ func (a *arming) watch(name string) (*directory, error) {
 	dir := a.table[int32(wd)]
 	if dir == nil {
 		dir = &directory{files: map[string][]string{}, ways: map[string][]string{}}
-		dir.id, _ = identityOf(full) // Gone already, it is not what is there later.
+		dir.id, _ = identityOf(full) // If it is gone already, it differs from what comes later.
 		a.table[int32(wd)] = dir
 	}
 
@@ -232,8 +230,8 @@ func (a *arming) watch(name string) (*directory, error) {
 	return dir, nil
 }
 
-// covered reports whether the name of a watched directory leads to another by
-// now. Mounting makes no event.
+// covered reports whether the name of a watched directory now leads to another
+// directory. Mounting makes no event.
 func (a *arming) covered() bool {
 	for name, dir := range a.seen {
 		if dir == nil {
@@ -246,7 +244,7 @@ func (a *arming) covered() bool {
 	return false
 }
 
-// split is the parts of name without empty ones and ".".
+// split returns the parts of name without empty ones and ".".
 func split(name string) []string {
 	parts := strings.Split(name, "/")
 	kept := parts[:0]

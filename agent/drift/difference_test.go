@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// view is what a watcher watches, by inode: names of managed paths, and the
+// view is what a watcher watches, by inode: the names of managed paths, and the
 // directories that are looked up through names.
 func view(t *testing.T, w *Watcher) map[string]string {
 	t.Helper()
@@ -42,7 +42,7 @@ func view(t *testing.T, w *Watcher) map[string]string {
 	return all
 }
 
-// watches is how many watches the kernel has for w (proc_pid_fdinfo(5)).
+// watches is the number of watches of w in the kernel (proc_pid_fdinfo(5)).
 func watches(t *testing.T, w *Watcher) int {
 	t.Helper()
 	conn, err := w.inotify.SyscallConn()
@@ -61,10 +61,9 @@ func watches(t *testing.T, w *Watcher) int {
 	return strings.Count(string(text), "inotify wd:")
 }
 
-// TestAnotherSetIsAsIfItWereTheFirst walks from set to set, with links on the
-// way and paths that are not there, and compares each with that of a new
-// watcher.
-func TestAnotherSetIsAsIfItWereTheFirst(t *testing.T) {
+// TestALaterSetWatchesLikeTheFirst walks from set to set, with links on the
+// way and missing paths, and compares each with a new watcher's.
+func TestALaterSetWatchesLikeTheFirst(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"a/b/c", "a/d", "e", "store/one", "store/two"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {

@@ -14,12 +14,12 @@ import (
 )
 
 // Watcher watches the directories of managed paths, and every directory and
-// link in which those are looked up.
+// link through which they are looked up.
 type Watcher struct {
 	inotify *os.File
 	events  chan []string
 	done    chan struct{}
-	err     error // why the watcher ended; to be read after done
+	err     error // why the watcher ended; read it only after done is closed
 	// add is inotify_add_watch(2).
 	add func(fd int, name string, mask uint32) (int, error)
 
@@ -27,11 +27,11 @@ type Watcher struct {
 	root  string
 	below map[string][]string // managed paths by their directory
 	table table
-	armed *arming // how the table came about; nil if it has to be made again
+	armed *arming // the state behind table; nil if it must be rebuilt
 	retry retry
 }
 
-// New makes a Watcher that watches nothing yet. Close ends it.
+// New returns a Watcher that watches nothing yet. Close must be called.
 func New() (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -55,14 +55,14 @@ func New() (*Watcher, error) {
 }
 
 // Set makes paths, absolute within the tree root, the managed paths. Links
-// above a path are followed, as within that root; the path itself may be one.
-// It costs a few system calls for each directory that had no managed paths
-// before, one for each that had, and none for each path.
+// above a path are followed within that root; the path itself may be a link. It
+// costs a few system calls for each directory that had no managed paths before,
+// one for each directory that had, and none for each path.
 //
-// What changed before Set returned need not be reported of paths that were not
-// managed before: call Set, then compare. If something was mounted over a
-// directory since the last Set, or unmounted, all paths are reported. On error,
-// all that can be watched is; see Err.
+// Changes before Set returned may go unreported for paths that were not managed
+// before: call Set, then compare. If something was mounted over a directory or
+// unmounted since the last Set, all paths are reported. After an error
+// everything that can be watched is; see Err.
 func (w *Watcher) Set(root string, paths []string) error {
 	below := map[string][]string{}
 	for _, name := range paths {
@@ -89,26 +89,28 @@ func (w *Watcher) Set(root string, paths []string) error {
 
 	err := w.rearm()
 	if covered {
-		w.offer(w.all())
+		w.report(w.all())
 	}
 
 	return err
 }
 
-// Events sends managed paths that may have changed, sorted, each once. Changes
-// made while the last were not received yet are merged with them, so one may
-// name a path that Set has taken out since. If the kernel dropped events, or if
-// a directory above went, came or moved, that is all paths beneath.
+// Events sends managed paths that may have changed, sorted and without
+// duplicates. Changes are merged until they are received, so a path may be
+// reported that a later Set has removed. If the kernel dropped events, or a
+// directory above was removed, created or renamed, all paths below it are
+// reported.
 //
-// The agent's own changes are events too: each durable rename names the path it
-// replaced. Who compares then finds nothing to do. Temporaries are not named.
+// The agent's own changes are events too: each durable rename reports the path
+// it replaced, and comparing it then finds no difference. Temporaries are not
+// reported.
 //
-// The channel closes with Close, or when watching has become impossible, which
-// Close then explains.
+// The channel closes with Close, or when watching fails for good; Close then
+// returns the error.
 func (w *Watcher) Events() <-chan []string { return w.events }
 
-// Close ends the watcher, waits for it, and returns why it had ended before, if
-// it had.
+// Close ends the watcher, waits for it, and returns the error that ended it
+// earlier, if any.
 func (w *Watcher) Close() error {
 	err := w.inotify.Close()
 	<-w.done
@@ -118,7 +120,7 @@ func (w *Watcher) Close() error {
 	return errors.Join(w.err, err)
 }
 
-// end closes the events: nothing is sent any more.
+// end closes the channel of events; nothing is sent after it.
 func (w *Watcher) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +129,7 @@ func (w *Watcher) end() {
 	close(w.events)
 }
 
-// all are the managed paths.
+// all returns the managed paths.
 func (w *Watcher) all() set {
 	all := set{}
 	for _, paths := range w.below {
@@ -136,8 +138,8 @@ func (w *Watcher) all() set {
 	return all
 }
 
-// together is how long events are collected before they are read. Whoever
-// changes many files makes several events for each, and they would wake the
+// together is how long events are collected before they are read. A program
+// that changes many files makes several events for each, which would wake the
 // agent one by one.
 const together = 2 * time.Millisecond
 
@@ -161,8 +163,9 @@ func (w *Watcher) run() error {
 	}
 }
 
-// take reports what events are about. If the way to a path has changed, it
-// watches the new one first, so that whoever looks then misses nothing.
+// take reports the paths that events are about. If the way to a path has
+// changed, it watches the new way first, so that a reader of the report misses
+// nothing.
 func (w *Watcher) take(events []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,16 +177,16 @@ func (w *Watcher) take(events []byte) error {
 	}
 
 	if errors.Is(err, unix.ENOSPC) {
-		err = nil // It is tried again.
+		err = nil // It is retried.
 	}
 
-	w.offer(changed)
+	w.report(changed)
 	return err
 }
 
-// offer puts changed into the channel, merged with what waits there. It does
-// not block: the channel holds one, and who sends holds the lock.
-func (w *Watcher) offer(changed set) {
+// report sends changed, merged with what is waiting in the channel. It does not
+// block: the channel has room for one, and every sender holds the lock.
+func (w *Watcher) report(changed set) {
 	if len(changed) == 0 || w.retry.ended {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/loam-os/loam/agent/drift"
 )
 
-// sentinel is a managed path that a test touches last: all events come in the
-// order of the changes, so what it reports before this one is all.
+// sentinel is a managed path that a test changes last. Events come in the order
+// of the changes, so all reports come before the sentinel's.
 const sentinel = "/sentinel/file"
 
 // tree is a root directory for a test.
@@ -60,7 +60,7 @@ func (tr tree) watch(paths ...string) *drift.Watcher {
 	return w
 }
 
-// changed is what w reports up to now.
+// changed returns what w has reported so far.
 func (tr tree) changed(w *drift.Watcher) []string {
 	tr.Helper()
 	tr.write(sentinel, "again")
@@ -90,8 +90,8 @@ func next(t *testing.T, w *drift.Watcher) []string {
 	return nil
 }
 
-// Each row has the managed files /etc/app/a, /etc/app/conf.d/b and the managed
-// link /etc/link; /etc/missing/c is managed and not there.
+// Each row has the managed files /etc/app/a and /etc/app/conf.d/b and the
+// managed link /etc/link; /etc/missing/c is managed and does not exist.
 func TestChanges(t *testing.T) {
 	const a, b, c, link = "/etc/app/a", "/etc/app/conf.d/b", "/etc/missing/c", "/etc/link"
 	for _, test := range []struct {
@@ -223,8 +223,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// After each loss of the directory the next change of the file is noticed, as
-// if nothing had happened.
+// After the directory was lost, the next change of the file is reported as
+// usual.
 func TestDirectoryComesBack(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -293,7 +293,7 @@ func TestDirectoryComesBack(t *testing.T) {
 	}
 }
 
-// What was moved away is watched no longer.
+// What was moved away is no longer watched.
 func TestDirectoryMovedAwayIsForgotten(t *testing.T) {
 	tr := tree{t, t.TempDir()}
 	tr.write("/etc/app/a", "old")
@@ -405,8 +405,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// What is mounted over a directory makes no event; here the root is another
-// without one.
+// A mount over a directory makes no event. Here another root takes its place.
 func TestSetSeesWhatIsMountedOver(t *testing.T) {
 	tr := tree{t, filepath.Join(t.TempDir(), "root")}
 	for _, dir := range []string{"-before", "-after"} {
@@ -434,7 +433,7 @@ func TestSetSeesWhatIsMountedOver(t *testing.T) {
 	}
 }
 
-// Nobody receives until all is done: each path is reported, once.
+// No event is received until all changes are made: each path is reported once.
 func TestManyPathsAreMerged(t *testing.T) {
 	tr := tree{t, t.TempDir()}
 	var paths []string
@@ -456,7 +455,7 @@ func TestManyPathsAreMerged(t *testing.T) {
 	}
 }
 
-// The end of the root is the end of watching.
+// Watching ends with the root.
 func TestRootGone(t *testing.T) {
 	tr := tree{t, filepath.Join(t.TempDir(), "root")}
 	tr.write("/etc/a", "")
@@ -472,7 +471,7 @@ func TestRootGone(t *testing.T) {
 	}
 }
 
-// Close returns when the goroutine has ended, whether or not someone receives.
+// Close returns when the goroutine has ended, even without a receiver.
 func TestClose(t *testing.T) {
 	tr := tree{t, t.TempDir()}
 	tr.write("/etc/a", "")

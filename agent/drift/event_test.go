@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raw is an event as the kernel writes it; its name has a multiple of 16 bytes.
+// raw is an event as the kernel writes it; the length of its name is a multiple
+// of 16 bytes.
 func raw(watch int32, mask uint32, name string) []byte {
 	var padded []byte
 	if name != "" {
@@ -85,7 +86,7 @@ func TestMatch(t *testing.T) {
 			want:  all[:2],
 			moved: true,
 		},
-		{name: "a torn event is none", raw: raw(3, unix.IN_CLOSE_WRITE, "a")[:20]},
+		{name: "a truncated event is dropped", raw: raw(3, unix.IN_CLOSE_WRITE, "a")[:20]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changed, moved := dirs.match(test.raw, below)
@@ -97,7 +98,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, parsing ends, and events written again are the same.
+// Parsing always ends, and events written again are the same.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(append(raw(1, unix.IN_CREATE, "name"), raw(-1, unix.IN_Q_OVERFLOW, "")...))

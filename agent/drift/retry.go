@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel has a limit of watches for all programs of a user. A Watcher that
-// meets it tries again after firstRetry, and then twice as long each time up to
+// The kernel limits the watches of all programs of a user. A Watcher at the
+// limit retries after firstRetry, and then after twice the time up to
 // lastRetry.
 const (
 	firstRetry = time.Second
@@ -27,8 +27,8 @@ type retry struct {
 	ended bool
 }
 
-// Err returns why not all managed paths are watched, nil if they are. It is the
-// same error until the Watcher has them all, as it tries by itself.
+// Err returns why not all managed paths are watched, or nil. It returns the
+// same error until the Watcher, which retries by itself, watches them all.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,9 +38,9 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// rearm is arm that is done again later while there are too few watches. All
-// paths are reported when that begins, so that whoever receives them asks for
-// Err, and when it is over, as nothing told of changes meanwhile. mu is held.
+// rearm is arm with a retry while there are too few watches. All paths are
+// reported when that begins, so that the receiver calls Err, and when it is
+// over, as changes in between went unnoticed. mu must be held.
 func (w *Watcher) rearm() error {
 	err := w.arm()
 	if w.retry.ended {
@@ -59,18 +59,18 @@ func (w *Watcher) rearm() error {
 	}
 
 	if w.retry.lacks != lacked {
-		w.offer(w.all())
+		w.report(w.all())
 	}
 
 	return err
 }
 
-// again tries to watch what could not be watched.
+// again retries the paths that could not be watched.
 func (w *Watcher) again() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.retry.lacks && !w.retry.ended {
-		_ = w.rearm() // Err has it, or the next event finds the way gone.
+		_ = w.rearm() // Err returns the error, or the next event finds the way gone.
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scarce is a Watcher of a kernel that has no watches to spare while none says
-// so.
+// scarce returns a Watcher on a kernel that has no more watches while none is
+// true.
 func scarce(t *testing.T) (w *Watcher, root string, none *atomic.Bool) {
 	t.Helper()
 	root = t.TempDir()

@@ -2,13 +2,13 @@ package drift
 
 import "golang.org/x/sys/unix"
 
-// table is what the watched directories matter to, by watch descriptor.
+// table has the watched directories by watch descriptor.
 type table map[int32]*directory
 
-// directory is what the entries of one watched directory matter to, by name.
+// directory is a watched directory, with the entries that matter by name.
 type directory struct {
-	// files are the managed paths that an entry is: several, if links lead to
-	// this directory on several ways.
+	// files are the managed paths that an entry stands for: several, if links
+	// lead to this directory in several ways.
 	files map[string][]string
 
 	// ways are the directories of managed paths that are looked up through an
@@ -17,7 +17,7 @@ type directory struct {
 	id   identity
 }
 
-// identity tells a directory from another that is mounted over it.
+// identity distinguishes a directory from another mounted over it.
 type identity struct{ device, inode uint64 }
 
 func identityOf(name string) (identity, error) {
@@ -36,18 +36,18 @@ func (s set) add(paths []string) {
 }
 
 const (
-	// written are changes of what an entry is, replaced of whether it is the
-	// same one.
+	// written are changes of an entry's content or mode, replaced changes of
+	// which file it is.
 	written  = unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
 	replaced = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
-	// gone are events of a watched directory itself. IN_UNMOUNT and IN_IGNORED
-	// need not be asked for; the latter follows IN_DELETE_SELF.
+	// gone are events of a watched directory itself. The kernel always sends
+	// IN_UNMOUNT and IN_IGNORED; the latter follows IN_DELETE_SELF.
 	gone = unix.IN_MOVE_SELF | unix.IN_UNMOUNT | unix.IN_IGNORED
-	// watched is what a watch asks for.
+	// watched is the mask of a watch.
 	watched = written | replaced | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 )
 
-// match is the managed paths that raw events are about, of those in below, and
+// match returns the managed paths in below that raw events are about, and
 // whether the way to one of them has changed.
 func (t table) match(raw []byte, below map[string][]string) (changed set, moved bool) {
 	changed = set{}
@@ -59,7 +59,7 @@ func (t table) match(raw []byte, below map[string][]string) (changed set, moved 
 				changed.add(paths)
 			}
 			moved = true
-		case dir == nil: // Of a watch that has been given up.
+		case dir == nil: // From a watch that has been removed.
 		case e.mask&gone != 0:
 			dir.all(changed, below)
 			moved = true
@@ -75,7 +75,7 @@ func (t table) match(raw []byte, below map[string][]string) (changed set, moved 
 	return changed, moved
 }
 
-// all adds the managed paths that any entry matters to.
+// all adds the managed paths of all entries.
 func (d *directory) all(changed set, below map[string][]string) {
 	for _, paths := range d.files {
 		changed.add(paths)
