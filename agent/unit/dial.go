@@ -13,8 +13,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// dial opens the private socket. The peer is systemd and no bus, so there is
-// no Hello; who we are is told by the kernel.
+// dial opens the private socket. The peer is systemd and not a bus, so there is
+// no Hello, and the kernel authenticates the caller.
 func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, error) {
 	var dialer net.Dialer
 	stream, err := dialer.DialContext(ctx, "unix", socket)
@@ -41,12 +41,12 @@ func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, 
 	return conn, nil
 }
 
-// bufferSize has room for all that systemd tells of a job.
+// bufferSize has room for everything that systemd sends about a job.
 const bufferSize = 64 << 10
 
-// buffered is a stream that is read in large pieces: godbus reads each number
-// and text of a message by itself, and from a socket that it opened itself each
-// message in three pieces.
+// buffered reads a stream in large pieces. godbus reads each number and text of
+// a message separately, and from a socket that it opened itself each message in
+// three pieces.
 type buffered struct {
 	net.Conn
 	in *bufio.Reader
@@ -59,9 +59,10 @@ const (
 	pingAgain = 10 * time.Millisecond
 )
 
-// awake waits until systemd answers. sd-bus reads what comes right behind the
-// end of the authentication together with that, and looks at it only when more
-// comes: a first call can wait for its reply until there is a second one.
+// awake waits until systemd answers. sd-bus may read a message that directly
+// follows the authentication together with it, and looks at the message only
+// when more data comes: a first call can wait for its reply until there is a
+// second.
 func awake(ctx context.Context, conn *dbus.Conn) error {
 	answers := make(chan *dbus.Call, pings)
 	peer := conn.Object(service, rootPath)
@@ -71,7 +72,7 @@ func awake(ctx context.Context, conn *dbus.Conn) error {
 		case call := <-answers:
 			var refused dbus.Error
 			if errors.As(call.Err, &refused) {
-				return nil // That is an answer, too.
+				return nil // An error is an answer, too.
 			}
 			return call.Err
 		case <-time.After(pingAgain):

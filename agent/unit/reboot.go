@@ -8,9 +8,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Reboot restarts the machine as a person would (org.freedesktop.login1(5)):
-// logind lets those who have asked for that finish first, as the kubelet does
-// with its pods. Where there is no logind, systemd restarts it at once.
+// Reboot restarts the machine as an operator would (org.freedesktop.login1(5)):
+// logind first waits for programs with a delay lock, such as the kubelet with
+// its pods. Without logind, systemd restarts the machine at once.
 func (s *Systemd) Reboot(ctx context.Context) error {
 	err := rebootByLogind(ctx)
 	if err == nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Show is the state of each unit named, in that order. A unit that systemd
-// does not know has Load "not-found".
+// Show returns the state of each unit in names, in that order. A unit that
+// systemd does not know has Load "not-found".
 //
-// systemd is asked for all of them at once how they are, and in detail only for
-// those of which it has told something since they were last shown: it tells
-// every change of a property in State before it answers the next call
-// (manager_dispatch_dbus_queue in systemd's manager.c), and what it does not
-// tell, as it follows from a unit's file, changes with a reload alone.
+// All units are listed in one call. Details are only requested for units with
+// signals since they were last shown. systemd signals every change of a
+// property in State before it answers the next call
+// (manager_dispatch_dbus_queue in systemd's manager.c). Properties without
+// signals come from a unit's file, and change only with a reload.
 func (s *Systemd) Show(ctx context.Context, names []string) ([]State, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -62,12 +62,12 @@ type listing struct {
 	JobPath                                         dbus.ObjectPath
 }
 
-// fits reports whether a state says what the listing does.
+// fits reports whether a state agrees with the listing.
 func (l listing) fits(s State) bool {
 	return l.Load == s.Load && l.Active == s.Active && l.Sub == s.Sub && (l.JobID != 0) == s.Job
 }
 
-// list is how systemd has the units called names, which it loads if it has not.
+// list lists the units called names; systemd loads those it has not.
 func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
 	var listed []listing
 	err := s.manager.CallWithContext(ctx, manager+".ListUnitsByNames", 0, names).Store(&listed)
@@ -75,7 +75,7 @@ func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
 		return nil, fmt.Errorf("list units: %w", err)
 	}
 
-	if len(listed) != len(names) { // It leaves out what is no name of a unit.
+	if len(listed) != len(names) { // systemd leaves out invalid names of units.
 		return nil, fmt.Errorf("list units: systemd knows %d of %d names: %s",
 			len(listed), len(names), strings.Join(names, ", "))
 	}
@@ -83,7 +83,8 @@ func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
 	return listed, nil
 }
 
-// asking is a call for all properties of one unit, and where its state goes.
+// asking is a pending call for all properties of a unit, and where the state
+// goes.
 type asking struct {
 	signals *signals
 	showing *showing
@@ -92,7 +93,7 @@ type asking struct {
 	state   *State
 }
 
-// ask asks for a unit without waiting for the answer.
+// ask requests a unit's properties without waiting for the reply.
 func (s *Systemd) ask(
 	ctx context.Context, name string, path dbus.ObjectPath, state *State,
 ) *asking {
@@ -107,7 +108,7 @@ func (s *Systemd) ask(
 	return a
 }
 
-// finish waits for the answer.
+// finish waits for the reply.
 func (a *asking) finish() error {
 	<-a.call.Done
 	all, err := propertiesOf(a.call)
@@ -121,7 +122,8 @@ func (a *asking) finish() error {
 	return nil
 }
 
-// propertiesOf is what GetAll answered, which Store would copy, value by value.
+// propertiesOf returns the reply of GetAll, without the copy of each value that
+// Store makes.
 func propertiesOf(call *dbus.Call) (map[string]dbus.Variant, error) {
 	if call.Err != nil {
 		return nil, call.Err
@@ -134,8 +136,8 @@ func propertiesOf(call *dbus.Call) (map[string]dbus.Variant, error) {
 	return nil, errors.New("systemd's answer is no list of properties")
 }
 
-// stateOf reads the properties that org.freedesktop.systemd1(5) lists for
-// units and services. One that is missing leaves its field empty.
+// stateOf reads the properties that org.freedesktop.systemd1(5) lists for units
+// and services. A missing property leaves its field empty.
 func stateOf(name string, all map[string]dbus.Variant) State {
 	p := properties(all)
 	return State{
@@ -168,7 +170,7 @@ func (p properties) signed(key string) int32    { v, _ := p[key].Value().(int32)
 func (p properties) unsigned(key string) uint32 { v, _ := p[key].Value().(uint32); return v }
 func (p properties) long(key string) uint64     { v, _ := p[key].Value().(uint64); return v }
 
-// id is a 128-bit id in hex, "" if it was never set.
+// id returns a 128-bit ID in hex, "" if it was never set.
 func (p properties) id(key string) string {
 	raw, _ := p[key].Value().([]byte)
 	for _, b := range raw {
@@ -179,7 +181,8 @@ func (p properties) id(key string) string {
 	return ""
 }
 
-// job reports whether the unit has a job: Job is (id, path), id 0 for none.
+// job reports whether the unit has a job: Job is (ID, path), with ID 0 for
+// none.
 func (p properties) job() bool {
 	pair, _ := p["Job"].Value().([]any)
 	if len(pair) != 2 {

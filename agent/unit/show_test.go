@@ -16,8 +16,7 @@ import (
 	"github.com/loam-os/loam/test/fakesystemd"
 )
 
-// fake is a fake systemd that has units, all of them up, and a connection to
-// it.
+// fake is a fake systemd with units, all of them up, and a connection to it.
 func fake(t *testing.T, count int) (*fakesystemd.Manager, *unit.Systemd, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +94,7 @@ func TestUnitsThatDidNotChangeAreNotAskedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	showAll(t, s, names) // What systemd tells behind the end of the job may still come.
+	showAll(t, s, names) // Signals after the end of the job may still come.
 	manager.Calls()
 	after := showAll(t, s, names)
 
@@ -125,7 +124,8 @@ func TestMessagesAreReadInLargePieces(t *testing.T) {
 	}
 }
 
-// reads is how often this process has called read(2) (proc_pid_io(5), syscr).
+// reads returns how often this process has called read(2) (proc_pid_io(5),
+// syscr).
 func reads(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -145,7 +145,7 @@ func reads(t *testing.T) int {
 
 func TestWhatSystemdShowsIsNeverOld(t *testing.T) { container.Run(t, neverOld) }
 
-// neverOld has others change units that were shown before.
+// neverOld changes units behind the connection's back after they were shown.
 func neverOld(t *testing.T, c *container.Container) {
 	s := connect(t, c)
 	dir := durable.New(c.OpenRoot(t), nil)

@@ -13,33 +13,34 @@ import (
 // changedSignal is what systemd sends when properties of an object change.
 const changedSignal = "PropertiesChanged"
 
-// signals is what systemd has told. godbus delivers signals and replies in the
-// order in which systemd sent them, each before it reads the next.
+// signals is the state that follows from systemd's signals. godbus delivers
+// signals and replies in the order in which systemd sent them, each before it
+// reads the next.
 type signals struct {
 	mu sync.Mutex
 
-	// known are units as they were shown last, by object, unless something was
-	// said of them since.
+	// known are the units as they were last shown, by object, if no signal
+	// about them came since.
 	known map[dbus.ObjectPath]State
 
-	// shows are those under way.
+	// shows are the calls under way.
 	shows []*showing
 
-	// ended are the results of jobs that nobody has asked for yet, while
-	// somebody may; waiting are those who have. expected counts them all.
+	// ended are the results of jobs that no caller waits for yet but one may;
+	// waiting are the callers that do. expected counts both.
 	ended    map[dbus.ObjectPath]string
 	waiting  map[dbus.ObjectPath][]chan<- string
 	expected int
 
-	// listeners are to hear of units that change.
+	// listeners receive the names of units that change.
 	listeners []listener
 
-	// lost is closed when the connection is.
+	// lost is closed when the connection ends.
 	lost chan struct{}
 }
 
-// showing is one unit that is being looked at, stale if something was said of
-// it meanwhile.
+// showing is a unit whose state is being requested, stale if a signal about it
+// came meanwhile.
 type showing struct {
 	path  dbus.ObjectPath
 	stale bool
@@ -65,14 +66,15 @@ func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
 			return
 		}
 		s.forget(signal.Path)
-		s.tell(unitName(signal.Path))
+		s.notify(unitName(signal.Path))
 	case "UnitNew", "UnitRemoved":
-		// The units that it requires, or that require it, are told as changed.
+		// The units that it requires, or that require it, are signaled as
+		// changed.
 		if path, ok := argument[dbus.ObjectPath](signal, 1); ok {
 			s.forget(path)
 		}
 	case "Reloading":
-		// What a unit's file says is not told as changed.
+		// Properties from a unit's file are not signaled as changed.
 		s.forgetAll()
 	case "JobRemoved":
 		job, isJob := argument[dbus.ObjectPath](signal, 1)
@@ -83,7 +85,7 @@ func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
 	}
 }
 
-// argument is the argument of a signal at index i, if it has that type.
+// argument returns the argument of a signal at index i, if it has that type.
 func argument[T any](signal *dbus.Signal, i int) (value T, ok bool) {
 	if len(signal.Body) <= i {
 		return value, false
@@ -110,7 +112,8 @@ func (s *signals) forgetAll() {
 	}
 }
 
-// recall is the unit as it was shown last, if nothing was said of it since.
+// recall returns the unit as it was last shown, if no signal about it came
+// since.
 func (s *signals) recall(path dbus.ObjectPath) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +121,7 @@ func (s *signals) recall(path dbus.ObjectPath) (State, bool) {
 	return state, ok
 }
 
-// begin notes that a unit is being looked at.
+// begin records that a unit's state is being requested.
 func (s *signals) begin(path dbus.ObjectPath) *showing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +130,7 @@ func (s *signals) begin(path dbus.ObjectPath) *showing {
 	return show
 }
 
-// finish ends that. A state is kept, nil for none, unless it is stale.
+// finish ends that, and caches state, nil for none, unless it is stale.
 func (s *signals) finish(show *showing, state *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,11 +140,11 @@ func (s *signals) finish(show *showing, state *State) {
 	}
 }
 
-// expectation is a job that is being asked for.
+// expectation is a job that is being requested.
 type expectation struct{ *signals }
 
-// expectJob must come before the call that makes the job: it may end before the
-// caller has its reply.
+// expectJob must be called before the call that creates the job: the job may
+// end before the caller has its reply.
 func (s *signals) expectJob() expectation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +187,8 @@ func (e expectation) wait(job dbus.ObjectPath, result chan<- string) {
 	e.waiting[job] = append(e.waiting[job], result)
 }
 
-// end notes the result of a job. Two may wait for it: systemd makes one job of
-// two that ask for the same.
+// end records the result of a job. Two callers may wait for it: systemd merges
+// equal jobs.
 func (s *signals) end(job dbus.ObjectPath, result string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

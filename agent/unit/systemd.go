@@ -9,11 +9,11 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// PrivateSocket is where systemd itself answers, for root only and without a
+// PrivateSocket is where systemd itself answers, to root only and without a
 // message bus.
 const PrivateSocket = "/run/systemd/private"
 
-// The names that systemd has on D-Bus (org.freedesktop.systemd1(5)).
+// Names of systemd on D-Bus (org.freedesktop.systemd1(5)).
 const (
 	service   = "org.freedesktop.systemd1"
 	rootPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
@@ -21,17 +21,16 @@ const (
 	manager   = service + ".Manager"
 )
 
-// Systemd is a connection to a running systemd. There is one for calls and
-// signals alike: systemd sends every signal to each connection of its private
-// socket.
+// Systemd is a connection to a running systemd, for both calls and signals:
+// systemd sends every signal to each connection of its private socket.
 type Systemd struct {
 	conn    *dbus.Conn
 	manager dbus.BusObject
 	signals *signals
 }
 
-// Connect connects to the systemd that listens on socket, or, where that is
-// not there, to the one on the system bus.
+// Connect connects to the systemd that listens on socket or, if the socket does
+// not exist, to the one on the system bus.
 func Connect(ctx context.Context, socket string) (*Systemd, error) {
 	s, err := connect(ctx, func(opt dbus.ConnOption) (*dbus.Conn, error) {
 		return dial(ctx, socket, opt)
@@ -48,7 +47,7 @@ func Connect(ctx context.Context, socket string) (*Systemd, error) {
 	return s, nil
 }
 
-// connect opens a connection and subscribes to what systemd tells.
+// connect opens a connection and subscribes to systemd's signals.
 func connect(
 	ctx context.Context, open func(dbus.ConnOption) (*dbus.Conn, error),
 ) (*Systemd, error) {
@@ -67,8 +66,8 @@ func connect(
 	return s, nil
 }
 
-// connectBus connects to the system bus, which sends on only the signals that
-// it is asked for.
+// connectBus connects to the system bus, which forwards only the signals it is
+// asked for.
 func connectBus(opt dbus.ConnOption) (*dbus.Conn, error) {
 	conn, err := dbus.ConnectSystemBus(opt)
 	if err != nil {
@@ -81,7 +80,7 @@ func connectBus(opt dbus.ConnOption) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Systemd) Close() { s.conn.Close() }
 
 // Reload makes systemd read its units again.
@@ -92,7 +91,7 @@ func (s *Systemd) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Start starts a unit and waits until its job is finished. A job with a result
+// Start starts a unit and waits for the end of its job. A job with a result
 // other than "done" is a *JobError.
 func (s *Systemd) Start(ctx context.Context, name string) error {
 	return s.job(ctx, "start", "StartUnit", name)
@@ -113,16 +112,16 @@ func (s *Systemd) ReloadUnit(ctx context.Context, name string) error {
 	return s.job(ctx, "reload", "ReloadUnit", name)
 }
 
-// ResetFailed makes systemd forget that a unit failed, and how often it was
-// started of late: what has been corrected starts at once. It is no error if
-// systemd does not know the unit. systemd does what one connection asks for in
-// order, so there is no answer to wait for before the start.
+// ResetFailed makes systemd forget that a unit failed and how often it was
+// started recently, so that a corrected unit starts at once. It is not an error
+// if systemd does not know the unit. systemd handles the calls of a connection
+// in order, so the start need not wait for a reply.
 func (s *Systemd) ResetFailed(_ context.Context, name string) {
-	// The start says what is wrong.
+	// The start reports what is wrong.
 	s.manager.Go(manager+".ResetFailedUnit", dbus.FlagNoReplyExpected, nil, name)
 }
 
-// job asks for a job by the Manager's method and waits until it has ended.
+// job creates a job by the Manager's method and waits until it has ended.
 func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	jobs := s.signals.expectJob()
 	defer jobs.forget()
@@ -149,8 +148,8 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	return errors.Join(failed, err)
 }
 
-// Ready tells the systemd that started this process that it is up
-// (sd_notify(3)); without one it does nothing.
+// Ready notifies the systemd that started this process that it is up
+// (sd_notify(3)). Without systemd it does nothing.
 func Ready() error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)

@@ -23,8 +23,8 @@ func connect(t *testing.T, c *container.Container) *unit.Systemd {
 	return s
 }
 
-// place puts text where a generation has its content, and a symbolic link to it
-// where systemd looks.
+// place writes text where a generation has its content, and a symbolic link to
+// it where systemd looks.
 func place(t *testing.T, dir *durable.Dir, name, text string) {
 	t.Helper()
 	content := path.Join("var/lib/loam/generations/1/root", name)
@@ -54,8 +54,8 @@ func link(t *testing.T, dir *durable.Dir, name, target string) {
 
 const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 
-// TestSystemdTakesUnitsThatAreLinks settles what the layout of a generation
-// relies on: units that are symbolic links through /run/loam/current.
+// TestSystemdTakesUnitsThatAreLinks checks what the layout of a generation
+// relies on: units may be symbolic links through /run/loam/current.
 func TestSystemdTakesUnitsThatAreLinks(t *testing.T) {
 	container.Run(t, unitsThatAreLinks)
 }
@@ -155,7 +155,7 @@ func jobs(t *testing.T, c *container.Container) {
 	place(t, dir, units+"once.service", "[Service]\nType=oneshot\nExecStart=true\n")
 	place(t, dir, units+"skipped.service", "[Unit]\nConditionPathExists=/absent\n"+sleeper)
 
-	// A unit that nothing refers to is forgotten when it is down.
+	// A unit without references is unloaded when it is down.
 	link(t, dir, units+"basic.target.wants/skipped.service", "/"+units+"skipped.service")
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func show(t *testing.T, s *unit.Systemd, name string) unit.State {
 	return states[0]
 }
 
-// property is what systemctl(1) says of a unit.
+// property returns a property of a unit by systemctl(1).
 func property(t *testing.T, c *container.Container, unit, name string) string {
 	t.Helper()
 	return strings.TrimSpace(c.Command(t, "systemctl", "show", "-P", name, unit))
@@ -255,7 +255,7 @@ func needsReload(t *testing.T, c *container.Container, unit string) bool {
 	return property(t, c, unit, "NeedDaemonReload") == "yes"
 }
 
-// flip makes the current generation one with another text of a unit.
+// flip makes a generation with another text of a unit the current one.
 func flip(t *testing.T, dir *durable.Dir, name, text string) {
 	t.Helper()
 	content := path.Join("var/lib/loam/generations/2/root", name)

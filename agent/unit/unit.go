@@ -1,10 +1,10 @@
-// Package unit is systemd: starting, stopping and looking at units over D-Bus
+// Package unit controls systemd over D-Bus: it starts, stops and observes units
 // (org.freedesktop.systemd1(5)). It is the only importer of go-systemd.
 //
-// It talks to systemd's private socket and needs no D-Bus daemon. One
-// connection has calls and signals. Units are listed in one call, and shown in
-// detail only when systemd has reported a change of them since: systemd reports
-// a change before it answers the next call.
+// It uses systemd's private socket and needs no D-Bus daemon. One connection
+// carries calls and signals. Units are listed in one call, and shown in detail
+// only when systemd has signaled a change since: systemd sends the signals of a
+// change before it answers the next call.
 package unit
 
 import (
@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// State is what systemd says about one unit; the words are systemd's own.
+// State is the state of one unit, in systemd's own words.
 type State struct {
 	Name string
 
-	// ID is the name that systemd itself uses, where Name is an alias of it.
+	// ID is the name that systemd itself uses if Name is an alias.
 	ID string
 
 	// Load is "loaded", "not-found", "masked", "bad-setting", "error"…
@@ -36,23 +36,23 @@ type State struct {
 	FragmentPath string
 	DropInPaths  []string
 
-	// Result is "success" or why the unit failed; ExitCode is the main
-	// process's last.
+	// Result is "success" or why the unit failed. ExitCode is the exit code of
+	// its last main process.
 	Result   string
 	ExitCode int
 
 	// Restarts is how often systemd has restarted a service by itself
-	// (Restart=) since it was last started otherwise.
+	// (Restart=) since it was last started in another way.
 	Restarts int
 
-	// BoundBy are the units that stop and restart with this one: RequiredBy,
+	// BoundBy are the units that stop and restart with this unit: RequiredBy,
 	// RequisiteOf, BoundBy and ConsistsOf.
 	BoundBy []string
 
-	// Job says that a job for the unit is queued or running.
+	// Job is set if a job for the unit is queued or running.
 	Job bool
 
-	// Skipped says that a Condition…= of the unit did not hold at its last
+	// Skipped is set if a Condition…= of the unit did not hold at its last
 	// start.
 	Skipped bool
 
@@ -63,8 +63,8 @@ type State struct {
 // Running reports whether the unit is up.
 func (s State) Running() bool { return s.Active == "active" || s.Active == "reloading" }
 
-// Started reports whether the unit is as a start leaves it: up, or done, as a
-// service of Type=oneshot is, or left out because of a condition.
+// Started reports whether the unit is as a start leaves it: up, finished (as a
+// service of Type=oneshot), or skipped because of a condition.
 func (s State) Started() bool {
 	if s.Job {
 		return false
@@ -85,7 +85,7 @@ type JobError struct {
 	Unit string
 	// Result is the job's: "failed", "timeout", "canceled", "dependency"…
 	Result string
-	// State is the unit's afterwards, as far as it could be had.
+	// State is the unit's afterwards, as far as it is known.
 	State State
 }
 

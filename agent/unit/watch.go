@@ -10,9 +10,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Changes says the name of each unit whose state changes, until ctx ends or the
-// connection is lost; then the channel is closed. A unit that changes again
-// before its name is received is said once.
+// Changes sends the name of each unit whose state changes, until ctx ends or
+// the connection is lost; then the channel is closed. A unit that changes again
+// before its name is received is sent once.
 func (s *Systemd) Changes(ctx context.Context) (<-chan string, error) {
 	l := listener{changed: make(chan string), ended: make(chan struct{})}
 	s.signals.listen(l)
@@ -25,7 +25,7 @@ func (s *Systemd) Changes(ctx context.Context) (<-chan string, error) {
 	return names, nil
 }
 
-// listener is sent the name of each unit that changes until it has ended.
+// listener receives the name of each unit that changes until it has ended.
 type listener struct {
 	changed chan string
 	ended   chan struct{}
@@ -37,9 +37,9 @@ func (s *signals) listen(l listener) {
 	s.listeners = append(s.listeners, l)
 }
 
-// tell sends name to each listener, which takes it at once, and drops those
-// that have ended.
-func (s *signals) tell(name string) {
+// notify sends name to each listener, which receives it at once, and drops the
+// listeners that have ended.
+func (s *signals) notify(name string) {
 	s.mu.Lock()
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *signals) tell(name string) {
 	}
 }
 
-// forward sends on the names of units that change, however slow the receiver
+// forward passes on the names of units that change, however slow the receiver
 // is. It returns when ctx ends or the connection is lost.
 func forward(
 	ctx context.Context, lost <-chan struct{}, changed <-chan string, names chan<- string,
@@ -90,8 +90,8 @@ func include(names []string, name string) []string {
 	return append(names, name)
 }
 
-// unitName is the unit of an object path: its last part, in which _XX is the
-// byte of that hex value (sd_bus_path_decode(3)).
+// unitName returns the unit of an object path: its last part, in which _XX is
+// the byte with that hex value (sd_bus_path_decode(3)).
 func unitName(object dbus.ObjectPath) string {
 	var name strings.Builder
 	for escaped := path.Base(string(object)); escaped != ""; {
