@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Address is one of a Node's status.addresses.
+// Address is an entry of a Node's status.addresses.
 type Address struct {
 	// Type is InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS.
 	Type, Address string
@@ -13,10 +13,11 @@ type Address struct {
 
 const internalIP = "InternalIP"
 
-// Restore decides what to write to a Node whose addresses were before and are
-// now: nil for nothing. A kubelet that restarts while a cloud's API does not
-// answer may take the InternalIP away, and with it the node out of the pods'
-// network. Those that an interface still has, one of local, are put back first.
+// Restore decides which addresses to write to a Node that had the addresses
+// before and now has now; nil for none. A kubelet that restarts while a cloud's
+// API is down may remove the InternalIP, which takes the node out of the pods'
+// network. Removed addresses that are still in local, those of the interfaces,
+// are put back first.
 func Restore(before, now []Address, local []netip.Addr) []Address {
 	if slices.ContainsFunc(now, isInternal) {
 		return nil

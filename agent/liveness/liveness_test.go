@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// letters are looks at a unit: it answers (.), fails (x), is down (-), or is
-// not part of the generation (0).
+// letters are observations of a unit: it answers (.), fails (x), is down (-),
+// or is not part of the generation (0).
 var letters = map[rune]liveness.Standing{
 	'.': liveness.Up,
 	'x': liveness.Up,
@@ -20,7 +20,7 @@ var letters = map[rune]liveness.Standing{
 	'0': liveness.Absent,
 }
 
-// marks are how words are written: ! failing, R restart, + recovered.
+// marks abbreviate words: ! failing, R restart, + recovered.
 var marks = map[liveness.Word]string{
 	liveness.Nothing:   " ",
 	liveness.Failing:   "!",
@@ -95,7 +95,7 @@ func TestStandingOf(t *testing.T) {
 		},
 		{"on its way", status.Status{Units: kubelet("activating")}, liveness.Down},
 		{"failed", status.Status{Units: kubelet("failed")}, liveness.Down},
-		{"stopped by a person", status.Status{Units: kubelet("inactive")}, liveness.Down},
+		{"stopped by an operator", status.Status{Units: kubelet("inactive")}, liveness.Down},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := liveness.StandingOf("kubelet.service", test.status); got != test.want {

@@ -9,19 +9,20 @@ import (
 	"net/http"
 )
 
-// KubeletAddress is where kubelet tells of its health (KubeletConfiguration,
-// healthzBindAddress and healthzPort); ContainerdSocket is where containerd
+// KubeletAddress is where the kubelet serves its health (KubeletConfiguration,
+// healthzBindAddress and healthzPort). ContainerdSocket is where containerd
 // listens.
 const (
 	KubeletAddress   = "127.0.0.1:10248"
 	ContainerdSocket = "/run/containerd/containerd.sock"
 )
 
-// maxAnswer is the longest answer in bytes; a right one has under a hundred.
+// maxAnswer is the longest response in bytes; a valid one has less than a
+// hundred.
 const maxAnswer = 64 << 10
 
-// Kubelet reports whether the kubelet at address, HOST:PORT, says that it is
-// well.
+// Kubelet checks that the kubelet at address, HOST:PORT, reports that it is
+// healthy.
 func Kubelet(address string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if err := askKubelet(ctx, address); err != nil {
@@ -52,8 +53,8 @@ func askKubelet(ctx context.Context, address string) error {
 	return nil
 }
 
-// Containerd reports whether the containerd behind socket answers: it is asked
-// for its version.
+// Containerd checks that the containerd behind socket answers a request for its
+// version.
 func Containerd(socket string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if err := askContainerd(ctx, socket); err != nil {
@@ -63,8 +64,8 @@ func Containerd(socket string) func(ctx context.Context) error {
 	}
 }
 
-// version is a call of gRPC over HTTP/2 with an empty message: one byte for
-// "not compressed", four for the length (PROTOCOL-HTTP2.md of gRPC).
+// version is a gRPC call over HTTP/2 with an empty message: one byte for "not
+// compressed", four for the length (PROTOCOL-HTTP2.md of gRPC).
 const version = "http://containerd/containerd.services.version.v1.Version/Version"
 
 func askContainerd(ctx context.Context, socket string) error {
@@ -84,7 +85,7 @@ func askContainerd(ctx context.Context, socket string) error {
 		return err
 	}
 
-	// An answer without a message has its status among the headers.
+	// A response without a message has its status among the headers.
 	code := answer.Trailer.Get("Grpc-Status")
 	message := answer.Trailer.Get("Grpc-Message")
 	if code == "" {
@@ -102,14 +103,14 @@ func askContainerd(ctx context.Context, socket string) error {
 	return nil
 }
 
-// answer is a response with its whole body, which is closed.
+// answer is a response with its complete body, which is closed.
 type answer struct {
 	*http.Response
 	body []byte
 }
 
-// exchange makes one request over a connection of its own, which is closed
-// afterwards whatever happened on it. It follows no redirect.
+// exchange makes one request over its own connection, which is always closed
+// afterwards. It follows no redirect.
 func exchange(
 	network, address string, protocols http.Protocols, request *http.Request,
 ) (answer, error) {

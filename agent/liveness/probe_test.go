@@ -17,11 +17,11 @@ import (
 	"github.com/loam-os/loam/agent/liveness"
 )
 
-// soon is for probes that are to give up, late for those that need not.
+// soon is for probes that should time out, late for all others.
 const soon, late = 100 * time.Millisecond, 10 * time.Second
 
-// served is the address of a server on listener, which waits at the end until
-// all who came have hung up.
+// served returns the address of a server on listener. The end of the test waits
+// until all clients have closed their connections.
 func served(
 	t *testing.T, listener net.Listener, protocols *http.Protocols, handler http.HandlerFunc,
 ) string {
@@ -59,8 +59,9 @@ func served(
 	return listener.Addr().String()
 }
 
-// raw is the address of one that takes a request, says text and then nothing,
-// and that waits at the end until all who came have hung up.
+// raw returns the address of a server that reads a request, sends text and then
+// nothing. The end of the test waits until all clients have closed their
+// connections.
 func raw(t *testing.T, listener net.Listener, text string) string {
 	t.Helper()
 	done := make(chan struct{})
@@ -96,14 +97,14 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return listener
 }
 
-// refused is the address of nobody.
+// refused returns an address where nothing listens.
 func refused(t *testing.T, listener net.Listener) string {
 	t.Helper()
 	listener.Close()
 	return listener.Addr().String()
 }
 
-// check runs a probe that should say want, "" for nothing.
+// check runs a probe that should return the error want, "" for none.
 func check(t *testing.T, probe func(context.Context) error, want string) {
 	t.Helper()
 	limit := late
@@ -158,7 +159,7 @@ func TestKubelet(t *testing.T) {
 			answers(200, strings.Repeat("x", 1<<20)),
 			"answers more than 65536 bytes",
 		},
-		{"nobody listens", func(t *testing.T) string {
+		{"nothing listens", func(t *testing.T) string {
 			return refused(t, tcp(t))
 		}, "connection refused"},
 		{"a socket that says nothing", says(""), context.DeadlineExceeded.Error()},
@@ -182,7 +183,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// grpc answers a call as a server of gRPC does; status is "" for none.
+// grpc answers a call as a gRPC server does; status is "" for none.
 func grpc(message, status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		call, err := io.ReadAll(r.Body)
@@ -249,7 +250,7 @@ func TestContainerd(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}), "read the answer: " + context.DeadlineExceeded.Error()},
-		{"nobody listens", func(t *testing.T) string {
+		{"nothing listens", func(t *testing.T) string {
 			return refused(t, socket(t))
 		}, "no such file or directory"},
 		{"a socket that says nothing", says(""), context.DeadlineExceeded.Error()},

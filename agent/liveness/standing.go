@@ -6,9 +6,9 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// StandingOf is how the unit name stands on a node of that status. While a
-// change is applied no unit is probed: the change restarts them itself, and
-// judges what becomes of them.
+// StandingOf returns the standing of the unit name on a node with that status.
+// While a change is applied no unit is probed: the change restarts units
+// itself, and judges the result.
 func StandingOf(name string, s status.Status) Standing {
 	i := slices.IndexFunc(s.Units, func(u status.Unit) bool { return u.Name == name })
 	switch {

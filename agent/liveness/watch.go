@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Every is how often each unit is probed, limit what a probe may take.
+// Every is the interval between probes of a unit, limit the timeout of a probe.
 const (
 	Every = 30 * time.Second
 	limit = 10 * time.Second
@@ -17,24 +17,24 @@ const (
 // ErrBusy means that units cannot be restarted now, as a change is under way.
 var ErrBusy = errors.New("a change is under way")
 
-// Event is what happened to a unit, for people and for the cluster.
+// Event is what happened to a unit, for the log and for the cluster.
 type Event struct {
 	Unit string
 	Word Word
 
-	// Problem is what the probe said, "" of Recovered; Err why the unit could
-	// not be restarted.
+	// Problem is the error of the probe, "" for Recovered; Err is why the unit
+	// could not be restarted.
 	Problem string
 	Err     error
 }
 
-// Watch probes units. All fields are set before Run and not changed after.
+// Watch probes units. All fields must be set before Run and not changed after.
 type Watch struct {
-	// Probes reports, by unit, whether it answers.
+	// Probes has a probe for each unit, which returns an error if it does not
+	// answer.
 	Probes map[string]func(ctx context.Context) error
 
-	// Standings is how each of the units stands now; one that is missing is
-	// Absent.
+	// Standings returns the standing of each unit; a missing unit is Absent.
 	Standings func(ctx context.Context, units []string) (map[string]Standing, error)
 
 	// Restart restarts units and returns when that is done. While a change is
@@ -55,22 +55,22 @@ func (w Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.look(ctx, known)
+			w.probeAll(ctx, known)
 		}
 	}
 }
 
-// look looks at each unit once, and restarts together what is to be restarted:
-// who does it knows that containerd goes before kubelet.
-func (w Watch) look(ctx context.Context, known map[string]Health) {
+// probeAll probes each unit once, and restarts all that need it in one call:
+// the callee orders containerd before kubelet.
+func (w Watch) probeAll(ctx context.Context, known map[string]Health) {
 	units := slices.Sorted(maps.Keys(w.Probes))
 	standings, err := w.Standings(ctx, units)
-	if err != nil { // The node's loop has ended, or is about to.
+	if err != nil { // The node's loop has ended, or will.
 		return
 	}
 
 	failed := w.probe(ctx, units, standings)
-	if ctx.Err() != nil { // So have the probes, for no fault of the units.
+	if ctx.Err() != nil { // The probes ended with ctx, not because of the units.
 		return
 	}
 
@@ -94,8 +94,8 @@ func (w Watch) look(ctx context.Context, known map[string]Health) {
 	w.restart(ctx, restart, before, known)
 }
 
-// probe asks all that are up, side by side, and returns what those said that
-// do not answer.
+// probe probes all units that are up concurrently, and returns the errors of
+// those that do not answer.
 func (w Watch) probe(
 	ctx context.Context, units []string, standings map[string]Standing,
 ) map[string]error {
@@ -125,8 +125,8 @@ func (w Watch) probe(
 	return failed
 }
 
-// restart has units restarted. A node that is busy is asked again the next
-// time, if they still fail then.
+// restart restarts units. If the node is busy, the units that still fail are
+// restarted after the next probe.
 func (w Watch) restart(ctx context.Context, events []Event, before, known map[string]Health) {
 	if len(events) == 0 {
 		return
@@ -151,7 +151,7 @@ func (w Watch) restart(ctx context.Context, events []Event, before, known map[st
 	}
 }
 
-// Text is the event for a person.
+// Text returns the event as a sentence.
 func (e Event) Text() string {
 	switch {
 	case e.Word == Recovered:

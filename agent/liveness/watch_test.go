@@ -18,25 +18,25 @@ var (
 	errJob  = errors.New("restart kubelet.service: timeout")
 )
 
-// node is a node with two units, and a diary of what happened when.
+// node is a node with two units, and a record of what happened when.
 type node struct {
 	begin    time.Time
 	standing liveness.Standing
 
-	// dead are the units that answer nothing, hangs those that never do.
+	// dead are the units that do not answer, hangs those whose probe never
+	// returns.
 	dead, hangs map[string]bool
 
-	// helps says that a restart makes a unit answer; restart is what one
-	// returns.
+	// helps makes a restarted unit answer; restart is the result of a restart.
 	helps   bool
 	restart error
 
-	// then changes the node after 100 s; nil for nothing.
+	// then changes the node after 100 s; nil for no change.
 	then  func(n *node)
 	diary []string
 }
 
-func (n *node) note(format string, args ...any) {
+func (n *node) record(format string, args ...any) {
 	n.diary = append(n.diary,
 		fmt.Sprintf("%3.0fs ", time.Since(n.begin).Seconds())+fmt.Sprintf(format, args...))
 }
@@ -71,7 +71,7 @@ func (n *node) watch() liveness.Watch {
 			return all, nil
 		},
 		Restart: func(_ context.Context, units []string) error {
-			n.note("asked to restart %v", units)
+			n.record("asked to restart %v", units)
 			for _, unit := range units {
 				if n.helps {
 					delete(n.dead, unit)
@@ -80,7 +80,9 @@ func (n *node) watch() liveness.Watch {
 			}
 			return n.restart
 		},
-		Report: func(e liveness.Event) { n.note("%s %s %s %v", e.Unit, e.Word, e.Problem, e.Err) },
+		Report: func(e liveness.Event) {
+			n.record("%s %s %s %v", e.Unit, e.Word, e.Problem, e.Err)
+		},
 	}
 }
 
@@ -123,7 +125,7 @@ func TestWatch(t *testing.T) {
 			},
 		},
 		{
-			name: "a restart that fails is said, and tried again later",
+			name: "a restart that fails is reported and retried",
 			node: node{
 				standing: liveness.Up,
 				dead:     map[string]bool{"kubelet.service": true},
@@ -204,7 +206,7 @@ func TestWatchEndsWithinAProbe(t *testing.T) {
 			t.Errorf("ended after %s", took)
 		}
 		if len(n.diary) > 0 {
-			t.Errorf("said %q when it was told to end", n.diary)
+			t.Errorf("reported %q after the end", n.diary)
 		}
 	})
 }
@@ -227,7 +229,7 @@ func TestWatchWithoutANodeSaysNothing(t *testing.T) {
 		w.Run(ctx)
 
 		if len(n.diary) > 0 {
-			t.Errorf("said %q", n.diary)
+			t.Errorf("reported %q", n.diary)
 		}
 	})
 }
