@@ -7,13 +7,13 @@ import (
 	"net/http"
 )
 
-// HealthAddress is where the agent's own health is served, for this host only.
+// HealthAddress is where the agent's health is served, to this host only.
 const HealthAddress = "127.0.0.1:2751"
 
-// checks are what a path of health asks, by the names that Gardener's agent has
-// for them: "ping" is that the loop answers, "informer-sync" that the agent
-// knows what its cluster wants of it. A node whose API server has gone away
-// since is well: it goes on with what it knows.
+// checks are the health checks of each path, under the names in Gardener's
+// agent. "ping": the loop answers. "informer-sync": the agent knows the
+// configuration of its cluster. A node whose API server has gone away since is
+// healthy: it continues with what it has.
 var checks = map[string]func(Sample) error{
 	"ping": func(Sample) error { return nil },
 	"informer-sync": func(s Sample) error {
@@ -25,7 +25,7 @@ var checks = map[string]func(Sample) error{
 }
 
 // Health serves /healthz (both checks) and /readyz (informer-sync), and each
-// check by itself below them: 200 if all is well, else 503 with the reason.
+// check at its own path below them: 200 if all pass, else 503 with the reason.
 func Health(take Take) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, names ...string) {
@@ -49,8 +49,8 @@ func Health(take Take) http.Handler {
 	return mux
 }
 
-// answer gives what the agent's loop says within Limit to write; if it says
-// nothing, the answer is 503.
+// answer passes the answer of the agent's loop to write, or responds with 503
+// if there is none within Limit.
 func answer(take Take, write func(w http.ResponseWriter, s Sample)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), Limit,

@@ -16,14 +16,14 @@ var (
 	label = regexp.MustCompile(`^([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)`)
 )
 
-// linter reads a page of metrics as Prometheus does, and complains of what
-// `promtool check metrics` complains of.
+// linter reads a page of metrics as Prometheus does, and reports what `promtool
+// check metrics` reports.
 type linter struct {
 	t          *testing.T
 	help, kind map[string]string
 	seen       map[string]bool // name and labels
 	current    string
-	bucket     float64 // of the bucket before
+	bucket     float64 // of the previous bucket
 }
 
 func lint(t *testing.T, text string) {

@@ -1,6 +1,6 @@
-// Package metrics tells a monitoring system how the node stands, in Prometheus'
-// text format 0.0.4. Nothing is gathered: values are taken when they are asked
-// for.
+// Package metrics exports the state of the node in Prometheus' text format
+// 0.0.4. Nothing is collected in advance: values are taken when they are
+// requested.
 package metrics
 
 import (
@@ -11,23 +11,23 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Counters is what the agent counts from its start and the status does not
-// have. The zero Counters is ready; one goroutine owns it and gives away
-// copies.
+// Counters counts events since the start of the agent that the status does not
+// have. The zero Counters is ready for use. One goroutine owns it and gives
+// copies to others.
 type Counters struct {
-	// Applies are changes by outcome, see apply.Outcome; ApplySeconds is how
-	// long each was until its outcome.
+	// Applies counts changes by outcome, see apply.Outcome; ApplySeconds is how
+	// long each took until its outcome.
 	Applies      map[string]int
 	ApplySeconds Histogram
 
-	// WatchRestarts is how often a watch on the cluster was begun anew.
+	// WatchRestarts counts the watches on the cluster that were restarted.
 	WatchRestarts int
 }
 
-// reverted is the outcome of a change that was taken back (apply.Reverted).
+// reverted is the outcome of a change that was reverted (apply.Reverted).
 const reverted = "reverted"
 
-// outcomes are counted from 0, so that the first of them is an increase.
+// outcomes start at 0, so that the first of each is an increase.
 var outcomes = [...]string{"applied", "failed", "replaced", reverted}
 
 // Applied counts one change.
@@ -39,21 +39,21 @@ func (c *Counters) Applied(outcome string, took time.Duration) {
 	c.ApplySeconds.Observe(took)
 }
 
-// Clone is a copy that does not change with c.
+// Clone returns a copy that does not change with c.
 func (c Counters) Clone() Counters {
 	c.Applies = maps.Clone(c.Applies)
 	return c
 }
 
-// Sample is the node at one time.
+// Sample is the state of the node at one time.
 type Sample struct {
 	Status   status.Status
 	Counters Counters
-	// Goroutines is how many the agent has.
+	// Goroutines is the number of goroutines of the agent.
 	Goroutines int
 }
 
-// Text is the sample in Prometheus' text format.
+// Text returns the sample in Prometheus' text format.
 func (s Sample) Text() string {
 	var p page
 	p.node(s.Status)
@@ -108,7 +108,7 @@ func (p *page) cluster(c *status.Cluster, restarts int) {
 
 	p.metric("loam_cluster_connected", gauge, "1 while the API server answers, else 0.")
 	p.flag(c.Connected)
-	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were begun anew.")
+	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were restarted.")
 	p.value(float64(restarts))
 	p.metric("loam_certificate_expiry_seconds", gauge,
 		"Unix time at which the node's certificate expires; no value without one.")
@@ -118,7 +118,7 @@ func (p *page) cluster(c *status.Cluster, restarts int) {
 	}
 }
 
-// activeStates are systemd's words for how a unit is (systemctl(1)).
+// activeStates are systemd's states of a unit (systemctl(1)).
 var activeStates = [...]string{
 	"activating", "active", "deactivating", "failed", "inactive", "reloading",
 }

@@ -76,7 +76,7 @@ func TestValues(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*metrics.Sample)
-		want   string // a line; with "no " before it, the beginning of a line that must not be
+		want   string // a line; "no " before it means that no line may begin with it
 	}{
 		{"a node without a configuration", func(s *metrics.Sample) {
 			s.Status.Generation = ""

@@ -12,7 +12,7 @@ const (
 	counter = "counter"
 )
 
-// page is text of Prometheus' format, a metric after the other.
+// page is text in Prometheus' format, one metric after the other.
 type page struct {
 	strings.Builder
 	name string
@@ -24,7 +24,7 @@ func (p *page) metric(name, kind, help string) {
 	p.WriteString("# HELP " + name + " " + help + "\n# TYPE " + name + " " + kind + "\n")
 }
 
-// value adds a value of the metric; labels are names and values in turn.
+// value adds a value of the metric; labels alternates names and values.
 func (p *page) value(v float64, labels ...string) { p.sample(p.name, v, labels...) }
 
 func (p *page) flag(set bool) {
@@ -35,7 +35,7 @@ func (p *page) flag(set bool) {
 	p.value(v)
 }
 
-// histogram adds a whole metric.
+// histogram adds a complete metric.
 func (p *page) histogram(name, help string, h Histogram) {
 	p.metric(name, "histogram", help)
 	sum := 0
@@ -61,7 +61,7 @@ func (p *page) sample(name string, v float64, labels ...string) {
 	p.WriteString(" " + number(v) + "\n")
 }
 
-// escape makes a value of a label of any text.
+// escape makes any text the value of a label.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`,
 		`\"`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
@@ -69,23 +69,24 @@ func escape(text string) string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// bounds of the buckets: a change proves itself for 10 s, and is taken back
-// after 3 minutes, which a unit that starts slowly comes on top of.
+// bounds of the buckets: a change is tried for 10 s and reverted after 3
+// minutes; units that start slowly add to either.
 var bounds = [...]time.Duration{
 	time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second,
 	30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 }
 
-// Histogram counts times. The zero Histogram is empty, and it is copied whole.
+// Histogram counts durations. The zero Histogram is empty. It is copied by
+// assignment.
 type Histogram struct {
-	// counts has those up to each bound that are over the one before, then the
-	// rest.
+	// counts has the durations up to each bound and above the previous one,
+	// then the rest.
 	counts [len(bounds) + 1]int
 	sum    time.Duration
 }
 
-// Observe counts one time.
+// Observe counts one duration.
 func (h *Histogram) Observe(d time.Duration) {
 	i := 0
 	for i < len(bounds) && d > bounds[i] {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Address is where metrics are served by default: for this host only, as nobody
-// is asked who they are.
+// Address is where metrics are served by default: to this host only, as there
+// is no authentication.
 const Address = "127.0.0.1:2752"
 
-// Limit is how long the agent's loop has to answer.
+// Limit is how long the agent's loop may take to answer.
 const Limit = 5 * time.Second
 
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Take has the agent's loop give a Sample.
+// Take requests a Sample from the agent's loop.
 type Take func(ctx context.Context) (Sample, error)
 
 // Handler serves /metrics: 503 if the agent's loop does not answer within
@@ -28,13 +28,13 @@ func Handler(take Take) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", answer(take, func(w http.ResponseWriter, s Sample) {
 		w.Header().Set("Content-Type", contentType)
-		_, _ = io.WriteString(w, s.Text()) // Who has hung up needs no answer.
+		_, _ = io.WriteString(w, s.Text()) // The client may have closed the connection.
 	}))
 	return mux
 }
 
-// Serve serves on a listener, which it closes, until ctx ends and every answer
-// is given.
+// Serve serves on a listener, which it closes, until ctx ends and all requests
+// are answered.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:        handler,

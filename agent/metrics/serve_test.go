@@ -64,7 +64,7 @@ func TestHandler(t *testing.T) {
 			body: "404 page not found\n",
 		},
 		{
-			name:   "nobody writes",
+			name:   "no answer is written",
 			method: http.MethodPost,
 			path:   "/metrics",
 			take:   answers,
@@ -100,7 +100,7 @@ func TestServeEndsWithItsContextAndLastAnswer(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	take := func(ctx context.Context) (metrics.Sample, error) {
-		cancel() // The agent is told to end while it is asked.
+		cancel() // The agent ends during the request.
 		<-ctx.Done()
 		return busy(), nil
 	}
