@@ -1,4 +1,4 @@
-// Package pods is what a container runtime runs for the kubelet, by the
+// Package pods lists and removes the pods of a container runtime, by the
 // Container Runtime Interface. It is the only importer of cri-api.
 package pods
 
@@ -18,28 +18,28 @@ import (
 // Socket is where containerd serves the interface.
 const Socket = "/run/containerd/containerd.sock"
 
-// pauses are those between tries: five of these, and what systemd restarts
-// meanwhile is back.
+// pauses are the delays between tries. After all of them, services that systemd
+// restarts meanwhile are back.
 var pauses = [...]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
 const (
-	// answer is how long the runtime may take to list, remove how long to stop
-	// a pod and take it away: the network plugins have a part in that.
+	// answer is the timeout for listing pods, remove the one for stopping and
+	// removing a pod, in which the network plugins take part.
 	answer = 10 * time.Second
 	remove = time.Minute
-	// atOnce is how many pods go at a time.
+	// atOnce is how many pods are removed concurrently.
 	atOnce = 8
 )
 
 // Runtime is a container runtime.
 type Runtime struct {
-	// Socket is the path of its socket; "" is Socket.
+	// Socket is the path of its socket; the default is Socket.
 	Socket string
-	// Wait waits between two tries; nil for the time itself.
+	// Wait waits between two tries; nil uses the clock.
 	Wait func(ctx context.Context, d time.Duration)
 }
 
-// List names the pods that the runtime has, running or not, as namespace/name.
+// List returns the pods of the runtime, running or not, as namespace/name.
 func (r Runtime) List(ctx context.Context) ([]string, error) {
 	var names []string
 	err := r.dial(func(runtime cri.RuntimeServiceClient) error {
@@ -52,8 +52,8 @@ func (r Runtime) List(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// RemoveAll stops and removes every pod. What does not succeed is tried five
-// times; one pod does not keep it from the others. The error is the last try's.
+// RemoveAll stops and removes every pod. It retries failures, and a failing pod
+// does not block the others. It returns the error of the last try.
 func (r Runtime) RemoveAll(ctx context.Context) error {
 	try := func() error {
 		return r.dial(func(runtime cri.RuntimeServiceClient) error {
@@ -76,7 +76,8 @@ func (r Runtime) RemoveAll(ctx context.Context) error {
 	return err
 }
 
-// dial connects anew: gRPC would not look again at once for what was not there.
+// dial opens a new connection for each try: gRPC would delay another try on a
+// connection that failed.
 func (r Runtime) dial(do func(cri.RuntimeServiceClient) error) error {
 	socket := cmp.Or(r.Socket, Socket)
 	conn, err := grpc.NewClient("unix:"+socket,
@@ -114,7 +115,7 @@ func list(ctx context.Context, runtime cri.RuntimeServiceClient) ([]*cri.PodSand
 	return all.GetItems(), nil
 }
 
-// removeAll is one try.
+// removeAll makes one try.
 func removeAll(ctx context.Context, runtime cri.RuntimeServiceClient) error {
 	all, err := list(ctx, runtime)
 	if err != nil {
@@ -132,11 +133,11 @@ func removeAll(ctx context.Context, runtime cri.RuntimeServiceClient) error {
 		})
 	}
 
-	_ = group.Wait() // Its functions return none.
+	_ = group.Wait() // The functions return no error.
 	return errors.Join(errs...)
 }
 
-// removeOne stops a pod, with which its containers are killed, and removes it.
+// removeOne stops a pod, which kills its containers, and removes it.
 func removeOne(ctx context.Context, runtime cri.RuntimeServiceClient, p *cri.PodSandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, remove)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containers is a runtime in memory. Like containerd it removes no pod that it
-// has not stopped.
+// containers is a runtime in memory. Like containerd it refuses to remove a pod
+// that has not been stopped.
 type containers struct {
 	cri.UnimplementedRuntimeServiceServer
 	mu      sync.Mutex
