@@ -1,4 +1,4 @@
-// Package power observes what the machine runs on, from sysfs
+// Package power observes the power supplies of the machine, from sysfs
 // (Documentation/ABI/testing/sysfs-class-power).
 package power
 
@@ -13,11 +13,12 @@ import (
 
 const dir = "class/power_supply"
 
-// State is what the machine runs on. The zero State is one without a battery.
+// State is how the machine is powered. The zero State is a machine without a
+// battery.
 type State struct {
-	// OnBattery says that nothing else gives it power.
+	// OnBattery is set if the battery is the only supply.
 	OnBattery bool
-	// Charge of the fullest battery, in percent; negative if none tells.
+	// Charge of the fullest battery, in percent; negative if unknown.
 	Charge int
 }
 
@@ -37,7 +38,7 @@ func Observe(sys fs.FS) (State, error) {
 	var batteries, discharging, others, online bool
 	for _, n := range names {
 		read := func(attribute string) string {
-			// One that is not there says nothing.
+			// A missing attribute is no information.
 			text, _ := fs.ReadFile(sys, path.Join(dir, n.Name(), attribute))
 			return strings.TrimSpace(string(text))
 		}

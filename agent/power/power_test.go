@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// supplies is sysfs with supplies, each as "name attribute=value
+// supplies returns a sysfs with supplies, each given as "name attribute=value
 // attribute=value".
 func supplies(all ...string) fstest.MapFS {
 	sys := fstest.MapFS{}
