@@ -1,5 +1,5 @@
-// Package probe tries whether a registry answers before the container runtime
-// is sent there.
+// Package probe checks that a registry answers before the container runtime
+// uses it.
 //
 // A registry with a readiness probe gets its hosts.toml when its mirrors
 // answer.
@@ -18,11 +18,11 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// timeout is for one URL, connection and answer.
+// timeout is for one URL, including connecting.
 const timeout = time.Second
 
-// Reach tries every URL of probe once and reports all that do not answer. An
-// answer is any of HTTP, whatever its status.
+// Reach requests every URL of probe once and returns an error for all that do
+// not answer. Any HTTP response is an answer, whatever its status.
 func Reach(ctx context.Context, probe config.Probe) error {
 	roots, err := trusted(probe.CACerts)
 	if err != nil {
@@ -49,7 +49,7 @@ func Reach(ctx context.Context, probe config.Probe) error {
 	return errors.Join(errs...)
 }
 
-// trusted are the machine's certificate authorities and those of files.
+// trusted returns the machine's certificate authorities and those in files.
 func trusted(files []string) (*x509.CertPool, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {

@@ -24,13 +24,13 @@ func registry(w http.ResponseWriter, r *http.Request) {
 	switch status {
 	case 0:
 		return
-	case 307: // Where it leads, nobody listens.
+	case 307: // Nothing listens where it leads.
 		w.Header().Set("Location", "http://127.0.0.1:1/")
 	}
 	w.WriteHeader(status)
 }
 
-// secure is a server with TLS, and the file of its certificate.
+// secure returns a server with TLS, and the file of its certificate.
 func secure(t *testing.T) (server *httptest.Server, file string) {
 	t.Helper()
 	server = httptest.NewUnstartedServer(http.HandlerFunc(registry))
@@ -51,7 +51,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// closed is the URL of a port that nobody listens on.
+// closed returns the URL of a port where nothing listens.
 func closed(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,7 +129,7 @@ func TestReachNamesEveryURL(t *testing.T) {
 	}
 }
 
-// hanging is a server that takes connections and never answers.
+// hanging returns a server that accepts connections and never answers.
 func hanging(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
