@@ -1,5 +1,5 @@
-// Package tpm keeps a number in a TPM 2.0 that only rises. It speaks the four
-// commands that this takes (TPM 2.0 Library, Part 3: Commands).
+// Package tpm stores a number in a TPM 2.0 that can only increase. It uses only
+// the four commands needed for that (TPM 2.0 Library, Part 3: Commands).
 package tpm
 
 import (
@@ -13,23 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is where the kernel has a TPM, behind its resource manager.
+// Device is the kernel's TPM behind its resource manager.
 const Device = "/dev/tpmrm0"
 
 // Most is the highest number that fits.
 const Most = 64
 
-// index has the number: an NV index of type bits, of which the lowest n are
-// set. A bit that is set stays so, and all begin clear; a counter would begin
-// at whatever any counter of that TPM had reached. It is "LO" in the range of
-// owners (TCG Registry of Reserved TPM 2.0 Handles and Localities), needs no
-// authorization, and no failed authorization locks it. Who may talk to the TPM
-// as its owner can delete it: it outlives the disk's content, but not a TPM
-// that is cleared, nor a machine that somebody else commands.
+// index is the handle of an NV index of type bits, which stores the number n by
+// setting its lowest n bits. Bits begin clear and can only be set; a counter
+// would begin at the highest value that any counter of the TPM has had. The
+// handle is "LO" in the owner range (TCG Registry of Reserved TPM 2.0 Handles
+// and Localities). The index needs no authorization, and failed authorizations
+// do not lock it. Whoever can authorize as the owner of the TPM can delete it.
+// It survives a replaced disk, but neither a cleared TPM nor an attacker who
+// controls the machine.
 const index = 0x0180_4c4f
 
 // attributes of index (Part 2: Structures, TPMA_NV): AUTHWRITE, type bits,
-// AUTHREAD, NO_DA. written is set by its first write.
+// AUTHREAD, NO_DA. The TPM adds written with the first write.
 const (
 	attributes = 1<<2 | 2<<4 | 1<<18 | 1<<25
 	written    = 1 << 29
@@ -45,30 +46,31 @@ const (
 	nvReadPublic  = 0x169
 )
 
-// Code is what a TPM answers in place of success (Part 2, TPM_RC).
+// Code is an error code of a TPM (Part 2, TPM_RC).
 type Code uint32
 
 func (c Code) Error() string { return fmt.Sprintf("TPM answers %#x", uint32(c)) }
 
-// noIndex is TPM_RC_HANDLE of the first handle.
+// noIndex is TPM_RC_HANDLE for the first handle.
 const noIndex Code = 0x18b
 
-// ErrTaken says that the index is somebody else's.
+// ErrTaken means that the index belongs to another program.
 var ErrTaken = fmt.Errorf("NV index %#x has something else", index)
 
 // Number is the number in a TPM.
 type Number struct {
-	// Open opens the TPM. Each write is a command, the next read all of its
-	// answer.
+	// Open opens the TPM. Each write is a command, and the next read must
+	// return the complete response.
 	Open func() (io.ReadWriteCloser, error)
 }
 
-// OfMachine is the Number in the machine's TPM. Where there is none, errors are
+// OfMachine returns the Number in the machine's TPM. Without a TPM, errors are
 // fs.ErrNotExist.
 func OfMachine() Number {
 	return Number{func() (io.ReadWriteCloser, error) {
-		// os.OpenFile would not block, and then an answer that is not there yet
-		// is read as an end (drivers/char/tpm/tpm-dev-common.c).
+		// os.OpenFile would make reads non-blocking, and a response that is not
+		// ready would be read as an end of file
+		// (drivers/char/tpm/tpm-dev-common.c).
 		fd, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: Device, Err: err}
@@ -77,7 +79,7 @@ func OfMachine() Number {
 	}}
 }
 
-// Read is the number, 0 if it was never raised.
+// Read returns the number, 0 if it was never raised.
 func (n Number) Read() (value int, err error) {
 	err = n.with(func(t tpm) error {
 		value, _, err = t.read()
@@ -86,7 +88,8 @@ func (n Number) Read() (value int, err error) {
 	return value, err
 }
 
-// Raise makes the number value, or Most, unless it is as high already.
+// Raise raises the number to value, at most to Most. It does nothing if the
+// number is as high already.
 func (n Number) Raise(value int) error {
 	return n.with(func(t tpm) error {
 		have, defined, err := t.read()
@@ -95,7 +98,7 @@ func (n Number) Raise(value int) error {
 		}
 
 		if !defined {
-			// No password; TPM2B_NV_PUBLIC, whose name is by SHA-256.
+			// No password; TPM2B_NV_PUBLIC, with SHA-256 for its name.
 			public := bytesOf(uint16(0), uint16(14), uint32(index), uint16(0x0b),
 				uint32(attributes), uint16(0), uint16(8))
 			if _, err := t.run(nvDefineSpace, []uint32{owner}, true, public); err != nil {
@@ -122,7 +125,7 @@ func (n Number) with(do func(t tpm) error) error {
 
 type tpm struct{ io.ReadWriter }
 
-// read is the number, and whether its index is there.
+// read returns the number, and whether its index exists.
 func (t tpm) read() (value int, defined bool, err error) {
 	public, err := t.run(nvReadPublic, []uint32{index}, false, nil)
 	if errors.Is(err, noIndex) {
@@ -156,8 +159,8 @@ func (t tpm) read() (value int, defined bool, err error) {
 	return bits.TrailingZeros64(^binary.BigEndian.Uint64(data[2:])), true, nil
 }
 
-// run has the TPM do a command, and returns the parameters of its answer.
-// authorized gives the empty password for the first handle (Part 1:
+// run sends the TPM a command, and returns the parameters of the response.
+// authorized adds the empty password for the first handle (Part 1:
 // Architecture, "Command/Response Structure").
 func (t tpm) run(
 	command uint32, handles []uint32, authorized bool, parameters []byte,
@@ -200,7 +203,7 @@ func (t tpm) run(
 	return answer[4:][:binary.BigEndian.Uint32(answer)], nil
 }
 
-// bytesOf is numbers as a TPM has them.
+// bytesOf encodes numbers in the TPM's byte order.
 func bytesOf(values ...any) (b []byte) {
 	for _, v := range values {
 		b, _ = binary.Append(b, binary.BigEndian, v) // of fixed size

@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// chip is a TPM by swtpm, whose state is in a directory.
+// chip is a TPM by swtpm with its state in a directory.
 type chip struct {
 	testing.TB
 	dir  string
@@ -56,23 +56,23 @@ func (c *chip) start() {
 	}
 }
 
-// stop takes its power away.
+// stop powers it down.
 func (c *chip) stop() {
 	c.conn.Close()
-	_ = c.cmd.Wait() // It says that it was left.
+	_ = c.cmd.Wait() // It reports the lost connection.
 }
 
-// number is its Number.
+// number returns its Number.
 func (c *chip) number() Number {
 	return Number{func() (io.ReadWriteCloser, error) { return open{c.conn}, nil }}
 }
 
-// open stays so when it is closed.
+// open ignores Close.
 type open struct{ io.ReadWriter }
 
 func (open) Close() error { return nil }
 
-// run has it do another command.
+// run sends it another command.
 func (c *chip) run(command uint32, handle uint32, parameters []byte) {
 	c.Helper()
 	if _, err := (tpm{c.conn}).run(command, []uint32{handle}, true, parameters); err != nil {
@@ -116,14 +116,14 @@ func TestANumberOnlyRises(t *testing.T) {
 	}
 }
 
-// The commands with which others change a TPM, and the handle of their
-// authorization (TPM_RH_LOCKOUT).
+// The commands with which other programs change a TPM, and the handle that
+// authorizes them (TPM_RH_LOCKOUT).
 const (
 	clearTPM, hierarchyChangeAuth = 0x126, 0x129
 	lockout                       = 0x4000_000a
 )
 
-func TestATPMThatIsClearedBeginsAnew(t *testing.T) {
+func TestAClearedTPMBeginsAgain(t *testing.T) {
 	c := newChip(t)
 	c.raise(5)
 	c.run(clearTPM, lockout, nil)
@@ -132,7 +132,8 @@ func TestATPMThatIsClearedBeginsAnew(t *testing.T) {
 	c.has(2)
 }
 
-// TestATPMWithAnOwner: what is there goes on, a new index is not made.
+// TestATPMWithAnOwner: an existing index keeps working, and a new one is not
+// made.
 func TestATPMWithAnOwner(t *testing.T) {
 	password := bytesOf(uint16(3), []byte("abc"))
 	c := newChip(t)
@@ -151,8 +152,8 @@ func TestATPMWithAnOwner(t *testing.T) {
 	c.has(0)
 }
 
-// TestAnIndexThatWasBegun: the power went away between its making and its first
-// bit.
+// TestAnIndexThatWasBegun: the power was lost after the index was made and
+// before its first bit was set.
 func TestAnIndexThatWasBegun(t *testing.T) {
 	c := newChip(t)
 	c.define(attributes, 8)
@@ -178,12 +179,12 @@ func (c *chip) define(attributes uint32, size uint16) {
 		bytesOf(uint16(0), uint16(14), uint32(index), uint16(0x0b), attributes, uint16(0), size))
 }
 
-// said is a TPM that gives one answer, or an error without one.
-type said struct{ answer []byte }
+// response is a TPM that gives one response, or an error instead.
+type response struct{ answer []byte }
 
-func (s said) Write(p []byte) (int, error) { return len(p), nil }
-func (s said) Close() error                { return nil }
-func (s said) Read(p []byte) (int, error) {
+func (s response) Write(p []byte) (int, error) { return len(p), nil }
+func (s response) Close() error                { return nil }
+func (s response) Read(p []byte) (int, error) {
 	if s.answer == nil {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -195,27 +196,27 @@ func TestATPMThatIsBroken(t *testing.T) {
 		"is not there": func() (io.ReadWriteCloser, error) {
 			return os.OpenFile("/dev/nowhere/tpmrm0", os.O_RDWR, 0)
 		},
-		"says nothing": func() (io.ReadWriteCloser, error) { return said{}, nil },
+		"says nothing": func() (io.ReadWriteCloser, error) { return response{}, nil },
 		"has failed": func() (io.ReadWriteCloser, error) {
-			return said{bytesOf(uint16(0x8001), uint32(10), uint32(0x101))}, nil
+			return response{bytesOf(uint16(0x8001), uint32(10), uint32(0x101))}, nil
 		},
 		"says too little": func() (io.ReadWriteCloser, error) {
-			return said{[]byte("short")}, nil
+			return response{[]byte("short")}, nil
 		},
 		"says less than it has": func() (io.ReadWriteCloser, error) {
-			return said{bytesOf(uint16(0x8001), uint32(99), uint32(0))}, nil
+			return response{bytesOf(uint16(0x8001), uint32(99), uint32(0))}, nil
 		},
 		"says nothing of it": func() (io.ReadWriteCloser, error) {
-			return said{bytesOf(uint16(0x8001), uint32(10), uint32(0))}, nil
+			return response{bytesOf(uint16(0x8001), uint32(10), uint32(0))}, nil
 		},
 	} {
 		n := Number{open}
 		_, err := n.Read()
 		if err == nil || errors.Is(err, fs.ErrNotExist) != (name == "is not there") {
-			t.Errorf("one that %s is read: %v", name, err)
+			t.Errorf("a TPM that %s is read: %v", name, err)
 		}
 		if err := n.Raise(1); err == nil {
-			t.Errorf("one that %s is raised", name)
+			t.Errorf("a TPM that %s is raised", name)
 		}
 	}
 }
