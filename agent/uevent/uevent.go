@@ -1,4 +1,5 @@
-// Package uevent hears of devices that come, change and go.
+// Package uevent receives events about devices that are added, changed and
+// removed.
 package uevent
 
 import (
@@ -12,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Groups of NETLINK_KOBJECT_UEVENT: what the kernel says
-// (lib/kobject_uevent.c), and what udevd says of the same when it has made the
-// device's names (sd-device, MONITOR_GROUP_UDEV).
+// Groups of NETLINK_KOBJECT_UEVENT: the events of the kernel
+// (lib/kobject_uevent.c), and those of udevd, sent after it has processed them
+// (sd-device, MONITOR_GROUP_UDEV).
 const (
 	Kernel = 1
 	Udev   = 2
 )
 
-// Events are those of a machine.
+// Events receives the events of a machine.
 type Events struct {
 	fd        int
 	subsystem []byte
 }
 
-// Open listens to groups for devices of that subsystem, "" for all.
+// Open subscribes to groups, for devices of that subsystem or, if "", of all.
 func Open(groups uint32, subsystem string) (*Events, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
 		unix.NETLINK_KOBJECT_UEVENT)
@@ -51,9 +52,9 @@ func Open(groups uint32, subsystem string) (*Events, error) {
 // Close ends it.
 func (e *Events) Close() { unix.Close(e.fd) }
 
-// Wait returns true when something has happened, and all of it is taken in, or
-// when others is ready; false at the deadline. Without a deadline it waits for
-// ever.
+// Wait returns true after an event, when the socket has been drained, or when
+// others is ready. It returns false at the deadline. Without a deadline it
+// waits without limit.
 func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 	for {
 		left := -1
@@ -73,7 +74,7 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 			return false
 		}
 
-		// Some tell once only.
+		// Some descriptors become ready only once.
 		ready := slices.ContainsFunc(fds[1:], func(other unix.PollFd) bool {
 			return other.Revents != 0
 		})
@@ -83,7 +84,7 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 	}
 }
 
-// Next is Wait without a deadline, false when ctx has ended.
+// Next is Wait without a deadline. It returns false when ctx has ended.
 func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
 	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
@@ -108,7 +109,7 @@ func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
 }
 
 // drain empties the socket. An overrun (ENOBUFS) is an event like any other:
-// the caller looks at the machine anew.
+// the caller observes the machine again.
 func (e *Events) drain() (concerns bool) {
 	var b [8192]byte
 	for {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWait: news of other subsystems is none, unless something else happened at
-// the same time, which may be told only once.
+// TestWait: events of other subsystems do not count, unless something else
+// happened at the same time, which may be reported only once.
 func TestWait(t *testing.T) {
 	for _, test := range []struct {
 		name, message string
