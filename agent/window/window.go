@@ -1,4 +1,4 @@
-// Package window says when a machine may restart.
+// Package window has the maintenance window in which a machine may restart.
 package window
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Window is a time of each day, or of some: in UTC, as all times of a node. The
-// zero Window is always open.
+// Window is a period of each day, or of some days, in UTC, as all times of a
+// node. The zero Window is always open.
 type Window struct {
 	set        bool
-	days       [7]bool       // by time.Weekday, of its beginning
+	days       [7]bool       // by the time.Weekday on which it begins
 	from, long time.Duration // since midnight
 }
 
@@ -75,7 +75,7 @@ func clock(text string) (time.Duration, bool) {
 		len(text) == len("15:04")
 }
 
-// Opens is when the window is open next: now, if it is.
+// Opens returns when the window is next open, which is now if it is open.
 func (w Window) Opens(now time.Time) time.Time {
 	if !w.set {
 		return now
@@ -84,7 +84,7 @@ func (w Window) Opens(now time.Time) time.Time {
 	now = now.UTC()
 	midnight := now.Truncate(24 * time.Hour) // of UTC: Go's zero time is a midnight, too
 	for day := -1; ; day++ {
-		// From yesterday, whose window may be open past midnight.
+		// Start at yesterday, whose window may extend past midnight.
 		opens := midnight.AddDate(0, 0, day).Add(w.from)
 		switch {
 		case !w.days[opens.Weekday()] || !now.Before(opens.Add(w.long)):

@@ -41,7 +41,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted opens within a week.
+// FuzzParse checks that every window opens within a week.
 func FuzzParse(f *testing.F) {
 	f.Add("Mon-Fri,Sun 22:00-04:00", int64(1e9))
 	f.Fuzz(func(t *testing.T, text string, at int64) {
