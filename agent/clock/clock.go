@@ -1,9 +1,9 @@
-// Package clock knows a time that no clock of a node can be before.
+// Package clock bounds the time that a node's clock can show.
 //
-// /init sets a clock that is behind the date of the kernel, or 15 years ahead
-// of it: a PC says 2070 for 1970, and systemd would go back to its own date.
-// After that systemd sets the clock forward only, to the time that timesyncd
-// recorded last.
+// /init corrects a clock that is before the date of the kernel, or 15 years
+// after it: a PC shows 2070 for 1970, and systemd would reset it to the date of
+// its own build. Later systemd only sets the clock forward, to the time that
+// timesyncd recorded last.
 package clock
 
 import (
@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Built is when the image was built, as far as it knows: the date of its
-// kernel, which is the latest of its inputs that says one. Builds of the same
-// inputs are the same whenever they are made.
+// Built approximates when the image was built by the date of its kernel, which
+// is the latest date among its inputs. Builds of the same inputs are the same
+// at any time.
 func Built() (time.Time, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -25,14 +25,14 @@ func Built() (time.Time, error) {
 	return kernelDate(unix.ByteSliceToString(name.Version[:]))
 }
 
-// ahead is how far a clock may be ahead of the image: systemd believes none
-// beyond that of its own (src/shared/clock-warp.c), and would set it to when
-// systemd was built. The clock of a PC knows two digits of the year: after its
-// battery has failed, 1970 is 2070.
+// ahead is how far a clock may be ahead of the image. systemd accepts no clock
+// further ahead of its own build (src/shared/clock-warp.c), and would set it to
+// that. The clock of a PC has two digits for the year: after its battery has
+// failed, 1970 is 2070.
 const ahead = 15 * 365 * 24 * time.Hour
 
-// Credible is now, or built where the clock cannot be right: before the image,
-// or long after it.
+// Credible returns now, or built if the clock cannot be right: before the
+// image, or long after it.
 func Credible(now, built time.Time) time.Time {
 	if now.Before(built) || now.Sub(built) > ahead {
 		return built
@@ -40,8 +40,8 @@ func Credible(now, built time.Time) time.Time {
 	return now
 }
 
-// kernelDate is that of a version, `uname -v`, as Debian writes it: "#1 SMP
-// PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
+// kernelDate matches the date in the version of a Debian kernel, `uname -v`:
+// "#1 SMP PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
 func kernelDate(version string) (time.Time, error) {
 	_, date, _ := strings.Cut(version, "(")
 	at, err := time.Parse(time.DateOnly+")", date)

@@ -32,7 +32,7 @@ func TestCredible(t *testing.T) {
 		now, want time.Time
 	}{
 		{"a clock that is right", built.Add(time.Hour), built.Add(time.Hour)},
-		{"one that has never been set", time.Unix(0, 0), built},
+		{"a clock that has never been set", time.Unix(0, 0), built},
 		{"a second before the image", built.Add(-time.Second), built},
 		{"ten years after it", built.AddDate(10, 0, 0), built.AddDate(10, 0, 0)},
 		{"1970 as a PC says it", time.Date(2070, 1, 1, 0, 0, 6, 0, time.UTC), built},
