@@ -5,19 +5,19 @@ package cmdline
 
 import "strings"
 
-// Cmdline is the parameters in their order.
+// Cmdline has the parameters in their order.
 type Cmdline []Param
 
 // Param is KEY or KEY=VALUE.
 type Param struct {
 	Key   string
 	Value string
-	// HasValue tells KEY= from KEY.
+	// HasValue distinguishes KEY= from KEY.
 	HasValue bool
 }
 
-// Parse splits the text of /proc/cmdline. What follows -- is for init and is
-// left out. Any text has a meaning, so there is no error.
+// Parse splits the text of /proc/cmdline. Everything after -- is for init and
+// dropped. Every text is valid, so there is no error.
 func Parse(text string) Cmdline {
 	var parsed Cmdline
 	for {
@@ -37,8 +37,8 @@ func Parse(text string) Cmdline {
 	}
 }
 
-// Get is the value of the last parameter of that key, which is the one that
-// counts. As in the kernel, - and _ are the same in a key.
+// Get returns the value of the last parameter with that key, which takes
+// precedence. As in the kernel, - and _ are the same in a key.
 func (c Cmdline) Get(key string) (value string, ok bool) {
 	if values := c.List(key); len(values) > 0 {
 		return values[len(values)-1], true
@@ -46,7 +46,7 @@ func (c Cmdline) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
-// List is the value of each parameter of that key; "" for one without.
+// List returns the value of each parameter with that key; "" if it has none.
 func (c Cmdline) List(key string) []string {
 	var values []string
 	for _, param := range c {
@@ -57,12 +57,12 @@ func (c Cmdline) List(key string) []string {
 	return values
 }
 
-// space is what isspace of the kernel takes for white space in ASCII.
+// space reports whether the kernel's isspace is true for an ASCII character.
 const space = " \t\n\v\f\r"
 
 var dashes = strings.NewReplacer("-", "_")
 
-// wordEnd is the length of the parameter that text begins with.
+// wordEnd returns the length of the parameter that text begins with.
 func wordEnd(text string) int {
 	quoted := false
 	for i := range len(text) {
@@ -76,8 +76,8 @@ func wordEnd(text string) int {
 	return len(text)
 }
 
-// parseWord removes the quotes around a parameter or around its value; others
-// stay.
+// parseWord removes the quotes around a parameter or around its value; other
+// quotes stay.
 func parseWord(word string) Param {
 	whole := strings.HasPrefix(word, `"`)
 	if whole {

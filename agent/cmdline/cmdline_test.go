@@ -89,7 +89,7 @@ func TestGetAndList(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no character but quotes and white space is lost.
+// FuzzParse checks that only quotes and white space are dropped.
 func FuzzParse(f *testing.F) {
 	f.Add(`BOOT_IMAGE=/vmlinuz root=PARTUUID=1 "a=b c" d="e f" quiet -- g`)
 	f.Add(`a"b c"="d" ="`)
