@@ -1,7 +1,8 @@
-// Package hostname makes host names of what a machine has: they are lower case,
-// as RFC 1123, section 2.1 has them.
+// Package hostname derives host names from properties of a machine. They are in
+// lower case, as in RFC 1123, section 2.1.
 //
-// A host name is taken while the node has none. networkd may not set it.
+// A host name is only derived while the node has none, and networkd must not
+// set it.
 package hostname
 
 import (
@@ -18,16 +19,16 @@ var (
 	others = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// Max is HOST_NAME_MAX of Linux, maxLabel the most of a part of a name.
+// Max is HOST_NAME_MAX of Linux, maxLabel the longest part of a name.
 const (
 	Max      = 64
 	maxLabel = 63
 )
 
-// IsName reports whether text is made of labels, whatever its length.
+// IsName reports whether text consists of labels; its length does not matter.
 func IsName(text string) bool { return name.MatchString(text) }
 
-// Valid reports whether a machine can be called so.
+// Valid reports whether text can be the name of a machine.
 func Valid(text string) bool {
 	for part := range strings.SplitSeq(text, ".") {
 		if len(part) > maxLabel {
@@ -37,7 +38,7 @@ func Valid(text string) bool {
 	return len(text) <= Max && IsName(text)
 }
 
-// OfDHCP is the name that a DHCP server gives.
+// OfDHCP returns the host name for the name from a DHCP server.
 func OfDHCP(given string) (string, error) {
 	text := strings.ToLower(strings.TrimSuffix(given, "."))
 	if first, _, _ := strings.Cut(text, "."); !Valid(text) || first == "localhost" {
@@ -46,12 +47,12 @@ func OfDHCP(given string) (string, error) {
 	return text, nil
 }
 
-// prefix keeps a name of digits alone from being taken for an address
+// prefix keeps a name of only digits from being parsed as an address
 // (inet_aton(3)).
 const prefix = "loam-"
 
-// fillers are what boards without a serial number say, as OfSerial would have
-// them.
+// fillers are the placeholders of boards without a serial number, in the form
+// that OfSerial gives them.
 var fillers = map[string]bool{
 	"to-be-filled-by-o-e-m": true, "default-string": true, "system-serial-number": true,
 	"serial-number": true, "none": true, "null": true,
@@ -61,7 +62,8 @@ var fillers = map[string]bool{
 	"xxxxxxxxxx": true,
 }
 
-// OfSerial is the name for the serial number of a machine, "" if that is none.
+// OfSerial returns the host name for the serial number of a machine, "" if it
+// is unusable.
 func OfSerial(serial string) string {
 	text := strings.Trim(others.ReplaceAllString(strings.ToLower(serial), "-"), "-")
 	if fillers[text] || strings.Trim(text, text[:min(1, len(text))]+"-") == "" { // 00000000
@@ -71,5 +73,5 @@ func OfSerial(serial string) string {
 	return strings.TrimRight(text[:min(len(text), maxLabel)], "-")
 }
 
-// OfMAC is the name for the address of a network interface.
+// OfMAC returns the host name for the MAC address of a network interface.
 func OfMAC(mac net.HardwareAddr) string { return fmt.Sprintf("%s%x", prefix, []byte(mac)) }

@@ -63,7 +63,7 @@ func TestOfMAC(t *testing.T) {
 	}
 }
 
-// FuzzNames: whatever a machine says of itself, its name is one, or none.
+// FuzzNames checks that the name for any input is valid or empty.
 func FuzzNames(f *testing.F) {
 	f.Add("S3Z8NB0K")
 	f.Add("To Be Filled By O.E.M.")
