@@ -95,8 +95,8 @@ func (l *landscape) rotation() *gardencorev1beta1.ShootCredentialsRotation {
 // pool is the worker pool of the Shoot.
 func (l *landscape) pool() *gardencorev1beta1.Worker { return &l.shoot.Spec.Provider.Workers[0] }
 
-// newLandscape returns the defaults: a Shoot of which its owner has set only
-// what has no default, in a landscape with logging.
+// newLandscape returns the defaults: a Shoot whose owner has set only the
+// fields without a default, in a landscape with logging.
 func newLandscape() *landscape {
 	return &landscape{
 		shoot: &gardencorev1beta1.Shoot{
@@ -149,8 +149,8 @@ func (l *landscape) namespace() string {
 	return v1beta1helper.ControlPlaneNamespaceForShoot(l.shoot)
 }
 
-// botanist is what a gardenlet makes of the landscape: its operation, with the
-// Secrets given and those that it generates.
+// botanist returns the gardenlet's operation on the landscape, with the given
+// Secrets and those that it generates.
 func (l *landscape) botanist(
 	ctx context.Context, known []corev1.Secret,
 ) (*botanist.Botanist, error) {
@@ -216,8 +216,8 @@ func (l *landscape) botanist(
 	return b, b.InitializeSecretsManagement(ctx)
 }
 
-// prepare sets what is global to Gardener's code, and the defaults of the Shoot
-// as Gardener's API server does.
+// prepare sets the globals of Gardener's code, and the defaults of the Shoot as
+// Gardener's API server does.
 func (l *landscape) prepare() error {
 	gates := map[string]bool{string(features.OpenTelemetryCollector): true}
 	maps.Copy(gates, l.featureGates)

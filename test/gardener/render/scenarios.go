@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// scenario is a landscape of which documents are rendered: that of its base, or
+// scenario is a landscape to render documents of: the landscape of its base, or
 // the defaults, with one change.
 type scenario struct {
 	name   string
@@ -500,8 +500,8 @@ var scenarios = []scenario{
 	},
 }
 
-// landscape returns the landscape of s, made anew: the changes of its bases,
-// oldest first, and its own.
+// landscape returns a new landscape of s, with the changes of its bases, oldest
+// first, and its own.
 func (s scenario) landscape() (*landscape, error) {
 	l := newLandscape()
 	if s.base != "" {

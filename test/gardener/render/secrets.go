@@ -76,8 +76,8 @@ func (l *locked) Read(p []byte) (int, error) {
 	return l.stream.Read(p)
 }
 
-// generateKey makes an RSA key out of the stream alone. crypto/rsa reads more
-// or fewer bytes at random, so that nobody depends on its results.
+// generateKey makes an RSA key from the stream alone. crypto/rsa reads a random
+// number of bytes, so that no program depends on its results.
 func generateKey(stream io.Reader, bits int) (*rsa.PrivateKey, error) {
 	const exponent = 65537
 

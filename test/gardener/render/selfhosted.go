@@ -71,10 +71,11 @@ func (l *landscape) renderSelfHosted(
 	return r, secrets, err
 }
 
-// orderStaticPods gives the files of static pods an order. Gardener's own is
-// another each time: files of volumes come out of a map, and its YAML library
-// compares keys such as 7b240a63, 60aedb9d and 5e0404bf in a circle, so that
-// the order of a manifest's annotations depends on that of a map as well.
+// orderStaticPods gives the files of static pods an order, as Gardener's
+// changes from run to run. Files of volumes come out of a map, and its YAML
+// library has cycles when it compares keys such as 7b240a63, 60aedb9d and
+// 5e0404bf, so that the order of a manifest's annotations depends on a map as
+// well.
 func orderStaticPods(files []extensionsv1alpha1.File, reverse bool) error {
 	for i, f := range files {
 		if !strings.HasPrefix(f.Path, "/etc/kubernetes/manifests/") {

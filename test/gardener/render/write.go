@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// index is index.json: what has been rendered, by which Gardener.
+// index is index.json: which documents were rendered, and by which Gardener.
 type index struct {
 	Version   string     `json:"version"`
 	Documents []document `json:"documents"`
@@ -39,8 +39,8 @@ type document struct {
 	// extension.
 	Object string `json:"object"`
 
-	// Secret is what the node agent watches, as a manifest, and OSC the bytes
-	// of its osc.yaml; both are of reconcile documents alone.
+	// Secret is the manifest that the node agent watches, and OSC the bytes of
+	// its osc.yaml. Only reconcile documents have them.
 	Secret string `json:"secret,omitempty"`
 	OSC    string `json:"osc,omitempty"`
 
