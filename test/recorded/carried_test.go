@@ -186,7 +186,7 @@ func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 func TestATokenThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
-	w.becomes(carrying("two", "1.36.4", carriedToken)) // It is told, and the node goes on.
+	w.becomes(carrying("two", "1.36.4", carriedToken)) // It is reported, and the node continues.
 	w.tells("TokenSync",
 		"Warning sync the token of Secret token to /"+carriedToken+": no such Secret")
 	w.put("token", map[string]string{"token": "late"})

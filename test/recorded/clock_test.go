@@ -29,7 +29,7 @@ func TestAClockThatStartsIn1970AndIsSet(t *testing.T) {
 	w.startOfTime()
 	w.systemd.Calls()
 
-	t.Run("with one that was kept", func(t *testing.T) {
+	t.Run("with a stored certificate", func(t *testing.T) {
 		before := w.generation()
 		w.startAgain()
 

@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// events are what the node has told with that reason, in any order.
+// events returns the Events of the node with that reason, in any order.
 func (w *world) events(reason string) ([]string, error) {
 	text, err := w.Do("GET", "/api/v1/events?fieldSelector=reason%3D"+reason, "")
 	if err != nil {
@@ -29,7 +29,7 @@ func (w *world) events(reason string) ([]string, error) {
 	return said, err
 }
 
-// tells waits until the node has told that.
+// tells waits until the node has reported that Event.
 func (w *world) tells(reason, want string) {
 	w.Helper()
 	w.await("event "+reason+" "+want, func() error {

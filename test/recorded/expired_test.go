@@ -78,7 +78,7 @@ func (w *world) expire(p *proxy, last string, gone int) (resume func()) {
 	return func() { close(open) }
 }
 
-// left counts those that are still to be answered with 410.
+// left counts the requests that are still to be answered with 410.
 func (p *proxy) left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func isWatch(r *http.Request) bool {
 		q.Get("watch") != ""
 }
 
-// tap makes the answer to a watch one that expire can end.
+// tap makes the response to a watch one that expire can end.
 func (p *proxy) tap(a *http.Response) error {
 	if !isWatch(a.Request) || a.StatusCode != http.StatusOK {
 		return nil
@@ -136,7 +136,7 @@ func (p *proxy) tap(a *http.Response) error {
 	return nil
 }
 
-// tapped ends what it is read from.
+// tapped ends the stream it reads from.
 type tapped struct {
 	*io.PipeReader
 	from io.Closer

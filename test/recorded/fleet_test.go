@@ -35,7 +35,7 @@ type sighting struct {
 // returns. steady is as of New.
 func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
 	t.Helper()
-	const files = 12 // of each node: directories, a connection, and what is open for a moment
+	const files = 12 // of each node: directories, a connection, and files that are open briefly
 	var limit unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	if err != nil || limit.Max < uint64(files*size) {

@@ -36,7 +36,7 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 		w.givenOn()
 	})
 
-	t.Run("a checksum that somebody forgot to change keeps no text away", func(t *testing.T) {
+	t.Run("a checksum that was not updated does not hide a text", func(t *testing.T) {
 		w.must("PATCH", secrets+"/"+secretName,
 			`{"metadata": {"annotations": {"checksum/data-script": "fixed"}}}`)
 		w.carries(applied, "fixed")

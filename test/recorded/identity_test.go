@@ -13,8 +13,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// A kubeconfig that a disk has torn or a person has mixed up is as good as
-// none.
+// A kubeconfig that is corrupt or that an operator mixed up counts as absent.
 func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))

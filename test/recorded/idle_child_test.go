@@ -29,7 +29,7 @@ type child struct {
 	Dir                 string
 	Config              agent.Config
 	Kubelet, Containerd string
-	// Socket is where its systemd answers; "" for one that only records.
+	// Socket is where its systemd listens; "" for one that only records.
 	Socket string
 	Steady time.Duration
 }
@@ -115,9 +115,8 @@ func (c child) text(t testing.TB) string {
 	return string(text)
 }
 
-// startSelf runs this program again, told what to be by a variable of its
-// environment, and returns its process ID and how to end it before the test
-// does.
+// startSelf runs this program again, with its role in an environment variable.
+// It returns the process ID and a function that ends it before the test ends.
 func (w *world) startSelf(variable, value string) (int, func()) {
 	w.Helper()
 	program, err := os.Executable()
@@ -199,8 +198,8 @@ func answering(t testing.TB) (kubelet, containerd string) {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 
-	// The first to connect is said to write: the socket's time of access
-	// (touch_atime in net/unix/af_unix.c). On a node, it is not on a disk.
+	// The first to connect is charged with a write: the socket's time of access
+	// (touch_atime in net/unix/af_unix.c). On a node that is not on a disk.
 	first, err := net.Dial("unix", containerd)
 	if err != nil {
 		t.Fatal(err)

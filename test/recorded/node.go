@@ -125,8 +125,8 @@ func New(
 	return n, nil
 }
 
-// Run runs the agent, its part in the cluster and what is beside them until ctx
-// ends.
+// Run runs the agent, its part in the cluster and everything beside them until
+// ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -100,10 +100,10 @@ func (w *world) says(text string) {
 	w.put(secretName, map[string]string{"osc.yaml": text})
 }
 
-// becomes has the node be what text says.
+// becomes sends the node a document and waits until it is applied.
 func (w *world) becomes(text string) { w.Helper(); w.says(text); w.annotated(text) }
 
-// poke has the node's session look at what is due: a token is another, and has
+// poke makes the node's session run what is due: a token has changed, and has
 // reached its file when poke returns.
 func (w *world) poke() {
 	w.Helper()

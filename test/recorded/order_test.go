@@ -37,7 +37,7 @@ func (w *world) anothersTurn() (done func()) {
 	}
 }
 
-// givenOn waits until it is nobody's turn.
+// givenOn waits until no node has the turn.
 func (w *world) givenOn() {
 	w.Helper()
 	w.await("the turn is given on", func() error {
@@ -58,7 +58,8 @@ func TestAChangeWaitsForItsDelay(t *testing.T) {
 	w.waitsAnHour("one", "two")
 }
 
-// waitsAnHour has the node be another, which is to take an hour of its clock.
+// waitsAnHour sends a document and checks that it is applied after an hour of
+// the node's clock, not before.
 func (w *world) waitsAnHour(before, text string) {
 	w.Helper()
 	w.says(osc(text) + referring)

@@ -35,8 +35,8 @@ type proxy struct {
 	// running is the watch of the Secret with the configuration, nil for none.
 	running *io.PipeWriter
 
-	// open lets others begin once it is closed; gone are to be answered with
-	// 410.
+	// open lets other requests begin once it is closed; gone are the requests
+	// to answer with 410.
 	open chan struct{}
 	gone int
 }

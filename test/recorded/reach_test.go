@@ -25,7 +25,7 @@ type moody struct {
 	mood string
 }
 
-// become has the units be that, "" for as they are, without a word.
+// become gives the units that state without a signal; "" keeps their own.
 func (m *moody) become(mood string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +171,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 			t.Errorf("read %d times", y.count()-before)
 		}
 
-		w.becomes(osc("four")) // What would mend it.
+		w.becomes(osc("four")) // A new document would repair it.
 	})
 
 	t.Run("authorities that are not the API server's are left again", func(*testing.T) {

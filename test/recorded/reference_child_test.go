@@ -151,7 +151,8 @@ func (w *world) newReference(dir, containerd string) reference {
 		referenceBase + "/machine-name":                "machine-2\n",
 		referenceBase + "/cluster-ca.crt":              w.CA(),
 		referenceBase + "/config-" + version + ".yaml": w.referenceConfig(),
-		// It may do everything: what is measured is not the authorizer.
+		// It has all permissions: the authorizer is not part of the
+		// measurement.
 		credentials + "/kubeconfig": w.Kubeconfig(w.TB,
 			"gardener.cloud:node-agent:machine:machine-2", "system:masters"),
 	} {

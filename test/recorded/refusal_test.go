@@ -42,8 +42,8 @@ func (w *world) conditioned(value, reason string) {
 	})
 }
 
-// tellsOf waits until the node has told with that reason what begins and ends
-// so.
+// tellsOf waits until the node has reported an Event with that reason whose
+// text begins and ends as given.
 func (w *world) tellsOf(reason, begin, end string) {
 	w.Helper()
 	w.await("event "+reason, func() error {
@@ -86,7 +86,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	w.becomes(osc("one"))
 	w.conditioned("True", "AllUnitsHealthy")
 
-	t.Run("one that is wrong", func(t *testing.T) {
+	t.Run("a wrong document", func(t *testing.T) {
 		w.says(osc("two") + wrong + wrong)
 		w.conditioned("False", "OSCInvalid")
 
@@ -102,7 +102,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.conditioned("True", "AllUnitsHealthy")
 	})
 
-	t.Run("one that refers to what is not there", func(t *testing.T) {
+	t.Run("a document with a missing reference", func(t *testing.T) {
 		w.says(osc("three") + strings.Replace(referring, "bundle.crt", "none", 1))
 		w.tellsOf("OSCUnavailable", "Warning ", "")
 		w.conditioned("False", "OSCUnavailable")
@@ -110,7 +110,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.conditioned("True", "AllUnitsHealthy")
 	})
 
-	t.Run("one that was taken back", func(t *testing.T) {
+	t.Run("a document that was withdrawn", func(t *testing.T) {
 		w.says(osc("bad"))
 		w.tellsOf("OSCReverted",
 			"Warning configuration ", " was taken back: unit a.service failed: exit-code, "+
@@ -123,7 +123,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.conditioned("True", "AllUnitsHealthy")
 	})
 
-	t.Run("one that an operator does not want", func(t *testing.T) {
+	t.Run("a document that an operator does not want", func(t *testing.T) {
 		if _, err := w.node.requests.Rollback(t.Context(), control.RollbackRequest{}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// refusal has the proxy refuse the requests that are of it.
+// refusal makes the proxy refuse the requests that match it.
 type refusal struct {
 	mu sync.Mutex
 	// of is nil for none; code and reason are what they are answered.

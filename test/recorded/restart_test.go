@@ -76,7 +76,7 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 
 	w.stop()
 
-	t.Run("one that was withdrawn, and is asked for anew", func(t *testing.T) {
+	t.Run("a restart that was withdrawn and is requested again", func(t *testing.T) {
 		h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
 		w.adjust = func(n *Node) { n.Agent.Units = h }
 		w.startAgain()

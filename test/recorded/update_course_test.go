@@ -57,7 +57,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 		name string
 		test func(t *testing.T)
 	}{
-		{"one that is taken back while the kubelet is awaited", func(*testing.T) {
+		{"an update that is withdrawn while the kubelet is awaited", func(*testing.T) {
 			well := w.begins(d, next)
 			back := updatable("back", "1.35.0", "1.0.0", spring)
 			w.says(back)
@@ -94,20 +94,24 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 			w.waitsFor("update of read /var/lib/kubelet/config/kubelet")
 			w.still("etc/a", "one")
 		}},
-		{"one that failed, was taken back and is offered again waits again", func(*testing.T) {
-			// It can be applied once its Secret is there.
-			needs := strings.Replace(next, "  inPlaceUpdates:", referring+"  inPlaceUpdates:", 1)
-			w.says(needs)
-			w.drained()
-			w.labelled(updateResult, "failed")
-			w.becomes(base)
-			w.notDrained()
-			w.put("ca", map[string]string{"bundle.crt": "A"})
-			w.says(needs)
-			w.waitsFor(waits)
-			w.still("etc/a", "one")
-		}},
-		{"a record that is torn", func(*testing.T) {
+		{
+			"an update that failed, was withdrawn and is requested again waits again",
+			func(*testing.T) {
+				// It can be applied once its Secret is there.
+				needs := strings.Replace(next, "  inPlaceUpdates:",
+					referring+"  inPlaceUpdates:", 1)
+				w.says(needs)
+				w.drained()
+				w.labelled(updateResult, "failed")
+				w.becomes(base)
+				w.notDrained()
+				w.put("ca", map[string]string{"bundle.crt": "A"})
+				w.says(needs)
+				w.waitsFor(waits)
+				w.still("etc/a", "one")
+			},
+		},
+		{"a corrupt record", func(*testing.T) {
 			w.stop()
 			w.write(updateRecord, `{"done":{"os":"1.0`)
 			w.says(next)

@@ -46,7 +46,8 @@ const (
 type drill struct {
 	mu sync.Mutex
 
-	// ill is what is wrong with the kubelet, upgrades are those asked for.
+	// ill is what is wrong with the kubelet, upgrades are the requested
+	// upgrades.
 	ill      error
 	upgrades []string
 
@@ -177,7 +178,7 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 
 	w.await("the request of the agent", func() error {
 		if w.asked() != 2 {
-			return errors.New("there is none")
+			return errors.New("no second request")
 		}
 		return nil
 	})
@@ -205,7 +206,7 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	}
 
 	if n := w.asked(); n != 2 {
-		t.Errorf("%d certificates were asked for, not the first and that of the new authority", n)
+		t.Errorf("%d certificates were asked for, want the first and one for the new authority", n)
 	}
 
 	pod, err := w.get(pods + "/left")
@@ -237,7 +238,7 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 		w.still("etc/a", "two")
 	})
 
-	t.Run("one that cannot be applied is a failed one", func(t *testing.T) {
+	t.Run("a document that cannot be applied is a failed update", func(t *testing.T) {
 		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a",
 			"path: etc/a", 1))
 		w.drained()
@@ -272,7 +273,7 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 	w.labelled(updateResult, "failed")
 	w.upgraded(d, "2.0.0 2.0.0")
 	w.must("PATCH", nodes+"/node-1", `{"metadata": {"annotations": {"`+triedVersion+`": null}}}`)
-	w.carries(triedVersion, "2.0.0") // A person has asked for it.
+	w.carries(triedVersion, "2.0.0") // An operator has asked for it.
 }
 
 func TestANodeWaitsForItsStaticPods(t *testing.T) {

@@ -36,7 +36,7 @@ type world struct {
 	// proxy is what the node reaches the API server through, nil for nothing.
 	proxy *proxy
 
-	// systemd is that of the node, which outlives agents.
+	// systemd is the node's, which outlives agents.
 	systemd *Systemd
 
 	// adjust changes the node before it runs; nil for nothing.
