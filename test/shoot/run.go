@@ -22,7 +22,7 @@ const (
 	SecretNameLabel = "worker.gardener.cloud/gardener-node-agent-secret-name"
 )
 
-// Options are of a control plane to be.
+// Options configure a control plane.
 type Options struct {
 	// Cluster are the options of the control plane itself.
 	Cluster cluster.Options

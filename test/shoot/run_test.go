@@ -185,7 +185,8 @@ func (a nodeAgent) judge(t *testing.T, rules []rule) {
 	}
 }
 
-// until waits for something that has to happen, on a host that may be busy.
+// until waits for a condition that must become true, on a host that may be
+// busy.
 func until(t testing.TB, done func() bool) {
 	t.Helper()
 

@@ -1,8 +1,8 @@
 // Command stub stands in for the programs that a Gardener document starts and
-// that no container has: the kubelet and the shippers of logs. Which one it is
-// follows from the name it is started by. As the real programs do, it ends with
-// an error when a file that its command line names is missing, and otherwise
-// serves the address that others probe until it is told to end.
+// that no container has: the kubelet and the log shippers. The name it is
+// started under decides which one it is. Like the real programs, it exits with
+// an error if a file on its command line is missing, and otherwise serves the
+// address that others probe until it is stopped.
 package main
 
 import (
