@@ -34,7 +34,7 @@ func (m *Manager) serve(ctx context.Context, stream net.Conn) {
 
 	in := bufio.NewReader(stream)
 	if authenticate(in, stream) != nil {
-		return // The peer is told by the end of the connection.
+		return // The end of the connection notifies the peer.
 	}
 
 	c := &connection{stream: stream, wake: make(chan struct{}, 1)}
@@ -265,7 +265,7 @@ func (c *connection) send(text []byte) {
 	}
 }
 
-// write sends what is queued, a message at a time, until wake is closed.
+// write sends the queue, one message at a time, until wake is closed.
 func (c *connection) write() {
 	for range c.wake {
 		c.mu.Lock()

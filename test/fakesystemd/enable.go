@@ -17,7 +17,7 @@ const unitDir = "/etc/systemd/system"
 type linkChange struct{ Type, Link, Target string }
 
 // enable makes the links that the [Install] sections of the unit files ask for.
-// It reports whether there is any such section.
+// It reports whether any unit file has the section.
 func (m *Manager) enable(names []string) (bool, []linkChange, error) {
 	installs := false
 	changes := []linkChange{}

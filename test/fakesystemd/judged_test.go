@@ -80,7 +80,7 @@ func judge(t *testing.T, c *container.Container) {
 	}
 }
 
-// peer is a connection to a systemd, and what that has told of one unit.
+// peer is a connection to a systemd, and the signals received about one unit.
 type peer struct {
 	testing.TB
 	*dbus.Conn
@@ -90,8 +90,8 @@ type peer struct {
 	over chan struct{}
 }
 
-// DeliverSignal implements dbus.SignalHandler: it keeps signals that are about
-// the unit, and each state that is told, once in a row.
+// DeliverSignal implements dbus.SignalHandler: it keeps the signals about the
+// unit, and drops states that repeat the previous one.
 func (p *peer) DeliverSignal(_, member string, s *dbus.Signal) {
 	text := ""
 	switch {
@@ -118,7 +118,7 @@ func (p *peer) DeliverSignal(_, member string, s *dbus.Signal) {
 	}
 }
 
-// signals are what was told since the last time.
+// signals returns the signals received since the last call.
 func (p *peer) signals() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func ask(t *testing.T, socket string) map[string]any {
 
 		<-p.over
 
-		// What is told behind the end of the job comes before this answer.
+		// Signals after the end of the job come before this reply.
 		p.call("GetUnit", "basic.target")
 		found[step.what] = p.signals()
 	}
@@ -205,7 +205,7 @@ func answer(call *dbus.Call) string {
 	return fmt.Sprint(call.Body, call.Err)
 }
 
-// listed is what is told of units at once, but for their descriptions.
+// listed is a listing of units without their descriptions.
 func (p *peer) listed(names ...string) [][]any {
 	p.Helper()
 	var all [][]any
