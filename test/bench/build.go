@@ -15,7 +15,7 @@ import (
 // out is the build that is measured; it is not the one in use.
 const out = dir + "/image"
 
-// measureBuild times the whole command, as a person waits for it.
+// measureBuild times the entire command, as a user waits for it.
 func measureBuild(ctx context.Context, r *report, cold bool) error {
 	if cold {
 		took, err := coldBuild(ctx)

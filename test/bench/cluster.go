@@ -19,7 +19,8 @@ type benchmark struct {
 	name, in string
 	// prefix begins the names of the figures.
 	prefix string
-	// rounds are what it is told to do, n the times that it measures so.
+	// rounds is the number of iterations to run, n the number of samples that
+	// this gives.
 	rounds, n  int
 	figures    []figure
 	conditions string
@@ -115,7 +116,7 @@ func (b benchmark) measure(ctx context.Context, r *report) error {
 		return err
 	}
 
-	// Without the programs it is to fail, not to be left out.
+	// With CI=true missing programs fail the test instead of skipping it.
 	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build, "LOAM_BENCH_DIR="+nodes)
 	text, err := cmd.Output()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // available is what TestPXEToMemory says of a node that has applied.
 var available = regexp.MustCompile(`memory: \d+ MiB, of which (\d+) MiB are available`)
 
-// installDisk installs the build that is there.
+// installDisk installs the existing build.
 var installDisk = benchmark{"Install", "./agent/install", "install/", 5, 5, []figure{
 	{"write", "build", "write-times-dd", 1 / 0.9},
 	{"all", "build", "all-times-dd", 1e9},

@@ -33,11 +33,11 @@ var plots = []struct {
 	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},
 }
 
-// highGoal is more than any goal: such a figure is for comparison only.
+// highGoal is more than any goal: a figure with it is for comparison only.
 const highGoal = 1e8
 
-// readResults reads results.jsonl. Of a name that is there twice, the later
-// result counts.
+// readResults reads results.jsonl. Of results with the same name the last
+// counts.
 func readResults(in io.Reader) ([]Result, error) {
 	var results []Result
 	decoder := json.NewDecoder(in)
@@ -163,7 +163,7 @@ func plot(title string, results []Result) []byte {
 	return b.Bytes()
 }
 
-// number writes a value with three digits, large ones whole.
+// number writes a value with three digits, large ones without a fraction.
 func number(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)

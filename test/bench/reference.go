@@ -49,7 +49,7 @@ var referenceStart = benchmark{
 }
 
 // referenceFigures are the figures of a change, each with its ratio. written is
-// the goal for the ratio of what is written to the disk.
+// the goal for the ratio of bytes written to the disk.
 func referenceFigures(part string, written float64) []figure {
 	return []figure{
 		{part, part, "p50-ms", noGoal},

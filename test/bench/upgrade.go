@@ -52,7 +52,7 @@ func measureUpgrade(ctx context.Context, r *report) error {
 
 	percent := func(n int64) float64 { return 100 * float64(n) / float64(next.Pack.Size) }
 	c := conditions("amd64 cloud, one line of agent/status and the version changed; " +
-		"of the whole pack")
+		"of the entire pack")
 	err = r.add(
 		result("upgrade/download/agent-only", "%", 10, "loam, 31 MB, of which every block differs",
 			c, percent(missing(have, next))),

@@ -1,5 +1,5 @@
-// Package stock makes the disk that the boot time of Loam is compared with:
-// the same root tree, booted the way mkosi boots a tree unless told otherwise.
+// Package stock makes the disk that the boot time of Loam is compared with: the
+// same root tree, booted the way mkosi does by default.
 package stock
 
 import (
