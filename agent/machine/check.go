@@ -260,7 +260,7 @@ func checkInstall(report *document.Report, in *Install) {
 func checkClaim(report *document.Report, at string, d Disk) {
 	if d == (Disk{}) {
 		report.Add(at, "is empty",
-			"write what is true of the disk, and of no other, such as serial")
+			"write what identifies the disk, such as serial")
 	}
 	checkDisk(report, at+".", d)
 }
@@ -296,7 +296,7 @@ func checkDisk(report *document.Report, at string, d Disk) {
 	for _, f := range []struct{ field, text string }{{"serial", d.Serial}, {"model", d.Model}} {
 		if strings.TrimSpace(f.text) != f.text {
 			report.Add(at+f.field, document.Quote(f.text)+" has spaces around it",
-				"leave them out: those of the disk are not looked at")
+				"leave them out: spaces around the disk's own value are ignored")
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestFilesErrors(t *testing.T) {
 
 	for _, test := range []struct{ name, text, want string }{
 		{
-			name: "the source does not read them",
+			name: "no source reads them",
 			text: head + "files:\n- {path: " + dir + "/zone, content: a}\n",
 			want: reader,
 		},

@@ -237,7 +237,7 @@ func TestDecodeErrors(t *testing.T) {
 			want: `m:4: source.credential.name: "loam./x"` + credHint,
 		},
 		{
-			name: "sizes that are none",
+			name: "invalid sizes",
 			text: head + "dataVolume:\n  minSize: 1.5Ti\n  maxSize: '0'\n",
 			want: `m:4: dataVolume.minSize: "1.5Ti" is not a size` + sizeHint + "\n" +
 				`m:5: dataVolume.maxSize: "0" is not a size` + sizeHint,
@@ -255,17 +255,17 @@ func TestDecodeErrors(t *testing.T) {
 		{
 			name: "a serial with blanks",
 			text: head + "dataVolume: {serial: 'S1 '}\n",
-			want: `m:3: dataVolume.serial: "S1 " has spaces around it; hint: leave them out: those of the disk are not looked at`,
+			want: `m:3: dataVolume.serial: "S1 " has spaces around it; hint: leave them out: spaces around the disk's own value are ignored`,
 		},
 		{
 			name: "a disk to install on that is not claimed",
 			text: head + "install: {}\n",
-			want: `m:3: install.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`,
+			want: `m:3: install.disk: is empty; hint: write what identifies the disk, such as serial`,
 		},
 		{
 			name: "a disk for state that is not claimed",
 			text: head + "state: {disk: {}}\n",
-			want: `m:3: state.disk: is empty; hint: write what is true of the disk, and of no other, such as serial`,
+			want: `m:3: state.disk: is empty; hint: write what identifies the disk, such as serial`,
 		},
 		{
 			name: "another disk may be wiped than is installed on",

@@ -52,7 +52,7 @@ func checkNetwork(report *document.Report, config network.Config) {
 	c.names()
 	for i, one := range c.interfaces {
 		if kinds := one.Kinds(); len(kinds) != 1 {
-			c.Add(at(i, ""), "is of "+orNone(kinds), "write one of nic, bond, vlan and bridge")
+			c.Add(at(i, ""), "has "+orNone(kinds), "write one of nic, bond, vlan and bridge")
 			continue
 		}
 		c.nic(i, one.NIC)
@@ -160,7 +160,7 @@ func (c *networkCheck) mtu(i int, one network.Interface) {
 		c.Addf(path, "write the bytes that a packet may have, such as 1500 or 9000",
 			"%d is not one of %d to %d", one.MTU, least, maxMTU)
 	case strings.HasPrefix(c.uses[one.Name], "bond "):
-		c.Add(path, "is that of "+c.uses[one.Name], "write it there")
+		c.Add(path, "belongs to "+c.uses[one.Name], "write it there")
 	case one.VLAN != nil:
 		c.fits(path, one.MTU, one.VLAN.Interface, "which it is on")
 	case one.Bridge != nil: // The kernel drops what is too large for a port.

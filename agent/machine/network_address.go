@@ -31,7 +31,7 @@ func (c *networkCheck) addresses(i int, one network.Interface) {
 		own = append(own, c.address(at(i, fmt.Sprintf(".addresses[%d]", n)), text))
 	}
 	if len(own) > 0 && c.isDriver(one.Name) {
-		c.Add(at(i, ".addresses"), "are those of one NIC, and this may be several",
+		c.Add(at(i, ".addresses"), "belong to a single NIC, and this may match several",
 			"choose the NIC by mac, path or name")
 	}
 
@@ -91,11 +91,11 @@ func (c *networkCheck) address(path, text string) netip.Prefix {
 			"write one with the length of its prefix, such as 192.0.2.10/24 or 2001:db8::10/64")
 		return netip.Prefix{}
 	case p.Addr().BitLen()-p.Bits() > 1 && p.Masked().Addr() == p.Addr():
-		c.Add(path, document.Quote(text)+" is that of the network, not of a machine in it",
+		c.Add(path, document.Quote(text)+" is the address of a network, not of a machine",
 			"write the address of this node, such as "+p.Addr().Next().String()+
 				text[strings.Index(text, "/"):])
 	case p.Addr().Is4() && 32-p.Bits() > 1 && last(p) == p.Addr():
-		c.Add(path, document.Quote(text)+" is that of all machines of the network (broadcast)",
+		c.Add(path, document.Quote(text)+" is the broadcast address of the network",
 			"write the address of this node")
 	}
 
@@ -137,12 +137,12 @@ func (c *networkCheck) route(
 	}
 
 	if r.OnLink && r.Via == "" { // The kernel refuses the route, and networkd then the interface.
-		c.Add(path+".onLink", "is said of a gateway, and there is none",
+		c.Add(path+".onLink", "is set without via",
 			"leave it out, or write via")
 	}
 
 	if !c.once(path, fmt.Sprintf("route %s %d", to, r.Metric),
-		"leads where another route does, with the same metric",
+		"has the destination and the metric of another route",
 		"give each a metric: less goes first") || !via.IsValid() {
 		return
 	}
@@ -211,6 +211,6 @@ func (c *networkCheck) gateway(
 		return p.IsValid() && p.Contains(via)
 	}):
 		c.Add(path, via.String()+" is in no network of the interface",
-			"write onLink: true if it is there all the same")
+			"write onLink: true if it is on the link nevertheless")
 	}
 }

@@ -31,13 +31,13 @@ func (c *networkCheck) nic(i int, n *network.NIC) {
 	}
 
 	if *n == (network.NIC{}) {
-		c.Add(at(i, ".nic"), "says nothing of the NIC",
+		c.Add(at(i, ".nic"), "has no field set",
 			"write its mac, path, name or driver, or any: true for every wired one")
 		return
 	}
 
 	if n.Any && *n != (network.NIC{Any: true}) {
-		c.Add(at(i, ".nic.any"), "is true beside what says which", "keep one of them")
+		c.Add(at(i, ".nic.any"), "is true together with other fields", "keep one of them")
 	}
 
 	c.mac(at(i, ".nic.mac"), n.MAC)
@@ -66,7 +66,7 @@ func (c *networkCheck) nic(i int, n *network.NIC) {
 			"name another NIC, or give what is made another name")
 	}
 
-	const hint = "say of each NIC what is true of no other"
+	const hint = "identify each NIC by what no other has"
 	same := *n
 	if n.MAC != "" { // However it is written, and whatever the other fields say.
 		same = network.NIC{MAC: canonicalMAC(n.MAC)}
@@ -119,13 +119,13 @@ func (c *networkCheck) bond(i int, b *network.Bond) {
 	switch {
 	case b.Primary == "":
 	case b.Mode != "active-backup":
-		c.Add(at(i, ".bond.primary"), "is of no use in mode "+document.Quote(b.Mode),
+		c.Add(at(i, ".bond.primary"), "has no effect in mode "+document.Quote(b.Mode),
 			"leave it out, or write mode: active-backup")
 	case !slices.Contains(b.Interfaces, b.Primary):
 		c.Add(at(i, ".bond.primary"), document.Quote(b.Primary)+" is not among its interfaces",
 			"name one of "+strings.Join(b.Interfaces, ", "))
 	case c.isDriver(b.Primary):
-		c.Add(at(i, ".bond.primary"), document.Quote(b.Primary)+" may be several NICs",
+		c.Add(at(i, ".bond.primary"), document.Quote(b.Primary)+" may match several NICs",
 			"choose the primary by mac, path or name")
 	}
 }
@@ -152,7 +152,7 @@ func (c *networkCheck) ports(i int, one network.Interface) {
 		case !ok:
 			c.unknown(path, name)
 		case one.Bond != nil && c.interfaces[place].NIC == nil:
-			c.Add(path, document.Quote(name)+" is no NIC", "make a bond of interfaces of kind nic")
+			c.Add(path, document.Quote(name)+" is not a NIC", "make a bond of interfaces of kind nic")
 		case c.interfaces[place].Bridge != nil:
 			c.Add(path, document.Quote(name)+" is a bridge itself",
 				"name what is to be in both in one of them")
@@ -195,7 +195,7 @@ func (c *networkCheck) vlan(i int, v *network.VLAN) {
 		c.Add(path, document.Quote(v.Interface)+" is a VLAN itself",
 			"name the nic, bond or bridge that both are on")
 	case c.isDriver(v.Interface):
-		c.Add(path, document.Quote(v.Interface)+" may be several NICs",
+		c.Add(path, document.Quote(v.Interface)+" may match several NICs",
 			"choose it by mac, path or name")
 	case c.uses[v.Interface] != "":
 		c.Add(path, document.Quote(v.Interface)+" is in "+c.uses[v.Interface],

@@ -42,13 +42,13 @@ func TestNetworkErrors(t *testing.T) {
 		{
 			"no kind",
 			lan + "- {name: a}\n",
-			at1 + ": is of no kind; hint: write one of nic, bond, vlan and bridge",
+			at1 + ": has no kind; hint: write one of nic, bond, vlan and bridge",
 		},
 		{
 			"two kinds",
 			lan + "- {name: a, bridge: {}, vlan: {id: 1, interface: lan}}\n",
 			at1 +
-				": is of vlan and bridge at once; hint: write one of nic, bond, vlan and bridge",
+				": has vlan and bridge at once; hint: write one of nic, bond, vlan and bridge",
 		},
 		{
 			"no name",
@@ -80,13 +80,13 @@ func TestNetworkErrors(t *testing.T) {
 		{
 			"a NIC that is not described",
 			lan + "- {name: a, nic: {}}\n",
-			at1 + ".nic: says nothing of the NIC; hint: write its mac, path, name or driver, " +
+			at1 + ".nic: has no field set; hint: write its mac, path, name or driver, " +
 				"or any: true for every wired one",
 		},
 		{
 			"any NIC, and one",
 			lan + "- {name: a, nic: {any: true, driver: igb}}\n",
-			at1 + ".nic.any: is true beside what says which; hint: keep one of them",
+			at1 + ".nic.any: is true together with other fields; hint: keep one of them",
 		},
 		{
 			"a MAC of five bytes",
@@ -125,7 +125,7 @@ func TestNetworkErrors(t *testing.T) {
 			lan + "- {name: a, nic: {mac: 52-54-00-12-34-56, " +
 				"driver: igb}}\n",
 			at1 + ".nic: chooses the same NIC, " +
-				"as at network.interfaces[0].nic; hint: say of each NIC what is true of no other",
+				"as at network.interfaces[0].nic; hint: identify each NIC by what no other has",
 		},
 		{"a NIC that is made", lan + "- {name: br, bridge: {}}\n" +
 			"- {name: a, nic: {name: br}}\n",
@@ -149,12 +149,12 @@ func TestNetworkErrors(t *testing.T) {
 		},
 		{"a bond of a bridge", lan + "- {name: br, bridge: {}}\n" +
 			"- {name: bond, bond: {mode: 802.3ad, interfaces: [br]}}\n",
-			`network.interfaces[2].bond.interfaces[0]: "br" is no NIC; hint: make a bond of interfaces of kind nic`},
+			`network.interfaces[2].bond.interfaces[0]: "br" is not a NIC; hint: make a bond of interfaces of kind nic`},
 		{
 			"a bond of itself",
 			lan + "- {name: bond, bond: {mode: 802.3ad, interfaces: [bond]}}\n",
 			at1 +
-				`.bond.interfaces[0]: "bond" is no NIC; hint: make a bond of interfaces of kind nic`,
+				`.bond.interfaces[0]: "bond" is not a NIC; hint: make a bond of interfaces of kind nic`,
 		},
 		{"a NIC twice in a bond", "- {name: a, nic: {name: eth0}}\n" +
 			"- {name: bond, bond: {mode: 802.3ad, interfaces: [a, a]}, dhcp4: true}\n",
@@ -169,10 +169,10 @@ func TestNetworkErrors(t *testing.T) {
 			`network.interfaces[2].bond.primary: "lan" is not among its interfaces; hint: name one of a`},
 		{"a primary where all are used", lan + "- {name: a, nic: {name: eth0}}\n" +
 			"- {name: bond, bond: {mode: 802.3ad, interfaces: [a], primary: a}}\n",
-			`network.interfaces[2].bond.primary: is of no use in mode "802.3ad"; hint: leave it out, or write mode: active-backup`},
+			`network.interfaces[2].bond.primary: has no effect in mode "802.3ad"; hint: leave it out, or write mode: active-backup`},
 		{"a primary of several", lan + "- {name: a, nic: {driver: igb}}\n" +
 			"- {name: bond, bond: {mode: active-backup, interfaces: [a], primary: a}}\n",
-			`network.interfaces[2].bond.primary: "a" may be several NICs; hint: choose the primary by mac, path or name`},
+			`network.interfaces[2].bond.primary: "a" may match several NICs; hint: choose the primary by mac, path or name`},
 		{
 			"a port with an address",
 			lan + "- {name: br, bridge: {interfaces: [lan]}}\n",
@@ -181,7 +181,7 @@ func TestNetworkErrors(t *testing.T) {
 		},
 		{"an MTU of a port", "- {name: a, nic: {name: eth0}, mtu: 9000}\n" +
 			"- {name: bond, bond: {mode: 802.3ad, interfaces: [a]}, dhcp4: true}\n",
-			"network.interfaces[0].mtu: is that of bond bond; hint: write it there"},
+			"network.interfaces[0].mtu: belongs to bond bond; hint: write it there"},
 
 		{
 			"VLAN 0",
@@ -214,7 +214,7 @@ func TestNetworkErrors(t *testing.T) {
 			`network.interfaces[2].vlan.interface: "a" is in bridge br; hint: put the VLAN on that`},
 		{"a VLAN of several NICs", lan + "- {name: a, nic: {driver: igb}}\n" +
 			"- {name: v, vlan: {id: 7, interface: a}}\n",
-			`network.interfaces[2].vlan.interface: "a" may be several NICs; hint: choose it by mac, path or name`},
+			`network.interfaces[2].vlan.interface: "a" may match several NICs; hint: choose it by mac, path or name`},
 		{"a bridge in itself", lan + "- {name: v, vlan: {id: 7, interface: br}}\n" +
 			"- {name: br, bridge: {interfaces: [v]}}\n",
 			`network.interfaces[2].bridge.interfaces[0]: "v" leads back to this bridge: it would be in itself; hint: put the VLAN on a NIC or bond`},
@@ -280,13 +280,13 @@ func TestNetworkErrors(t *testing.T) {
 			"the address of the network",
 			"- {name: a, nic: {name: eth0}, addresses: " +
 				"[192.0.2.0/24]}\n",
-			`network.interfaces[0].addresses[0]: "192.0.2.0/24" is that of the network, not of a machine in it; hint: write the address of this node, such as 192.0.2.1/24`,
+			`network.interfaces[0].addresses[0]: "192.0.2.0/24" is the address of a network, not of a machine; hint: write the address of this node, such as 192.0.2.1/24`,
 		},
 		{
 			"the broadcast address",
 			"- {name: a, nic: {name: eth0}, addresses: " +
 				"[192.0.2.127/25]}\n",
-			`network.interfaces[0].addresses[0]: "192.0.2.127/25" is that of all machines of the network (broadcast); hint: write the address of this node`,
+			`network.interfaces[0].addresses[0]: "192.0.2.127/25" is the broadcast address of the network; hint: write the address of this node`,
 		},
 		{
 			"an address twice",
@@ -299,8 +299,8 @@ func TestNetworkErrors(t *testing.T) {
 			"one address for several NICs",
 			"- {name: a, nic: {driver: igb}, addresses: " +
 				"[192.0.2.10/24]}\n",
-			"network.interfaces[0].addresses: are those of one NIC, " +
-				"and this may be several; hint: choose the NIC by mac, path or name",
+			"network.interfaces[0].addresses: belong to a single NIC, " +
+				"and this may match several; hint: choose the NIC by mac, path or name",
 		},
 
 		{
@@ -318,12 +318,12 @@ func TestNetworkErrors(t *testing.T) {
 			"a gateway that is not on the link",
 			route("{via: 192.0.3.1}"),
 			"network.interfaces[0].routes[0].via: 192.0.3.1 is in no network of the interface; " +
-				"hint: write onLink: true if it is there all the same",
+				"hint: write onLink: true if it is on the link nevertheless",
 		},
 		{
 			"on the link, and no gateway that could be",
 			route("{to: 198.51.100.0/24, onLink: true}"),
-			"network.interfaces[0].routes[0].onLink: is said of a gateway, and there is none; " +
+			"network.interfaces[0].routes[0].onLink: is set without via; " +
 				"hint: leave it out, or write via",
 		},
 		{
@@ -362,8 +362,8 @@ func TestNetworkErrors(t *testing.T) {
 		{
 			"two default routes that are equal",
 			route("{via: 192.0.2.1}, {to: 0.0.0.0/0, via: 192.0.2.2}"),
-			"network.interfaces[0].routes[1]: leads where another route does, " +
-				"with the same metric, as at network.interfaces[0].routes[0]; hint: " +
+			"network.interfaces[0].routes[1]: has the destination and the " +
+				"metric of another route, as at network.interfaces[0].routes[0]; hint: " +
 				"give each a metric: less goes first",
 		},
 
