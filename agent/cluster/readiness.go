@@ -28,8 +28,8 @@ func (s *session) readyDigest() string {
 	case sum == "" || s.node == nil || s.pending == nil || sum != s.pending.sum ||
 		s.update.record.Version == sum:
 		return ""
-	case s.reportedDigest == sum, s.reportedDigest == "" &&
-		s.node.Annotations[appliedAnnotation] == s.pending.label:
+	case s.reportedDigest == sum,
+		s.reportedDigest == "" && s.node.Annotations[appliedAnnotation] == s.pending.label:
 		s.dropReadiness()
 		return sum
 	}

@@ -69,8 +69,8 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 func readConfiguration(root fs.FS, name string) (nodeagent.Configuration, document.Errors, error) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
-		return nodeagent.Configuration{}, nil, fmt.Errorf("read the node agent's configuration: %w",
-			err)
+		err = fmt.Errorf("read the node agent's configuration: %w", err)
+		return nodeagent.Configuration{}, nil, err
 	}
 	return nodeagent.Decode("/"+name, text)
 }

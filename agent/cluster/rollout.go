@@ -144,19 +144,15 @@ func (s *session) acquireRollout(ctx context.Context, o pendingConfig) (bool, er
 func (s *session) putRolloutLease(
 	ctx context.Context, edit func(*coordination.Lease),
 ) (bool, error) {
-	l, err := s.api.putLease(
-		ctx,
-		s.rollout.lease,
-		s.rollout.name,
-		func(l *coordination.Lease) error {
-			if t, _ := s.rolloutState(l); t == leaseTaken {
-				return errTaken
-			}
-			edit(l)
-			return nil
-		},
-	)
+	unlessTaken := func(l *coordination.Lease) error {
+		if t, _ := s.rolloutState(l); t == leaseTaken {
+			return errTaken
+		}
+		edit(l)
+		return nil
+	}
 
+	l, err := s.api.putLease(ctx, s.rollout.lease, s.rollout.name, unlessTaken)
 	s.rollout.lease = l
 	if errors.Is(err, errTaken) {
 		return false, nil

@@ -119,6 +119,7 @@ func unreachable(err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: %w\nhint: systemctl status loam-agent", ErrNoAgent, err)
 	}
-	return fmt.Errorf("the agent ended before it answered: %w\nhint: systemctl status loam-agent",
-		err)
+	return fmt.Errorf(
+		"the agent ended before it answered: %w\nhint: systemctl status loam-agent", err,
+	)
 }

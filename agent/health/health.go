@@ -59,11 +59,11 @@ func OnItsWay(s unit.State) bool {
 // about to restart.
 const autoRestart = "auto-restart"
 
-// loops is how many restarts by systemd mean that a service does not stay up.
-// recently is how long a restart raises doubts.
+// maxRestarts is how many restarts by systemd mean that a service does not stay
+// up. recently is how long a restart raises doubts.
 const (
-	loops    = 3
-	recently = time.Minute
+	maxRestarts = 3
+	recently    = time.Minute
 )
 
 // Before sorts units by their state before have is replaced. A unit was well if
@@ -94,8 +94,8 @@ func Before(
 		switch {
 		case isWell && !old.Stopped && restarts == 0:
 			well = append(well, s.Name)
-		case s.Active == "failed", s.Sub == autoRestart, restarts >= loops, listed &&
-			!isWell && s.Stopped():
+		case s.Active == "failed", s.Sub == autoRestart, restarts >= maxRestarts,
+			listed && !isWell && s.Stopped():
 			broken = append(broken, s.Name)
 		}
 	}
@@ -176,7 +176,7 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		}
 
 		s := states[i]
-		if n := s.Restarts - g.first[u.Name]; n >= loops {
+		if n := s.Restarts - g.first[u.Name]; n >= maxRestarts {
 			return Verdict{Word: Bad, Reason: doesNotStayUp(u.Name, n)}
 		}
 

@@ -75,9 +75,9 @@ const anyName = "/"
 
 func (w watch) String() string { return strings.Join(w.paths, ", ") }
 
-// settle is how long to wait for the next change: an editor writes several
+// quietPeriod is how long to wait for the next change: an editor writes several
 // times.
-const settle = 100 * time.Millisecond
+const quietPeriod = 100 * time.Millisecond
 
 // run sends a notice for each change until ctx ends.
 func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
@@ -95,7 +95,7 @@ func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
 		}
 
 		select {
-		case <-time.After(settle): // A change meanwhile causes the next notice.
+		case <-time.After(quietPeriod): // A change meanwhile causes the next notice.
 		case <-ctx.Done():
 			return
 		}
