@@ -20,7 +20,8 @@ import (
 
 // Open opens an EFI system partition to edit its boot entries: see [fat.Open].
 func Open(d device.Device, size int64, blockSize int) (*fat.FS, error) {
-	return fat.Open(d, size, blockSize)
+	entries := fat.Uniform{Dir: bootentry.Dir, Slots: bootentry.Slots}
+	return fat.Open(d, size, blockSize, entries)
 }
 
 // Link names the staged content as a boot entry whose tries the firmware
@@ -31,24 +32,24 @@ func Open(d device.Device, size int64, blockSize int) (*fat.FS, error) {
 // old name or the new one. If they lay in two sectors, both could stay, and a
 // loader that finds the new name taken boots without counting, for ever.
 func Link(esp *fat.FS, name string, c fat.Chain, size int64) error {
-	return esp.LinkCounted(bootentry.Dir, name, c, size)
+	return esp.LinkLast(bootentry.Dir, name, c, size)
 }
 
 // Relink gives the content of an entry a second name, when its long name is
 // incomplete, so that the entry can be removed. Both share their clusters until
 // one is removed.
 func Relink(esp *fat.FS, from, to string) error {
-	return esp.RelinkCounted(bootentry.Dir, from, to)
+	return esp.RelinkLast(bootentry.Dir, from, to)
 }
 
 // Room returns how many entries Link can add, one after the other, if none is
 // removed from the end of the directory.
 func Room(esp *fat.FS) (int, error) {
-	return esp.RoomCounted()
+	return esp.RoomLast(bootentry.Dir)
 }
 
 // Renew replaces an unreadable directory by an empty one, with one write of one
 // sector. [fat.FS.Reclaim] frees the clusters that the old one referred to.
 func Renew(esp *fat.FS) error {
-	return esp.RenewBootDir()
+	return esp.RenewDir(bootentry.Dir, bootentry.DirSize, bootentry.Fillers()...)
 }

@@ -1,6 +1,8 @@
 package fat
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Report is what Check found. Paths are without the leading slash.
 type Report struct {
@@ -16,9 +18,8 @@ type Report struct {
 	Orphans    []string // paths of entries with an incomplete long name
 	LooseSlots int      // parts of long names that belong to no entry
 
-	// Of BootDir, how many entries of four slots it has place for: in all for
-	// Link, and after its end for firmware, which appends one for each boot
-	// try.
+	// Of a [Uniform] directory, how many entries it has place for: in all for
+	// Link, and after its end for the writer that only appends.
 	Places, PlacesAtEnd int
 }
 
@@ -63,17 +64,17 @@ func (r *Report) add(d *directory) {
 		}
 	}
 
-	if !d.isBoot() {
+	if d.uniform == 0 {
 		return
 	}
 
-	for slot := 0; slot+bootSlots <= d.slots(); slot += bootSlots {
-		if d.free(slot, bootSlots) {
+	for slot := 0; slot+d.uniform <= d.slots(); slot += d.uniform {
+		if d.free(slot, d.uniform) {
 			r.Places++
 		}
 	}
 
-	r.PlacesAtEnd = (d.slots() - d.end) / bootSlots
+	r.PlacesAtEnd = (d.slots() - d.end) / d.uniform
 }
 
 // dirty reads the marks of Linux in the boot sector, and of Windows in the

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/loam-os/loam/test/judge"
-
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat/dirent"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // damage is what a test does to a disk: through the FS that it opened, whose
@@ -81,7 +81,7 @@ func set(name, short string) []byte {
 func TestCheckAndReclaim(t *testing.T) {
 	const uki, boot = "EFI/Linux/" + oldUKI, "EFI/BOOT/BOOTX64.EFI"
 	// the others are of . .. and the fillers, and of a UKI
-	const places = 64<<10/dirent.SlotSize/bootSlots - 2
+	const places = 64<<10/dirent.SlotSize/bootentry.Slots - 2
 	for _, tc := range []struct {
 		name    string
 		damage  damage

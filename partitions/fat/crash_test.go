@@ -16,9 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/loam-os/loam/test/judge"
-
 	"github.com/loam-os/loam/partitions/fat/dirent"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // crash checks every state that a power cut in a script can leave.
@@ -39,7 +38,7 @@ type crash struct {
 func (c *crash) play(disk *memory, s step, skip int) *memory {
 	before := &state{base: disk, over: map[int64][]byte{}}
 	r := &recorder{Device: before.clone(), skip: skip}
-	f, err := open(r, testSize, 512, 0)
+	f, err := open(r, testSize, 512, 0, bootDir)
 	if err != nil {
 		c.report("%s: %v", s.name, err)
 		return disk
@@ -61,7 +60,7 @@ func (c *crash) play(disk *memory, s step, skip int) *memory {
 		c.all(fmt.Sprintf("%s, flush %d", s.name, i), before.cuts(epoch, c.random, 200), old, want)
 		before = before.apply(epoch)
 	}
-	if f, err := open(before, testSize, 512, 0); err == nil {
+	if f, err := open(before, testSize, 512, 0, bootDir); err == nil {
 		if got, err := treeOf(f, c.seed); err != nil || !got.equal(want) {
 			c.report("%s: is not durable: %v\n%s", s.name, err, cmp.Diff(want, got))
 		}
@@ -129,7 +128,7 @@ func (c *crash) check(s *state, trees ...tree) error {
 
 // recover does what a node does after a power cut.
 func (c *crash) recover(r *recorder, trees ...tree) (tree, error) {
-	f, err := open(r, testSize, 512, 0)
+	f, err := open(r, testSize, 512, 0, bootDir)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func (c *crash) recover(r *recorder, trees ...tree) (tree, error) {
 	}
 
 	if len(r.epochs) > 0 { // it wrote
-		f, err = open(r, testSize, 512, 0)
+		f, err = open(r, testSize, 512, 0, bootDir)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +187,7 @@ func small(t testing.TB, m *memory, scatter bool) *memory {
 		write(boot+32, uint32((f.data+clusters*f.clusterSize)/sectorSize))
 	}
 
-	f, err := open(m, testSize, 512, 0)
+	f, err := open(m, testSize, 512, 0, bootDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +243,7 @@ func TestPowerCuts(t *testing.T) {
 // ghosts has entries behind the end of EFI/staging, which is at slot 3.
 func ghosts(t testing.TB, m *memory) *memory {
 	t.Helper()
-	f, err := open(m, testSize, 512, 0)
+	f, err := open(m, testSize, 512, 0, bootDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +332,7 @@ func TestPowerCutsFindAMissingFlush(t *testing.T) {
 					c.play(disk, s, tc.flush)
 					break
 				}
-				f, err := open(disk, testSize, 512, 0)
+				f, err := open(disk, testSize, 512, 0, bootDir)
 				if err == nil {
 					err = s.do(f)
 				}

@@ -43,6 +43,7 @@ func (e Entry) crosses() bool { return e.slot/perSector != e.last()/perSector }
 // directory is a directory in memory.
 type directory struct {
 	path    string
+	uniform int // slots of each name, if the directory is [Uniform]; else 0
 	first   uint32
 	chain   []uint32
 	raw     []byte // all its slots
@@ -59,10 +60,11 @@ func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
 	}
 
 	d := &directory{
-		path:  path,
-		first: chain[0],
-		chain: chain,
-		raw:   make([]byte, size),
+		path:    path,
+		uniform: f.slotsIn(path),
+		first:   chain[0],
+		chain:   chain,
+		raw:     make([]byte, size),
 	}
 
 	for _, r := range runs(chain) {
@@ -75,6 +77,16 @@ func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
 
 	d.parse()
 	return d, nil
+}
+
+// slotsIn is the slots of each name in the directory, 0 if it is not uniform.
+func (f *FS) slotsIn(path string) int {
+	for _, u := range f.uniform {
+		if strings.EqualFold(strings.Join(split(path), "/"), u.Dir) {
+			return u.Slots
+		}
+	}
+	return 0
 }
 
 func (d *directory) slots() int { return len(d.raw) / dirent.SlotSize }
@@ -153,7 +165,7 @@ func (d *directory) find(name string) (Entry, bool) {
 
 // place returns the first slot at which a set of n fits into one sector. A set
 // starts at a multiple of its length rounded up to a power of two, so that free
-// places keep their size: places of four slots in BootDir above all.
+// places keep their size, in a uniform directory above all.
 func (d *directory) place(n int) (slot int, ok bool) {
 	align := 1
 	for align < n {

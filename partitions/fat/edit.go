@@ -6,17 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
-
-// bootSlots is what each name in BootDir takes.
-const bootSlots = 4
-
-func (d *directory) isBoot() bool {
-	return strings.EqualFold(strings.Join(split(d.path), "/"), BootDir)
-}
 
 // Rename gives an entry another name that takes as many slots, and makes it
 // read-only or not: one write of one sector. What is read-only the firmware

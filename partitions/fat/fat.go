@@ -8,9 +8,8 @@
 //   - data and the FAT's chain are durable before a directory entry refers to
 //     them, and the entry is durably gone before its chain is freed: a cut
 //     leaves clusters that nothing refers to, which Reclaim frees;
-//   - an entry with all parts of its long name lies in one sector (image/esp
-//     lays \EFI\Linux out for that), so that it appears, is renamed and goes by
-//     one write of one sector;
+//   - an entry with all parts of its long name lies in one sector, so that it
+//     appears, is renamed and goes by one write of one sector;
 //   - a directory never grows.
 //
 // Firmware reads FAT 1 and no other. So does this package, until Reclaim makes
@@ -38,9 +37,13 @@ type readOnly struct{ io.ReaderAt }
 func (readOnly) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 func (readOnly) Sync() error                        { return nil }
 
-// BootDir is the directory of UKIs. Names in it take four directory slots: see
-// image/esp and firmware/bootentry.
-const BootDir = "EFI/Linux"
+// Uniform is a directory whose names all take the same number of slots, to
+// which another writer only appends. No name with another number of slots gets
+// into it, and Reclaim gives the slots after its last entry back.
+type Uniform struct {
+	Dir   string // path, like "EFI/Linux"
+	Slots int
+}
 
 // ErrDirFull: no sector of the directory has room for the entry. Directories do
 // not grow: growing one is not atomic.
@@ -63,19 +66,23 @@ type FS struct {
 	fat      table          // FAT 1, with what was changed
 	second   table          // FAT 2 as read, if it is not equal to FAT 1; else nil
 	staged   map[uint32]int // chains that can be linked: clusters by the first of them
+	uniform  []Uniform
 }
 
 // Open reads the boot sector, or its copy if that is damaged (Check tells), and
 // both FATs of a partition of size bytes. blockSize is what reads and writes of
 // d are multiples of, 512 or 4096: a disk's logical sector size. The memory
 // that they are given is not aligned. To compare what was staged with what the
-// disk has, d should not read from a cache.
-func Open(d device.Device, size int64, blockSize int) (*FS, error) {
-	return open(d, size, blockSize, minClusters)
+// disk has, d should not read from a cache. The directories of uniform are kept
+// as they promise.
+func Open(d device.Device, size int64, blockSize int, uniform ...Uniform) (*FS, error) {
+	return open(d, size, blockSize, minClusters, uniform...)
 }
 
 // open is Open for tests too, which try a hundred thousand small file systems.
-func open(d device.Device, size int64, blockSize int, least int64) (*FS, error) {
+func open(
+	d device.Device, size int64, blockSize int, least int64, uniform ...Uniform,
+) (*FS, error) {
 	if blockSize != 512 && blockSize != 4096 || size%int64(blockSize) != 0 || size <= 0 {
 		return nil, fmt.Errorf(
 			"open FAT32: %d bytes in blocks of %d: want whole blocks of 512 or 4096",
@@ -83,7 +90,12 @@ func open(d device.Device, size int64, blockSize int, least int64) (*FS, error) 
 		)
 	}
 
-	f := &FS{disk: disk{d: d, size: size, block: int64(blockSize)}, staged: map[uint32]int{}}
+	f := &FS{
+		disk:    disk{d: d, size: size, block: int64(blockSize)},
+		staged:  map[uint32]int{},
+		uniform: uniform,
+	}
+
 	var err error
 	f.geometry, f.copyUsed, err = readBoot(&f.disk, least)
 	if err != nil {

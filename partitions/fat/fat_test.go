@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -35,12 +36,12 @@ func put(dir, name string, data []byte) func(*FS) error {
 // every operation in every kind of place.
 func script() []step {
 	steps := []step{
-		{"stage and link a UKI", put(BootDir, newUKI, pattern(10, 40_000))},
+		{"stage and link a UKI", put(bootentry.Dir, newUKI, pattern(10, 40_000))},
 		{"a try is counted", func(f *FS) error {
-			return f.Rename(BootDir, newUKI, "loam-node-os_0.2.0_x86-64+2-1.efi", false)
+			return f.Rename(bootentry.Dir, newUKI, "loam-node-os_0.2.0_x86-64+2-1.efi", false)
 		}},
 		{"bless it", func(f *FS) error {
-			return f.Rename(BootDir, "loam-node-os_0.2.0_x86-64+2-1.efi", newGood, false)
+			return f.Rename(bootentry.Dir, "loam-node-os_0.2.0_x86-64+2-1.efi", newGood, false)
 		}},
 		{"write a small file", func(f *FS) error {
 			return f.WriteFile("loam/boot.json", pattern(11, 300))
@@ -55,7 +56,7 @@ func script() []step {
 		{"remove the old UKI", func(f *FS) error { return f.Remove("EFI/Linux/" + oldUKI) }},
 		{
 			"link a UKI into the hole",
-			put(BootDir, "loam-node-os_0.3.0_x86-64+3-0.efi", pattern(14, 40_000)),
+			put(bootentry.Dir, "loam-node-os_0.3.0_x86-64+3-0.efi", pattern(14, 40_000)),
 		},
 		{"make a directory", func(f *FS) error { return f.Mkdir("EFI/recovery") }},
 		{"write into it", func(f *FS) error {
@@ -71,10 +72,10 @@ func script() []step {
 		{"take the second name back", func(f *FS) error {
 			return f.Remove("EFI/Linux/loam-node-os_0.3.0_x86-64+3-0.efi")
 		}},
-		{"link it again", put(BootDir, "loam-node-os_0.3.1_x86-64+3-0.efi", pattern(19, 9000))},
+		{"link it again", put(bootentry.Dir, "loam-node-os_0.3.1_x86-64+3-0.efi", pattern(19, 9000))},
 		{
 			"and one more, at the end",
-			put(BootDir, "loam-node-os_0.3.2_x86-64+3-0.efi", pattern(20, 9000)),
+			put(bootentry.Dir, "loam-node-os_0.3.2_x86-64+3-0.efi", pattern(20, 9000)),
 		},
 		{"remove from the end", func(f *FS) error {
 			return f.Remove("EFI/Linux/loam-node-os_0.3.2_x86-64+3-0.efi")
@@ -109,7 +110,7 @@ func TestJudgesAfterEveryStep(t *testing.T) {
 
 		path := image(t)
 		for _, s := range script() {
-			f, err := Open(m, testSize, block)
+			f, err := Open(m, testSize, block, bootDir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +133,7 @@ func TestJudgesAfterEveryStep(t *testing.T) {
 			}
 		}
 
-		again, err := Open(m, testSize, block)
+		again, err := Open(m, testSize, block, bootDir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,17 +202,17 @@ func TestRefuses(t *testing.T) {
 	}{
 		{
 			"a name that is there in another case",
-			put(BootDir, strings.ToUpper(oldUKI), nil),
+			put(bootentry.Dir, strings.ToUpper(oldUKI), nil),
 			"exists",
 			fs.ErrExist,
 		},
-		{"a name that is another's short one", put(BootDir, "LOAM-N~1.EFI", nil), "4", nil},
+		{"a name that is another's short one", put(bootentry.Dir, "LOAM-N~1.EFI", nil), "4", nil},
 		{"a short name that is there", func(f *FS) error {
 			return f.Mkdir("LOADER~1")
 		}, "exist", fs.ErrExist},
 		{
 			"a name of three slots among UKIs",
-			put(BootDir, "loam-0.2.0_x86-64.efi", nil),
+			put(bootentry.Dir, "loam-0.2.0_x86-64.efi", nil),
 			"takes 3 directory slots",
 			nil,
 		},
@@ -223,13 +224,13 @@ func TestRefuses(t *testing.T) {
 		},
 		{"a forbidden character", put("loam", "a?b", nil), "cannot be in a FAT file name", nil},
 		{"a rename to other slots", func(f *FS) error {
-			return f.Rename(BootDir, oldUKI, "BOOT.EFI", false)
+			return f.Rename(bootentry.Dir, oldUKI, "BOOT.EFI", false)
 		}, "takes 1 directory slots, it has 4", nil},
 		{"a rename to a name that is there", func(f *FS) error {
 			return f.Rename("", "loader", "Loam", false)
 		}, "", fs.ErrExist},
 		{"a rename of nothing", func(f *FS) error {
-			return f.Rename(BootDir, newUKI, newGood, false)
+			return f.Rename(bootentry.Dir, newUKI, newGood, false)
 		}, newUKI, fs.ErrNotExist},
 		{"to remove a directory", func(f *FS) error {
 			return f.Remove("EFI/staging")
@@ -296,7 +297,7 @@ func TestFullDirectory(t *testing.T) {
 	for i := 0; ; i++ {
 		name := strings.Replace(newUKI, "0.2.0",
 			"1."+string(rune('a'+i/26/26))+string(rune('a'+i/26%26))+string(rune('a'+i%26)), 1)
-		err := put(BootDir, name, nil)(f)
+		err := put(bootentry.Dir, name, nil)(f)
 		if errors.Is(err, ErrDirFull) {
 			if i != 64<<10/32/4-2 { // one is taken, and the places of . .. and the fillers
 				t.Errorf("full after %d", i)

@@ -46,7 +46,7 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 
-		f, err := Open(m, testSize, 512)
+		f, err := Open(m, testSize, 512, bootDir)
 		if err != nil {
 			return
 		}
@@ -58,7 +58,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 
-		f, err = Open(m, testSize, 512)
+		f, err = Open(m, testSize, 512, bootDir)
 		if err != nil {
 			t.Fatal(err)
 		}

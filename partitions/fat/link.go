@@ -62,11 +62,13 @@ func (d *directory) admit(name string, renamed *Entry) (dirent.ShortName, error)
 	}
 
 	n := dirent.SlotsFor(name)
-	if n > perSector || d.isBoot() && n != bootSlots {
-		return dirent.ShortName{}, fmt.Errorf(
-			"takes %d directory slots: a sector has %d, and in %s all take %d",
-			n, perSector, BootDir, bootSlots,
-		)
+	switch {
+	case n > perSector:
+		return dirent.ShortName{}, fmt.Errorf("takes %d directory slots: a sector has %d",
+			n, perSector)
+	case d.uniform > 0 && n != d.uniform:
+		return dirent.ShortName{}, fmt.Errorf("takes %d directory slots: in %s all take %d",
+			n, d.path, d.uniform)
 	}
 
 	used := map[dirent.ShortName]bool{}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions/device"
 )
@@ -59,6 +60,14 @@ func load(t testing.TB, path string) *memory {
 	return &memory{Memory: m}
 }
 
+// bootDir is the directory of boot entries, as firmware/bootdir keeps it.
+var bootDir = Uniform{Dir: bootentry.Dir, Slots: bootentry.Slots}
+
+// renew makes the directory of boot entries again, as firmware/bootdir does.
+func renew(f *FS) error {
+	return f.RenewDir(bootentry.Dir, bootentry.DirSize, bootentry.Fillers()...)
+}
+
 const testSize = 520 << 20 // little more than the least that is FAT32 in clusters of 8 KiB
 
 const (
@@ -101,7 +110,7 @@ func builtFor(t testing.TB, sector int) *memory {
 
 func opened(t testing.TB, d device.Device) *FS {
 	t.Helper()
-	f, err := Open(d, testSize, 512)
+	f, err := Open(d, testSize, 512, bootDir)
 	if err != nil {
 		t.Fatal(err)
 	}

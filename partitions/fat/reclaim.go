@@ -10,8 +10,8 @@ import (
 
 // Reclaim frees clusters that no entry refers to, staged ones too, makes both
 // FATs equal, and frees the slots of lost long names. The slots after the last
-// entry of BootDir go back to firmware, which only appends. Reclaim keeps what
-// an entry refers to: it takes each chain from FAT 1 if it is intact there,
+// entry of a [Uniform] directory go back to the writer that only appends. Reclaim
+// keeps what an entry refers to: it takes each chain from FAT 1 if it is intact there,
 // else from FAT 2 if it exists there. A chain that goes on to a free cluster in
 // both FATs ends before that cluster, so that it never continues in a new file.
 // If a directory is unreadable, its references are unknown: Reclaim then writes
@@ -83,21 +83,21 @@ func (f *FS) settle(s *survey) error {
 	return nil
 }
 
-// tidy frees loose slots. In BootDir it also moves the end back to the first
-// multiple of four after the last entry.
+// tidy frees loose slots. In a uniform directory it also moves the end back to
+// the first multiple of the slots of a name after the last entry.
 func (f *FS) tidy(d *directory) error {
 	old := bytes.Clone(d.raw)
 	for _, slot := range d.loose {
 		d.at(slot)[0] = dirent.Free
 	}
 
-	if d.isBoot() {
+	if n := d.uniform; n > 0 {
 		used := d.end
 		for used > 0 && d.at(used - 1)[0] == dirent.Free {
 			used--
 		}
 
-		end := min((used+bootSlots-1)/bootSlots*bootSlots, d.slots())
+		end := min((used+n-1)/n*n, d.slots())
 		for slot := used; slot < end; slot++ {
 			d.at(slot)[0] = dirent.Free
 		}

@@ -5,12 +5,14 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/loam-os/loam/firmware/bootentry"
 )
 
 func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 	c := &crash{seed: maphash.MakeSeed(), random: rand.New(rand.NewPCG(1, 1)), report: t.Errorf}
-	disk := c.play(small(t, built(t), false), step{"renew", (*FS).RenewBootDir}, 0)
-	f, err := open(disk, testSize, 512, 0)
+	disk := c.play(small(t, built(t), false), step{"renew", renew}, 0)
+	f, err := open(disk, testSize, 512, 0, bootDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +21,7 @@ func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	room, err := f.RoomCounted()
+	room, err := f.RoomLast(bootentry.Dir)
 	if r := f.Check(); !r.Clean() || r.Places != 511 || err != nil || room != 127 {
 		t.Errorf("%+v, room for %d, %v", r, room, err)
 	}
@@ -30,7 +32,7 @@ func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
 	disk := built(t)
 	f := opened(t, disk)
-	d, err := f.directory(BootDir)
+	d, err := f.directory(bootentry.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +46,10 @@ func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
 	}
 
 	f = opened(t, disk)
-	if _, err := f.ReadDir(BootDir); err == nil {
+	if _, err := f.ReadDir(bootentry.Dir); err == nil {
 		t.Fatal("it can be read")
 	}
-	if err := f.RenewBootDir(); err != nil {
+	if err := renew(f); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Reclaim(); err != nil {
@@ -57,7 +59,7 @@ func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
 	if r := f.Check(); !r.Clean() {
 		t.Errorf("%+v", r)
 	}
-	if err := put(BootDir, newUKI, []byte("new"))(f); err != nil {
+	if err := put(bootentry.Dir, newUKI, []byte("new"))(f); err != nil {
 		t.Error(err)
 	}
 }
