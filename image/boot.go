@@ -14,6 +14,18 @@ import (
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
+// bootFiles are what starts the system.
+type bootFiles struct {
+	kernel string // its release
+
+	// loader is systemd-boot, uki the program that it starts.
+	loader, uki []byte
+
+	// stub, software, linux and microcode, nil if absent, are in every UKI;
+	// template is the empty state file system.
+	stub, software, linux, microcode, template []byte
+}
+
 // runner makes the command that runs a program of the tools tree.
 type runner func(ctx context.Context, name string, args ...string) *exec.Cmd
 
@@ -121,11 +133,11 @@ func packInitramfs(
 }
 
 // makeUKI joins kernel, initramfs and command line into what the loader starts.
-func makeUKI(p Plan, cmdline string, in *parts, kernel string, archive []byte) ([]byte, error) {
+func makeUKI(p Plan, cmdline string, in bootFiles, archive []byte) ([]byte, error) {
 	sections := []uki.Section{
 		{Name: ".osrel", Data: p.Spec.Release.Text},
 		{Name: ".cmdline", Data: []byte(cmdline)},
-		{Name: ".uname", Data: []byte(kernel)},
+		{Name: ".uname", Data: []byte(in.kernel)},
 		{Name: uki.SBOM, Data: in.software},
 		{Name: ".linux", Data: in.linux},
 		{Name: ".initrd", Data: archive},

@@ -31,6 +31,7 @@ const epoch = 1735689600
 
 // Build is a build under way.
 type Build struct {
+	// Plan is what [Decide] has planned; a build does not change it.
 	Plan Plan
 	// Tools is the tools tree; Cache keeps root trees.
 	Tools tools.Tree
@@ -62,19 +63,13 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	}
 	defer os.RemoveAll(dir)
 
-	root, err := b.root(ctx, dir)
+	m, err := b.build(ctx, dir)
 	if err != nil {
-		return manifest.Manifest{}, err
+		return m, err
 	}
 
-	kernel, err := b.image(ctx, dir, root)
-	if err != nil {
-		return manifest.Manifest{}, err
-	}
-
-	m, err := b.describe(dir, kernel, root)
-	if err != nil || b.Keys.None() {
-		return m, errors.Join(err, replace(dir, b.Out))
+	if b.Keys.None() {
+		return m, replace(dir, b.Out)
 	}
 
 	signed := b.Out + ".signed"
@@ -89,6 +84,68 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	}
 
 	return m, replace(signed, b.Out)
+}
+
+// build makes all files of an unsigned build in dir, and checks them. Each step
+// is a value made of values before it.
+func (b *Build) build(ctx context.Context, dir string) (manifest.Manifest, error) {
+	tree, err := b.tree(ctx)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	programs, err := b.compilePrograms(ctx, dir)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	rootFS, err := b.writeRootFS(ctx, dir, tree, programs)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	hashTree, err := b.writeVerity(dir, rootFS)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	plan, err := b.Plan.WithRootHash(hashTree.rootHash)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	boot, err := b.writeBoot(ctx, dir, plan, tree, programs)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	disk, err := b.writeDisks(dir, plan, diskParts{
+		rootFS: rootFS,
+		verity: hashTree.file,
+		uki:    boot.uki,
+		loader: boot.loader,
+	})
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	plan = plan.WithDisk(disk.SHA256)
+	if err := b.writeLive(dir, plan, tree, programs, boot, disk); err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	if err := programs.remove(); err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	err = b.Steps.Do("update bundle", "is there room on the disk?", func(io.Writer) error {
+		return WriteUpdate(dir, plan.Base(), plan.about())
+	})
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+
+	return b.describe(dir, plan, boot.kernel, tree)
 }
 
 // lock keeps other builds away from the directory out, and out from being
@@ -199,60 +256,73 @@ func (b *Build) tree(ctx context.Context) (root rootfs.Root, err error) {
 	return root, err
 }
 
-// Names of the programs of the node while a build goes on.
-const (
-	loam    = "loam"
-	initBin = "init"
-	liveBin = "init-live"
-)
+// programs are the files of the programs of the node while a build goes on.
+type programs struct{ loam, init, live string }
 
-// root makes the root tree and the programs, and of tree and loam the root file
-// system.
-func (b *Build) root(ctx context.Context, dir string) (root rootfs.Root, err error) {
-	root, err = b.tree(ctx)
-	if err != nil {
-		return root, err
+func (p programs) all() []string { return []string{p.loam, p.init, p.live} }
+
+func (p programs) remove() error {
+	var errs []error
+	for _, file := range p.all() {
+		errs = append(errs, os.Remove(file))
+	}
+	return errors.Join(errs...)
+}
+
+// compilePrograms builds the programs of the node in dir.
+func (b *Build) compilePrograms(ctx context.Context, dir string) (programs, error) {
+	p := programs{
+		loam: filepath.Join(dir, "loam"),
+		init: filepath.Join(dir, "init"),
+		live: filepath.Join(dir, "init-live"),
 	}
 
+	return p, b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
+		var errs []error
+		for _, file := range p.all() {
+			errs = append(errs, b.compile(ctx, file, w))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// writeRootFS makes the root file system of tree and loam, and returns its
+// file.
+func (b *Build) writeRootFS(
+	ctx context.Context, dir string, tree rootfs.Root, programs programs,
+) (file string, err error) {
 	params, err := b.params()
 	if err != nil {
-		return root, err
-	}
-
-	err = b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
-		return errors.Join(b.compile(ctx, dir, loam, w), b.compile(ctx, dir, initBin, w),
-			b.compile(ctx, dir, liveBin, w))
-	})
-	if err != nil {
-		return root, err
+		return "", err
 	}
 
 	release := filepath.Join(dir, "os-release")
 	if err := os.WriteFile(release, b.Plan.Spec.Release.Text, 0o644); err != nil {
-		return root, err
+		return "", err
 	}
 	defer os.Remove(release)
 
-	return root, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
+	file = b.output(dir, ".root")
+	return file, b.Steps.Do("root file system (erofs)", "", func(w io.Writer) error {
 		params.Log = w
-		return rootfs.Image(ctx, b.Tools, root, rootfs.ImageParams{
+		return rootfs.Image(ctx, b.Tools, tree, rootfs.ImageParams{
 			Params: params,
 			UUID:   b.identity("erofs").String(),
 			Files: []rootfs.File{
-				{Path: "usr/bin/loam", Mode: 0o755, Source: filepath.Join(dir, loam)},
+				{Path: "usr/bin/loam", Mode: 0o755, Source: programs.loam},
 				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
 				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: b.loader()},
 			},
-		}, b.output(dir, ".root"))
+		}, file)
 	})
 }
 
-// compile builds a program of the node. It carries no commit: the same sources
-// give the same bytes.
-func (b *Build) compile(ctx context.Context, dir, name string, w io.Writer) error {
+// compile builds the program of the node with the name of file. It carries no
+// commit: the same sources give the same bytes.
+func (b *Build) compile(ctx context.Context, file string, w io.Writer) error {
+	name := filepath.Base(file)
 	args := append([]string{
-		"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o",
-		filepath.Join(dir, name),
+		"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file,
 	}, b.BuildFlags...)
 
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
@@ -289,161 +359,155 @@ func (b *Build) lineage(purpose string) uuid.UUID {
 			b.Plan.Spec.Profile+"/"+purpose))
 }
 
-// image makes all that hangs on the root file system, up to the disk images.
-func (b *Build) image(
-	ctx context.Context, dir string, root rootfs.Root,
-) (kernel string, err error) {
-	in := parts{root: b.output(dir, ".root"), verity: b.output(dir, ".verity")}
-	err = b.Steps.Do("verity tree", "", func(io.Writer) error { return b.hash(&in) })
-	if err != nil {
-		return "", err
-	}
-
-	err = b.Steps.Do("initramfs, UKI", "", func(w io.Writer) error {
-		kernel, err = b.uki(ctx, dir, root, &in, w)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-
-	raw := b.output(dir, ".raw")
-	err = b.Steps.Do("disk image (raw)", "is there room on the disk?", func(io.Writer) error {
-		return writeRaw(raw, b.Plan, in)
-	})
-	if err != nil {
-		return "", err
-	}
-
-	for _, format := range []struct {
-		name  string
-		write func(dst *os.File, src *os.File, size int64) error
-	}{{".qcow2", writeQcow2}, {".raw.zst", writePacked}} {
-		err = b.Steps.Do(
-			"disk image ("+format.name[1:]+")",
-			"is there room on the disk?",
-			func(io.Writer) error {
-				return convert(b.output(dir, format.name), raw, format.write)
-			},
-		)
-		if err != nil {
-			return "", err
-		}
-	}
-
-	err = b.Steps.Do("PXE set, installer (usb.raw)", "", func(io.Writer) error {
-		return b.live(dir, root, &in, kernel)
-	})
-	if err != nil {
-		return "", err
-	}
-
-	for _, program := range []string{loam, initBin, liveBin} {
-		err = errors.Join(err, os.Remove(filepath.Join(dir, program)))
-	}
-	if err != nil {
-		return "", err
-	}
-
-	return kernel, b.Steps.Do("update bundle", "is there room on the disk?", func(io.Writer) error {
-		return WriteUpdate(dir, b.Plan.Base(), b.Plan.about())
-	})
+// hashTree is the verity tree of a root file system.
+type hashTree struct {
+	file     string
+	rootHash [32]byte
 }
 
-// hash makes the verity tree, and settles the plan with its root hash.
-func (b *Build) hash(in *parts) error {
-	data, err := os.Open(in.root)
-	if err != nil {
+// writeVerity makes the verity tree of the root file system.
+func (b *Build) writeVerity(dir, rootFS string) (tree hashTree, err error) {
+	tree.file = b.output(dir, ".verity")
+	err = b.Steps.Do("verity tree", "", func(io.Writer) error {
+		tree.rootHash, err = b.hash(rootFS, tree.file)
 		return err
-	}
-	defer data.Close()
+	})
+	return tree, err
+}
 
-	info, err := data.Stat()
+// hash writes the verity tree of the file data, and returns the root hash.
+func (b *Build) hash(data, tree string) (root [32]byte, err error) {
+	in, err := os.Open(data)
 	if err != nil {
-		return err
+		return root, err
+	}
+	defer in.Close()
+
+	info, err := in.Stat()
+	if err != nil {
+		return root, err
 	}
 
-	tree, err := os.Create(in.verity)
+	out, err := os.Create(tree)
 	if err != nil {
-		return err
+		return root, err
 	}
 
 	salt := sha256.Sum256([]byte(b.lineage("verity salt").String()))
-	hash, _, err := verity.Build(data, info.Size(), tree,
+	root, _, err = verity.Build(in, info.Size(), out,
 		verity.Params{Salt: salt, UUID: b.lineage("verity")})
-	if err := errors.Join(err, tree.Close()); err != nil {
-		return err
-	}
 
-	b.Plan, err = b.Plan.Settle(hash)
-	return err
+	return root, errors.Join(err, out.Close())
 }
 
-func (b *Build) uki(
-	ctx context.Context, dir string, root rootfs.Root, in *parts, w io.Writer,
-) (kernel string, err error) {
-	in.template, err = stateTemplate(ctx, b.tool(dir), dir, w)
-	if err != nil {
-		return "", err
-	}
+// writeBoot makes what starts the system from a disk.
+func (b *Build) writeBoot(
+	ctx context.Context, dir string, plan Plan, tree rootfs.Root, programs programs,
+) (boot bootFiles, err error) {
+	err = b.Steps.Do("initramfs, UKI", "", func(w io.Writer) error {
+		boot, err = b.readBoot(ctx, dir, plan, tree, programs, w)
+		if err != nil {
+			return err
+		}
 
-	kernel, archive, err := packInitramfs(root.Dir, filepath.Join(dir, initBin), in.template, nil)
-	if err != nil {
-		return "", err
-	}
+		kernel, archive, err := packInitramfs(tree.Dir, programs.init, boot.template, nil)
+		if err != nil {
+			return err
+		}
 
-	in.stub, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(b.Plan.Spec.Arch)))
-	if err != nil {
-		return "", err
-	}
+		boot.kernel = kernel
+		boot.uki, err = makeUKI(plan, plan.Cmdline, boot, archive)
+		if err != nil {
+			return err
+		}
 
-	in.loader, err = os.ReadFile(b.loader())
-	if err != nil {
-		return "", err
-	}
+		return os.WriteFile(b.output(dir, ".efi"), boot.uki, 0o644)
+	})
 
-	in.linux, err = os.ReadFile(root.Kernel)
-	if err != nil {
-		return "", err
-	}
-
-	in.microcode, err = packMicrocode(root.Dir)
-	if err != nil {
-		return "", err
-	}
-
-	in.software, err = b.software(dir, root)
-	if err != nil {
-		return "", err
-	}
-
-	in.uki, err = makeUKI(b.Plan, b.Plan.Cmdline, in, kernel, archive)
-	if err != nil {
-		return "", err
-	}
-
-	return kernel, os.WriteFile(b.output(dir, ".efi"), in.uki, 0o644)
+	return boot, err
 }
 
-// software writes which software is in the image.
-func (b *Build) software(dir string, root rootfs.Root) ([]byte, error) {
-	packages, err := root.ReadPackages()
+// readBoot reads and makes the parts of which UKIs are made.
+func (b *Build) readBoot(
+	ctx context.Context, dir string, plan Plan, tree rootfs.Root, programs programs, w io.Writer,
+) (boot bootFiles, err error) {
+	boot.template, err = stateTemplate(ctx, b.tool(dir), dir, w)
+	if err != nil {
+		return boot, err
+	}
+
+	boot.stub, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(plan.Spec.Arch)))
+	if err != nil {
+		return boot, err
+	}
+
+	boot.loader, err = os.ReadFile(b.loader())
+	if err != nil {
+		return boot, err
+	}
+
+	boot.linux, err = os.ReadFile(tree.Kernel)
+	if err != nil {
+		return boot, err
+	}
+
+	boot.microcode, err = packMicrocode(tree.Dir)
+	if err != nil {
+		return boot, err
+	}
+
+	boot.software, err = b.writeSoftware(dir, plan, tree, programs)
+	return boot, err
+}
+
+// writeDisks writes the disk image in every form, and describes the packed one.
+func (b *Build) writeDisks(dir string, plan Plan, parts diskParts) (manifest.File, error) {
+	raw := b.output(dir, ".raw")
+	const hint = "is there room on the disk?"
+	err := b.Steps.Do("disk image (raw)", hint, func(io.Writer) error {
+		return writeRaw(raw, plan, parts)
+	})
+	if err != nil {
+		return manifest.File{}, err
+	}
+
+	err = b.Steps.Do("disk image (qcow2)", hint, func(io.Writer) error {
+		return convert(b.output(dir, ".qcow2"), raw, writeQcow2)
+	})
+	if err != nil {
+		return manifest.File{}, err
+	}
+
+	packed := b.output(dir, ".raw.zst")
+	err = b.Steps.Do("disk image (raw.zst)", hint, func(io.Writer) error {
+		return convert(packed, raw, writePacked)
+	})
+	if err != nil {
+		return manifest.File{}, err
+	}
+
+	return describeFile(dir, filepath.Base(packed))
+}
+
+// writeSoftware writes which software is in the image, and returns it.
+func (b *Build) writeSoftware(
+	dir string, plan Plan, tree rootfs.Root, programs programs,
+) ([]byte, error) {
+	packages, err := tree.ReadPackages()
 	if err != nil {
 		return nil, err
 	}
 
-	s := b.Plan.Spec
+	s := plan.Spec
 	text, err := sbom.Encode(sbom.About{
 		ImageID:   s.Release.ImageID,
 		Version:   s.Release.Version,
 		Arch:      s.Arch,
 		Profile:   s.Profile,
-		Namespace: uuid.NewSHA1(b.identity("SBOM"), b.Plan.RootHash[:]).URN(),
+		Namespace: uuid.NewSHA1(b.identity("SBOM"), plan.RootHash[:]).URN(),
 		Created:   time.Unix(epoch, 0),
 		Packages:  packages,
-		Programs: []string{
-			filepath.Join(dir, loam), filepath.Join(dir, initBin), filepath.Join(dir, liveBin),
-		},
+		Programs:  programs.all(),
 	})
 	if err != nil {
 		return nil, err
@@ -465,9 +529,11 @@ func (b *Build) tool(dir string) runner {
 }
 
 // describe writes manifest and sums, then reads everything again.
-func (b *Build) describe(dir, kernel string, root rootfs.Root) (m manifest.Manifest, err error) {
+func (b *Build) describe(
+	dir string, plan Plan, kernel string, tree rootfs.Root,
+) (m manifest.Manifest, err error) {
 	err = b.Steps.Do("manifest, SHA256SUMS", "", func(io.Writer) error {
-		m, err = b.manifest(dir, kernel, root)
+		m, err = makeManifest(dir, plan, kernel, tree)
 		if err != nil {
 			return err
 		}
@@ -487,18 +553,19 @@ func (b *Build) describe(dir, kernel string, root rootfs.Root) (m manifest.Manif
 	)
 }
 
-func (b *Build) manifest(dir, kernel string, root rootfs.Root) (manifest.Manifest, error) {
-	packages, err := root.ReadPackages()
+func makeManifest(
+	dir string, p Plan, kernel string, tree rootfs.Root,
+) (manifest.Manifest, error) {
+	packages, err := tree.ReadPackages()
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
 
-	files, err := describe(dir, b.Plan.Images())
+	files, err := describe(dir, p.Images())
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
 
-	p := b.Plan
 	return manifest.Manifest{
 		Format:      manifest.Format,
 		ImageID:     p.Spec.Release.ImageID,

@@ -13,20 +13,16 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// parts are the finished pieces of an image.
-type parts struct {
-	root, verity string // files
-	uki          []byte
-	loader       []byte // systemd-boot
-
-	// stub, software, linux and microcode, nil if absent, are in every UKI;
-	// template is the empty state file system.
-	stub, software, linux, microcode, template []byte
+// diskParts are the contents of a disk image.
+type diskParts struct {
+	rootFS, verity string // files
+	uki            []byte
+	loader         []byte // systemd-boot
 }
 
 // writeRaw writes the disk image as a sparse file, so that only used parts take
 // room.
-func writeRaw(file string, p Plan, in parts) (err error) {
+func writeRaw(file string, p Plan, in diskParts) (err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -43,7 +39,7 @@ func writeRaw(file string, p Plan, in parts) (err error) {
 	if err := writeESP(f, p, in); err != nil {
 		return err
 	}
-	if err := writePart(f, p.slot(partitions.Root), in.root); err != nil {
+	if err := writePart(f, p.slot(partitions.Root), in.rootFS); err != nil {
 		return err
 	}
 
@@ -86,7 +82,7 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 // it at each boot, which has damaged ESPs (systemd issues 42979, 42307).
 const loaderConfig = "timeout 0\neditor no\n"
 
-func writeESP(disk io.WriterAt, p Plan, in parts) error {
+func writeESP(disk io.WriterAt, p Plan, in diskParts) error {
 	part := p.slot(partitions.ESP)
 	files := []esp.File{
 		{Path: loader.Path(p.Spec.Arch), Data: in.loader},

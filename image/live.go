@@ -12,50 +12,60 @@ import (
 
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// live makes what a node starts from without a disk of its own: the PXE set,
-// and the installer's stick. Both know the packed disk image by its digest, so
-// they come after it.
-func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) error {
-	packed, err := describeFile(dir, filepath.Base(b.output(dir, ".raw.zst")))
+// writeLive makes what a node starts from without a disk of its own: the PXE
+// set, and the USB installer. Both know the packed disk image by its digest.
+func (b *Build) writeLive(
+	dir string, plan Plan, tree rootfs.Root, programs programs, boot bootFiles,
+	packed manifest.File,
+) error {
+	return b.Steps.Do("PXE set, installer (usb.raw)", "", func(io.Writer) error {
+		_, archive, err := packInitramfs(tree.Dir, programs.live, boot.template, liveModules)
+		if err != nil {
+			return err
+		}
+
+		if err := b.writePXE(dir, plan, boot, archive); err != nil {
+			return err
+		}
+		return b.writeInstaller(dir, plan, boot, archive, packed)
+	})
+}
+
+// writePXE writes the UKI, and kernel and initramfs for iPXE.
+func (b *Build) writePXE(dir string, plan Plan, boot bootFiles, archive []byte) error {
+	// as systemd-stub would put them together
+	initrd := slices.Concat(boot.microcode, archive)
+	if err := os.WriteFile(b.output(dir, initrdSuffix), initrd, 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.output(dir, kernelSuffix), boot.linux, 0o644); err != nil {
+		return err
+	}
+
+	image, err := makeUKI(plan, plan.LiveCmdline, boot, archive)
 	if err != nil {
 		return err
 	}
 
-	b.Plan = b.Plan.Pack(packed.SHA256)
-	_, archive, err := packInitramfs(root.Dir, filepath.Join(dir, liveBin),
-		in.template, liveModules)
+	return os.WriteFile(b.output(dir, pxeSuffix), image, 0o644)
+}
+
+// writeInstaller writes the USB installer with the packed disk image.
+func (b *Build) writeInstaller(
+	dir string, plan Plan, boot bootFiles, archive []byte, packed manifest.File,
+) error {
+	image, err := makeUKI(plan, plan.live(packed.SHA256, "stick"), boot, archive)
 	if err != nil {
 		return err
 	}
 
-	err = errors.Join(
-		// as systemd-stub would put them together
-		os.WriteFile(b.output(dir, initrdSuffix), slices.Concat(in.microcode, archive), 0o644),
-		os.WriteFile(b.output(dir, kernelSuffix), in.linux, 0o644),
-	)
-	if err != nil {
-		return err
-	}
-
-	image, err := makeUKI(b.Plan, b.Plan.LiveCmdline, in, kernel, archive)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(b.output(dir, pxeSuffix), image, 0o644); err != nil {
-		return err
-	}
-
-	image, err = makeUKI(b.Plan, b.Plan.live(packed.SHA256, "stick"), in, kernel, archive)
-	if err != nil {
-		return err
-	}
-
-	disk, err := os.Open(b.output(dir, ".raw.zst"))
+	disk, err := os.Open(filepath.Join(dir, packed.Name))
 	if err != nil {
 		return err
 	}
@@ -63,8 +73,8 @@ func (b *Build) live(dir string, root rootfs.Root, in *parts, kernel string) err
 
 	stick := b.output(dir, stickSuffix)
 	err = writeStick(stick, packed.SHA256, []esp.File{
-		{Path: loader.Path(b.Plan.Spec.Arch), Data: in.loader},
-		{Path: b.Plan.UKI, Data: image},
+		{Path: loader.Path(plan.Spec.Arch), Data: boot.loader},
+		{Path: plan.UKI, Data: image},
 		{Path: loaderConf, Data: []byte(loaderConfig)},
 		{Path: "loader/entries.srel", Data: []byte("type1\n")},
 		{

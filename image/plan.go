@@ -15,25 +15,26 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Plan is all that can be settled before the root file system is made, and,
-// after Settle, the identities that follow from its root hash.
+// Plan is all that can be decided before the root file system is made. A plan
+// of [Plan.WithRootHash] also has the identities that follow from the root hash.
 type Plan struct {
 	Spec Spec
 
-	// Table has every offset and size; the UUIDs are final after Settle.
+	// Table has every offset and size; the UUIDs are final with the root hash.
 	Table gpt.Table
 
 	// UKI is the path of the unified kernel image on the ESP.
 	UKI string
 
-	// Cmdline is the kernel command line; roothash= is in it after Settle.
+	// Cmdline is the kernel command line; roothash= is in it with the
+	// root hash.
 	Cmdline string
 
 	// LiveCmdline is the command line of a system that runs from memory,
-	// fetched over the network; it is known after Pack.
+	// fetched over the network; it is known WithDisk.
 	LiveCmdline string
 
-	// RootHash is unknown before Settle.
+	// RootHash stands for an unknown one until WithRootHash.
 	RootHash [32]byte
 	defs     []partitions.Definition
 }
@@ -55,14 +56,15 @@ func Decide(s Spec) (Plan, error) {
 	}
 
 	p := Plan{Spec: s, UKI: path.Join("EFI/Linux", name), defs: defs}
-	return p.Settle(unknown)
+	return p.WithRootHash(unknown)
 }
 
 // unknown stands for the root hash until it is known: zero UUIDs are no table.
 var unknown = [32]byte{0: 1, 16: 2}
 
-// Settle gives the plan its root hash, and so its UUIDs and command line.
-func (p Plan) Settle(root [32]byte) (Plan, error) {
+// WithRootHash returns the plan with a root hash, and so with its UUIDs and
+// command line.
+func (p Plan) WithRootHash(root [32]byte) (Plan, error) {
 	var err error
 	p.RootHash = root
 	p.Cmdline = cmdline(p.Spec.Arch, root)
@@ -77,9 +79,9 @@ func (p Plan) Settle(root [32]byte) (Plan, error) {
 	return p, err
 }
 
-// Pack gives the plan the SHA-256, in hex, of the packed disk image, which a
-// system that runs from memory may install.
-func (p Plan) Pack(sum string) Plan {
+// WithDisk returns the plan with the SHA-256, in hex, of the packed disk image,
+// which a system that runs from memory may install.
+func (p Plan) WithDisk(sum string) Plan {
 	p.LiveCmdline = p.live(sum, "network")
 	return p
 }
@@ -195,17 +197,17 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-func (p Plan) settled() bool { return p.RootHash != unknown }
+func (p Plan) hasRootHash() bool { return p.RootHash != unknown }
 
 func (p Plan) identity(part gpt.Partition) string {
-	if !p.settled() {
+	if !p.hasRootHash() {
 		return "from the root hash"
 	}
 	return part.UUID.String()
 }
 
 func (p Plan) shownCmdline() string {
-	if p.settled() {
+	if p.hasRootHash() {
 		return p.Cmdline
 	}
 	return strings.Replace(p.Cmdline, hex.EncodeToString(unknown[:]), "<root hash>", 1)
