@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
@@ -26,7 +27,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
-		return u.esp.RelinkCounted(bootentry.Dir, op.File, op.To)
+		return bootdir.Relink(u.esp.FS, op.File, op.To)
 	case Rename:
 		if err := u.drills().rename(v.Journal, op.To); err != nil {
 			return err

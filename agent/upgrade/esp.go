@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/cmdline"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/firmware/uki"
@@ -50,7 +51,7 @@ func (d Disk) openESP() (*esp, error) {
 		return nil, fmt.Errorf("open the ESP: %w", err)
 	}
 
-	files, err := fat.Open(dev, table.Partitions[at].Size, d.SectorSize)
+	files, err := bootdir.Open(dev, table.Partitions[at].Size, d.SectorSize)
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -74,7 +75,7 @@ func (e *esp) stage(r io.Reader, size int64) error {
 func (e *esp) link(name string) error {
 	s := *e.staged
 	e.staged = nil
-	return e.LinkCounted(bootentry.Dir, name, s.chain, s.size)
+	return bootdir.Link(e.FS, name, s.chain, s.size)
 }
 
 // copy stages the UKI of an entry once more.

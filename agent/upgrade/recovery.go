@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 )
@@ -60,7 +61,7 @@ func (r recovery) restore(running System, name string) error {
 	all, err := entries(r.esp.FS)
 	if err != nil {
 		r.log.Warn("the directory of boot entries", zap.Error(err))
-		if err := r.esp.RenewBootDir(); err != nil {
+		if err := bootdir.Renew(r.esp.FS); err != nil {
 			return err
 		}
 		reclaimErr = r.esp.Reclaim()

@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
 	imageesp "github.com/loam-os/loam/image/esp"
-	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
 	"github.com/loam-os/loam/test/keys"
 )
@@ -69,7 +69,7 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			files, err := fat.Open(disk, size, firmware.SectorSize)
+			files, err := bootdir.Open(disk, size, firmware.SectorSize)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/image/bundle"
 )
@@ -426,7 +427,7 @@ func (u *Upgrader) room() (Room, error) {
 		return Room{}, err
 	}
 
-	entries, err := u.esp.RoomCounted()
+	entries, err := bootdir.Room(u.esp.FS)
 	if err != nil {
 		return Room{}, err
 	}

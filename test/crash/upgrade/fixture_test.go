@@ -17,6 +17,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
@@ -266,7 +267,7 @@ func (p fixture) target(
 // onESP calls do with the file system of the ESP.
 func (p fixture) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
 	part := p.table.Partitions[0]
-	files, err := fat.Open(section{disk, part.Start, part.End()}, part.Size, sector)
+	files, err := bootdir.Open(section{disk, part.Start, part.End()}, part.Size, sector)
 	if err != nil {
 		return err
 	}
