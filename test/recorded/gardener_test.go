@@ -172,7 +172,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 			"{gardener.cloud/config.mirror: h1}}}\n"
 
 		w.says(static)
-		w.waitsFor("static pod default/etcd is not there")
+		w.waitsFor("static pod default/etcd is missing")
 		w.must("POST", pods, `{"metadata": {"name": "etcd-node-1", "annotations": {"gardener.cloud/config.mirror": "h1"}},
 			"spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
 		w.must("PATCH", pods+"/etcd-node-1/status",

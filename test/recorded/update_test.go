@@ -285,7 +285,7 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 		"{gardener.cloud/config.mirror: h1}}}\n"
 
 	w.says(static)
-	w.waitsFor("static pod default/etcd is not there")
+	w.waitsFor("static pod default/etcd is missing")
 	w.must("POST", pods, `{"metadata": {"name": "etcd-node-1", "annotations": {"gardener.cloud/config.mirror": "h0"}},
 		"spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
 	w.waitsFor("static pod default/etcd still runs an older manifest")
