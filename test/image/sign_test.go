@@ -171,7 +171,7 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 
 	_, err = image.Sign(linked(t, b),
 		image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Force})
-	if err == nil || !strings.Contains(err.Error(), "would not start what is signed") {
+	if err == nil || !strings.Contains(err.Error(), "would not start the signed programs") {
 		t.Errorf("signed: %v", err)
 	}
 }
