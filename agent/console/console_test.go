@@ -14,6 +14,14 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 	applied := func(generation string) status.Status {
 		return status.Status{Phase: status.Applied, Generation: generation, AppliedAt: time.Second}
 	}
+	failed := status.Status{
+		Phase:      status.Failed,
+		Generation: "1",
+		Error:      &status.Error{Problem: "unit a.service failed"},
+	}
+	appliedWithFailedUnit := failed
+	appliedWithFailedUnit.AppliedAt = time.Second
+
 	for _, tt := range []struct {
 		name, announced string
 		shown           []status.Status
@@ -24,6 +32,11 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 		{name: "two generations", shown: []status.Status{applied("1"), applied("2")}, want: 2},
 		{name: "an earlier run has announced it", announced: "1", shown: []status.Status{applied("1")}},
 		{name: "an earlier run has announced another", announced: "1", shown: []status.Status{applied("2")}, want: 1},
+		{
+			name:  "a unit has failed, before and after",
+			shown: []status.Status{failed, appliedWithFailedUnit, appliedWithFailedUnit},
+			want:  1,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
